@@ -1,0 +1,47 @@
+"""What /proc tells about a server: its processes, the cores they may use, the memory they hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["pin", "pss_mb", "tree"]
+
+PROC = Path("/proc")
+
+
+def tree(pid: int) -> list[int]:
+    """The process and its descendants."""
+    parents = {int(entry.name): _parent(entry) for entry in PROC.iterdir() if entry.name.isdigit()}
+    found = [pid]
+    for member in found:
+        found += [child for child, parent in parents.items() if parent == member]
+    return found
+
+
+def _parent(entry: Path) -> int | None:
+    try:
+        after_name = (entry / "stat").read_text().rpartition(")")[2]
+    except OSError:  # gone meanwhile
+        return None
+    return int(after_name.split()[1])
+
+
+def pin(pid: int, core: int) -> None:
+    """Every thread of the tree, as `taskset -a -c -p CORE PID` does; threads started later inherit it."""
+    for member in tree(pid):
+        for thread in (PROC / str(member) / "task").iterdir():
+            try:
+                os.sched_setaffinity(int(thread.name), {core})
+            except ProcessLookupError:
+                continue
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size of the tree in MB: private pages, and a fair share of the shared ones."""
+    total_kb = 0
+    for member in tree(pid):
+        for line in (PROC / str(member) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total_kb += int(line.split()[1])
+    return total_kb * 1024 / 1e6

@@ -1,0 +1,122 @@
+"""The server under test: the shipped `python -m runners serve`, as a user starts it, in a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks import processes
+from benchmarks.options import BUILD, ROOT
+from benchmarks.payload import Payload
+
+__all__ = ["Server", "free_port"]
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 40
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Server:
+    """`with Server(repository) as server:` is ready inside and gone outside."""
+
+    def __init__(self, repository: Path) -> None:
+        self.port = free_port()
+        self._log = BUILD / "server.log"
+        self._command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
+        self._command += ["--http-address", HOST, "--http-port", str(self.port)]
+        self._command += ["--metrics-address", HOST, "--metrics-port", str(free_port())]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready_after_s = 0.0
+
+    def __enter__(self) -> Self:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as log:
+            started = time.monotonic()
+            self._process = subprocess.Popen(self._command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            self._wait_ready(started)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process.pid
+
+    def pids(self) -> list[int]:
+        return processes.tree(self.pid)
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def answer(self, payload: Payload) -> bytes:
+        """One request, to see that it is answered and how long the answer is."""
+        status, body = self._call("POST", payload.path, payload.body, payload.headers)
+        if status != http.client.OK:
+            raise SystemExit(f"POST {payload.path}: HTTP {status}: {body[:300].decode(errors='replace')}")
+        return body
+
+    def counts(self, model: str) -> tuple[int, int]:
+        """Inferences and executions so far: their difference over a window is the mean batch size."""
+        status, body = self._call("GET", f"/v2/models/{model}/stats")
+        if status != http.client.OK:
+            raise SystemExit(f"GET /v2/models/{model}/stats: HTTP {status}")
+        statistics = json.loads(body)["model_stats"][0]
+        return int(statistics["inference_count"]), int(statistics["execution_count"])
+
+    def _call(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        try:
+            connection.request(method, path, body or None, headers or {})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def _wait_ready(self, started: float) -> None:
+        while time.monotonic() - started < START_TIMEOUT_S:
+            if self._process is None or self._process.poll() is not None:
+                break
+            try:
+                if self._call("GET", "/v2/health/ready")[0] == http.client.OK:
+                    self.ready_after_s = time.monotonic() - started
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.002)
+        tail = "\n".join(self.log().splitlines()[-20:])
+        raise SystemExit(f"the server did not become ready: {' '.join(self._command)}\n{tail}")
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

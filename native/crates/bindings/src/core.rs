@@ -1,0 +1,154 @@
+//! The registry and the doors, driven by Python's control plane.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
+use kushi_doors::{Server, ServerOptions};
+use kushi_engine_onnx::OnnxEngine;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::errors::raise;
+use crate::logging;
+use crate::onnx::OnnxModel;
+
+/// How long a replaced or removed model may take to finish what it began.
+const RETIRE_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    io_threads: Option<usize>,
+    server_name: String,
+    server_version: String,
+    extensions: Vec<String>,
+    strict_readiness: bool,
+    http: HttpOptions,
+    metrics: MetricsOptions,
+    log_verbose: u8,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpOptions {
+    max_input_bytes: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsOptions {
+    cpu: bool,
+    interval_ms: u64,
+}
+
+#[pyclass(frozen, module = "kushi_native")]
+pub(crate) struct Core {
+    server: Server,
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
+        let options: Options = parse("the options", options_json).map_err(|error| raise(py, &error, None))?;
+        logging::init(options.log_verbose);
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let options = ServerOptions {
+            io_threads: options.io_threads.unwrap_or_else(cores),
+            server_name: options.server_name,
+            server_version: options.server_version,
+            extensions: options.extensions,
+            strict_readiness: options.strict_readiness,
+            max_input_bytes: options.http.max_input_bytes,
+            cpu_metrics: options.metrics.cpu,
+            metrics_interval: Duration::from_millis(options.metrics.interval_ms),
+        };
+        let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
+        Ok(Self { server })
+    }
+
+    /// Starts a runner for each version and puts them in the place of what the model had.
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Py<OnnxModel>)>) -> PyResult<()> {
+        let versions: Vec<_> =
+            versions.iter().map(|(spec, model)| (spec.as_str(), model.get().session.clone())).collect();
+        let load = || {
+            let start = |(spec, session)| {
+                let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
+                let engine: Arc<dyn Engine> = Arc::new(OnnxEngine::new(session, &spec)?);
+                let engines = vec![engine; spec.instances];
+                let options = RunnerOptions { drivers: Some(self.server.drivers()), ..RunnerOptions::default() };
+                Runner::start(spec, engines, options)
+            };
+            let runners = versions.into_iter().map(start).collect::<Result<Vec<_>, Error>>()?;
+            retire(&self.server.registry().publish(name, runners));
+            Ok(())
+        };
+        py.detach(load).map_err(|error: Error| raise(py, &error, Some(name)))
+    }
+
+    #[pyo3(signature = (name, version, reason))]
+    fn fail(&self, name: &str, version: Option<u64>, reason: &str) {
+        self.server.registry().fail(name, version, reason);
+    }
+
+    fn unload(&self, py: Python<'_>, name: &str) {
+        py.detach(|| retire(&self.server.registry().remove(name)));
+    }
+
+    /// name, version, state, reason
+    fn index(&self) -> Vec<(String, String, &'static str, String)> {
+        let rows = self.server.registry().rows().into_iter();
+        rows.map(|row| {
+            let version = row.version.map(|version| version.to_string()).unwrap_or_default();
+            (row.model, version, row.state.index_name(), row.reason)
+        })
+        .collect()
+    }
+
+    fn serve_http(&self, py: Python<'_>, address: &str, port: u16, reuse_port: bool) -> PyResult<u16> {
+        self.server.serve_http(address, port, reuse_port).map_err(|error| raise(py, &error, None))
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn serve_http_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.server.serve_http_unix(&path).map_err(|error| raise(py, &error, None))
+    }
+
+    fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<u16> {
+        self.server.serve_metrics(address, port).map_err(|error| raise(py, &error, None))
+    }
+
+    fn set_started(&self) {
+        self.server.set_started();
+    }
+
+    fn drain(&self, py: Python<'_>, timeout_s: f64) -> usize {
+        let patience = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
+        py.detach(|| self.server.drain(patience))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.server.close());
+    }
+
+    fn statistics(&self) -> String {
+        String::from_utf8_lossy(&self.server.statistics()).into_owned()
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Error> {
+    serde_json::from_str(json)
+        .map_err(|error| Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be read: {error}")))
+}
+
+fn retire(runners: &[Arc<Runner>]) {
+    for runner in runners {
+        if !runner.retire(RETIRE_PATIENCE) {
+            log::warn!("model '{}' did not finish in time and was left behind", runner.spec().name);
+        }
+    }
+}

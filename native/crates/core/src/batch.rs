@@ -1,0 +1,304 @@
+//! A batch owns its replies: whatever happens to it, each of its requests gets exactly one end.
+//!
+//! Answers leave by [`Batch::send`] and [`Batch::end`], or all together by [`Batch::scatter`]. A
+//! batch that is dropped answers the rest with an error. A batch may move to another thread.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use crate::gather::Splitter;
+use crate::runner::Shared;
+use crate::scheduler::Entry;
+use crate::statistics::Tally;
+use crate::{End, Error, ErrorKind, Gathered, Mail, Mailbox, ModelSpec, Request, Response, Scratch, Tensor, Timings};
+
+pub struct Batch {
+    shared: Arc<Shared>,
+    seats: Vec<Seat>,
+    open: usize,
+    rows: usize,
+    sequence: u64,
+    started: Instant,
+    input_done: Option<Instant>,
+    output_started: Option<Instant>,
+    counted: bool,
+}
+
+/// A request's place in a batch. Its rows stay its own when it ends before the others.
+struct Seat {
+    rows: usize,
+    /// `None` once ended.
+    entry: Option<Entry>,
+}
+
+/// What became of a response that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sent {
+    Accepted,
+    /// Nobody waits for it any more: further responses to this request are wasted work.
+    Abandoned,
+}
+
+impl Batch {
+    pub(crate) fn new(shared: Arc<Shared>, entries: Vec<Entry>, sequence: u64, started: Instant) -> Self {
+        let seat = |entry: Entry| Seat { rows: entry.request.rows, entry: Some(entry) };
+        let seats: Vec<Seat> = entries.into_iter().map(seat).collect();
+        Self {
+            shared,
+            open: seats.len(),
+            rows: seats.iter().map(|seat| seat.rows).sum(),
+            seats,
+            sequence,
+            started,
+            input_done: None,
+            output_started: None,
+            counted: false,
+        }
+    }
+
+    pub fn spec(&self) -> &ModelSpec {
+        &self.shared.spec
+    }
+
+    /// The number of requests.
+    pub fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    /// Rows of the batch dimension, all requests together.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// `None` once the request has ended.
+    pub fn request(&self, index: usize) -> Option<&Request> {
+        self.seats[index].entry.as_ref().map(|entry| &*entry.request)
+    }
+
+    pub fn is_abandoned(&self, index: usize) -> bool {
+        self.seats[index]
+            .entry
+            .as_ref()
+            .is_none_or(|entry| entry.request.reply.claim.abandoned().is_some())
+    }
+
+    /// Whether any request wants output `index` of the specification.
+    pub fn wants(&self, index: usize) -> bool {
+        self.seats.iter().filter_map(|seat| seat.entry.as_ref()).any(|entry| entry.wants(index))
+    }
+
+    /// The inputs of all requests, joined; to be called before any of them ends.
+    pub fn gather<'a>(&'a mut self, scratch: &'a mut Scratch) -> SmallVec<[Option<Gathered<'a>>; 4]> {
+        let open = self.seats.iter().filter_map(|seat| seat.entry.as_ref());
+        let requests: SmallVec<[&[Option<Tensor>]; 32]> =
+            open.map(|entry| entry.request.inputs.as_slice()).collect();
+        let spec = &self.shared.spec;
+        let gathered = scratch.gather(&spec.inputs, &requests, spec.max_batch_size > 0);
+        self.input_done = Some(self.shared.clock.now());
+        gathered
+    }
+
+    /// Tells the statistics that the model has run and its outputs are being handed out.
+    pub fn computed(&mut self) {
+        self.output_started = Some(self.shared.clock.now());
+    }
+
+    /// Sends one of any number of responses.
+    pub fn send(&mut self, index: usize, response: Response) -> Sent {
+        let Some(entry) = &self.seats[index].entry else {
+            return Sent::Abandoned;
+        };
+        if entry.request.reply.claim.abandoned().is_some() {
+            return Sent::Abandoned;
+        }
+        let mut outbox = Outbox::default();
+        let reply = &entry.request.reply;
+        outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None });
+        self.post(outbox, false);
+        Sent::Accepted
+    }
+
+    /// Ends one request; a second end of the same request does nothing.
+    pub fn end(&mut self, index: usize, result: Result<(), Error>) {
+        let mut outgoing = Outgoing::new(self);
+        outgoing.end(self, index, None, result);
+        self.dispatch(outgoing);
+    }
+
+    /// Answers every request with its share of the joined outputs, by position in the specification;
+    /// an output that no request wants may be `None`.
+    pub fn scatter(mut self, outputs: &[Option<Tensor>]) {
+        let spec = self.shared.spec.clone();
+        let batched = spec.max_batch_size > 0;
+        let mut splitters: SmallVec<[(u16, Splitter<'_>); 4]> = SmallVec::new();
+        for (index, (output, tensor_spec)) in outputs.iter().zip(&spec.outputs).enumerate() {
+            let Some(output) = output else { continue };
+            match Splitter::new(tensor_spec, output, batched, self.rows) {
+                Ok(splitter) => splitters.push((index as u16, splitter)),
+                Err(error) => return self.fail(&error),
+            }
+        }
+        let mut outgoing = Outgoing::new(&self);
+        for index in 0..self.seats.len() {
+            let response = share(&self.seats[index], &mut splitters);
+            outgoing.end(&mut self, index, Some(response), Ok(()));
+        }
+        self.dispatch(outgoing);
+    }
+
+    /// Ends every open request with the same error.
+    pub fn fail(mut self, error: &Error) {
+        self.fail_open(error);
+    }
+
+    fn fail_open(&mut self, error: &Error) {
+        let mut outgoing = Outgoing::new(self);
+        for index in 0..self.seats.len() {
+            outgoing.end(self, index, None, Err(error.clone()));
+        }
+        self.dispatch(outgoing);
+    }
+
+    fn timings(&self, now: Instant) -> Timings {
+        let input_done = self.input_done.unwrap_or(self.started);
+        let output_started = self.output_started.unwrap_or(now);
+        Timings {
+            compute_input: input_done.saturating_duration_since(self.started),
+            compute_infer: output_started.saturating_duration_since(input_done),
+            compute_output: now.saturating_duration_since(output_started),
+            ..Timings::default()
+        }
+    }
+
+    /// Statistics first, mail second: who has an answer finds it counted.
+    fn dispatch(&mut self, outgoing: Outgoing) {
+        let Outgoing { now, timings, tally, outbox, ended } = outgoing;
+        if ended == 0 {
+            return;
+        }
+        let execution = (tally.successes > 0 && !self.counted).then_some(self.rows);
+        self.counted |= execution.is_some();
+        self.shared.record(&tally, &timings, execution, now);
+        self.post(outbox, self.open == 0);
+        self.shared.ended(ended);
+    }
+
+    fn post(&self, outbox: Outbox, finished: bool) {
+        match &self.shared.ordering {
+            Some(ordering) => ordering.pass(self.sequence, outbox, finished),
+            None => outbox.deliver(),
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if self.open > 0 {
+            let model = &self.shared.spec.name;
+            let what = if std::thread::panicking() { "panicked" } else { "dropped the batch unanswered" };
+            let error = Error::new(ErrorKind::EngineFailed, format!("the engine of model '{model}' {what}"));
+            self.fail_open(&error);
+        }
+    }
+}
+
+fn share(seat: &Seat, splitters: &mut [(u16, Splitter<'_>)]) -> Response {
+    let mut outputs = SmallVec::new();
+    for (index, splitter) in splitters {
+        // Every splitter advances for every request, wanted or not, ended or not.
+        let tensor = splitter.next(seat.rows);
+        if seat.entry.as_ref().is_some_and(|entry| entry.wants(usize::from(*index))) {
+            outputs.push((*index, tensor));
+        }
+    }
+    Response { outputs }
+}
+
+/// The ends of one step, with what they add to the statistics.
+struct Outgoing {
+    now: Instant,
+    timings: Timings,
+    tally: Tally,
+    outbox: Outbox,
+    ended: usize,
+}
+
+impl Outgoing {
+    fn new(batch: &Batch) -> Self {
+        let now = batch.shared.clock.now();
+        Self {
+            now,
+            timings: batch.timings(now),
+            tally: Tally::default(),
+            outbox: Outbox::default(),
+            ended: 0,
+        }
+    }
+
+    fn end(&mut self, batch: &mut Batch, index: usize, response: Option<Response>, result: Result<(), Error>) {
+        let Some(entry) = batch.seats[index].entry.take() else {
+            return;
+        };
+        batch.open -= 1;
+        self.ended += 1;
+        let request = entry.request;
+        let claim = &request.reply.claim;
+        let (response, result) = if claim.answer() {
+            (response, result)
+        } else {
+            (None, Err(claim.abandoned().unwrap_or_else(Error::cancelled)))
+        };
+        let queued = batch.started.saturating_duration_since(request.arrived);
+        let total = self.now.saturating_duration_since(request.arrived);
+        match &result {
+            Ok(()) => {
+                self.tally.successes += 1;
+                self.tally.rows += request.rows as u64;
+                self.tally.success_ns += total.as_nanos() as u64;
+                self.tally.queue_ns += queued.as_nanos() as u64;
+            }
+            Err(error) => self.tally.failures.push((error.kind.failure_reason(), total)),
+        }
+        let timings = Timings { queue: queued, ..self.timings };
+        let key = request.reply.key;
+        let mailbox = request.reply.mailbox.clone();
+        let end = End { result, timings, request };
+        self.outbox.add(&mailbox, Mail { key, response, end: Some(end) });
+    }
+}
+
+/// Mail sorted by mailbox, so that each is called once.
+#[derive(Default)]
+pub(crate) struct Outbox(SmallVec<[Bundle; 2]>);
+
+type Bundle = (Arc<dyn Mailbox>, Vec<Mail>);
+
+impl Outbox {
+    pub(crate) fn add(&mut self, mailbox: &Arc<dyn Mailbox>, mail: Mail) {
+        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, mailbox)) {
+            Some((_, waiting)) => waiting.push(mail),
+            None => self.0.push((mailbox.clone(), vec![mail])),
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        for (mailbox, mail) in other.0 {
+            for mail in mail {
+                self.add(&mailbox, mail);
+            }
+        }
+    }
+
+    pub(crate) fn deliver(self) {
+        for (mailbox, mail) in self.0 {
+            mailbox.deliver(mail);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Holds a request against its model: names, types, shapes and sizes, with Triton's texts.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use crate::tensor::bytes_prefix;
+use crate::{Buffer, DataType, Error, Inputs, ModelSpec, Shape, Tensor, TensorSpec, Wanted, element_count};
+
+/// An input as it was sent.
+#[derive(Clone, Debug)]
+pub struct InputDraft<'a> {
+    pub name: Cow<'a, str>,
+    /// `None`: a name that is no data type.
+    pub datatype: Option<DataType>,
+    pub shape: Shape,
+    pub data: Buffer,
+}
+
+/// A request's tensors in the model's order.
+#[derive(Debug)]
+pub struct Bound {
+    pub inputs: Inputs,
+    pub wanted: Wanted,
+    pub rows: usize,
+}
+
+impl ModelSpec {
+    /// The checks run in Triton's order, so that a request with two faults hears of the same one.
+    pub fn bind(
+        &self,
+        request_id: &str,
+        drafts: SmallVec<[InputDraft<'_>; 4]>,
+        outputs: &[&str],
+    ) -> Result<Bound, Error> {
+        let fault = |text: String| Error::invalid(format!("{}{text}", Prefix(request_id)));
+        let wanted = self.wanted(outputs)?;
+        self.check_input_count(&drafts).map_err(fault)?;
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
+        for draft in &drafts {
+            let place = self.input(&draft.name).ok_or_else(|| {
+                let name = &self.name;
+                Error::invalid(format!("unexpected inference input '{}' for model '{name}'", draft.name))
+            })?;
+            places.push(place);
+        }
+        let rows = self.rows(&drafts).map_err(fault)?;
+        let mut inputs: Inputs = SmallVec::from_elem(None, self.inputs.len());
+        for (draft, place) in drafts.into_iter().zip(places) {
+            let datatype = self.check_tensor(&self.inputs[place], &draft).map_err(fault)?;
+            let InputDraft { name, shape, data, .. } = draft;
+            if inputs[place].replace(Tensor { datatype, shape, data }).is_some() {
+                return Err(fault(format!("input '{name}' already exists in request")));
+            }
+        }
+        // Triton leaves this to the backend; its text for a wrong number says what is wrong.
+        let inputs_by_spec = || self.inputs.iter().zip(&inputs);
+        if inputs_by_spec().any(|(spec, input)| input.is_none() && !spec.optional) {
+            let given = inputs_by_spec().filter(|(_, input)| input.is_some());
+            let given: Vec<&str> = given.map(|(spec, _)| spec.name.as_str()).collect();
+            return Err(fault(self.wrong_inputs(&given)));
+        }
+        Ok(Bound { inputs, wanted, rows })
+    }
+
+    fn wanted(&self, outputs: &[&str]) -> Result<Wanted, Error> {
+        let mut wanted = Wanted::new();
+        for &name in outputs {
+            let place = self.output(name).ok_or_else(|| {
+                Error::invalid(format!("unexpected inference output '{name}' for model '{}'", self.name))
+            })?;
+            wanted.push(place as u16);
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        Ok(wanted)
+    }
+
+    fn check_input_count(&self, drafts: &[InputDraft<'_>]) -> Result<(), String> {
+        if (self.required_inputs()..=self.inputs.len()).contains(&drafts.len()) {
+            Ok(())
+        } else {
+            let given: Vec<&str> = drafts.iter().map(|draft| &*draft.name).collect();
+            Err(self.wrong_inputs(&given))
+        }
+    }
+
+    fn required_inputs(&self) -> usize {
+        self.inputs.iter().filter(|input| !input.optional).count()
+    }
+
+    fn wrong_inputs(&self, given: &[&str]) -> String {
+        let got = quoted(given.iter().copied());
+        let required_names = self.inputs.iter().filter(|input| !input.optional).map(|input| input.name.as_str());
+        let missing = quoted(required_names.filter(|name| !given.contains(name)));
+        // With none missing Triton prints the closing bracket alone.
+        let missing = if missing == "[]" { "]" } else { &missing };
+        let required = self.required_inputs();
+        let expected = if required == self.inputs.len() {
+            format!("expected {required} inputs")
+        } else {
+            format!("expected number of inputs between {required} and {}", self.inputs.len())
+        };
+        format!(
+            "{expected} but got {} inputs for model '{}'. Got input(s) {got}, \
+             but missing required input(s) {missing}. Please provide all required input(s).",
+            given.len(),
+            self.name
+        )
+    }
+
+    fn rows(&self, drafts: &[InputDraft<'_>]) -> Result<usize, String> {
+        if self.max_batch_size == 0 {
+            return Ok(1);
+        }
+        let model = &self.name;
+        let mut rows = None;
+        for InputDraft { name, shape, .. } in drafts {
+            let Some(&first) = shape.first() else {
+                return Err(format!(
+                    "input '{name}' has no shape but model requires batch dimension for '{model}'"
+                ));
+            };
+            if *rows.get_or_insert(first) != first {
+                return Err(format!("input '{name}' batch size does not match other inputs for '{model}'"));
+            }
+        }
+        let max = self.max_batch_size;
+        match usize::try_from(rows.unwrap_or(0)) {
+            Ok(rows) if rows <= max => Ok(rows),
+            _ => Err(format!("inference request batch-size must be <= {max} for '{model}'")),
+        }
+    }
+
+    fn check_tensor(&self, spec: &TensorSpec, draft: &InputDraft<'_>) -> Result<DataType, String> {
+        let InputDraft { name, shape, data, .. } = draft;
+        let model = &self.name;
+        let datatype = match draft.datatype {
+            Some(datatype) if datatype == spec.datatype => datatype,
+            other => {
+                let got = other.map_or("<invalid>", DataType::name);
+                let expected = spec.datatype;
+                return Err(format!(
+                    "inference input '{name}' data-type is '{got}', but model '{model}' expects '{expected}'"
+                ));
+            }
+        };
+        self.check_shape(spec, draft)?;
+        let Some(count) = element_count(shape).filter(|&count| i64::try_from(count).is_ok()) else {
+            return Err(format!(
+                "invalid shape for input '{name}': shape {} causes total element count to exceed maximum size of {}",
+                List(shape),
+                i64::MAX
+            ));
+        };
+        match datatype.size() {
+            Some(size) => check_byte_size(name, model, count, size, data.len())?,
+            None => check_bytes_elements(name, model, count, data.as_bytes())?,
+        }
+        Ok(datatype)
+    }
+
+    fn check_shape(&self, spec: &TensorSpec, draft: &InputDraft<'_>) -> Result<(), String> {
+        let InputDraft { name, shape, .. } = draft;
+        let model = &self.name;
+        let batched = self.max_batch_size > 0;
+        let own = &shape[usize::from(batched)..];
+        if own.len() == spec.dims.len() {
+            if own.contains(&-1) {
+                let got = List(shape);
+                return Err(format!(
+                    "All input dimensions should be specified for input '{name}' for model '{model}', got {got}"
+                ));
+            }
+            if spec.dims.iter().zip(own).all(|(&dim, &size)| dim < 0 || dim == size) {
+                return Ok(());
+            }
+        }
+        let mut expected = Shape::new();
+        if batched {
+            expected.push(-1);
+        }
+        expected.extend_from_slice(&spec.dims);
+        let note = if batched { BATCH_NOTE } else { "" };
+        Err(format!(
+            "unexpected shape for input '{name}' for model '{model}'. Expected {}, got {}. {note}",
+            List(&expected),
+            List(shape)
+        ))
+    }
+}
+
+const BATCH_NOTE: &str = "NOTE: Setting a non-zero max_batch_size in the model config requires a batch \
+    dimension to be prepended to each input shape. If you want to specify the full shape including the \
+    batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration \
+    docs for more info on max_batch_size.";
+
+fn check_byte_size(name: &str, model: &str, count: usize, size: usize, got: usize) -> Result<(), String> {
+    let max = i64::MAX;
+    match count.checked_mul(size).filter(|&bytes| i64::try_from(bytes).is_ok()) {
+        None => Err(format!(
+            "byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds \
+             maximum allowed size ({max})"
+        )),
+        Some(expected) if expected != got => Err(format!(
+            "input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {got}"
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+fn check_bytes_elements(name: &str, model: &str, count: usize, data: &[u8]) -> Result<(), String> {
+    let mut rest = data;
+    let mut seen = 0_usize;
+    while !rest.is_empty() {
+        if rest.len() < 4 {
+            return Err(format!(
+                "incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 \
+                 bytes but only {} bytes available. Please make sure the string length indicator is in one buffer.",
+                rest.len()
+            ));
+        }
+        seen += 1;
+        if seen > count {
+            return Err(format!(
+                "unexpected number of string elements {seen} for inference input '{name}' for model '{model}', \
+                 expecting {count}"
+            ));
+        }
+        let Some(length) = bytes_prefix(rest, 1) else {
+            return Err(format!(
+                "incomplete string data for inference input '{name}' for model '{model}', element {seen} is cut short"
+            ));
+        };
+        rest = &rest[length..];
+    }
+    if seen == count {
+        Ok(())
+    } else {
+        Err(format!("expected {count} string elements for inference input '{name}' for model '{model}', got {seen}"))
+    }
+}
+
+/// The request's id in front of a text, as Triton writes it.
+struct Prefix<'a>(&'a str);
+
+impl std::fmt::Display for Prefix<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let id = if self.0.is_empty() { "<id_unknown>" } else { self.0 };
+        write!(f, "[request id: {id}] ")
+    }
+}
+
+struct List<'a>(&'a [i64]);
+
+impl std::fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[")?;
+        for (i, dim) in self.0.iter().enumerate() {
+            write!(f, "{}{dim}", if i == 0 { "" } else { "," })?;
+        }
+        f.write_str("]")
+    }
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
+    format!("[{}]", names.join(","))
+}

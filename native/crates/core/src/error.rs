@@ -1,0 +1,168 @@
+//! What can go wrong, in one table: kind → HTTP status, gRPC code, name, retryable.
+
+use std::borrow::Cow;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request breaks a rule of the protocol or of the model.
+    InvalidInput,
+    /// The request cannot be read at all. Triton answers INTERNAL here, and clients test for it.
+    UnreadableInput,
+    ModelNotFound,
+    ModelNotReady,
+    Overloaded,
+    DeadlineExceeded,
+    EngineFailed,
+    Unsupported,
+    ShuttingDown,
+    Cancelled,
+    ConfigInvalid,
+    Internal,
+}
+
+/// The gRPC status codes that the table uses, by their numbers on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GrpcCode {
+    Cancelled = 1,
+    InvalidArgument = 3,
+    NotFound = 5,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+}
+
+/// The `reason` label of the failure counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureReason {
+    Rejected,
+    Canceled,
+    Backend,
+    Other,
+}
+
+struct Row {
+    name: &'static str,
+    http: u16,
+    grpc: GrpcCode,
+    retryable: bool,
+    reason: FailureReason,
+}
+
+impl ErrorKind {
+    pub const ALL: [Self; 12] = [
+        Self::InvalidInput,
+        Self::UnreadableInput,
+        Self::ModelNotFound,
+        Self::ModelNotReady,
+        Self::Overloaded,
+        Self::DeadlineExceeded,
+        Self::EngineFailed,
+        Self::Unsupported,
+        Self::ShuttingDown,
+        Self::Cancelled,
+        Self::ConfigInvalid,
+        Self::Internal,
+    ];
+
+    #[rustfmt::skip]
+    const fn row(self) -> Row {
+        use FailureReason::{Backend, Canceled, Other, Rejected};
+        use GrpcCode as G;
+        const fn row(name: &'static str, http: u16, grpc: GrpcCode, retryable: bool, reason: FailureReason) -> Row {
+            Row { name, http, grpc, retryable, reason }
+        }
+        match self {
+            Self::InvalidInput     => row("invalid_input",     400, G::InvalidArgument, false, Other),
+            Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
+            Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
+            Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
+            Self::Overloaded       => row("overloaded",        503, G::Unavailable,     true,  Rejected),
+            Self::DeadlineExceeded => row("deadline_exceeded", 503, G::Unavailable,     false, Rejected),
+            Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),
+            Self::Unsupported      => row("unsupported",       501, G::Unimplemented,   false, Other),
+            Self::ShuttingDown     => row("shutting_down",     503, G::Unavailable,     true,  Rejected),
+            Self::Cancelled        => row("cancelled",         400, G::Cancelled,       false, Canceled),
+            Self::ConfigInvalid    => row("config_invalid",    400, G::InvalidArgument, false, Other),
+            Self::Internal         => row("internal_error",    500, G::Internal,        false, Other),
+        }
+    }
+
+    /// The name under which Python finds its exception class.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    pub const fn http_status(self) -> u16 {
+        self.row().http
+    }
+
+    pub const fn grpc_code(self) -> GrpcCode {
+        self.row().grpc
+    }
+
+    pub const fn retryable(self) -> bool {
+        self.row().retryable
+    }
+
+    pub const fn failure_reason(self) -> FailureReason {
+        self.row().reason
+    }
+}
+
+impl FailureReason {
+    pub const ALL: [Self; 4] = [Self::Rejected, Self::Canceled, Self::Backend, Self::Other];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Rejected => "REJECTED",
+            Self::Canceled => "CANCELED",
+            Self::Backend => "BACKEND",
+            Self::Other => "OTHER",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub kind: ErrorKind,
+    pub message: Cow<'static, str>,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message)
+    }
+
+    pub(crate) fn expired() -> Self {
+        Self::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
+    }
+
+    /// Triton answers a cancelled request with an empty text.
+    pub(crate) fn cancelled() -> Self {
+        Self::new(ErrorKind::Cancelled, "")
+    }
+
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(
+            ErrorKind::ShuttingDown,
+            "Server is stopping, scheduler for model has stopped accepting new inference requests",
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,159 @@
+//! Joins the inputs of a batch and splits its outputs.
+//!
+//! A request alone in its batch is handed to the engine where it lies, if it is aligned there;
+//! everything else is copied once, into memory that the slot keeps.
+
+use smallvec::SmallVec;
+
+use crate::tensor::bytes_prefix;
+use crate::{DataType, Error, ErrorKind, Shape, Tensor, TensorSpec};
+
+/// Enough for every element type and for vector instructions.
+const ALIGNMENT: usize = 64;
+/// A slot gives memory above this back after the batch that needed it.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Aligned memory, one piece per input.
+#[derive(Default)]
+pub struct Scratch {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// One input of a batch as the engine takes it.
+pub struct Gathered<'a> {
+    pub datatype: DataType,
+    /// The engine's shape, with all rows of the batch.
+    pub shape: Shape,
+    pub bytes: &'a [u8],
+}
+
+impl Piece {
+    fn fill<'b>(&mut self, parts: impl Iterator<Item = &'b [u8]>, total: usize) {
+        if self.bytes.capacity() > KEPT_BYTES.max(2 * total) {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.bytes.reserve(total + ALIGNMENT);
+        self.start = self.bytes.as_ptr().align_offset(ALIGNMENT);
+        self.bytes.resize(self.start, 0);
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+fn is_aligned(bytes: &[u8], datatype: DataType) -> bool {
+    let size = datatype.size().unwrap_or(1);
+    bytes.as_ptr().align_offset(size) == 0
+}
+
+impl Scratch {
+    /// Joins input `i` of every request in `requests`; `None` for an optional input left out.
+    ///
+    /// All requests of a batch carry the same inputs with the same dimensions behind the first, as
+    /// the batch policy sees to it.
+    pub(crate) fn gather<'a>(
+        &'a mut self,
+        specs: &'a [TensorSpec],
+        requests: &[&'a [Option<Tensor>]],
+        batched: bool,
+    ) -> SmallVec<[Option<Gathered<'a>>; 4]> {
+        self.pieces.resize_with(specs.len(), Piece::default);
+        let batch_dims = usize::from(batched);
+        let mut joined = SmallVec::new();
+        for (i, (spec, piece)) in specs.iter().zip(&mut self.pieces).enumerate() {
+            let Some(first) = requests.first().and_then(|inputs| inputs[i].as_ref()) else {
+                joined.push(None);
+                continue;
+            };
+            let mut shape = first.shape.clone();
+            let alone = requests.len() == 1;
+            let bytes: &'a [u8] = if alone && is_aligned(first.data.as_bytes(), first.datatype) {
+                first.data.as_bytes()
+            } else {
+                let parts = || requests.iter().filter_map(|inputs| inputs[i].as_ref());
+                if batched {
+                    shape[0] = parts().map(|part| part.shape[0]).sum();
+                }
+                let total = parts().map(|part| part.data.len()).sum();
+                piece.fill(parts().map(|part| part.data.as_bytes()), total);
+                piece.as_bytes()
+            };
+            let shape = spec.to_engine(&shape, batch_dims);
+            joined.push(Some(Gathered { datatype: first.datatype, shape, bytes }));
+        }
+        joined
+    }
+}
+
+/// Splits an output of a batch into the shares of its requests, in order, without copying.
+pub(crate) struct Splitter<'a> {
+    spec: &'a TensorSpec,
+    output: &'a Tensor,
+    batched: bool,
+    at: usize,
+    row_elements: usize,
+}
+
+impl<'a> Splitter<'a> {
+    pub(crate) fn new(
+        spec: &'a TensorSpec,
+        output: &'a Tensor,
+        batched: bool,
+        rows: usize,
+    ) -> Result<Self, Error> {
+        let name = &spec.name;
+        let fault = |text: String| Error::new(ErrorKind::EngineFailed, text);
+        if output.datatype != spec.datatype {
+            return Err(fault(format!(
+                "output '{name}' has data-type {}, the model configuration says {}",
+                output.datatype, spec.datatype
+            )));
+        }
+        let shape = &output.shape;
+        if batched && shape.first() != Some(&(rows as i64)) {
+            let text = format!("output '{name}' has shape {shape:?}, expected {rows} rows in its first dimension");
+            return Err(fault(text));
+        }
+        let size = output.datatype.size();
+        let fits = crate::element_count(shape).is_some_and(|count| match size {
+            Some(size) => count.checked_mul(size) == Some(output.data.len()),
+            None => bytes_prefix(output.data.as_bytes(), count) == Some(output.data.len()),
+        });
+        if !fits {
+            let bytes = output.data.len();
+            return Err(fault(format!("output '{name}' of {bytes} bytes does not fill its shape {shape:?}")));
+        }
+        let row_elements = if batched { crate::element_count(&shape[1..]).unwrap_or(0) } else { 0 };
+        Ok(Self { spec, output, batched, at: 0, row_elements })
+    }
+
+    /// The share of the next request. The shares of a batch fill its shape, which was checked.
+    pub(crate) fn next(&mut self, rows: usize) -> Tensor {
+        let output = self.output;
+        let mut shape = self.spec.to_client(&output.shape, usize::from(self.batched));
+        if !self.batched {
+            return Tensor { datatype: output.datatype, shape, data: output.data.clone() };
+        }
+        shape[0] = rows as i64;
+        let elements = self.row_elements * rows;
+        let length = match output.datatype.size() {
+            Some(size) => elements * size,
+            None => bytes_prefix(&output.data.as_bytes()[self.at..], elements).unwrap_or_default(),
+        };
+        let end = self.at + length;
+        let data = output.data.slice(self.at..end);
+        self.at = end;
+        Tensor { datatype: output.datatype, shape, data }
+    }
+}

@@ -1,0 +1,56 @@
+//! The heart of Kushi: admits requests, forms batches, runs engines, answers.
+//!
+//! What always holds: an accepted request gets its responses and exactly one end; a batch is never
+//! larger than its model allows; nothing here knows Python, HTTP, ONNX Runtime or an async runtime.
+//!
+//! The way of a request: [`Registry`] finds the [`Runner`], [`ModelSpec::bind`] checks the inputs,
+//! [`Runner::submit`] queues the [`Request`] and may hand out a [`Lease`]; whoever holds the lease
+//! runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
+#![forbid(unsafe_code)]
+
+mod batch;
+mod bind;
+mod buffer;
+mod clock;
+mod datatype;
+mod engine;
+mod error;
+mod gate;
+mod gather;
+mod handover;
+mod inbox;
+mod ordering;
+mod policy;
+mod registry;
+mod reply;
+mod request;
+mod runner;
+mod scheduler;
+mod spec;
+mod state;
+mod statistics;
+mod sync;
+mod tensor;
+mod threads;
+
+pub use batch::{Batch, Sent};
+pub use bind::{Bound, InputDraft};
+pub use buffer::{Buffer, Place};
+pub use clock::{Clock, SystemClock};
+pub use datatype::DataType;
+pub use engine::{Capability, Engine, Slot};
+pub use error::{Error, ErrorKind, FailureReason};
+pub use gate::{Gate, Placement};
+pub use gather::{Gathered, Scratch};
+pub use inbox::{Inbox, InboxFull};
+pub use policy::{BatchPolicy, Decision, Waiting, decide};
+pub use registry::{Registry, VersionRow};
+pub use reply::{Claim, End, Mail, Mailbox, Reply, Response, Timings};
+pub use request::{Inputs, Parameter, Request, Wanted};
+pub use runner::{Admission, Drivers, Lease, Runner, RunnerOptions, Step, Ticket};
+pub use scheduler::{Action, Backlog, DynamicBatcher, Entry, Next, Scheduler};
+pub use spec::{Batching, ModelSpec, QueuePolicy, TensorSpec};
+pub use state::State;
+pub use statistics::{BatchRow, Snapshot, Totals};
+pub use tensor::{Shape, Tensor, element_count};
+pub use threads::lower_priority;

@@ -1,0 +1,183 @@
+//! When to run which part of the queue: a pure function of a snapshot.
+//!
+//! A batch is always a prefix of the queue. It never exceeds the maximum and never mixes requests
+//! whose other dimensions differ. As in Triton: a preferred size that is reachable is taken at once;
+//! without one the oldest request waits at most the configured delay for company.
+
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug)]
+pub struct BatchPolicy {
+    pub max_rows: usize,
+    /// Whether several requests may share a batch at all.
+    pub joins: bool,
+    /// Ascending or not; empty without dynamic batching.
+    pub preferred_rows: Vec<usize>,
+    pub max_delay: Duration,
+}
+
+/// One queued request, as the policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub rows: usize,
+    pub bytes: usize,
+    pub since: Instant,
+    /// Whether this request may share a batch with the one before it in the queue.
+    pub joins_previous: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Run the first `requests` of the queue as one batch.
+    Run { requests: usize },
+    /// Nothing to gain yet; look again at this time, or when another request arrives.
+    Wait { until: Instant },
+    Idle,
+}
+
+impl BatchPolicy {
+    fn largest_preferred(&self) -> usize {
+        self.preferred_rows.iter().copied().max().unwrap_or(self.max_rows)
+    }
+}
+
+pub fn decide(
+    policy: &BatchPolicy,
+    queue: impl IntoIterator<Item = Waiting>,
+    now: Instant,
+) -> Decision {
+    let mut queue = queue.into_iter();
+    let Some(oldest) = queue.next() else {
+        return Decision::Idle;
+    };
+    if !policy.joins {
+        return Decision::Run { requests: 1 };
+    }
+    let prefix = measure(policy, oldest, queue);
+    let age = now.saturating_duration_since(oldest.since);
+    let delay_is_over = age >= policy.max_delay;
+    if let Some(requests) = prefix.preferred
+        && (policy.max_delay.is_zero() || !delay_is_over)
+    {
+        return Decision::Run { requests };
+    }
+    if delay_is_over || prefix.cannot_grow {
+        Decision::Run { requests: prefix.requests }
+    } else {
+        Decision::Wait { until: oldest.since + policy.max_delay }
+    }
+}
+
+struct Prefix {
+    requests: usize,
+    /// Requests of the longest part of the prefix whose rows are a preferred size.
+    preferred: Option<usize>,
+    cannot_grow: bool,
+}
+
+fn measure(policy: &BatchPolicy, oldest: Waiting, queue: impl Iterator<Item = Waiting>) -> Prefix {
+    let largest_preferred = policy.largest_preferred();
+    let is_preferred = |rows| policy.preferred_rows.contains(&rows);
+    let mut rows = oldest.rows;
+    let mut prefix = Prefix {
+        requests: 1,
+        preferred: is_preferred(rows).then_some(1),
+        cannot_grow: rows >= largest_preferred,
+    };
+    if rows >= policy.max_rows {
+        return prefix;
+    }
+    for next in queue {
+        if !next.joins_previous || rows + next.rows > policy.max_rows {
+            prefix.cannot_grow = true;
+            break;
+        }
+        // Beyond the largest preferred size nothing better can come: stop there, as Triton does.
+        if rows + next.rows > largest_preferred && prefix.preferred.is_none() {
+            prefix.preferred = Some(prefix.requests);
+        }
+        rows += next.rows;
+        prefix.requests += 1;
+        if is_preferred(rows) {
+            prefix.preferred = Some(prefix.requests);
+        }
+        if rows >= policy.max_rows {
+            break;
+        }
+    }
+    prefix.cannot_grow |= rows >= largest_preferred;
+    prefix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    struct Case {
+        name: &'static str,
+        preferred: &'static [usize],
+        delay_ms: u32,
+        /// (rows, joins the previous)
+        queue: &'static [(usize, bool)],
+        age_ms: u32,
+        expected: Result<usize, u32>,
+    }
+
+    /// `Ok(n)`: run n requests; `Err(ms)`: wait until the oldest is so old; maximum 8 rows.
+    #[rustfmt::skip]
+    const TABLE: &[Case] = &[
+        Case { name: "takes all that is there without a delay", preferred: &[8], delay_ms: 0, queue: &[(1, true); 3], age_ms: 0, expected: Ok(3) },
+        Case { name: "stops at the maximum", preferred: &[8], delay_ms: 0, queue: &[(3, true); 3], age_ms: 0, expected: Ok(2) },
+        Case { name: "takes the largest reachable preferred size", preferred: &[2, 4], delay_ms: 0, queue: &[(1, true); 5], age_ms: 0, expected: Ok(4) },
+        Case { name: "a delay waits for a preferred size", preferred: &[4], delay_ms: 5, queue: &[(1, true); 3], age_ms: 2, expected: Err(5) },
+        Case { name: "a preferred size ends the wait", preferred: &[4], delay_ms: 5, queue: &[(1, true); 4], age_ms: 2, expected: Ok(4) },
+        Case { name: "the end of the delay takes all, preferred or not", preferred: &[2], delay_ms: 5, queue: &[(1, true); 3], age_ms: 5, expected: Ok(3) },
+        Case { name: "before its end a preferred size goes", preferred: &[2], delay_ms: 5, queue: &[(1, true); 3], age_ms: 4, expected: Ok(2) },
+        Case { name: "a different shape closes the batch", preferred: &[8], delay_ms: 5, queue: &[(1, true), (1, true), (1, false)], age_ms: 0, expected: Ok(2) },
+        Case { name: "a full batch does not wait", preferred: &[4], delay_ms: 5, queue: &[(8, true)], age_ms: 0, expected: Ok(1) },
+        Case { name: "a batch that the next would overfill does not wait", preferred: &[8], delay_ms: 5, queue: &[(5, true), (4, true)], age_ms: 0, expected: Ok(1) },
+        Case { name: "what passes every preferred size goes without the last", preferred: &[4], delay_ms: 5, queue: &[(3, true), (3, true)], age_ms: 0, expected: Ok(1) },
+        Case { name: "one row alone waits too", preferred: &[8], delay_ms: 5, queue: &[(1, true)], age_ms: 0, expected: Err(5) },
+    ];
+
+    #[test]
+    fn decides_as_the_table_says() {
+        for case in TABLE {
+            let start = Instant::now();
+            let policy = BatchPolicy {
+                max_rows: 8,
+                joins: true,
+                preferred_rows: case.preferred.to_vec(),
+                max_delay: MS * case.delay_ms,
+            };
+            let queue = case.queue.iter().map(|&(rows, joins_previous)| Waiting {
+                rows,
+                bytes: 4,
+                since: start,
+                joins_previous,
+            });
+            let expected = match case.expected {
+                Ok(requests) => Decision::Run { requests },
+                Err(ms) => Decision::Wait { until: start + MS * ms },
+            };
+            let decision = decide(&policy, queue, start + MS * case.age_ms);
+            assert_eq!(decision, expected, "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn an_empty_queue_is_idle_and_a_model_without_batching_runs_one() {
+        let policy = BatchPolicy {
+            max_rows: 8,
+            joins: false,
+            preferred_rows: vec![],
+            max_delay: MS,
+        };
+        let now = Instant::now();
+        let waiting = Waiting { rows: 1, bytes: 4, since: now, joins_previous: true };
+        assert_eq!(decide(&policy, [], now), Decision::Idle);
+        assert_eq!(decide(&policy, [waiting; 4], now), Decision::Run { requests: 1 });
+    }
+}

@@ -1,0 +1,200 @@
+//! Which models there are: read by every request without a lock, written by the control plane.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::sync::{Mutex, lock};
+use crate::{Error, ErrorKind, Runner, State};
+
+#[derive(Default)]
+pub struct Registry {
+    models: ArcSwap<HashMap<String, Arc<Versions>>>,
+    writing: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct Versions {
+    by_number: BTreeMap<u64, Version>,
+    /// Why the model as a whole has no version, if that is so.
+    reason: Option<String>,
+}
+
+#[derive(Clone)]
+enum Version {
+    Loading,
+    Serving(Arc<Runner>),
+    Failed(String),
+}
+
+/// One line of the repository index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRow {
+    pub model: String,
+    /// `None`: the model failed before its versions were known.
+    pub version: Option<u64>,
+    pub state: State,
+    pub reason: String,
+}
+
+impl Version {
+    fn state(&self) -> State {
+        match self {
+            Self::Loading => State::Loading,
+            Self::Serving(runner) => runner.state(),
+            Self::Failed(_) => State::Failed,
+        }
+    }
+}
+
+impl Registry {
+    /// The runner for a request; without a version the latest that is ready.
+    pub fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+        let models = self.models.load();
+        let unknown = |what: String| {
+            Error::new(ErrorKind::ModelNotFound, format!("Request for unknown model: '{model}'{what}"))
+        };
+        let versions = models.get(model).ok_or_else(|| unknown(" is not found".into()))?;
+        let Some(number) = version else {
+            let latest = versions.by_number.values().rev().find_map(|version| match version {
+                Version::Serving(runner) if runner.state() == State::Ready => Some(runner.clone()),
+                _ => None,
+            });
+            return latest.ok_or_else(|| versions.none_available(model));
+        };
+        match versions.by_number.get(&number) {
+            Some(Version::Serving(runner)) if runner.state() == State::Ready => Ok(runner.clone()),
+            Some(Version::Serving(runner)) if runner.state() == State::Draining => Err(Error::shutting_down()),
+            Some(_) => Err(Error::new(
+                ErrorKind::ModelNotReady,
+                format!("Request for unknown model: '{model}' version {number} is not at ready state"),
+            )),
+            None => Err(unknown(format!(" version {number} is not found"))),
+        }
+    }
+
+    pub fn contains(&self, model: &str) -> bool {
+        self.models.load().contains_key(model)
+    }
+
+    /// Every runner that serves.
+    pub fn runners(&self) -> Vec<Arc<Runner>> {
+        let models = self.models.load();
+        let mut names: Vec<_> = models.iter().collect();
+        names.sort_by_key(|(name, _)| name.as_str());
+        names
+            .into_iter()
+            .flat_map(|(_, versions)| versions.by_number.values())
+            .filter_map(|version| match version {
+                Version::Serving(runner) => Some(runner.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn rows(&self) -> Vec<VersionRow> {
+        let models = self.models.load();
+        let mut rows = Vec::new();
+        for (name, versions) in models.iter() {
+            if let Some(reason) = &versions.reason {
+                let (model, reason) = (name.clone(), reason.clone());
+                rows.push(VersionRow { model, version: None, state: State::Failed, reason });
+            }
+            for (&number, version) in &versions.by_number {
+                let reason = match version {
+                    Version::Failed(reason) => reason.clone(),
+                    _ => String::new(),
+                };
+                let state = version.state();
+                rows.push(VersionRow { model: name.clone(), version: Some(number), state, reason });
+            }
+        }
+        rows.sort_by(|a, b| (&a.model, a.version).cmp(&(&b.model, b.version)));
+        rows
+    }
+
+    /// Whether every model that should serve does.
+    pub fn all_ready(&self) -> bool {
+        self.rows().iter().all(|row| row.state == State::Ready)
+    }
+
+    /// Names a version that is on its way; one that serves goes on serving.
+    pub fn announce(&self, model: &str, version: u64) {
+        self.change(model, |versions| {
+            versions.reason = None;
+            let known = versions.by_number.entry(version).or_insert(Version::Loading);
+            if matches!(known, Version::Failed(_)) {
+                *known = Version::Loading;
+            }
+        });
+    }
+
+    /// Puts these versions in the place of all that the model had, in one step. The replaced runners
+    /// finish what they began; the caller retires them.
+    #[must_use = "the replaced runners must be retired"]
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Vec<Arc<Runner>> {
+        let by_number = runners.into_iter().map(|runner| (runner.spec().version, Version::Serving(runner))).collect();
+        let mut replaced = Versions::default();
+        self.change(model, |versions| {
+            replaced = std::mem::replace(versions, Versions { by_number, reason: None });
+        });
+        replaced.into_runners()
+    }
+
+    /// Records that a version, or the whole model, could not be loaded. What serves goes on serving.
+    pub fn fail(&self, model: &str, version: Option<u64>, reason: &str) {
+        self.change(model, |versions| {
+            let by_number = &mut versions.by_number;
+            let Some(number) = version else {
+                by_number.retain(|_, version| !matches!(version, Version::Loading));
+                if by_number.is_empty() {
+                    versions.reason = Some(reason.into());
+                }
+                return;
+            };
+            if !matches!(by_number.get(&number), Some(Version::Serving(_))) {
+                by_number.insert(number, Version::Failed(reason.into()));
+            }
+        });
+    }
+
+    /// Forgets a model; the caller retires its runners.
+    #[must_use = "the removed runners must be retired"]
+    pub fn remove(&self, model: &str) -> Vec<Arc<Runner>> {
+        let _writing = lock(&self.writing);
+        let mut models = HashMap::clone(&self.models.load());
+        let removed = models.remove(model);
+        self.models.store(Arc::new(models));
+        removed.map(|versions| Versions::clone(&versions).into_runners()).unwrap_or_default()
+    }
+
+    fn change(&self, model: &str, change: impl FnOnce(&mut Versions)) {
+        let _writing = lock(&self.writing);
+        let mut models = HashMap::clone(&self.models.load());
+        let mut versions = models.get(model).map(|versions| Versions::clone(versions)).unwrap_or_default();
+        change(&mut versions);
+        models.insert(model.into(), Arc::new(versions));
+        self.models.store(Arc::new(models));
+    }
+}
+
+impl Versions {
+    fn into_runners(self) -> Vec<Arc<Runner>> {
+        self.by_number
+            .into_values()
+            .filter_map(|version| match version {
+                Version::Serving(runner) => Some(runner),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn none_available(&self, model: &str) -> Error {
+        if self.by_number.values().any(|version| version.state() == State::Draining) {
+            return Error::shutting_down();
+        }
+        let text = format!("Request for unknown model: '{model}' has no available versions");
+        Error::new(ErrorKind::ModelNotFound, text)
+    }
+}

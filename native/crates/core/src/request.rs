@@ -1,0 +1,46 @@
+//! A request on its way through the core.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use crate::{Reply, Tensor};
+
+/// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
+pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
+
+/// Positions in [`ModelSpec::outputs`](crate::ModelSpec::outputs), ascending; empty means all.
+pub type Wanted = SmallVec<[u16; 8]>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parameter {
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    String(String),
+}
+
+pub struct Request {
+    /// As the client gave it; empty when it gave none.
+    pub id: String,
+    pub inputs: Inputs,
+    pub wanted: Wanted,
+    /// Rows of the batch dimension; 1 for a model without one.
+    pub rows: usize,
+    pub parameters: Vec<(String, Parameter)>,
+    /// 0 is the model's default level.
+    pub priority: u32,
+    /// The parameter `timeout`: a wish for the queue, weighed by [`QueuePolicy`](crate::QueuePolicy).
+    pub timeout_us: Option<u64>,
+    /// When the answer is of no more use, wherever the request is by then.
+    pub deadline: Option<Instant>,
+    /// When the request reached the server; the queue time counts from here.
+    pub arrived: Instant,
+    pub reply: Reply,
+}
+
+impl Request {
+    pub fn byte_size(&self) -> usize {
+        self.inputs.iter().flatten().map(|input| input.data.len()).sum()
+    }
+}

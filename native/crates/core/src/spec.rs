@@ -1,0 +1,188 @@
+//! The frozen specification of one model version, as the control plane hands it over.
+//!
+//! It is validated where it is made; the core only reads it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{BatchPolicy, DataType, Shape};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    pub name: String,
+    pub version: u64,
+    pub platform: String,
+    pub backend: String,
+    /// 0: the model has no batch dimension; otherwise every shape has one in front.
+    pub max_batch_size: usize,
+    pub inputs: Vec<TensorSpec>,
+    pub outputs: Vec<TensorSpec>,
+    /// `None`: requests run one at a time, in order of arrival.
+    pub batching: Option<Batching>,
+    pub queue: QueuePolicy,
+    pub instances: usize,
+    /// Whether short batches may run on io threads.
+    pub inline: bool,
+    /// The body of `GET /v2/models/{name}/config`.
+    pub config_json: String,
+    pub load_seconds: f64,
+    /// Every version of the model that serves, as model metadata lists them.
+    #[serde(default)]
+    pub versions_metadata: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    pub name: String,
+    pub datatype: DataType,
+    /// Without the batch dimension; -1 is any size.
+    pub dims: Vec<i64>,
+    /// The engine's shape where it differs from the one that clients see.
+    #[serde(default)]
+    pub reshape: Option<Vec<i64>>,
+    #[serde(default)]
+    pub optional: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batching {
+    pub preferred_batch_sizes: Vec<usize>,
+    pub max_queue_delay_us: u64,
+    pub preserve_ordering: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueuePolicy {
+    /// 0: bounded by bytes alone.
+    pub max_requests: usize,
+    pub max_bytes: usize,
+    /// 0: requests wait as long as it takes.
+    pub default_timeout_us: u64,
+    pub allow_timeout_override: bool,
+}
+
+impl ModelSpec {
+    pub fn input(&self, name: &str) -> Option<usize> {
+        self.inputs.iter().position(|input| input.name == name)
+    }
+
+    pub fn output(&self, name: &str) -> Option<usize> {
+        self.outputs.iter().position(|output| output.name == name)
+    }
+
+    pub fn batch_policy(&self) -> BatchPolicy {
+        let max_rows = self.max_batch_size.max(1);
+        match &self.batching {
+            Some(batching) => BatchPolicy {
+                max_rows,
+                joins: self.max_batch_size > 1,
+                preferred_rows: batching.preferred_batch_sizes.clone(),
+                max_delay: Duration::from_micros(batching.max_queue_delay_us),
+            },
+            None => BatchPolicy {
+                max_rows,
+                joins: false,
+                preferred_rows: Vec::new(),
+                max_delay: Duration::ZERO,
+            },
+        }
+    }
+
+    pub fn preserves_order(&self) -> bool {
+        self.batching.as_ref().is_some_and(|batching| batching.preserve_ordering)
+    }
+}
+
+impl QueuePolicy {
+    /// How long a request may wait: a request's own timeout counts only where the policy allows it
+    /// and only when it is shorter than the default.
+    pub fn timeout(&self, requested_us: Option<u64>) -> Option<Duration> {
+        let default = self.default_timeout_us;
+        let timeout = match requested_us {
+            Some(own) if self.allow_timeout_override && own > 0 && own < default => own,
+            _ => default,
+        };
+        (timeout > 0).then(|| Duration::from_micros(timeout))
+    }
+}
+
+impl TensorSpec {
+    /// The shape that the engine sees for a request of `shape`, whose first `batch` dimensions are
+    /// the batch's.
+    pub(crate) fn to_engine(&self, shape: &[i64], batch: usize) -> Shape {
+        match &self.reshape {
+            Some(reshape) => transfer(&self.dims, reshape, shape, batch),
+            None => Shape::from_slice(shape),
+        }
+    }
+
+    /// The shape that clients see for an engine output of `shape`.
+    pub(crate) fn to_client(&self, shape: &[i64], batch: usize) -> Shape {
+        match &self.reshape {
+            Some(reshape) => transfer(reshape, &self.dims, shape, batch),
+            None => Shape::from_slice(shape),
+        }
+    }
+}
+
+/// Rewrites `shape` from the layout `from` to the layout `to`; the n-th variable dimension of one
+/// is the n-th variable dimension of the other.
+fn transfer(from: &[i64], to: &[i64], shape: &[i64], batch: usize) -> Shape {
+    let batch = batch.min(shape.len());
+    let mut result = Shape::from_slice(&shape[..batch]);
+    let mut variable = from
+        .iter()
+        .zip(&shape[batch..])
+        .filter(|(dim, _)| **dim < 0)
+        .map(|(_, &size)| size);
+    result.extend(to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }));
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(dims: &[i64], reshape: &[i64]) -> TensorSpec {
+        TensorSpec {
+            name: "X".into(),
+            datatype: DataType::Fp32,
+            dims: dims.into(),
+            reshape: Some(reshape.into()),
+            optional: false,
+        }
+    }
+
+    #[test]
+    fn reshapes_there_and_back_with_variable_dimensions() {
+        let spec = tensor(&[-1, 4, -1], &[-1, 2, 2, -1]);
+        assert_eq!(spec.to_engine(&[8, 3, 4, 5], 1).as_slice(), [8, 3, 2, 2, 5]);
+        assert_eq!(spec.to_client(&[8, 3, 2, 2, 5], 1).as_slice(), [8, 3, 4, 5]);
+        assert_eq!(tensor(&[1], &[]).to_engine(&[8, 1], 1).as_slice(), [8]);
+    }
+
+    #[test]
+    fn a_request_timeout_only_shortens_an_allowed_default() {
+        let policy = |default_timeout_us, allow_timeout_override| QueuePolicy {
+            max_requests: 0,
+            max_bytes: 0,
+            default_timeout_us,
+            allow_timeout_override,
+        };
+        let us = |n| Some(Duration::from_micros(n));
+        for (default, allowed, requested, expected) in [
+            (0, true, Some(5), None),
+            (100, true, None, us(100)),
+            (100, true, Some(5), us(5)),
+            (100, true, Some(500), us(100)),
+            (100, false, Some(5), us(100)),
+        ] {
+            assert_eq!(policy(default, allowed).timeout(requested), expected);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Instance threads: they sleep until a slot of their model has work, and drive it.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use crate::runner::Runner;
+use crate::{Error, ErrorKind, Step};
+
+/// How far below io threads the scheduler of the operating system ranks the calling thread from now on.
+const NICENESS: i32 = 5;
+
+/// Lets io threads go first: the answer to a short request should not wait for a long model.
+pub fn lower_priority() {
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        log::debug!("instance threads run at the priority of io threads: {error}");
+    }
+}
+
+pub(crate) fn spawn(runner: &Arc<Runner>, count: usize) -> Result<Vec<JoinHandle<()>>, Error> {
+    (0..count)
+        .map(|index| {
+            let runner = runner.clone();
+            let name = format!("{}_{index}", runner.spec().name);
+            Builder::new().name(name).spawn(move || drive(&runner)).map_err(|error| {
+                Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {error}"))
+            })
+        })
+        .collect()
+}
+
+fn drive(runner: &Arc<Runner>) {
+    lower_priority();
+    while let Some(mut lease) = runner.wait() {
+        while let Step::Again(next) = lease.run() {
+            match runner.pass_on(next) {
+                Some(next) => lease = next,
+                None => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads a request body: bounded, and without a copy where it arrives in one piece.
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use kushi_core::Error;
+
+/// A body that is put together starts so that its tensor data is aligned for every element type.
+const ALIGNMENT: usize = 64;
+/// What the length in a head may make the server set aside before the bytes arrive.
+const TRUSTED_LENGTH: usize = 1 << 20;
+
+pub(crate) struct Limits {
+    /// For the whole body.
+    pub max_bytes: usize,
+    /// What to say beyond it.
+    pub refusal: fn(usize, usize) -> Error,
+}
+
+pub(crate) enum ReadError {
+    /// The client went away or broke the protocol: there is nobody to answer.
+    Broken,
+    TooLarge(Error),
+}
+
+/// `json_length`: where the tensor data begins, if the head says so.
+pub(crate) async fn read(body: Incoming, json_length: Option<usize>, limits: &Limits) -> Result<Bytes, ReadError> {
+    let too_large = |bytes| ReadError::TooLarge((limits.refusal)(bytes, limits.max_bytes));
+    let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    if let Some(length) = declared.filter(|&length| length > limits.max_bytes) {
+        return Err(too_large(length));
+    }
+    let mut body = body;
+    let Some(first) = next(&mut body).await? else {
+        return Ok(Bytes::new());
+    };
+    if first.len() > limits.max_bytes {
+        return Err(too_large(first.len()));
+    }
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let mut whole = Aligned::new(declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len())), json_length);
+    whole.bytes.extend_from_slice(&first);
+    drop(first);
+    while let Some(piece) = next(&mut body).await? {
+        let length = whole.len() + piece.len();
+        if length > limits.max_bytes {
+            return Err(too_large(length));
+        }
+        if length > whole.room() {
+            whole = whole.grown(declared.unwrap_or(2 * length).clamp(length, 2 * length), json_length);
+        }
+        whole.bytes.extend_from_slice(&piece);
+    }
+    Ok(whole.finish())
+}
+
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, ReadError> {
+    while let Some(frame) = body.frame().await {
+        // Trailers say nothing that an inference request could use.
+        if let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// A buffer whose byte at `json_length` is aligned.
+struct Aligned {
+    bytes: BytesMut,
+    start: usize,
+}
+
+impl Aligned {
+    fn new(length: usize, json_length: Option<usize>) -> Self {
+        let mut bytes = BytesMut::with_capacity(length + ALIGNMENT);
+        let data = bytes.as_ptr().wrapping_add(json_length.unwrap_or(0));
+        let start = data.align_offset(ALIGNMENT).min(ALIGNMENT);
+        bytes.resize(start, 0);
+        Self { bytes, start }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    fn room(&self) -> usize {
+        self.bytes.capacity() - self.start
+    }
+
+    fn grown(&self, length: usize, json_length: Option<usize>) -> Self {
+        let mut larger = Self::new(length, json_length);
+        larger.bytes.extend_from_slice(&self.bytes[self.start..]);
+        larger
+    }
+
+    fn finish(self) -> Bytes {
+        self.bytes.freeze().slice(self.start..)
+    }
+}

@@ -1,0 +1,187 @@
+//! One inference request over HTTP, from its head to its answer.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::HeaderMap;
+use hyper::body::{Body, Incoming};
+use hyper::header::HeaderName;
+use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner};
+use smallvec::SmallVec;
+
+use crate::http::answer::{Answer, JSON_LENGTH};
+use crate::http::body::{self, Limits, ReadError};
+use crate::http::request::{self, InferRequest};
+use crate::http::response::{self, Format};
+use crate::io::Desk;
+use crate::pending::Waiting;
+
+/// How long the client will wait, from the moment its request arrives.
+const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
+/// The largest body that Triton takes.
+const MAX_BODY_BYTES: usize = i32::MAX as usize;
+
+pub(crate) async fn infer(
+    desk: &Rc<Desk>,
+    runner: &Arc<Runner>,
+    request: hyper::Request<Incoming>,
+) -> Result<Answer, Error> {
+    let arrived = Instant::now();
+    let (head, body) = request.into_parts();
+    let deadline = timeout(&head.headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    let max_input_bytes = desk.house.max_input_bytes;
+    let declared = body.size_hint().exact();
+    let json_length = json_length(&head.headers, declared)?;
+    let limits = match json_length {
+        Some(length) if length > max_input_bytes => return Err(json_too_large(length, max_input_bytes)),
+        Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },
+        None => Limits { max_bytes: max_input_bytes, refusal: json_too_large },
+    };
+    let body = body::read(body, json_length, &limits).await.map_err(|error| match error {
+        ReadError::TooLarge(error) => error,
+        ReadError::Broken => Error::invalid("the request body ended early"),
+    })?;
+    let json_length = json_length.unwrap_or(body.len());
+    if json_length > body.len() {
+        return Err(header_out_of_range(body.len() as u64, json_length));
+    }
+    let spec = runner.spec();
+    let InferRequest { id, parameters, timeout_us, inputs, outputs, binary_by_default } =
+        request::parse(&body, json_length, &spec.name, max_input_bytes)?;
+    let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+    let bound = spec.bind(&id, inputs, &names)?;
+    let format = Format::new(spec, &bound.wanted, &outputs, binary_by_default)?;
+    let mut waiting = desk.pending.open();
+    let request = Request {
+        id,
+        inputs: bound.inputs,
+        wanted: bound.wanted,
+        rows: bound.rows,
+        parameters,
+        priority: 0,
+        timeout_us,
+        deadline,
+        arrived,
+        reply: Reply::new(desk.mailbox.clone(), waiting.key),
+    };
+    match runner.submit(request) {
+        Ok((ticket, admission)) => {
+            waiting.hold(ticket);
+            if let Admission::Lead(lease) = admission {
+                desk.lead(lease);
+            }
+        }
+        Err((error, request)) => {
+            let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
+            return Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)));
+        }
+    }
+    let (response, end) = answer(&mut waiting, &spec.name).await?;
+    Ok(response::write(spec, &end.request.id, response, &format))
+}
+
+/// The one response and the end of a unary request.
+async fn answer(waiting: &mut Waiting, model: &str) -> Result<(Response, End), Error> {
+    let mut only = None;
+    let mut count = 0;
+    let mut expires = waiting.ticket().and_then(|ticket| ticket.expires);
+    loop {
+        let mail = match expires {
+            None => waiting.next().await,
+            Some(when) => {
+                let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await else {
+                    expires = None;
+                    if waiting.ticket().is_some_and(kushi_core::Ticket::expire) {
+                        return Err(Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired"));
+                    }
+                    continue;
+                };
+                mail
+            }
+        };
+        if let Some(response) = mail.response {
+            count += 1;
+            only = Some(response);
+        }
+        let Some(mut end) = mail.end else { continue };
+        std::mem::replace(&mut end.result, Ok(()))?;
+        return match only.filter(|_| count == 1) {
+            Some(response) => Ok((response, end)),
+            None => Err(Error::new(
+                ErrorKind::EngineFailed,
+                format!("model '{model}' gave {count} responses, HTTP takes exactly 1"),
+            )),
+        };
+    }
+}
+
+fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    match text.trim().parse() {
+        Ok(us) if us > 0 => Ok(Some(Duration::from_micros(us))),
+        _ => Err(Error::invalid(format!("Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"))),
+    }
+}
+
+/// The length of the JSON part, when the head tells it.
+fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Result<Option<usize>, Error> {
+    if let Some(length) = body_length.filter(|&length| length > MAX_BODY_BYTES as u64) {
+        return Err(Error::invalid(format!(
+            "Unable to parse Content-Length, value is out of range [ {}, {} ], got: {length}",
+            i32::MIN,
+            i32::MAX
+        )));
+    }
+    let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let name = "Inference-Header-Content-Length";
+    let length = leading_integer(&text)
+        .ok_or_else(|| Error::invalid(format!("Unable to parse {name}, got: {text}")))?;
+    let Ok(length) = i32::try_from(length) else {
+        return Err(Error::invalid(format!(
+            "Unable to parse {name}, value is out of range [ {}, {} ], got: {text}",
+            i32::MIN,
+            i32::MAX
+        )));
+    };
+    match usize::try_from(length) {
+        Ok(0) => Err(Error::new(
+            ErrorKind::Unsupported,
+            "raw binary requests (Inference-Header-Content-Length: 0) are not supported",
+        )),
+        Ok(length) if body_length.is_none_or(|body_length| length as u64 <= body_length) => Ok(Some(length)),
+        _ => Err(header_out_of_range(body_length.unwrap_or(0), &text)),
+    }
+}
+
+/// A number as C reads it: blanks, a sign and digits, whatever follows. Saturates far out of range.
+fn leading_integer(text: &str) -> Option<i64> {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if end == 0 {
+        return None;
+    }
+    let magnitude: i64 = digits[..end].parse().unwrap_or(i64::MAX);
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+fn header_out_of_range(body_length: u64, got: impl std::fmt::Display) -> Error {
+    Error::invalid(format!("inference header size should be in range (0, {body_length}), got: {got}"))
+}
+
+fn json_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+fn body_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!("request body of {bytes} bytes exceeds the maximum of {max} bytes"))
+}

@@ -1,0 +1,127 @@
+//! The answer to an inference request: JSON, followed by the binary tensors.
+
+use bytes::Bytes;
+use kushi_core::{DataType, Error, ModelSpec, Response, Tensor, Wanted};
+use smallvec::SmallVec;
+
+use crate::http::answer::{self, Answer, Chunks};
+use crate::http::request::Output;
+use crate::http::tensor_json;
+use crate::json::write;
+
+/// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// Which outputs travel in binary.
+pub(crate) struct Format {
+    listed: SmallVec<[(u16, bool); 8]>,
+    binary_by_default: bool,
+}
+
+impl Format {
+    /// Refuses what cannot be written, before it is computed.
+    pub(crate) fn new(
+        spec: &ModelSpec,
+        wanted: &Wanted,
+        outputs: &[Output<'_>],
+        binary_by_default: bool,
+    ) -> Result<Self, Error> {
+        let listed = wanted
+            .iter()
+            .map(|&index| {
+                let name = &spec.outputs[usize::from(index)].name;
+                (index, outputs.iter().any(|output| output.name == *name && output.binary))
+            })
+            .collect();
+        let format = Self { listed, binary_by_default };
+        let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
+        for (index, output) in spec.outputs.iter().enumerate() {
+            let index = index as u16;
+            let asked = wanted.is_empty() || wanted.contains(&index);
+            if asked && half(output.datatype) && !format.is_binary(index) {
+                return Err(Error::invalid(format!(
+                    "sending {} data via JSON is not supported. Please use the binary data format for output",
+                    output.datatype
+                )));
+            }
+        }
+        Ok(format)
+    }
+
+    fn is_binary(&self, index: u16) -> bool {
+        let listed = self.listed.iter().find(|(listed, _)| *listed == index);
+        listed.map_or(self.binary_by_default, |&(_, binary)| binary)
+    }
+}
+
+pub(crate) fn write(spec: &ModelSpec, id: &str, response: Response, format: &Format) -> Answer {
+    let mut head = Vec::with_capacity(256);
+    head.push(b'{');
+    if !id.is_empty() {
+        head.extend_from_slice(b"\"id\":");
+        write::string(&mut head, id.as_bytes());
+        head.push(b',');
+    }
+    head.extend_from_slice(b"\"model_name\":");
+    write::string(&mut head, spec.name.as_bytes());
+    head.extend_from_slice(b",\"model_version\":\"");
+    write::integer(&mut head, spec.version);
+    head.extend_from_slice(b"\",\"outputs\":[");
+    let mut tail: SmallVec<[Bytes; 4]> = SmallVec::new();
+    for (i, (index, tensor)) in response.outputs.into_iter().enumerate() {
+        if i > 0 {
+            head.push(b',');
+        }
+        write_output(&mut head, &spec.outputs[usize::from(index)].name, &tensor);
+        if format.is_binary(index) {
+            head.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+            write::integer(&mut head, tensor.data.len());
+            head.push(b'}');
+            if !tensor.data.is_empty() {
+                tail.push(tensor.data.into_bytes());
+            }
+        } else {
+            head.extend_from_slice(b",\"data\":[");
+            tensor_json::write(&mut head, tensor.datatype, tensor.data.as_bytes());
+            head.push(b']');
+        }
+        head.push(b'}');
+    }
+    head.extend_from_slice(b"]}");
+    if tail.is_empty() {
+        return answer::json(200, head);
+    }
+    let json_length = head.len();
+    answer::tensors(json_length, assemble(head, tail))
+}
+
+fn write_output(head: &mut Vec<u8>, name: &str, tensor: &Tensor) {
+    head.extend_from_slice(b"{\"name\":");
+    write::string(head, name.as_bytes());
+    head.extend_from_slice(b",\"datatype\":\"");
+    head.extend_from_slice(tensor.datatype.name().as_bytes());
+    head.extend_from_slice(b"\",\"shape\":[");
+    for (i, &dim) in tensor.shape.iter().enumerate() {
+        if i > 0 {
+            head.push(b',');
+        }
+        write::integer(head, dim);
+    }
+    head.push(b']');
+}
+
+/// Copies small pieces together, so that they leave in one write, and keeps large ones as they are.
+fn assemble(head: Vec<u8>, tail: SmallVec<[Bytes; 4]>) -> Chunks {
+    let mut chunks = Chunks::default();
+    let mut open = head;
+    for piece in tail {
+        if piece.len() <= COPIED_BYTES {
+            open.extend_from_slice(&piece);
+        } else {
+            chunks.push(std::mem::take(&mut open).into());
+            chunks.push(piece);
+        }
+    }
+    chunks.push(open.into());
+    chunks
+}

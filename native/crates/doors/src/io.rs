@@ -1,0 +1,208 @@
+//! Io threads: each a current-thread runtime that owns the connections handed to it.
+//!
+//! Everything reaches a thread through its inbox: sockets, leases and answers. The thread with the
+//! fewest connections gets the next socket.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use kushi_core::{Drivers, Inbox, InboxFull, Lease, Mail, Mailbox, Step};
+use tokio::runtime::LocalOptions;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::connections::Connections;
+use crate::house::House;
+use crate::listen::{Listener, Socket, accept};
+use crate::pending::Pending;
+
+/// Sockets and leases that may wait for a thread to look at them.
+const INBOX_CAPACITY: usize = 4096;
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Inference,
+    Metrics,
+}
+
+enum Item {
+    Listen(Listener, Purpose, Arc<IoThreads>),
+    CloseListeners,
+    Socket(Socket, Purpose),
+    Lead(Lease),
+    Mail(Vec<Mail>),
+    /// Connections finish what they are at and close.
+    CloseConnections,
+    Stop,
+}
+
+/// One io thread, as others see it.
+pub(crate) struct IoThread {
+    inbox: Inbox<Item>,
+    connections: AtomicUsize,
+    /// Leases that are being driven here.
+    leading: AtomicUsize,
+}
+
+pub(crate) struct IoThreads {
+    threads: Vec<Arc<IoThread>>,
+}
+
+/// What tasks on an io thread share.
+pub(crate) struct Desk {
+    pub house: Arc<House>,
+    pub pending: Rc<Pending>,
+    pub mailbox: Arc<dyn Mailbox>,
+    pub connections: Connections,
+    thread: Arc<IoThread>,
+}
+
+impl Mailbox for IoThread {
+    fn deliver(&self, mail: Vec<Mail>) {
+        self.inbox.push_owed(Item::Mail(mail));
+    }
+}
+
+impl IoThreads {
+    pub(crate) fn spawn(count: usize, house: &Arc<House>) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let mut threads = Vec::new();
+        let mut handles = Vec::new();
+        for index in 0..count {
+            let arrived = Arc::new(Notify::new());
+            let bell = arrived.clone();
+            let thread = Arc::new(IoThread {
+                inbox: Inbox::new(INBOX_CAPACITY, move || bell.notify_one()),
+                connections: AtomicUsize::new(0),
+                leading: AtomicUsize::new(0),
+            });
+            let (own, house) = (thread.clone(), house.clone());
+            let (report, started) = mpsc::channel();
+            let work = move || match tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+            {
+                Ok(runtime) => {
+                    let _ = report.send(Ok(()));
+                    runtime.block_on(attend(Rc::new(Desk::new(house, own)), &arrived));
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            };
+            handles.push(thread::Builder::new().name(format!("kushi-io-{index}")).spawn(work)?);
+            started.recv().map_err(std::io::Error::other)??;
+            threads.push(thread);
+        }
+        Ok((Arc::new(Self { threads }), handles))
+    }
+
+    /// Accepts on the first thread and hands the sockets out to all.
+    pub(crate) fn listen(self: &Arc<Self>, listener: Listener, purpose: Purpose) {
+        self.threads[0].inbox.push_owed(Item::Listen(listener, purpose, self.clone()));
+    }
+
+    pub(crate) fn close_listeners(&self) {
+        self.threads[0].inbox.push_owed(Item::CloseListeners);
+    }
+
+    /// Hands a socket to the thread with the fewest connections.
+    pub(crate) fn hand_out(&self, socket: Socket, purpose: Purpose) {
+        let Some(thread) = self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed)) else {
+            return;
+        };
+        thread.connections.fetch_add(1, Ordering::Relaxed);
+        if let Err(InboxFull(item)) = thread.inbox.push(Item::Socket(socket, purpose)) {
+            thread.connections.fetch_sub(1, Ordering::Relaxed);
+            log::warn!("closing a new connection: {INBOX_CAPACITY} wait for an io thread already");
+            drop(item);
+        }
+    }
+
+    pub(crate) fn close_connections(&self) {
+        for thread in &self.threads {
+            thread.inbox.push_owed(Item::CloseConnections);
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        for thread in &self.threads {
+            thread.inbox.push_owed(Item::Stop);
+        }
+    }
+
+    pub(crate) fn open_connections(&self) -> usize {
+        self.threads.iter().map(|thread| thread.connections.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Second leases go to an io thread that has nothing to run; with none, to an instance thread.
+impl Drivers for IoThreads {
+    fn offer(&self, lease: Lease) {
+        let idle = self.threads.iter().find(|thread| thread.leading.load(Ordering::Acquire) == 0);
+        if let Some(thread) = idle {
+            // A full inbox drops the lease, which passes it on.
+            let _ = thread.inbox.push(Item::Lead(lease));
+        }
+    }
+}
+
+async fn attend(desk: Rc<Desk>, arrived: &Notify) {
+    let mut listeners: Vec<AbortHandle> = Vec::new();
+    let mut burst = Vec::new();
+    loop {
+        arrived.notified().await;
+        desk.thread.inbox.drain(&mut burst);
+        for item in burst.drain(..) {
+            match item {
+                Item::Mail(mail) => mail.into_iter().for_each(|mail| desk.pending.deliver(mail)),
+                Item::Socket(socket, purpose) => desk.welcome(socket, purpose),
+                Item::Lead(lease) => desk.lead(lease),
+                Item::Listen(listener, purpose, threads) => {
+                    listeners.push(tokio::task::spawn_local(accept(listener, purpose, threads)).abort_handle());
+                }
+                Item::CloseListeners => listeners.drain(..).for_each(|listener| listener.abort()),
+                Item::CloseConnections => desk.connections.close(),
+                Item::Stop => return,
+            }
+        }
+    }
+}
+
+impl Desk {
+    fn new(house: Arc<House>, thread: Arc<IoThread>) -> Self {
+        Self {
+            house,
+            pending: Rc::new(Pending::default()),
+            mailbox: thread.clone(),
+            connections: Connections::default(),
+            thread,
+        }
+    }
+
+    /// Drives a lease as a task of its own: it runs after all connections that are ready in this
+    /// round have brought their requests, and survives the connection that began it.
+    pub(crate) fn lead(self: &Rc<Self>, lease: Lease) {
+        let thread = self.thread.clone();
+        tokio::task::spawn_local(async move {
+            thread.leading.fetch_add(1, Ordering::AcqRel);
+            let mut next = lease;
+            while let Step::Again(lease) = next.run() {
+                next = lease;
+                tokio::task::yield_now().await;
+            }
+            thread.leading.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+
+    fn welcome(self: &Rc<Self>, socket: Socket, purpose: Purpose) {
+        let desk = self.clone();
+        tokio::task::spawn_local(async move {
+            crate::http::serve(&desk, socket, purpose).await;
+            desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
+            desk.house.connection_ended();
+        });
+    }
+}

@@ -1,0 +1,18 @@
+//! The doors of a server: thin edges that parse, ask the core, and answer.
+//!
+//! Each io thread is a current-thread runtime with connections of its own; a request is parsed, often
+//! run, and answered on the thread that its connection lives on.
+#![forbid(unsafe_code)]
+
+mod connections;
+mod house;
+mod http;
+mod io;
+mod json;
+mod listen;
+mod machine;
+mod metrics;
+mod pending;
+mod server;
+
+pub use server::{Server, ServerOptions};

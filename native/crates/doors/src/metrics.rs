@@ -1,0 +1,137 @@
+//! Prometheus text with Triton's names; every name of a metric stands here and nowhere else.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use kushi_core::{FailureReason, Runner, Snapshot};
+
+use crate::house::House;
+use crate::machine::MachineMeter;
+
+type Read = fn(&Snapshot) -> u64;
+
+/// name, help, value
+const COUNTERS: [(&str, &str, Read); 8] = [
+    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| s.success.count),
+    (
+        "nv_inference_count",
+        "Number of inferences performed (does not include cached requests)",
+        |s| s.inference_count,
+    ),
+    (
+        "nv_inference_exec_count",
+        "Number of model executions performed (does not include cached requests)",
+        |s| s.execution_count,
+    ),
+    (
+        "nv_inference_request_duration_us",
+        "Cumulative inference request duration in microseconds (includes cached requests)",
+        |s| s.success.ns / 1000,
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+        |s| s.queue.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "Cumulative compute input duration in microseconds (does not include cached requests)",
+        |s| s.compute_input.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "Cumulative compute inference duration in microseconds (does not include cached requests)",
+        |s| s.compute_infer.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+        |s| s.compute_output.ns / 1000,
+    ),
+];
+
+struct Row {
+    runner: Arc<Runner>,
+    statistics: Snapshot,
+    labels: String,
+}
+
+pub(crate) fn render(house: &House) -> String {
+    let rows: Vec<Row> = house
+        .registry
+        .runners()
+        .into_iter()
+        .map(|runner| {
+            let spec = runner.spec();
+            let labels = format!("model=\"{}\",version=\"{}\"", escape(&spec.name), spec.version);
+            Row { statistics: runner.statistics(), labels, runner }
+        })
+        .collect();
+    let mut out = String::new();
+    if !rows.is_empty() {
+        models(&mut out, &rows);
+    }
+    if let Some(meter) = &house.machine {
+        machine(&mut out, meter);
+    }
+    out
+}
+
+fn models(out: &mut String, rows: &[Row]) {
+    for (position, (name, help, read)) in COUNTERS.into_iter().enumerate() {
+        family(out, name, help, "counter");
+        for row in rows {
+            sample(out, name, &row.labels, read(&row.statistics) as f64);
+        }
+        if position == 0 {
+            failures(out, rows);
+        }
+    }
+    let name = "nv_inference_pending_request_count";
+    family(out, name, "Instantaneous number of pending requests awaiting execution per-model.", "gauge");
+    for row in rows {
+        sample(out, name, &row.labels, row.runner.backlog().requests as f64);
+    }
+    let name = "nv_model_load_duration_secs";
+    family(out, name, "Model load time in seconds", "gauge");
+    for row in rows {
+        sample(out, name, &row.labels, row.runner.spec().load_seconds);
+    }
+}
+
+fn failures(out: &mut String, rows: &[Row]) {
+    let name = "nv_inference_request_failure";
+    family(out, name, "Number of failed inference requests, all batch sizes", "counter");
+    for row in rows {
+        for reason in FailureReason::ALL {
+            let spec = row.runner.spec();
+            let (model, reason_label) = (escape(&spec.name), reason.label());
+            let labels = format!("model=\"{model}\",reason=\"{reason_label}\",version=\"{}\"", spec.version);
+            sample(out, name, &labels, row.statistics.failures(reason) as f64);
+        }
+    }
+}
+
+fn machine(out: &mut String, meter: &MachineMeter) {
+    let Some(reading) = meter.read() else { return };
+    for (name, help, value) in [
+        ("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", reading.utilization),
+        ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", reading.memory_total_bytes as f64),
+        ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", reading.memory_used_bytes as f64),
+    ] {
+        family(out, name, help, "gauge");
+        sample(out, name, "", value);
+    }
+}
+
+fn family(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+    let _ = if labels.is_empty() { writeln!(out, "{name} {value}") } else { writeln!(out, "{name}{{{labels}}} {value}") };
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,111 @@
+//! The requests of one io thread that wait for answers.
+//!
+//! Lives on its thread alone. A key carries the place and the number of its use, so that mail for a
+//! request that nobody waits for any more finds nobody.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use kushi_core::{Mail, Ticket};
+
+#[derive(Default)]
+pub(crate) struct Pending {
+    places: RefCell<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    all: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    uses: u32,
+    mail: VecDeque<Mail>,
+    waker: Option<Waker>,
+}
+
+/// Waits for the mail of one request; dropping it gives the request up.
+pub(crate) struct Waiting {
+    pending: Rc<Pending>,
+    pub key: u64,
+    ticket: Option<Ticket>,
+}
+
+impl Pending {
+    pub(crate) fn open(self: &Rc<Self>) -> Waiting {
+        let mut places = self.places.borrow_mut();
+        let index = places.free.pop().unwrap_or_else(|| {
+            places.all.push(Place::default());
+            places.all.len() as u32 - 1
+        });
+        let uses = places.all[index as usize].uses;
+        let key = u64::from(uses) << 32 | u64::from(index);
+        Waiting { pending: self.clone(), key, ticket: None }
+    }
+
+    pub(crate) fn deliver(&self, mail: Mail) {
+        let mut places = self.places.borrow_mut();
+        let (index, uses) = (mail.key as u32 as usize, (mail.key >> 32) as u32);
+        if let Some(place) = places.all.get_mut(index).filter(|place| place.uses == uses) {
+            place.mail.push_back(mail);
+            if let Some(waker) = place.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// From now on the request is cancelled when nobody waits for it any more.
+    pub(crate) fn hold(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    pub(crate) async fn next(&mut self) -> Mail {
+        poll_fn(|context| {
+            let mut places = self.pending.places.borrow_mut();
+            let place = &mut places.all[self.key as u32 as usize];
+            match place.mail.pop_front() {
+                Some(mail) => {
+                    if mail.end.is_some() {
+                        self.ticket = None;
+                    }
+                    Poll::Ready(mail)
+                }
+                None => {
+                    place.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let left = {
+            let mut places = self.pending.places.borrow_mut();
+            let index = self.key as u32;
+            let place = &mut places.all[index as usize];
+            place.uses = place.uses.wrapping_add(1);
+            place.waker = None;
+            let left = std::mem::take(&mut place.mail);
+            places.free.push(index);
+            left
+        };
+        drop(left);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.cancel();
+        }
+    }
+}

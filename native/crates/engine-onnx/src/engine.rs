@@ -1,0 +1,184 @@
+//! Executes the core's batches on a session.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use kushi_core::{
+    Batch, Buffer, Capability, DataType, Engine, Error, ErrorKind, Gathered, ModelSpec, Scratch, Slot,
+    Tensor, TensorSpec, element_count,
+};
+use smallvec::SmallVec;
+
+use crate::session::Outputs;
+use crate::types::to_element;
+use crate::value::{InputValue, Value};
+use crate::{OnnxSession, TensorInfo, strings};
+
+/// One engine serves all instances of a model: it keeps nothing between batches.
+pub struct OnnxEngine {
+    session: Arc<OnnxSession>,
+    /// In the order of the specification, as are the outputs.
+    input_names: Vec<CString>,
+    output_names: Vec<CString>,
+}
+
+impl OnnxEngine {
+    /// Checks that the inputs and outputs of `spec` are those of the model.
+    pub fn new(session: Arc<OnnxSession>, spec: &ModelSpec) -> Result<Self, Error> {
+        let fault =
+            |text: String| Error::new(ErrorKind::ConfigInvalid, format!("model '{}': {text}", spec.name));
+        let required = session.inputs();
+        let known: Vec<&TensorInfo> = required.iter().chain(session.defaulted_inputs()).collect();
+        check_tensors("input", &spec.inputs, &known).map_err(fault)?;
+        check_tensors(
+            "output",
+            &spec.outputs,
+            &session.outputs().iter().collect::<Vec<_>>(),
+        )
+        .map_err(fault)?;
+        if let Some(missing) = required.iter().find(|input| spec.input(&input.name).is_none()) {
+            return Err(fault(format!(
+                "the model needs input '{}', which the configuration lacks",
+                missing.name
+            )));
+        }
+        let names = |specs: &[TensorSpec]| specs.iter().map(|tensor| c_string(&tensor.name)).collect();
+        let (input_names, output_names) = (names(&spec.inputs), names(&spec.outputs));
+        Ok(Self {
+            session,
+            input_names,
+            output_names,
+        })
+    }
+
+    /// Answers the outputs that are wanted, by position in the specification. None of them shares
+    /// memory with an input.
+    fn run(&self, scratch: &mut Scratch, batch: &mut Batch) -> Result<SmallVec<[Option<Value>; 4]>, Error> {
+        let wanted: SmallVec<[bool; 8]> = (0..self.output_names.len())
+            .map(|index| batch.wants(index))
+            .collect();
+        let gathered = batch.gather(scratch);
+        let mut inputs = SmallVec::<[InputValue<'_>; 4]>::new();
+        let mut input_names = SmallVec::<[&CStr; 8]>::new();
+        for (input, name) in gathered.iter().zip(&self.input_names) {
+            let Some(input) = input else { continue };
+            inputs.push(InputValue::new(input).map_err(|failure| failure.of_call())?);
+            input_names.push(name);
+        }
+        let mut output_names = SmallVec::<[&CStr; 8]>::new();
+        output_names.extend(
+            self.output_names
+                .iter()
+                .zip(&wanted)
+                .filter(|(_, wanted)| **wanted)
+                .map(|(name, _)| &**name),
+        );
+        let mut outputs: Outputs = self
+            .session
+            .run(&input_names, &inputs, &output_names)
+            .map_err(|failure| failure.of_run())?;
+        for output in &mut outputs {
+            detach(output, &gathered)?;
+        }
+        let mut outputs = outputs.into_iter();
+        Ok(wanted
+            .into_iter()
+            .map(|wanted| if wanted { outputs.next() } else { None })
+            .collect())
+    }
+}
+
+impl Engine for OnnxEngine {
+    fn capability(&self) -> Capability {
+        Capability {
+            concurrent: true,
+            inline: self.session.runs_on_caller(),
+            decoupled: false,
+        }
+    }
+
+    fn execute(&self, slot: &mut Slot, mut batch: Batch) {
+        let result = self.run(&mut slot.scratch, &mut batch);
+        batch.computed();
+        let outputs = result.and_then(|values| {
+            let tensors = values.into_iter().zip(&batch.spec().outputs);
+            let tensors = tensors.map(|(value, spec)| value.map(|value| to_tensor(value, spec)).transpose());
+            tensors.collect::<Result<SmallVec<[Option<Tensor>; 4]>, Error>>()
+        });
+        match outputs {
+            Ok(outputs) => batch.scatter(&outputs),
+            Err(error) => batch.fail(&error),
+        }
+    }
+}
+
+pub(crate) fn c_string(name: &str) -> CString {
+    // Names that the model file has come out of C strings, and others have been refused before.
+    CString::new(name).expect("the name of a model's tensor has no zero byte")
+}
+
+fn check_tensors(kind: &str, specs: &[TensorSpec], known: &[&TensorInfo]) -> Result<(), String> {
+    for spec in specs {
+        let name = &spec.name;
+        let Some(tensor) = known.iter().find(|tensor| tensor.name == *name) else {
+            let names: Vec<String> = known.iter().map(|tensor| format!("'{}'", tensor.name)).collect();
+            return Err(format!(
+                "{kind} '{name}' is not in the model, which has {}",
+                names.join(", ")
+            ));
+        };
+        if tensor.datatype != spec.datatype {
+            let (expected, got) = (tensor.datatype, spec.datatype);
+            return Err(format!(
+                "{kind} '{name}' has data-type {expected} in the model, the configuration says {got}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A model that hands an input through answers with the memory that the input borrows, which lives
+/// only as long as the batch.
+fn detach(output: &mut Value, inputs: &[Option<Gathered<'_>>]) -> Result<(), Error> {
+    let start = output.data().map_err(|failure| failure.of_call())?.cast_const();
+    let Some(input) = inputs
+        .iter()
+        .flatten()
+        .find(|input| input.bytes.as_ptr_range().contains(&start))
+    else {
+        return Ok(());
+    };
+    *output = copy(output, input.datatype).map_err(|failure| failure.of_call())?;
+    Ok(())
+}
+
+fn copy(value: &Value, datatype: DataType) -> Result<Value, crate::status::Failure> {
+    let (_, shape) = value.element_and_shape()?;
+    let copy = Value::allocate(datatype, &shape)?;
+    let length = element_count(&shape).unwrap_or(0) * datatype.size().unwrap_or(0);
+    let (from, to) = (value.data()?, copy.data()?);
+    // SAFETY: both tensors have this shape and element type, and the new one has memory of its own.
+    unsafe { to.copy_from_nonoverlapping(from, length) };
+    Ok(copy)
+}
+
+fn to_tensor(value: Value, spec: &TensorSpec) -> Result<Tensor, Error> {
+    let (element, shape) = value.element_and_shape().map_err(|failure| failure.of_call())?;
+    let datatype = spec.datatype;
+    if element != to_element(datatype) as u32 {
+        let text = format!(
+            "output '{}' has element type {element}, the model declares {datatype}",
+            spec.name
+        );
+        return Err(Error::new(ErrorKind::EngineFailed, text));
+    }
+    let data = match datatype.size() {
+        Some(size) => value.into_bytes(size, &shape).map(Buffer::from_owner),
+        None => strings::encode(&value, element_count(&shape).unwrap_or(0)).map(Buffer::host),
+    };
+    Ok(Tensor {
+        datatype,
+        shape,
+        data: data.map_err(|failure| failure.of_call())?,
+    })
+}

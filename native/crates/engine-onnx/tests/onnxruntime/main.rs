@@ -1,0 +1,12 @@
+//! The engine on a real ONNX Runtime, with models that the tests write themselves.
+
+mod conformance;
+mod engine;
+#[path = "../library/mod.rs"]
+mod library;
+mod models;
+mod session;
+
+fn init() {
+    kushi_engine_onnx::init(&library::library()).expect("onnxruntime starts");
+}

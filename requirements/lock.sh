@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Writes all locks: for every platform, with hashes, without the address of any index.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+UV=${UV:-.venv/bin/uv}
+MORE=("$@")
+lock() {
+    local out=requirements/$1.txt
+    shift
+    "$UV" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+        --no-emit-find-links --no-annotate --custom-compile-command "make lock" --output-file "$out" "${MORE[@]}" "$@"
+}
+lock bootstrap requirements/bootstrap.in
+lock cpu --extra cpu --excludes requirements/absent.in pyproject.toml
+lock gpu --extra gpu --excludes requirements/absent.in pyproject.toml
+lock dev --extra cpu --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
+    --excludes requirements/absent.in pyproject.toml
+lock bench requirements/bench.in --constraint requirements/dev.txt
+lock train requirements/train.in

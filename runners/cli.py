@@ -1,0 +1,56 @@
+"""The command `kushi`: kushi serve --model-repository DIR, or kushi serve model.onnx"""
+
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+from ._version import __version__
+from .errors import InvalidInput, KushiError
+from .serve import serve
+from .settings import ServerSettings, add_flags, normalize_flags, read_settings
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and answers its exit code"""
+    started = time.monotonic()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser, serving = _parsers()
+    try:
+        if given[:1] == ["serve"]:
+            given = ["serve", *normalize_flags(given[1:])]
+        flags = vars(parser.parse_args(given))
+        if flags.pop("command") is None:
+            parser.print_help()
+            return 2
+        settings = _settings(flags)
+    except KushiError as error:
+        serving.exit(2, f"kushi serve: error: {error}\n")
+    return serve(settings, started)
+
+
+def _parsers() -> tuple[ArgumentParser, ArgumentParser]:
+    parser = ArgumentParser(prog="kushi", description="A Triton-style model repository served at native speed.")
+    parser.add_argument("--version", action="version", version=f"kushi {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="serve")
+    serving = commands.add_parser(
+        "serve",
+        help="serve model repositories, or a model file",
+        description="Serves every model of Triton-style repositories, or one ONNX file under its stem.",
+        epilog="Each flag can also be given as the environment variable in brackets; the flag wins.",
+        allow_abbrev=False,
+    )
+    serving.add_argument("model", nargs="*", help="a model repository or an ONNX file, as --model-repository")
+    add_flags(serving)
+    return parser, serving
+
+
+def _settings(flags: dict[str, Any]) -> ServerSettings:
+    repositories = [*(flags.pop("model_repository") or []), *flags.pop("model")]
+    settings = read_settings({**flags, "model_repository": repositories or None})
+    if not settings.model_repository:
+        raise InvalidInput("expected a model repository: --model-repository DIR, or a model file")
+    return settings

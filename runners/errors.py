@@ -1,0 +1,169 @@
+"""
+The exceptions of Kushi, and the one table that ties a kind of failure to its HTTP status and its class.
+
+KushiError (.kind .status .retryable .model .request_id)
+├── InvalidInput (ValueError)        ├── Overloaded                        ├── ConfigInvalid
+├── ModelNotFound (LookupError)      ├── DeadlineExceeded (TimeoutError)   ├── EngineFailed
+├── ModelNotReady, ShuttingDown      ├── Unsupported                       ├── ConnectionLost (ConnectionError)
+└── InternalError (a bug of ours)      cancelled calls raise asyncio.CancelledError
+
+The kinds are those of the native core; a test holds the two lists together.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "KINDS",
+    "ConfigInvalid",
+    "ConnectionLost",
+    "DeadlineExceeded",
+    "EngineFailed",
+    "InternalError",
+    "InvalidInput",
+    "Kind",
+    "KushiError",
+    "ModelNotFound",
+    "ModelNotReady",
+    "Overloaded",
+    "ShuttingDown",
+    "Unsupported",
+    "about",
+    "factories",
+]
+
+
+class KushiError(Exception):
+    """Any failure that Kushi reports"""
+
+    kind: ClassVar[str]
+
+    def __init__(self, message: str = "", *, model: str | None = None, request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.model = model
+        self.request_id = request_id
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that a client of the server sees for this failure"""
+        return KINDS[self.kind].status
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later, or elsewhere"""
+        return KINDS[self.kind].retryable
+
+
+class InvalidInput(KushiError, ValueError):
+    """A request or an argument that cannot be right, whatever the state of the server"""
+
+    kind = "invalid_input"
+
+
+class ModelNotFound(KushiError, LookupError):
+    """No model, or no version of it, goes by that name"""
+
+    kind = "model_not_found"
+
+
+class ModelNotReady(KushiError):
+    """The model is known, and is loading or has failed to load"""
+
+    kind = "model_not_ready"
+
+
+class Overloaded(KushiError):
+    """A queue is full"""
+
+    kind = "overloaded"
+
+
+class DeadlineExceeded(KushiError, TimeoutError):
+    """The time allowed for the request passed before it was executed"""
+
+    kind = "deadline_exceeded"
+
+
+class EngineFailed(KushiError):
+    """The framework that executes the model reported an error"""
+
+    kind = "engine_failed"
+
+
+class ConnectionLost(KushiError, ConnectionError):
+    """The engine at the other end went away"""
+
+    kind = "connection_lost"
+
+
+class ConfigInvalid(KushiError):
+    """A model repository, a model configuration or a setting is wrong"""
+
+    kind = "config_invalid"
+
+
+class Unsupported(KushiError):
+    """Understood, and not offered by this version"""
+
+    kind = "unsupported"
+
+
+class ShuttingDown(KushiError):
+    """The server is draining and takes no new requests"""
+
+    kind = "shutting_down"
+
+
+class InternalError(KushiError):
+    """A bug in Kushi"""
+
+    kind = "internal_error"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What belongs to one kind of failure"""
+
+    status: int
+    retryable: bool
+    raised: type[KushiError] | type[CancelledError]
+
+
+KINDS: dict[str, Kind] = {
+    "invalid_input": Kind(400, retryable=False, raised=InvalidInput),
+    "model_not_found": Kind(404, retryable=False, raised=ModelNotFound),
+    "model_not_ready": Kind(503, retryable=True, raised=ModelNotReady),
+    "overloaded": Kind(503, retryable=True, raised=Overloaded),
+    "deadline_exceeded": Kind(503, retryable=False, raised=DeadlineExceeded),
+    "engine_failed": Kind(500, retryable=False, raised=EngineFailed),
+    "connection_lost": Kind(503, retryable=True, raised=ConnectionLost),
+    "config_invalid": Kind(400, retryable=False, raised=ConfigInvalid),
+    "unsupported": Kind(501, retryable=False, raised=Unsupported),
+    "shutting_down": Kind(503, retryable=True, raised=ShuttingDown),
+    "internal_error": Kind(500, retryable=False, raised=InternalError),
+    "cancelled": Kind(400, retryable=False, raised=CancelledError),
+}
+
+
+def factories() -> dict[str, Callable[[str, str | None], BaseException]]:
+    """For each kind what the native core calls to make the exception that it raises"""
+    return {kind: _factory(row.raised) for kind, row in KINDS.items()}
+
+
+def _factory(raised: type[KushiError] | type[CancelledError]) -> Callable[[str, str | None], BaseException]:
+    def make(message: str, model: str | None) -> BaseException:
+        return raised(message, model=model) if issubclass(raised, KushiError) else raised(message)
+
+    return make
+
+
+@contextmanager
+def about(subject: object) -> Iterator[None]:
+    """Puts `subject`, a file mostly, in front of the message of any failure inside"""
+    try:
+        yield
+    except KushiError as error:
+        raise type(error)(f"{subject}: {error}", model=error.model, request_id=error.request_id) from error

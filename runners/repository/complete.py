@@ -1,0 +1,133 @@
+"""
+Auto-completion from the model file: what config.pbtxt leaves open is taken from the tensors that the model declares,
+and what it states is held against them. Rules and messages are those of Triton's ONNX Runtime backend.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from ..errors import ConfigInvalid
+from .messages import DataType, ModelConfig, ModelInput, ModelOutput
+from .tensors import TensorInfo, config_type, protocol_type, shape_text
+
+__all__ = ["check_against_model", "complete"]
+
+_LOG = logging.getLogger(__name__)
+_DEFAULT_MAX_BATCH_SIZE = 4
+_ANY = -1
+
+
+def complete(written: ModelConfig, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelConfig:
+    """`written` with maximum batch size, scheduler, inputs and outputs filled in; as it is when it names both"""
+    config = ModelConfig()
+    config.CopyFrom(written)
+    if config.input and config.output:
+        return config
+    _complete_batching(config, [*inputs, *outputs])
+    if not config.input:
+        config.input.extend(ModelInput(name=t.name, data_type=config_type(t.datatype)) for t in inputs)
+        _complete_dims(config.input, inputs, config.max_batch_size)
+    if not config.output:
+        config.output.extend(ModelOutput(name=t.name, data_type=config_type(t.datatype)) for t in outputs)
+        _complete_dims(config.output, outputs, config.max_batch_size)
+    return config
+
+
+def _complete_batching(config: ModelConfig, tensors: Iterable[TensorInfo]) -> None:
+    if not all(t.dims and t.dims[0] == _ANY for t in tensors):
+        if config.max_batch_size != 0:
+            raise ConfigInvalid(
+                f"autofill failed for model '{config.name}': model does not support batching while non-zero "
+                "max_batch_size is specified"
+            )
+        return
+    if config.max_batch_size == 0:
+        config.max_batch_size = _DEFAULT_MAX_BATCH_SIZE
+        _LOG.warning(
+            "autofilled max_batch_size to %d for model '%s' since batching is supported but no max_batch_size is "
+            "specified in model configuration. Must specify max_batch_size to utilize autofill with a larger max "
+            "batch size",
+            config.max_batch_size,
+            config.name,
+        )
+    if config.max_batch_size > 1 and config.WhichOneof("scheduling_choice") is None:
+        config.dynamic_batching.SetInParent()
+
+
+def _complete_dims(
+    tensors: Iterable[ModelInput | ModelOutput], infos: Sequence[TensorInfo], max_batch_size: int
+) -> None:
+    for tensor, info in zip(tensors, infos, strict=True):
+        dims = info.dims[1:] if max_batch_size > 0 else info.dims
+        tensor.dims.extend(dims or [1])
+        if not dims and max_batch_size > 0:
+            tensor.reshape.SetInParent()
+
+
+def check_against_model(config: ModelConfig, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
+    """Holds a complete configuration against the tensors of the model"""
+    declared = {info.name for info in inputs}
+    # an optional input has a default in the model file, and is then not among the inputs that it declares
+    stated = [tensor for tensor in config.input if not tensor.optional or tensor.name in declared]
+    if len(stated) != len(inputs):
+        raise ConfigInvalid(
+            f"unable to load model '{config.name}', configuration expects {len(stated)} inputs, model provides "
+            f"{len(inputs)}"
+        )
+    for tensor in config.input:
+        if tensor.optional and config.max_batch_size != 0:
+            raise ConfigInvalid(
+                f"unable to load model '{config.name}', optional input '{tensor.name}' is not supported for models "
+                "that support batching"
+            )
+        if tensor in stated:
+            _check_tensor(config, tensor, inputs, "input", exact=False)
+    for output in config.output:
+        _check_tensor(config, output, outputs, "output", exact=True)
+
+
+def _check_tensor(
+    config: ModelConfig, tensor: ModelInput | ModelOutput, infos: Sequence[TensorInfo], role: str, *, exact: bool
+) -> None:
+    info = next((info for info in infos if info.name == tensor.name), None)
+    if info is None:
+        allowed = ", ".join(sorted(info.name for info in infos))
+        raise ConfigInvalid(f"unexpected inference {role} '{tensor.name}', allowed {role}s are: {allowed}")
+    if protocol_type(tensor.data_type) != info.datatype:
+        raise ConfigInvalid(
+            f"unable to load model '{config.name}', configuration expects datatype {DataType.Name(tensor.data_type)} "
+            f"for {role} '{tensor.name}', model provides TYPE_{info.datatype}"
+        )
+    dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+    if info.dims:
+        _check_dims(config, info, dims, exact=exact)
+    elif any(dim != 1 for dim in dims):
+        raise ConfigInvalid(
+            f"unable to load model '{config.name}', scalar tensor '{tensor.name}', should only provide 1 in the model "
+            f"configuration when the model doesn't support batching. Model configuration provided: {shape_text(dims)}."
+        )
+
+
+def _check_dims(config: ModelConfig, info: TensorInfo, dims: tuple[int, ...], *, exact: bool) -> None:
+    subject = f"model '{config.name}', tensor '{info.name}'"
+    batching = config.max_batch_size > 0
+    if batching and info.dims[0] != _ANY:
+        raise ConfigInvalid(
+            f"{subject}: for the model to support batching the shape should have at least 1 dimension and the first "
+            f"dimension must be -1; but shape expected by the model is {shape_text(info.dims)}"
+        )
+    full = (_ANY, *dims) if batching else dims
+    if len(full) == len(info.dims) and all(
+        m == c or (m == _ANY and not exact) for m, c in zip(info.dims, full, strict=True)
+    ):
+        return
+    explanation = (
+        " (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making "
+        f"complete shape {shape_text(full)})"
+        if batching
+        else f" (shape {shape_text(full)})"
+    )
+    raise ConfigInvalid(
+        f"{subject}: the model expects {len(info.dims)} dimensions (shape {shape_text(info.dims)}) but the model "
+        f"configuration specifies {len(full)} dimensions{explanation}"
+    )

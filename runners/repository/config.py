@@ -1,0 +1,69 @@
+"""config.pbtxt: the text as the user wrote it → one ModelConfig message, or an error that names file, line and field"""
+
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from ..errors import ConfigInvalid
+from .messages import ModelConfig
+
+__all__ = ["parse", "read"]
+
+
+def read(path: Path) -> ModelConfig:
+    """The configuration in the file at `path`"""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+    except OSError as error:
+        raise ConfigInvalid(f"{path}: cannot be read: {error.strerror}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> ModelConfig:
+    """The configuration that `text` states; `source` is how errors call it"""
+    try:
+        return text_format.Parse(text, ModelConfig())
+    except text_format.ParseError as error:
+        line, column = error.GetLine() or 1, error.GetColumn() or 1
+        raise ConfigInvalid(f"{source}:{line}:{column}: {_explain(str(error), text, line, column)}") from None
+
+
+def _explain(message: str, text: str, line: int, column: int) -> str:
+    lines = text.splitlines()
+    shown = lines[line - 1] if line <= len(lines) else ""
+    message = message.removeprefix(f"{line}:{column} : ").removeprefix(f"'{shown}': ").rstrip(".")
+    if unknown := re.search(r'Message type "inference\.([\w.]+)" has no field named "(\w+)"', message):
+        fields = next(m for m in _messages() if m.full_name == f"inference.{unknown[1]}").fields_by_name
+        return f"{unknown[1]} has no field '{unknown[2]}'{_nearest(unknown[2], fields)}"
+    if unknown := re.search(r'Enum type "inference\.([\w.]+)" has no value named (\w+)', message):
+        values = next(e for e in _enums() if e.full_name == f"inference.{unknown[1]}").values_by_name
+        return f"{unknown[1]} has no value '{unknown[2]}'{_nearest(unknown[2], values)}"
+    field = re.search(r"(\w+)\s*:?\s*\[?\s*$", shown[: column - 1])
+    named = f"field '{field[1]}': " if field else ""
+    return f"{named}{message[:1].lower()}{message[1:]}, in: {shown.strip()}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = [k for k in names if k.removeprefix("TYPE_") == name] or get_close_matches(name, names, n=1)
+    return f", did you mean '{near[0]}'?" if near else f", expected one of {', '.join(names)}"
+
+
+def _messages() -> Iterator[Any]:
+    waiting: list[Any] = [*ModelConfig.DESCRIPTOR.file.message_types_by_name.values()]
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_types
+        yield message
+
+
+def _enums() -> Iterator[Any]:
+    yield from ModelConfig.DESCRIPTOR.file.enum_types_by_name.values()
+    for message in _messages():
+        yield from message.enum_types

@@ -1,0 +1,83 @@
+"""
+Which fields of config.pbtxt have an effect in this version. Every other field that is set is refused by its name:
+a setting that is silently ignored is worse than one that is missing.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..errors import Unsupported
+from .messages import ModelConfig, ModelQueuePolicy
+
+__all__ = ["check_honoured"]
+
+_TENSOR = dict.fromkeys(("name", "data_type", "dims", "reshape"))
+_HONOURED: dict[str, Any] = {
+    "name": None,
+    "platform": None,
+    "backend": None,
+    "version_policy": None,
+    "max_batch_size": None,
+    "input": _TENSOR | {"format": None, "optional": None},
+    "output": _TENSOR,
+    "default_model_filename": None,
+    "dynamic_batching": {
+        "preferred_batch_size": None,
+        "max_queue_delay_microseconds": None,
+        "preserve_ordering": None,
+        "default_queue_policy": None,
+    },
+    "instance_group": dict.fromkeys(("name", "kind", "count", "gpus", "profile")),
+    # pinned memory speeds up copies to a GPU; on CPU both of its values mean the same
+    "optimization": {"graph": None, "input_pinned_memory": None, "output_pinned_memory": None},
+    "parameters": None,
+}
+_PARAMETERS = (
+    "execution_mode",
+    "inter_op_thread_count",
+    "intra_op_thread_count",
+    "kushi.inline",
+    "kushi.max_queue_bytes",
+)
+
+
+def check_honoured(config: ModelConfig) -> None:
+    """Raises for the first thing in `config` that this version would not honour"""
+    for path in _beyond(config, _HONOURED, ""):
+        raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
+    policy = config.dynamic_batching.default_queue_policy
+    if policy.timeout_action != ModelQueuePolicy.REJECT:
+        raise Unsupported(
+            "field 'dynamic_batching.default_queue_policy.timeout_action': DELAY is not supported by this version, "
+            "expected REJECT"
+        )
+    for key in sorted(config.parameters):
+        if key not in _PARAMETERS:
+            near = get_close_matches(key, _PARAMETERS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(_PARAMETERS)}"
+            raise Unsupported(f"parameter '{key}' is not supported by this version, {hint}")
+
+
+def _beyond(message: Message, honoured: dict[str, Any] | None, prefix: str) -> Iterator[str]:
+    """The set fields of `message` that are not in the tree `honoured`, the deepest name that is set first"""
+    for field, value in message.ListFields():
+        path = f"{prefix}{field.name}"
+        known = honoured is not None and field.name in honoured
+        inside = honoured[field.name] if honoured is not None and known else None
+        if known and inside is None:
+            continue
+        if field.is_repeated:
+            if not known:
+                yield path
+            else:
+                for index, item in enumerate(value):
+                    yield from _beyond(item, inside, f"{path}[{index}].")
+        elif field.message_type is None:
+            yield path
+        else:
+            deeper = list(_beyond(value, inside, f"{path}."))
+            # choosing a member of a oneof is a statement even when the member is empty
+            yield from deeper if deeper or known or field.containing_oneof is None else [path]

@@ -1,0 +1,120 @@
+"""Where models lie: <repository>/<model>/[config.pbtxt]/<version>/<model file>, or one bare model file"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from ..errors import ConfigInvalid
+from .messages import ModelConfig
+
+__all__ = ["ModelSource", "Scan", "check_model_name", "model_file", "scan"]
+
+_LOG = logging.getLogger(__name__)
+_VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_LARGEST_VERSION = 2**63 - 1
+_NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """One model as it lies on disk; nothing of it has been opened yet"""
+
+    name: str
+    path: Path
+    versions: Mapping[int, Path]
+    config_file: Path | None = None
+    config: ModelConfig = field(default_factory=ModelConfig)
+
+    @property
+    def stated_in(self) -> Path:
+        """The file, or where there is none the directory, that errors about the configuration name"""
+        return self.config_file or self.path
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What the repositories hold: models, and the names that cannot be served with the reason"""
+
+    models: tuple[ModelSource, ...]
+    refused: Mapping[str, str]
+
+
+def check_model_name(name: str) -> None:
+    """Refuses the names that Triton refuses"""
+    trimmed = name.strip()
+    if not trimmed:
+        raise ConfigInvalid("Model name cannot be empty. Please enter a valid name to deploy.")
+    if trimmed == ".." or "/" in trimmed:
+        raise ConfigInvalid(f"invalid model name '{name}', model name must not contain path traversal characters")
+
+
+def scan(paths: Iterable[Path]) -> Scan:
+    """All models of all repositories; a path to a model file is a repository of that one model"""
+    found: dict[str, list[ModelSource]] = {}
+    for path in dict.fromkeys(paths):
+        for model in [_bare(path)] if path.is_file() else _models(path):
+            found.setdefault(model.name, []).append(model)
+    refused = {
+        name: f"model '{name}' is in more than one repository: {', '.join(str(m.path) for m in models)}"
+        for name, models in found.items()
+        if len(models) > 1
+    }
+    return Scan(tuple(models[0] for name, models in sorted(found.items()) if name not in refused), refused)
+
+
+def model_file(version_directory: Path, name: str) -> Path:
+    """The file `name` of a version; a directory of that name holds the model as model.onnx beside its data"""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name:
+        raise ConfigInvalid(f"default_model_filename '{name}' must be a path inside the version directory")
+    path = version_directory / name
+    if path.is_dir():
+        path /= "model.onnx"
+    if not path.is_file():
+        raise ConfigInvalid(f"unable to find '{path}'")
+    return path
+
+
+def _bare(path: Path) -> ModelSource:
+    if path.suffix != ".onnx":
+        raise ConfigInvalid(f"'{path}' is neither a model repository nor a model file: expected a directory or *.onnx")
+    check_model_name(path.stem)
+    path = path.absolute()
+    config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
+    return ModelSource(path.stem, path, {1: path.parent}, config=config)
+
+
+def _models(repository: Path) -> list[ModelSource]:
+    if not repository.is_dir():
+        raise ConfigInvalid(f"model repository '{repository}' not found: expected a directory or a model file")
+    models = []
+    for path in sorted(repository.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            check_model_name(path.name)
+            config = path / "config.pbtxt"
+            models.append(ModelSource(path.name, path, _versions(path), config if config.exists() else None))
+    return models
+
+
+def _versions(model: Path) -> dict[int, Path]:
+    versions = {}
+    for path in model.iterdir():
+        if not path.is_dir() or path.name in _NOT_VERSIONS or path.name.startswith("."):
+            continue
+        if _VERSION.fullmatch(path.name) and int(path.name) <= _LARGEST_VERSION:
+            versions[int(path.name)] = path
+        elif path.name.startswith("0"):
+            _LOG.warning(
+                "ignore version directory '%s' of model '%s' which contains leading zeros in its directory name",
+                path.name,
+                model.name,
+            )
+        else:
+            _LOG.warning(
+                "ignore version directory '%s' of model '%s' which fails to convert to integral number",
+                path.name,
+                model.name,
+            )
+    return dict(sorted(versions.items()))

@@ -1,0 +1,181 @@
+"""The specification: all that the native core is told about one version of a model, in one frozen value"""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import ConfigInvalid
+from .config_json import to_plain
+from .messages import ModelConfig, ModelInput, ModelOutput
+from .tensors import protocol_type
+
+__all__ = ["Specification", "instances_of", "parameter", "specify"]
+
+_MAX_REQUESTS = 4096
+_MAX_BYTES = 256 * 1024 * 1024
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class InputSpecification(_Frozen):
+    """One input; `dims` without the batch dimension, `reshape` what the model itself sees"""
+
+    name: str
+    datatype: str
+    dims: tuple[int, ...]
+    reshape: tuple[int, ...] | None
+    optional: bool
+
+
+class OutputSpecification(_Frozen):
+    """One output; `dims` without the batch dimension, `reshape` what the model itself gives"""
+
+    name: str
+    datatype: str
+    dims: tuple[int, ...]
+    reshape: tuple[int, ...] | None
+
+
+class BatchingSpecification(_Frozen):
+    """The dynamic batcher"""
+
+    preferred_batch_sizes: tuple[int, ...]
+    max_queue_delay_us: int
+    preserve_ordering: bool
+
+
+class QueueSpecification(_Frozen):
+    """Bounds and deadlines of the queue; `max_requests` 0 is no bound in number"""
+
+    max_requests: int
+    max_bytes: int
+    default_timeout_us: int
+    allow_timeout_override: bool
+
+
+class Specification(_Frozen):
+    """One version of a model"""
+
+    name: str
+    version: int
+    platform: str
+    backend: str
+    max_batch_size: int
+    versions_metadata: tuple[str, ...]
+    inputs: tuple[InputSpecification, ...]
+    outputs: tuple[OutputSpecification, ...]
+    batching: BatchingSpecification | None
+    queue: QueueSpecification
+    instances: int
+    inline: bool
+    config_json: str
+    load_seconds: float
+
+
+def specify(
+    config: ModelConfig,
+    *,
+    version: int,
+    versions: Iterable[int],
+    scalars: Iterable[str],
+    inline: bool,
+    load_seconds: float,
+) -> Specification:
+    """One version from its complete, checked configuration; `scalars` are the tensors of rank 0 in the model"""
+    rank_zero = frozenset(scalars)
+    return Specification(
+        name=config.name,
+        version=version,
+        platform=config.platform,
+        backend=config.backend,
+        max_batch_size=config.max_batch_size,
+        versions_metadata=tuple(str(v) for v in sorted(versions)),
+        inputs=tuple(
+            InputSpecification(
+                name=tensor.name,
+                datatype=protocol_type(tensor.data_type),
+                dims=tuple(tensor.dims),
+                reshape=_reshape(tensor, rank_zero),
+                optional=tensor.optional,
+            )
+            for tensor in config.input
+        ),
+        outputs=tuple(
+            OutputSpecification(
+                name=tensor.name,
+                datatype=protocol_type(tensor.data_type),
+                dims=tuple(tensor.dims),
+                reshape=_reshape(tensor, rank_zero),
+            )
+            for tensor in config.output
+        ),
+        batching=_batching(config),
+        queue=_queue(config),
+        instances=instances_of(config),
+        inline=inline and _inline_wanted(config),
+        config_json=json.dumps(to_plain(config), separators=(",", ":")),
+        load_seconds=load_seconds,
+    )
+
+
+def instances_of(config: ModelConfig) -> int:
+    """How many instances all groups have together"""
+    return sum(group.count for group in config.instance_group)
+
+
+def parameter(config: ModelConfig, key: str, default: int, allowed: Sequence[int] | None = None) -> int:
+    """The integer parameter `key`, or `default` when it is absent; negative only where `allowed` says so"""
+    if key not in config.parameters:
+        return default
+    text = config.parameters[key].string_value
+    expected = f"one of {', '.join(map(str, allowed))}" if allowed else "a non-negative integer"
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or (value not in allowed if allowed else value < 0):
+        raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected {expected}, got '{text}'")
+    return value
+
+
+def _reshape(tensor: ModelInput | ModelOutput, rank_zero: frozenset[str]) -> tuple[int, ...] | None:
+    if tensor.HasField("reshape"):
+        return tuple(tensor.reshape.shape)
+    return () if tensor.name in rank_zero else None
+
+
+def _batching(config: ModelConfig) -> BatchingSpecification | None:
+    if not config.HasField("dynamic_batching"):
+        return None
+    batching = config.dynamic_batching
+    return BatchingSpecification(
+        preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_size))),
+        max_queue_delay_us=batching.max_queue_delay_microseconds,
+        preserve_ordering=batching.preserve_ordering,
+    )
+
+
+def _queue(config: ModelConfig) -> QueueSpecification:
+    max_bytes = parameter(config, "kushi.max_queue_bytes", _MAX_BYTES)
+    if max_bytes == 0:
+        raise ConfigInvalid(f"parameter 'kushi.max_queue_bytes' of model '{config.name}': expected at least 1, got 0")
+    policy = config.dynamic_batching.default_queue_policy
+    stated = config.HasField("dynamic_batching") and config.dynamic_batching.HasField("default_queue_policy")
+    return QueueSpecification(
+        max_requests=policy.max_queue_size if stated else _MAX_REQUESTS,
+        max_bytes=max_bytes,
+        default_timeout_us=policy.default_timeout_microseconds,
+        allow_timeout_override=policy.allow_timeout_override,
+    )
+
+
+def _inline_wanted(config: ModelConfig) -> bool:
+    wanted = config.parameters["kushi.inline"].string_value if "kushi.inline" in config.parameters else "auto"
+    if wanted not in {"auto", "never"}:
+        raise ConfigInvalid(
+            f"parameter 'kushi.inline' of model '{config.name}': expected 'auto' or 'never', got '{wanted}'"
+        )
+    return wanted == "auto"

@@ -1,0 +1,38 @@
+"""What a model file says of its inputs and outputs, and the names of data types"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .messages import DataType
+
+__all__ = ["TensorInfo", "config_type", "protocol_type", "scalar_names", "shape_text"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output as the model file declares it: -1 is a dimension of any size, () a scalar"""
+
+    name: str
+    datatype: str
+    dims: tuple[int, ...]
+
+
+def protocol_type(data_type: int) -> str:
+    """The Open Inference Protocol's name of a data type of config.pbtxt"""
+    name = DataType.Name(data_type).removeprefix("TYPE_")
+    return "BYTES" if name == "STRING" else name
+
+
+def config_type(datatype: str) -> int:
+    """The data type of config.pbtxt that the Open Inference Protocol calls `datatype`"""
+    return DataType.Value("TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}")
+
+
+def shape_text(dims: tuple[int, ...]) -> str:
+    """A shape as Triton prints it"""
+    return f"[{','.join(map(str, dims))}]"
+
+
+def scalar_names(tensors: Iterable[TensorInfo]) -> list[str]:
+    """The tensors of rank 0"""
+    return [tensor.name for tensor in tensors if not tensor.dims]

@@ -1,0 +1,107 @@
+"""The rules of Triton's model configuration, with its messages, for the fields that are honoured here"""
+
+from itertools import groupby
+from math import prod
+
+from ..errors import ConfigInvalid, Unsupported
+from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
+from .normalize import ONNX_BACKEND, ONNX_PLATFORM
+
+__all__ = ["check_instance_groups", "check_model", "check_tensors"]
+
+_ANY = -1
+
+
+def check_model(config: ModelConfig, directory: str) -> None:
+    """The configuration as a whole, before the model file is opened"""
+    name = config.name
+    if not config.backend:
+        raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}")
+    if config.backend != ONNX_BACKEND:
+        raise Unsupported(f"backend '{config.backend}' is not supported by this version, expected '{ONNX_BACKEND}'")
+    if config.platform != ONNX_PLATFORM:
+        raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
+    if config.max_batch_size < 0:
+        raise ConfigInvalid(f"'max_batch_size' must be non-negative value for {name}")
+    for size in config.dynamic_batching.preferred_batch_size:
+        if size <= 0:
+            raise ConfigInvalid(f"dynamic batching preferred size must be positive for {name}")
+        if size > config.max_batch_size:
+            raise ConfigInvalid(f"dynamic batching preferred size must be <= max batch size for {name}")
+    if name != directory:
+        raise ConfigInvalid(
+            f"unexpected directory name '{directory}' for model '{name}', directory name must equal model name"
+        )
+
+
+def check_instance_groups(config: ModelConfig) -> None:
+    """The instance groups after `fill_instance_groups`"""
+    for group in config.instance_group:
+        subject = f"instance group {group.name} of model {config.name}"
+        if group.kind == ModelInstanceGroup.KIND_GPU:
+            raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs")
+        if group.kind != ModelInstanceGroup.KIND_CPU:
+            kind = ModelInstanceGroup.Kind.Name(group.kind)
+            raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")
+        if group.gpus:
+            raise ConfigInvalid(f"{subject} has kind KIND_CPU but specifies one or more GPUs")
+        if group.profile:
+            raise ConfigInvalid(
+                f"{subject} and platform {config.platform}specifies profile field which is only supported for "
+                "TensorRT models"
+            )
+
+
+def check_tensors(config: ModelConfig) -> None:
+    """Inputs and outputs, after auto-completion"""
+    for tensor in config.input:
+        _check_tensor(tensor, config, "model input ")
+        if tensor.format in {ModelInput.FORMAT_NHWC, ModelInput.FORMAT_NCHW} and len(tensor.dims) != 3:
+            raise ConfigInvalid(f"model input NHWC/NCHW require 3 dims for {config.name}")
+    for output in config.output:
+        _check_tensor(output, config, "model output ")
+
+
+def _check_tensor(tensor: ModelInput | ModelOutput, config: ModelConfig, prefix: str) -> None:
+    fault = _tensor_fault(tensor, config.max_batch_size)
+    if fault:
+        named = f"'{tensor.name}' " if tensor.name else ""
+        raise ConfigInvalid(f"{prefix}{named}{fault} for {config.name}")
+
+
+def _tensor_fault(tensor: ModelInput | ModelOutput, max_batch_size: int) -> str:
+    dims, shape = list(tensor.dims), list(tensor.reshape.shape)
+    reshaped = tensor.HasField("reshape")
+    faults = {
+        "must specify 'name'": not tensor.name,
+        "must specify 'data_type'": tensor.data_type == DataType.Value("TYPE_INVALID"),
+        "must specify 'dims'": not dims,
+        "cannot have empty reshape for non-batching model as scalar tensors are not supported": reshaped
+        and not shape
+        and max_batch_size == 0,
+        "dimension must be integer >= 1, or -1 to indicate a variable-size dimension": any(map(_illegal, dims)),
+        "reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension": any(
+            map(_illegal, shape)
+        ),
+        "has different number of variable-size dimensions for dims and reshape": reshaped
+        and _ANY in dims
+        and _ANY in shape
+        and dims.count(_ANY) != shape.count(_ANY),
+        "has different size for dims and reshape": reshaped and _sizes(dims) != _sizes(shape),
+    }
+    return next((text for text, wrong in faults.items() if wrong), "")
+
+
+def _illegal(dim: int) -> bool:
+    return dim < 1 and dim != _ANY
+
+
+def _sizes(dims: list[int]) -> list[int]:
+    """The number of elements of each run of fixed dimensions between the variable ones; 1 for an empty run"""
+    sizes = [1]
+    for variable, run in groupby(dims, key=lambda dim: dim == _ANY):
+        if variable:
+            sizes += [1] * len(list(run))
+        else:
+            sizes[-1] *= prod(run)
+    return sizes

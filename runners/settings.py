@@ -1,0 +1,182 @@
+"""
+The settings of the server: one schema, from which the flags of `kushi serve`, their help and the environment variables
+KUSHI_* follow. Nothing else in the package reads flags or the environment. A flag wins over a variable.
+"""
+
+import os
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from .errors import ConfigInvalid, Unsupported
+from .tritonserver import ABSENT
+
+__all__ = ["ServerSettings", "add_flags", "normalize_flags", "read_settings"]
+
+_PREFIX = "KUSHI_"
+_ALIASES = {"model-store": "model-repository"}
+_WORDS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+
+
+def _boolean(value: object) -> object:
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
+
+_Switch = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
+_Paths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+_Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class ServerSettings(BaseSettings):
+    """Everything that can be set"""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True, protected_namespaces=())
+
+    model_repository: _Paths = Field((), description="Directory of models, or one model file. May be repeated.")
+    id: str = Field("triton", min_length=1, description="Name of the server in its metadata.")
+    exit_on_error: _Switch = Field(default=True, description="Exit when a model cannot be loaded.")
+    exit_timeout_secs: int = Field(30, ge=0, description="Seconds to wait at exit for requests in flight.")
+    strict_readiness: _Switch = Field(
+        default=True, description="Ready only when every model is; else when the server is."
+    )
+    disable_auto_complete_config: _Switch = Field(
+        default=False, description="Take config.pbtxt as it is, without completing it from the model."
+    )
+    model_control_mode: Literal["none"] = Field(
+        "none", description="How models are loaded: 'none' loads all at the start (others are not supported yet)."
+    )
+    model_load_thread_count: int = Field(4, ge=1, le=1024, description="Models that are loaded at the same time.")
+    allow_http: _Switch = Field(default=True, description="Listen for HTTP on a TCP port.")
+    http_address: str = Field("0.0.0.0", min_length=1, description="Address of the HTTP port.")  # noqa: S104 - as tritonserver's
+    http_port: _Port = Field(8000, description="Port for HTTP; 0 takes a free one.")
+    reuse_http_port: _Switch = Field(
+        default=False, description="Let several servers share the HTTP port (SO_REUSEPORT)."
+    )
+    http_socket: str | None = Field(None, min_length=1, description="Path of a Unix socket that speaks HTTP as well.")
+    http_thread_count: int | None = Field(None, ge=1, le=1024, description="Io threads (default: the usable cores).")
+    http_max_input_size: int = Field(64 * 1024 * 1024, ge=1, description="Largest HTTP body in bytes.")
+    allow_metrics: _Switch = Field(default=True, description="Serve Prometheus metrics.")
+    allow_cpu_metrics: _Switch = Field(default=True, description="Include nv_cpu_* in the metrics.")
+    metrics_address: str | None = Field(
+        None, min_length=1, description="Address of the metrics port (default: that of HTTP)."
+    )
+    metrics_port: _Port = Field(8002, description="Port for metrics; 0 takes a free one.")
+    metrics_interval_ms: int = Field(2000, ge=1, description="Milliseconds between two readings of nv_cpu_*.")
+    log_verbose: int = Field(0, ge=0, description="Level of verbose logging, 0 for none.")
+    log_info: _Switch = Field(default=True, description="Log informational messages.")
+    log_warning: _Switch = Field(default=True, description="Log warnings.")
+    log_error: _Switch = Field(default=True, description="Log errors.")
+    log_format: Literal["default", "ISO8601"] = Field("default", description="Form of the log lines.")
+    log_file: str | None = Field(None, min_length=1, description="File to log to (default: standard error).")
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Adds a flag for every setting; what is not given stays absent from the parsed arguments"""
+    for name, field in ServerSettings.model_fields.items():
+        flag = _flag(name)
+        aliases = [f"--{alias}" for alias, target in _ALIASES.items() if target == flag]
+        parser.add_argument(
+            f"--{flag}",
+            *aliases,
+            dest=name,
+            action="append" if name == "model_repository" else "store",
+            default=None,
+            metavar=_metavar(field),
+            help=f"{field.description} {_default(field)}[{_PREFIX}{name.upper()}]".replace("%", "%%"),
+        )
+
+
+def normalize_flags(arguments: Sequence[str]) -> list[str]:
+    """
+    `arguments` with every flag as --name=value: a bare switch is true. Refuses flags that do not exist, with the
+    nearest that does, and by their name those of tritonserver that this version lacks.
+    """
+    normal: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*normal, word, *rest]
+        if not word.startswith("--") or word == "--help":
+            normal.append(word)
+            continue
+        name, given, value = word.removeprefix("--").partition("=")
+        _check_known(name)
+        if not given:
+            value = _take_value(name, rest)
+        if name not in ABSENT:
+            normal.append(f"--{name}={value}")
+        elif value.lower() not in ABSENT[name]:
+            accepted = "".join(f", only --{name}={off} is accepted" for off in sorted(ABSENT[name])[-1:])
+            raise Unsupported(f"--{name} is a flag of tritonserver that this version does not support yet{accepted}")
+    return normal
+
+
+def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
+    """The settings from `flags`, where they are given, and the environment"""
+    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields}
+    for variable in sorted(os.environ):
+        if variable.upper().startswith(_PREFIX) and variable.upper() not in known:
+            raise ConfigInvalid(f"unknown environment variable {variable}{_nearest(variable.upper(), known)}")
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return ServerSettings(**given)
+    except ValidationError as error:
+        raise ConfigInvalid("; ".join(_faults(error, given))) from None
+
+
+def _check_known(name: str) -> None:
+    flags = [*map(_flag, ServerSettings.model_fields), *_ALIASES]
+    if name not in flags and name not in ABSENT:
+        raise ConfigInvalid(f"unknown flag --{name}{_nearest(name, flags, '--')}")
+
+
+def _take_value(name: str, rest: list[str]) -> str:
+    if name in ABSENT:
+        return rest.pop(0) if rest and not rest[0].startswith("--") else ""
+    field = ServerSettings.model_fields[_ALIASES.get(name, name).replace("-", "_")]
+    if field.annotation is bool:
+        return rest.pop(0) if rest and rest[0].lower() in _WORDS else "true"
+    if not rest:
+        raise ConfigInvalid(f"--{name}: expected a value")
+    return rest.pop(0)
+
+
+def _faults(error: ValidationError, given: Mapping[str, Any]) -> Iterator[str]:
+    for fault in error.errors(include_url=False):
+        name = str(fault["loc"][0])
+        source = f"--{_flag(name)}" if name in given else f"{_PREFIX}{name.upper()}"
+        yield f"{source}: {fault['msg'][:1].lower()}{fault['msg'][1:]}, got {fault['input']!r}"
+
+
+def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    near = get_close_matches(name, sorted(known), n=1)
+    return f", did you mean {prefix}{near[0]}?" if near else ", see 'kushi serve --help'"
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _metavar(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return "{" + ",".join(get_args(field.annotation)) + "}"
+    if field.annotation is bool:
+        return "true|false"
+    return "N" if field.annotation in {int, int | None} else "TEXT"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default in {None, ()}:
+        return ""
+    shown = str(field.default).lower() if isinstance(field.default, bool) else field.default
+    return f"Default: {shown}. "

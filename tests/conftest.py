@@ -1,0 +1,91 @@
+"""Servers for the tests: one for the session over the standard repository, and one's own where a test needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from tests import models
+from tests.serving import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from tests.raw_http import Connection
+
+__all__ = ["StartServer"]
+
+
+class StartServer(Protocol):
+    """Starts a server that is stopped when the test ends."""
+
+    def __call__(self, repository: Path | None, *arguments: str, ready: bool = True) -> Server: ...
+
+
+SERVERS = pytest.StashKey[list[Server]]()
+
+
+@pytest.fixture(scope="session")
+def standard_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.standard_repository(tmp_path_factory.mktemp("standard_repository"))
+
+
+@pytest.fixture(scope="session")
+def standard_server(standard_repository: Path) -> Iterator[Server]:
+    server = Server.start(standard_repository)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server(standard_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The session's server, which must be alive before and after every test that used it."""
+    request.node.stash.setdefault(SERVERS, []).append(standard_server)
+    assert standard_server.process.poll() is None, "the session's server died earlier"
+    yield standard_server
+    assert standard_server.process.poll() is None, "this test ended the session's server"
+
+
+@pytest.fixture
+def connection(server: Server) -> Iterator[Connection]:
+    with server.connect() as opened:
+        yield opened
+
+
+@pytest.fixture
+def start_server(request: pytest.FixtureRequest) -> Iterator[StartServer]:
+    started: list[Server] = request.node.stash.setdefault(SERVERS, [])
+
+    def start(repository: Path | None, *arguments: str, ready: bool = True) -> Server:
+        server = Server.start(repository, *arguments, ready=ready)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """An empty repository of the test's own."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows the end of the logs of the servers that a failed test talked to."""
+    report = yield
+    if report.failed:
+        for server in item.stash.get(SERVERS, []):
+            text = "\n".join(server.log.lines[-60:])
+            report.sections.append((f"log of server {server.pid}", text))
+    return report

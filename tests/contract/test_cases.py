@@ -1,0 +1,53 @@
+"""The table of the protocol, run over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.contract import requests
+from tests.contract.cases import CASES, Case, Http
+
+if TYPE_CHECKING:
+    from tests.raw_http import Connection, Response
+    from tests.serving import Server
+
+
+def ask(connection: Connection, case: Case) -> Response:
+    if isinstance(case.request, Http):
+        return connection.ask("POST", case.request.path, case.request.headers, case.request.body)
+    headers, body = requests.body(case.request)
+    return connection.ask("POST", requests.path(case.request.model, case.request.version), headers, body)
+
+
+def valid(connection: Connection) -> Response:
+    headers, body = requests.body(requests.Infer("add_sub", requests.ADD_SUB_INPUTS))
+    return connection.ask("POST", requests.path("add_sub"), headers, body)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_answers_with_the_status_and_the_text(connection: Connection, case: Case) -> None:
+    response = ask(connection, case)
+    assert (response.status, response.error) == (case.code.http, case.text)
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names))
+
+
+def test_an_error_body_is_one_compact_json_object(connection: Connection) -> None:
+    for case in CASES:
+        response = ask(connection, case)
+        assert json.loads(response.body) == {"error": case.text}
+        assert response.body.startswith(b'{"error":"')
+        assert response.header("content-type") == "application/json"
+
+
+def test_a_refused_request_leaves_the_connection_usable(server: Server) -> None:
+    with server.connect() as connection:
+        for case in CASES:
+            ask(connection, case)
+            assert valid(connection).status == 200, case.name

@@ -1,0 +1,71 @@
+"""A model whose one instance is busy, known for certain and without a sleep.
+
+The server shows how many requests wait (the pending gauge). A request that waits while nothing else could hold it up
+is the proof that another one is executing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from tests.contract import requests
+from tests.contract.requests import Infer, Tensor
+from tests.raw_http import Connection, Headers, frame
+from tests.serving import Server, eventually, labelled
+
+__all__ = ["LONG_STEPS", "Occupied", "occupy", "pending", "slow_request"]
+
+LONG_STEPS: Final = 60_000
+"""Steps of the slow model that take about a second."""
+
+
+def slow_request(
+    steps: int,
+    *,
+    model: str = "slow",
+    rows: int = 1,
+    headers: Headers = (),
+    parameters: dict[str, int] | None = None,
+    id: str = "",  # noqa: A002 - its name in the protocol
+) -> bytes:
+    request = Infer(
+        model, [Tensor("STEPS", "INT64", (rows, 1), values=[steps] * rows)], id=id, parameters=parameters or {}
+    )
+    framing, body = requests.body(request)
+    return frame("POST", requests.path(model), [*framing, *headers], body)
+
+
+def pending(server: Server, model: str = "slow") -> int:
+    return int(labelled(server.metrics(), "nv_inference_pending_request_count", model=model, version="1"))
+
+
+@dataclass
+class Occupied:
+    """One request that executes and one behind it, which waits."""
+
+    executing: Connection
+    waiting: Connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executing.close()
+        self.waiting.close()
+
+
+def occupy(server: Server, *, model: str = "slow", steps: int = LONG_STEPS) -> Occupied:
+    """Comes back while the only instance of the model executes ``executing`` and ``waiting`` stands in the queue."""
+    executing = server.connect()
+    executing.send(slow_request(steps, model=model))
+    while True:
+        waiting = server.connect()
+        waiting.send(slow_request(0, model=model, id="waiting"))
+        eventually(
+            lambda probe=waiting: probe.has_answer() or pending(server, model) == 1,  # type: ignore[misc]
+            "a request waits behind one that executes",
+        )
+        if not waiting.has_answer():
+            return Occupied(executing, waiting)
+        waiting.close()  # it was there before the long one

@@ -1,0 +1,212 @@
+"""A real ``kushi serve`` in a process of its own, as the tests start, watch and stop it.
+
+Nothing here sleeps to wait: the log is read line by line by one thread, and whoever waits for a line is woken by it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.raw_http import Address, Connection, Headers, Response, fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["ROOT", "Server", "eventually", "labelled", "metrics", "run_to_end"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+START_S: Final = 45.0
+STOP_S: Final = 45.0
+
+HTTP_LINE: Final = re.compile(r"Started HTTPService at \S*?:(\d+)")
+METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
+
+
+def eventually(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    """Waits for a state of the server that only asking can show; fails when it does not come."""
+    pause = threading.Event()
+    limit = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError(f"never happened: {what}")
+        pause.wait(0.002)
+
+
+def environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("KUSHI_")}
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "runners", "serve", *arguments]
+
+
+def run_to_end(*arguments: str, timeout: float = START_S) -> subprocess.CompletedProcess[str]:
+    """``kushi serve`` that is expected to end by itself; its two streams come back as one."""
+    return subprocess.run(
+        command(arguments),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@dataclass
+class Log:
+    """Lines of the process so far; ``wait_for`` is woken by each of them and by the end."""
+
+    lines: list[str] = field(default_factory=list)
+    ended: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def add(self, line: str) -> None:
+        with self.changed:
+            self.lines.append(line)
+            self.changed.notify_all()
+
+    def end(self) -> None:
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def wait_for(self, pattern: re.Pattern[str], timeout: float) -> re.Match[str]:
+        def found() -> re.Match[str] | None:
+            return next((match for line in self.lines if (match := pattern.search(line))), None)
+
+        with self.changed:
+            self.changed.wait_for(lambda: found() is not None or self.ended, timeout)
+            match = found()
+        if match is None:
+            raise AssertionError(f"no line like {pattern.pattern!r} in the server's log:\n{self.text()}")
+        return match
+
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+class Server:
+    """One running server. Use ``start``; whoever started it stops it."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.process = subprocess.Popen(
+            command(arguments),
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self.log = Log()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.http: tuple[str, int] = ("127.0.0.1", 0)
+        self.metrics_address: tuple[str, int] = ("127.0.0.1", 0)
+
+    @classmethod
+    def start(cls, repository: Path | None, *arguments: str, ready: bool = True) -> Server:
+        """Starts on ports of the system's choice; answers when the server listens and, if asked, is ready."""
+        given = [] if repository is None else [f"--model-repository={repository}"]
+        addresses = ["--http-address=127.0.0.1", "--http-port=0", "--metrics-address=127.0.0.1", "--metrics-port=0"]
+        server = cls([*given, *addresses, *arguments])
+        try:
+            server.http = ("127.0.0.1", int(server.log.wait_for(HTTP_LINE, START_S).group(1)))
+            server.metrics_address = ("127.0.0.1", int(server.log.wait_for(METRICS_LINE, START_S).group(1)))
+            if ready:
+                eventually(server.is_ready, "the server is ready", START_S)
+        except BaseException:
+            server.kill()
+            raise
+        return server
+
+    def _read(self) -> None:
+        stream = self.process.stdout
+        assert stream is not None
+        with stream:
+            for line in stream:
+                self.log.add(line.rstrip("\n"))
+        self.log.end()
+
+    def is_ready(self) -> bool:
+        return self.get("/v2/health/ready").status == 200
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def connect(self, timeout: float = 30.0) -> Connection:
+        return Connection(self.http, timeout)
+
+    def get(self, path: str, headers: Headers = ()) -> Response:
+        return fetch(self.http, "GET", path, headers)
+
+    def post(self, path: str, body: bytes, headers: Headers = ()) -> Response:
+        return fetch(self.http, "POST", path, headers, body)
+
+    def metrics(self) -> dict[str, float]:
+        return metrics(self.metrics_address)
+
+    def memory_kib(self, entry: str = "VmRSS") -> int:
+        """A line of the process's status, in KiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        match = re.search(rf"^{entry}:\s+(\d+) kB", status, re.MULTILINE)
+        assert match is not None
+        return int(match.group(1))
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout: float = STOP_S) -> int:
+        code = self.process.wait(timeout)
+        self._reader.join(STOP_S)
+        return code
+
+    def stop(self) -> int:
+        """Asks the server to end and answers its exit code."""
+        if self.process.poll() is None:
+            self.terminate()
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.wait()
+
+
+def metrics(address: Address) -> dict[str, float]:
+    """Every series of the metrics page by its name and labels as printed."""
+    response = fetch(address, "GET", "/metrics")
+    assert response.status == 200, response
+    found: dict[str, float] = {}
+    for line in response.body.decode().splitlines():
+        if line and not line.startswith("#"):
+            series, value = line.rsplit(" ", 1)
+            found[series] = float(value)
+    return found
+
+
+def labelled(values: Mapping[str, float], name: str, **labels: str) -> float:
+    """Value of one series, whatever the order of its labels."""
+    for series, value in values.items():
+        match = re.fullmatch(r"(\w+)(?:\{(.*)\})?", series)
+        assert match is not None, series
+        found = dict(re.findall(r'(\w+)="([^"]*)"', match.group(2) or ""))
+        if match.group(1) == name and found == labels:
+            return value
+    raise AssertionError(f"no series {name} with labels {labels}")

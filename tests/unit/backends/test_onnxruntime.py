@@ -1,0 +1,201 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from kushi_native import OnnxModel
+
+from runners.backends import Loaded, backend, onnxruntime
+from runners.backends.onnxruntime import load, runtime_library
+from runners.errors import ConfigInvalid, EngineFailed, KushiError, Unsupported
+from runners.repository.layout import scan
+from runners.repository.resolve import resolve
+from tests import models
+from tests.unit.text import config, fp32
+
+
+def loaded(repository: Path, *, auto_complete: bool = True) -> Loaded:
+    (source,) = scan([repository]).models
+    model = resolve(source, auto_complete=auto_complete)
+    return load(source, model.config, model.versions[-1], model.versions, auto_complete=auto_complete)
+
+
+def test_a_model_without_configuration_is_completed_from_its_file(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]))
+    made = loaded(tmp_path)
+    assert made.specification.max_batch_size == 4
+    assert [(t.name, t.datatype, t.dims) for t in made.specification.inputs] == [
+        ("INPUT0", "INT32", (16,)),
+        ("INPUT1", "INT32", (16,)),
+    ]
+    assert made.specification.batching is not None
+    assert made.specification.batching.preferred_batch_sizes == (4,)
+    assert (made.specification.instances, made.specification.versions_metadata) == (2, ("1",))
+    assert made.specification.load_seconds > 0
+
+
+def test_a_short_model_runs_on_one_thread_and_may_run_inline(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]))
+    made = loaded(tmp_path)
+    assert (made.intra_op_threads, made.specification.inline) == (1, True)
+
+
+def test_a_model_with_threads_of_its_own_never_runs_inline(tmp_path: Path) -> None:
+    text = 'parameters { key: "intra_op_thread_count" value { string_value: "3" } }'
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]), text)
+    made = loaded(tmp_path)
+    assert (made.intra_op_threads, made.specification.inline) == (3, False)
+
+
+def test_a_parallel_graph_never_runs_inline(tmp_path: Path) -> None:
+    text = 'parameters { key: "execution_mode" value { string_value: "1" } }'
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]), text)
+    assert not loaded(tmp_path).specification.inline
+
+
+def test_a_scalar_is_reshaped_for_the_model(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.scalar())
+    (tensor,) = loaded(tmp_path).specification.inputs
+    assert (tensor.dims, tensor.reshape) == ((1,), ())
+
+
+def test_a_misfit_names_the_configuration_file(tmp_path: Path) -> None:
+    inputs = [("INPUT0", "FP32", [16]), ("INPUT1", "INT32", [16])]
+    text = models.config("m", inputs, [("OUTPUT0", "INT32", [16])], max_batch_size=4)
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]), text)
+    with pytest.raises(ConfigInvalid, match=r"config\.pbtxt: .*expects datatype TYPE_FP32 for input 'INPUT0'"):
+        loaded(tmp_path)
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", b"not a model")
+    with pytest.raises(KushiError, match=r"m/1/model\.onnx"):
+        loaded(tmp_path)
+
+
+def test_without_auto_completion_the_configuration_must_be_complete(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.add_sub(["batch", 16]), "max_batch_size: 4")
+    with pytest.raises(ConfigInvalid, match="configuration expects 0 inputs, model provides 2"):
+        loaded(tmp_path, auto_complete=False)
+
+
+@pytest.mark.parametrize(("level", "native"), [("-1", 1), ("0", 99), ("1", 2), ("2", 0), ("7", 99)])
+def test_graph_levels_are_those_of_tritons_backend(tmp_path: Path, level: str, native: int) -> None:
+    models.write(tmp_path, "m", b"", f"optimization {{ graph {{ level: {level} }} }}")
+    (source,) = scan([tmp_path]).models
+    assert onnxruntime._session_options(resolve(source, auto_complete=True).config).graph_level == native
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("max_batch_size: 4 input { name: 'X' dims: [ 3, -1 ] }", [1, 3, 32]),
+        ("max_batch_size: 0 input { name: 'X' dims: [ 3, -1 ] }", [3, 32]),
+        ("max_batch_size: 4 input { name: 'X' dims: [ 6 ] reshape { shape: [ 2, 3 ] } }", [1, 2, 3]),
+        ("max_batch_size: 4 input { name: 'X' dims: [ 1 ] reshape { } }", [1]),
+    ],
+)
+def test_a_model_is_measured_on_one_row_of_the_shape_that_it_sees(text: str, shape: list[int]) -> None:
+    assert onnxruntime._example_shapes(config(text), [fp32("X", -1, -1)], 32) == {"X": shape}
+
+
+def test_a_scalar_is_measured_as_a_scalar_and_an_optional_input_not_at_all() -> None:
+    text = "input { name: 'X' dims: 1 } input { name: 'Z' dims: 1 optional: true }"
+    assert onnxruntime._example_shapes(config(text), [fp32("X")], 32) == {"X": []}
+
+
+class Refusing:
+    """A model that refuses variable dimensions of more than `largest`"""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+
+    def measure(self, shapes: dict[str, list[int]], runs: int) -> float:
+        if max(shapes["X"]) > self.largest:
+            raise EngineFailed("too large")
+        return 0.25
+
+
+@pytest.mark.parametrize(("largest", "seconds"), [(32, 0.25), (1, 0.25), (0, None)])
+def test_a_refused_measurement_is_tried_with_ones_and_then_given_up(largest: int, seconds: float | None) -> None:
+    variable = config("input { name: 'X' dims: -1 }")
+    model = cast("OnnxModel", Refusing(largest))
+    assert onnxruntime._measure(model, variable, [fp32("X", -1)]) == seconds
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(Unsupported, match="backend 'torch' is not supported by this version, expected one of onnxru"):
+        backend("torch")
+
+
+def test_the_library_is_found_without_importing_onnxruntime() -> None:
+    script = (
+        "import sys\n"
+        "from runners.backends.onnxruntime import runtime_library\n"
+        "assert runtime_library().is_file()\n"
+        "assert 'onnxruntime' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+Install = Callable[[str | None, str], None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes it look as if a wheel of that version, with a library of that name, were installed"""
+
+    def install(version: str | None, library: str) -> None:
+        def found(_: str) -> str:
+            if version is None:
+                raise PackageNotFoundError
+            return version
+
+        (tmp_path / "capi").mkdir()
+        if library:
+            (tmp_path / "capi" / library).write_bytes(b"")
+        package = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+        monkeypatch.setattr(onnxruntime, "find_spec", lambda _: package)
+        monkeypatch.setattr(onnxruntime, "version", found)
+
+    return install
+
+
+def test_an_old_onnxruntime_is_named_with_what_to_install(installed: Install) -> None:
+    installed("1.20.1", "libonnxruntime.so.1.20.1")
+    with pytest.raises(Unsupported) as raised:
+        runtime_library()
+    assert str(raised.value) == "onnxruntime 1.20.1 found, expected 1.31 or newer: pip install 'kushi[cpu]'"
+
+
+def test_an_onnxruntime_that_is_too_new_is_refused(installed: Install) -> None:
+    installed("1.32.0", "libonnxruntime.so.1.32.0")
+    with pytest.raises(Unsupported, match=r"^onnxruntime 1\.32\.0 found, expected 1\.31: pip install 'kushi\[cpu\]'$"):
+        runtime_library()
+
+
+def test_without_wheel_metadata_the_file_name_tells_the_version(installed: Install, tmp_path: Path) -> None:
+    installed(None, "libonnxruntime.so.1.31.7")
+    assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so.1.31.7"
+
+
+def test_a_library_without_a_version_is_refused(installed: Install) -> None:
+    installed(None, "libonnxruntime.so")
+    with pytest.raises(ConfigInvalid, match="cannot tell the version of"):
+        runtime_library()
+
+
+def test_no_library_at_all_names_the_extra(installed: Install) -> None:
+    installed("1.31.1", "")
+    with pytest.raises(Unsupported, match="onnxruntime is not installed: pip install"):
+        runtime_library()
+
+
+def test_no_package_at_all_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "find_spec", lambda _: None)
+    with pytest.raises(Unsupported, match="onnxruntime is not installed: pip install"):
+        runtime_library()

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from runners.errors import ConfigInvalid
+from runners.repository.config import parse, read
+from runners.repository.messages import DataType
+
+
+def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.pbtxt"
+    path.write_text('name: "m"  # a comment\ninput [ { name: "X", data_type: TYPE_FP16, dims: [ 3, -1 ] } ]\n')
+    config = read(path)
+    assert config.name == "m"
+    assert [(t.name, t.data_type, list(t.dims)) for t in config.input] == [("X", DataType.Value("TYPE_FP16"), [3, -1])]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_batch_sise: 2", "c:1:1: ModelConfig has no field 'max_batch_sise', did you mean 'max_batch_size'?"),
+        ('name: "m"\n\n  zzz: 2', "c:3:3: ModelConfig has no field 'zzz', expected one of backend, batch_input"),
+        ('input { nam: "X" }', "c:1:9: ModelInput has no field 'nam', did you mean 'name'?"),
+        ("input { data_type: FP32 }", "c:1:20: DataType has no value 'FP32', did you mean 'TYPE_FP32'?"),
+        ("instance_group { kind: KIND_C }", "Kind has no value 'KIND_C', did you mean 'KIND_CPU'?"),
+        ('max_batch_size: "8"', "c:1:17: field 'max_batch_size': couldn't parse integer: \"8\""),
+        ("max_batch_size: 99999999999", "field 'max_batch_size': value out of range"),
+        ("max_batch_size: 1 max_batch_size: 2", 'should not have multiple "max_batch_size" fields'),
+        ("name: 3", "c:1:7: field 'name': expected string but found: '3', in: name: 3"),
+        ("dynamic_batching: 4", "c:1:19: field 'dynamic_batching': expected \"{\""),
+        ("dynamic_batching { }\nsequence_batching { }", 'field "sequence_batching" is specified along with'),
+        ("input { dims: [ 1.5 ] }", "field 'dims': couldn't parse integer: 1.5"),
+        ("input {", 'expected "}"'),
+        ("}", "expected identifier or number, got }"),
+    ],
+)
+def test_an_error_names_file_line_column_and_field(text: str, message: str) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        parse(text, "c")
+    assert message in str(raised.value)
+    assert str(raised.value).startswith("c:")
+    assert "\n" not in str(raised.value)
+
+
+def test_text_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "config.pbtxt"
+    path.write_bytes(b'name: "\xff"')
+    with pytest.raises(ConfigInvalid, match=r"config\.pbtxt: expected UTF-8 text, got byte 0xff"):
+        read(path)
+
+
+def test_a_directory_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        read(tmp_path)

@@ -1,0 +1,114 @@
+import pytest
+
+from runners.errors import Unsupported
+from runners.repository.honoured import check_honoured
+from tests.unit.text import INPUT, ONNX, OUTPUT, config
+
+HONOURED = [
+    INPUT,
+    OUTPUT,
+    "max_batch_size: 8",
+    "version_policy { specific { versions: 3 } }",
+    'default_model_filename: "net.onnx"',
+    'input { name: "X" format: FORMAT_NCHW reshape { shape: [ 1 ] } optional: true }',
+    'output { name: "Y" reshape { shape: [ ] } }',
+    "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 5 preserve_ordering: true }",
+    "dynamic_batching { default_queue_policy { default_timeout_microseconds: 5 allow_timeout_override: true } }",
+    "dynamic_batching { default_queue_policy { max_queue_size: 5 timeout_action: REJECT } }",
+    'instance_group { name: "g" kind: KIND_CPU count: 2 }',
+    "instance_group { kind: KIND_AUTO }",
+    "optimization { graph { level: 1 } }",
+    "optimization { input_pinned_memory { enable: false } output_pinned_memory { enable: true } }",
+    *(
+        f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
+        for key in (
+            "intra_op_thread_count",
+            "inter_op_thread_count",
+            "execution_mode",
+            "kushi.inline",
+            "kushi.max_queue_bytes",
+        )
+    ),
+    # set, but to what they are without being set
+    "response_cache { enable: false }",
+    "model_transaction_policy { decoupled: false }",
+    "input { name: 'X' allow_ragged_batch: false is_shape_tensor: false }",
+    "instance_group { passive: false host_policy: '' }",
+    "dynamic_batching { priority_levels: 0 }",
+    "optimization { eager_batching: false priority: PRIORITY_DEFAULT cuda { graphs: false } }",
+]
+
+REFUSED = {
+    "runtime: 'libx.so'": "runtime",
+    "sequence_batching { }": "sequence_batching",
+    "sequence_batching { direct { } }": "sequence_batching.direct",
+    "ensemble_scheduling { }": "ensemble_scheduling",
+    "ensemble_scheduling { step { model_name: 'a' } }": "ensemble_scheduling.step",
+    "batch_input { kind: BATCH_ELEMENT_COUNT }": "batch_input",
+    "batch_output { }": "batch_output",
+    "cc_model_filenames { key: '7.5' value: 'a' }": "cc_model_filenames",
+    "metric_tags { key: 'a' value: 'b' }": "metric_tags",
+    "model_warmup { name: 'w' }": "model_warmup",
+    "model_operations { op_library_filename: 'a.so' }": "model_operations.op_library_filename",
+    "model_transaction_policy { decoupled: true }": "model_transaction_policy.decoupled",
+    "model_repository_agents { agents { name: 'a' } }": "model_repository_agents.agents",
+    "response_cache { enable: true }": "response_cache.enable",
+    "model_metrics { metric_control { } }": "model_metrics.metric_control",
+    "input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": "input[1].allow_ragged_batch",
+    "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
+    "input { is_non_linear_format_io: true }": "input[0].is_non_linear_format_io",
+    "output { label_filename: 'labels.txt' }": "output[0].label_filename",
+    "output { is_shape_tensor: true }": "output[0].is_shape_tensor",
+    "instance_group { rate_limiter { priority: 1 } }": "instance_group[0].rate_limiter.priority",
+    "instance_group { secondary_devices { device_id: 1 } }": "instance_group[0].secondary_devices",
+    "instance_group { passive: true }": "instance_group[0].passive",
+    "instance_group { host_policy: 'p' }": "instance_group[0].host_policy",
+    "dynamic_batching { priority_levels: 2 }": "dynamic_batching.priority_levels",
+    "dynamic_batching { default_priority_level: 1 }": "dynamic_batching.default_priority_level",
+    "dynamic_batching { priority_queue_policy { key: 1 value { } } }": "dynamic_batching.priority_queue_policy",
+    "optimization { priority: PRIORITY_MAX }": "optimization.priority",
+    "optimization { cuda { graphs: true } }": "optimization.cuda.graphs",
+    "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }": (
+        "optimization.execution_accelerators.cpu_execution_accelerator"
+    ),
+    "optimization { gather_kernel_buffer_threshold: 1 }": "optimization.gather_kernel_buffer_threshold",
+    "optimization { eager_batching: true }": "optimization.eager_batching",
+}
+
+
+@pytest.mark.parametrize("text", HONOURED)
+def test_a_field_that_has_an_effect_is_accepted(text: str) -> None:
+    check_honoured(config(ONNX if text == "" else text))
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_field_without_effect_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_honoured(config(text))
+    assert f"field '{REFUSED[text]}' is not supported by this version" in str(raised.value)
+
+
+def test_every_field_of_the_configuration_is_either_honoured_or_refused() -> None:
+    fields = {field.name for field in config("").DESCRIPTOR.fields}
+    tried = {field.name for text in [*HONOURED, *REFUSED, ONNX] for field, _ in config(text).ListFields()}
+    assert tried >= fields - {"response_cache", "model_transaction_policy"}
+
+
+def test_delaying_expired_requests_is_refused() -> None:
+    with pytest.raises(Unsupported, match="timeout_action': DELAY is not supported by this version, expected REJECT"):
+        check_honoured(config("dynamic_batching { default_queue_policy { timeout_action: DELAY } }"))
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("kushi.inlien", "did you mean 'kushi.inline'?"),
+        ("intra_op_threads", "did you mean 'intra_op_thread_count'?"),
+        ("enable_mem_arena", "expected one of execution_mode, inter_op_thread_count"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_a_hint(key: str, hint: str) -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_honoured(config(f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}'))
+    assert f"parameter '{key}' is not supported by this version" in str(raised.value)
+    assert hint in str(raised.value)

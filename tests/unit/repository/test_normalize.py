@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import pytest
+
+from runners.errors import ConfigInvalid
+from runners.repository.layout import ModelSource
+from runners.repository.messages import ModelInstanceGroup
+from runners.repository.normalize import fill_backend, fill_defaults, fill_instance_groups
+from tests.unit.text import config
+
+
+def source(tmp_path: Path, name: str = "m", file: str | None = None) -> ModelSource:
+    directory = tmp_path / name / "1"
+    directory.mkdir(parents=True)
+    if file:
+        (directory / file).write_bytes(b"")
+    return ModelSource(name, directory.parent, {1: directory})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"', 'default_model_filename: "model.onnx"'],
+)
+def test_any_one_of_backend_platform_and_file_name_gives_the_others(tmp_path: Path, text: str) -> None:
+    filled = fill_backend(source(tmp_path), config(text))
+    assert (filled.name, filled.backend) == ("m", "onnxruntime")
+    assert (filled.platform, filled.default_model_filename) == ("onnxruntime_onnx", "model.onnx")
+
+
+def test_the_content_of_the_version_directory_tells_the_backend(tmp_path: Path) -> None:
+    assert fill_backend(source(tmp_path, file="model.onnx"), config("")).backend == "onnxruntime"
+
+
+@pytest.mark.parametrize(
+    ("file", "backend"),
+    [("model.plan", "tensorrt"), ("model.xml", "openvino"), ("model.pt", "pytorch"), ("model.py", "python")],
+)
+def test_other_backends_are_recognised_so_that_they_can_be_refused_by_name(
+    tmp_path: Path, file: str, backend: str
+) -> None:
+    assert fill_backend(source(tmp_path, file=file), config("")).backend == backend
+
+
+def test_a_file_name_of_its_own_is_kept(tmp_path: Path) -> None:
+    text = 'backend: "onnxruntime" default_model_filename: "net.onnx"'
+    assert fill_backend(source(tmp_path), config(text)).default_model_filename == "net.onnx"
+
+
+def test_a_name_ending_in_a_backend_gives_it(tmp_path: Path) -> None:
+    assert fill_backend(source(tmp_path, "m.identity"), config("")).backend == "identity"
+
+
+def test_nothing_to_go_by_is_tritons_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="Invalid model name: Could not determine backend for model 'm' with no"):
+        fill_backend(source(tmp_path), config(""))
+
+
+def test_what_the_user_wrote_is_not_changed(tmp_path: Path) -> None:
+    written = config("dynamic_batching { } max_batch_size: 4")
+    fill_defaults(fill_instance_groups(fill_backend(source(tmp_path, file="model.onnx"), written)))
+    assert written == config("dynamic_batching { } max_batch_size: 4")
+
+
+def test_the_latest_version_is_the_default_policy() -> None:
+    assert fill_defaults(config("")).version_policy.latest.num_versions == 1
+    assert fill_defaults(config("version_policy { all { } }")).version_policy.HasField("all")
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("max_batch_size: 8 dynamic_batching { }", [8]),
+        ("max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4 ] }", [4]),
+        ("max_batch_size: 0 dynamic_batching { }", []),
+    ],
+)
+def test_the_maximum_is_preferred_where_nothing_is_said(text: str, sizes: list[int]) -> None:
+    assert list(fill_defaults(config(text)).dynamic_batching.preferred_batch_size) == sizes
+
+
+def test_no_scheduler_is_made_up() -> None:
+    assert not fill_defaults(config("max_batch_size: 8")).HasField("dynamic_batching")
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("", [("m", 2)]),
+        ("instance_group { }", [("m_0", 2)]),
+        ("instance_group { count: 3 } instance_group { name: 'mine' kind: KIND_CPU }", [("m_0", 3), ("mine", 2)]),
+    ],
+)
+def test_a_group_gets_name_and_count(text: str, groups: list[tuple[str, int]]) -> None:
+    filled = fill_instance_groups(config(f'name: "m" backend: "onnxruntime" {text}'))
+    assert [(g.name, g.count) for g in filled.instance_group] == groups
+    assert {g.kind for g in filled.instance_group} == {ModelInstanceGroup.KIND_CPU}

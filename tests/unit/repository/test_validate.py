@@ -1,0 +1,144 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.errors import ConfigInvalid, KushiError, Unsupported
+from runners.repository.normalize import fill_instance_groups
+from runners.repository.validate import check_instance_groups, check_model, check_tensors
+from tests.unit.text import INPUT, ONNX, OUTPUT, config
+
+
+def test_a_plain_model_passes() -> None:
+    plain = config(f"{ONNX} max_batch_size: 8 dynamic_batching {{ preferred_batch_size: [ 4, 8 ] }} {INPUT} {OUTPUT}")
+    check_model(plain, "m")
+    check_tensors(plain)
+    check_instance_groups(fill_instance_groups(plain))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ('name: "m" platform: "what"', ConfigInvalid, "unexpected platform type 'what' for m"),
+        ('name: "m" backend: "tensorrt"', Unsupported, "backend 'tensorrt' is not supported by this version"),
+        (
+            'name: "m" backend: "onnxruntime" platform: "tensorrt_plan"',
+            ConfigInvalid,
+            "unexpected 'platform' and 'backend' pair, got:tensorrt_plan, onnxruntime",
+        ),
+        (f"{ONNX} max_batch_size: -1", ConfigInvalid, "'max_batch_size' must be non-negative value for m"),
+        (
+            f"{ONNX} max_batch_size: 4 dynamic_batching {{ preferred_batch_size: 0 }}",
+            ConfigInvalid,
+            "dynamic batching preferred size must be positive for m",
+        ),
+        (
+            f"{ONNX} max_batch_size: 4 dynamic_batching {{ preferred_batch_size: 5 }}",
+            ConfigInvalid,
+            "dynamic batching preferred size must be <= max batch size for m",
+        ),
+    ],
+)
+def test_a_wrong_model_is_refused_with_tritons_text(text: str, error: type[KushiError], message: str) -> None:
+    with pytest.raises(error) as raised:
+        check_model(config(text), "m")
+    assert message in str(raised.value)
+
+
+def test_the_directory_must_be_named_as_the_model() -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        check_model(config(ONNX), "other")
+    assert str(raised.value) == (
+        "unexpected directory name 'other' for model 'm', directory name must equal model name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "error", "message"),
+    [
+        ("kind: KIND_GPU", ConfigInvalid, "m_0 of model m has kind KIND_GPU but server does not support GPUs"),
+        ("kind: KIND_MODEL", Unsupported, "m_0 of model m has kind KIND_MODEL, which is not supported"),
+        ("gpus: 0", ConfigInvalid, "m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
+        ("profile: '0'", ConfigInvalid, "specifies profile field which is only supported for TensorRT models"),
+    ],
+)
+def test_a_wrong_instance_group_is_refused_with_tritons_text(group: str, error: type[KushiError], message: str) -> None:
+    with pytest.raises(error) as raised:
+        check_instance_groups(fill_instance_groups(config(f"{ONNX} instance_group {{ {group} }}")))
+    assert f"instance group {message}" in str(raised.value) or message in str(raised.value)
+
+
+TENSOR_FAULTS = [
+    ("data_type: TYPE_FP32 dims: 1", 0, "must specify 'name' for m"),
+    ("name: 'X' dims: 1", 0, "'X' must specify 'data_type' for m"),
+    ("name: 'X' data_type: TYPE_FP32", 0, "'X' must specify 'dims' for m"),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: 0",
+        0,
+        "'X' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for m",
+    ),
+    ("name: 'X' data_type: TYPE_FP32 dims: -2", 0, "'X' dimension must be integer >= 1, or -1"),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: 1 reshape { shape: 0 }",
+        0,
+        "'X' reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension for m",
+    ),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: 1 reshape { }",
+        0,
+        "'X' cannot have empty reshape for non-batching model as scalar tensors are not supported for m",
+    ),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: [ 2, 3 ] reshape { shape: 5 }",
+        4,
+        "'X' has different size for dims and reshape for m",
+    ),
+    ("name: 'X' data_type: TYPE_FP32 dims: 2 reshape { }", 4, "'X' has different size for dims and reshape for m"),
+    ("name: 'X' data_type: TYPE_FP32 dims: -1 reshape { shape: 4 }", 4, "'X' has different size for dims and reshape"),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: [ -1, -1 ] reshape { shape: -1 }",
+        4,
+        "'X' has different number of variable-size dimensions for dims and reshape for m",
+    ),
+    (
+        "name: 'X' data_type: TYPE_FP32 dims: [ 2, -1 ] reshape { shape: [ -1, 2 ] }",
+        4,
+        "'X' has different size for dims and reshape for m",
+    ),
+]
+
+
+@pytest.mark.parametrize("role", ["input", "output"])
+@pytest.mark.parametrize(("fields", "max_batch_size", "message"), TENSOR_FAULTS)
+def test_a_wrong_tensor_is_refused_with_tritons_text(role: str, fields: str, max_batch_size: int, message: str) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        check_tensors(config(f"{ONNX} max_batch_size: {max_batch_size} {role} {{ {fields} }}"))
+    assert f"model {role} {message}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "dims: [ 2, 4, -1, 6 ] reshape { shape: [ 8, -1, 1, 6 ] }",
+        "dims: [ 16 ] reshape { shape: [ 4, 4 ] }",
+        "dims: [ 1 ] reshape { }",
+        "dims: [ 1, 1 ] reshape { shape: [ ] }",
+        "dims: [ -1 ]",
+    ],
+)
+def test_a_tensor_may_be_reshaped_to_as_many_elements(fields: str) -> None:
+    check_tensors(config(f"{ONNX} max_batch_size: 4 input {{ name: 'X' data_type: TYPE_FP32 {fields} }}"))
+
+
+def test_an_image_format_requires_three_dimensions() -> None:
+    text = f"{ONNX} input {{ name: 'X' data_type: TYPE_FP32 dims: [ 4, 4 ] format: FORMAT_NHWC }}"
+    with pytest.raises(ConfigInvalid, match="model input NHWC/NCHW require 3 dims for m"):
+        check_tensors(config(text))
+
+
+@given(st.lists(st.integers(1, 5) | st.just(-1), min_size=1, max_size=5), st.data())
+def test_splitting_a_fixed_dimension_never_invalidates_a_reshape(dims: list[int], data: st.DataObject) -> None:
+    shape = list(dims)
+    for _ in range(data.draw(st.integers(0, 3))):
+        shape.insert(data.draw(st.integers(0, len(shape))), 1)
+    text = f"input {{ name: 'X' data_type: TYPE_FP32 dims: {dims} reshape {{ shape: {shape} }} }}"
+    check_tensors(config(f"{ONNX} max_batch_size: 4 {text}"))

@@ -1,0 +1,89 @@
+import subprocess
+import sys
+
+import pytest
+
+from runners import __version__, cli
+from runners.cli import main
+from runners.settings import ServerSettings
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
+    """What would have been served"""
+    seen: list[ServerSettings] = []
+
+    def serve(settings: ServerSettings, started: float) -> int:
+        assert started > 0
+        seen.append(settings)
+        return 7
+
+    monkeypatch.setattr(cli, "serve", serve)
+    return seen
+
+
+def test_flags_become_settings_and_the_exit_code_is_that_of_the_server(served: list[ServerSettings]) -> None:
+    assert main(["serve", "--model-repository=a", "--http-port", "9", "--allow-grpc=false"]) == 7
+    assert (served[0].model_repository, served[0].http_port) == (("a",), 9)
+
+
+def test_a_model_file_is_served_without_a_flag(served: list[ServerSettings]) -> None:
+    main(["serve", "--reuse-http-port", "model.onnx"])
+    assert (served[0].model_repository, served[0].reuse_http_port) == (("model.onnx",), True)
+
+
+def test_the_repository_may_come_from_the_environment(
+    served: list[ServerSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUSHI_MODEL_REPOSITORY", "r")
+    main(["serve"])
+    assert served[0].model_repository == ("r",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve"], "expected a model repository: --model-repository DIR, or a model file"),
+        (["serve", "--htpp-port=1", "m"], "unknown flag --htpp-port, did you mean --http-port?"),
+        (["serve", "--grpc-port=1", "m"], "--grpc-port is a flag of tritonserver that this version does not support"),
+        (["serve", "--http-port=x", "m"], "--http-port: "),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_two(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], served: list[ServerSettings]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    error = capsys.readouterr().err
+    assert raised.value.code == 2
+    assert error.startswith("kushi serve: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not served
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "serve model repositories, or a model file" in capsys.readouterr().out
+
+
+def test_help_of_serve_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["serve", "--help"])
+    assert raised.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"--{name.replace('_', '-')}" in text for name in ServerSettings.model_fields)
+
+
+def test_the_module_runs_as_the_command() -> None:
+    command = [sys.executable, "-W", "error", "-m", "runners", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"kushi {__version__}"
+
+
+def test_serving_imports_no_framework() -> None:
+    script = (
+        "import sys\nimport runners.cli\n"
+        "assert not {'grpc', 'numpy', 'onnxruntime', 'bentoml', 'asyncio.base_events_'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

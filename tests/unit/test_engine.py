@@ -1,0 +1,135 @@
+import logging
+import os
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from runners import ConfigInvalid, Engine, EngineOptions, Unsupported
+from runners.engine import _still_waiting
+from tests import models
+
+
+def add_sub(repository: Path, name: str, text: str | None = None, versions: tuple[int, ...] = (1,)) -> None:
+    models.write(repository, name, dict.fromkeys(versions, models.add_sub(["batch", 16])), text)
+
+
+def test_an_engine_loads_all_models_of_a_repository(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        add_sub(tmp_path, name)
+    with Engine(tmp_path) as engine:
+        assert sorted((m.name, m.version, m.state) for m in engine.models()) == [
+            ("a", "1", "READY"),
+            ("b", "1", "READY"),
+            ("c", "1", "READY"),
+        ]
+        assert engine.failures == {}
+
+
+def test_an_engine_serves_a_bare_file_under_its_stem(tmp_path: Path) -> None:
+    path = tmp_path / "plus.onnx"
+    path.write_bytes(models.plus_constant(1).SerializeToString())
+    with Engine(path) as engine:
+        assert [(m.name, m.version, m.state) for m in engine.models()] == [("plus", "1", "READY")]
+
+
+def test_every_version_of_the_policy_is_loaded(tmp_path: Path) -> None:
+    add_sub(tmp_path, "m", "version_policy { all { } }", versions=(1, 3))
+    with Engine(tmp_path) as engine:
+        assert sorted((m.name, m.version) for m in engine.models()) == [("m", "1"), ("m", "3")]
+
+
+def test_a_model_that_fails_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    add_sub(tmp_path, "good")
+    models.write(tmp_path, "corrupt", b"\0" * 100)
+    add_sub(tmp_path, "wrong", "max_batch_sise: 3")
+    with caplog.at_level(logging.ERROR, "runners"), Engine(tmp_path) as engine:
+        assert set(engine.failures) == {"corrupt", "wrong"}
+        states = {m.name: (m.version, m.state, m.reason) for m in engine.models()}
+    assert states["good"] == ("1", "READY", "")
+    assert states["corrupt"][:2] == ("1", "UNAVAILABLE")
+    assert "corrupt/1/model.onnx" in states["corrupt"][2]
+    assert "wrong/config.pbtxt:1:1" in states["wrong"][2]
+    assert "failed to load 'corrupt' version 1: " in caplog.text
+    assert "failed to load 'wrong': " in caplog.text
+
+
+def test_one_bad_version_fails_the_model(tmp_path: Path) -> None:
+    good = models.add_sub(["batch", 16])
+    models.write(tmp_path, "m", {1: good, 2: b"not a model"}, "version_policy { all { } }")
+    with Engine(tmp_path) as engine:
+        assert list(engine.failures) == ["m"]
+        assert not any(m.state == "READY" for m in engine.models())
+
+
+def test_a_name_in_two_repositories_is_a_failure(tmp_path: Path) -> None:
+    for repository in ("one", "two"):
+        add_sub(tmp_path / repository, "m")
+    with Engine(tmp_path / "one", tmp_path / "two") as engine:
+        assert "is in more than one repository" in str(engine.failures["m"])
+
+
+def test_a_repository_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match=r"model repository '.*nowhere' not found"):
+        Engine(tmp_path / "nowhere")
+
+
+def test_an_empty_repository_is_an_engine_without_models(tmp_path: Path) -> None:
+    with Engine(tmp_path) as engine:
+        assert engine.models() == []
+
+
+def test_two_engines_live_in_one_process(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        add_sub(tmp_path / name, name)
+    with Engine(tmp_path / "a") as first, Engine(tmp_path / "b") as second:
+        assert [m.name for m in first.models()] == ["a"]
+        assert [m.name for m in second.models()] == ["b"]
+
+
+def test_closing_twice_is_allowed(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    engine.close()
+    engine.close()
+
+
+def test_loading_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    add_sub(tmp_path, "m")
+    with caplog.at_level(logging.INFO, "runners"), Engine(tmp_path, options=EngineOptions(load_threads=1)):
+        pass
+    assert "loading: m:1" in caplog.text
+    assert "successfully loaded 'm' version 1" in caplog.text
+
+
+def test_without_auto_completion_a_model_needs_a_configuration(tmp_path: Path) -> None:
+    add_sub(tmp_path, "m")
+    with Engine(tmp_path, options=EngineOptions(auto_complete=False)) as engine:
+        assert "not found, and completing it from the model is disabled" in str(engine.failures["m"])
+
+
+def test_another_process_is_told_that_the_engine_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(tmp_path) as engine:
+        owner = os.getpid()
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: owner + 1)
+            with pytest.raises(Unsupported, match=f"belongs to process {owner} and does not work in its forked child"):
+                engine.models()
+            engine.close()
+        assert engine.models() == []
+
+
+def test_nothing_is_reported_once_all_models_are_loaded() -> None:
+    assert list(_still_waiting({})) == []
+
+
+def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.engine._PROGRESS_SECONDS", 0.01)
+    slow, quick = Future[None](), Future[None]()
+    quick.set_result(None)
+    reports = _still_waiting({slow: "slow", quick: "quick"})
+    assert next(reports) == ["slow"]
+    threading.Thread(target=slow.set_result, args=[None]).start()
+    assert set(map(tuple, reports)) <= {("slow",)}

@@ -1,0 +1,47 @@
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from runners.serve import _drain, seconds_since_exec
+
+
+def test_the_age_of_the_process_is_read_from_its_start_time(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    started = int((time.clock_gettime(time.CLOCK_BOOTTIME) - 5) * ticks)
+    fields = ["S", *["0"] * 18, str(started), *["0"] * 30]
+    stat = tmp_path / "stat"
+    stat.write_text(f"1 (a name) with (brackets) {' '.join(fields)}")
+    assert seconds_since_exec(stat) == pytest.approx(5, abs=0.5)
+
+
+def test_this_process_has_an_age() -> None:
+    assert 0 <= seconds_since_exec() < 24 * 3600
+
+
+class Draining:
+    """An engine with requests in flight, of which each further look finds one less"""
+
+    def __init__(self, left: int) -> None:
+        self.left = left + 1
+
+    def drain(self, timeout_seconds: float) -> int:
+        assert 0 <= timeout_seconds <= 30
+        self.left = max(0, self.left - 1)
+        return self.left
+
+
+def test_draining_waits_for_the_requests_in_flight() -> None:
+    assert _drain(Draining(3).drain, 30) == 0
+
+
+def test_draining_nothing_is_over_at_once() -> None:
+    assert _drain(Draining(0).drain, 0) == 0
+
+
+def test_requests_left_at_the_timeout_make_the_exit_code_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    _drain(Draining(1000).drain, 0)
+    assert codes == [1]

@@ -1,0 +1,158 @@
+import ast
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+import runners
+from runners.errors import ConfigInvalid, Unsupported
+from runners.settings import ServerSettings, add_flags, normalize_flags, read_settings
+from runners.tritonserver import ABSENT
+
+
+@pytest.fixture(autouse=True)
+def _no_kushi_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ServerSettings.model_fields:
+        monkeypatch.delenv(f"KUSHI_{name.upper()}", raising=False)
+
+
+def settings(*arguments: str) -> ServerSettings:
+    parser = ArgumentParser(allow_abbrev=False)
+    parser.add_argument("model", nargs="*")
+    add_flags(parser)
+    flags = vars(parser.parse_args(normalize_flags(arguments)))
+    flags.pop("model")
+    return read_settings(flags)
+
+
+def test_defaults_are_those_of_tritonserver() -> None:
+    given = settings()
+    assert (given.id, given.http_address, given.http_port, given.metrics_port) == ("triton", "0.0.0.0", 8000, 8002)
+    assert (given.exit_on_error, given.strict_readiness, given.exit_timeout_secs) == (True, True, 30)
+    assert (given.http_max_input_size, given.model_load_thread_count) == (67108864, 4)
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE", "on", "1"])
+def test_a_switch_takes_the_words_of_tritonserver_for_yes(word: str) -> None:
+    assert settings(f"--reuse-http-port={word}").reuse_http_port
+    assert settings("--reuse-http-port", word).reuse_http_port
+
+
+@pytest.mark.parametrize("word", ["false", "False", "off", "0"])
+def test_a_switch_takes_the_words_of_tritonserver_for_no(word: str) -> None:
+    assert not settings(f"--exit-on-error={word}").exit_on_error
+    assert not settings("--exit-on-error", word).exit_on_error
+
+
+def test_a_bare_switch_is_true_and_does_not_eat_the_model_behind_it() -> None:
+    assert normalize_flags(["--reuse-http-port", "model.onnx"]) == ["--reuse-http-port=true", "model.onnx"]
+    assert settings("--disable-auto-complete-config").disable_auto_complete_config
+
+
+def test_a_switch_refuses_another_word() -> None:
+    with pytest.raises(ConfigInvalid, match=r"--exit-on-error: .* got 'yes'"):
+        settings("--exit-on-error=yes")
+
+
+def test_a_repository_may_be_given_more_than_once_and_as_model_store() -> None:
+    given = settings("--model-repository=a", "--model-store", "b")
+    assert given.model_repository == ("a", "b")
+
+
+def test_a_wrong_number_names_the_flag_and_the_value() -> None:
+    with pytest.raises(ConfigInvalid, match=r"--http-port: .*integer.* got 'abc'"):
+        settings("--http-port", "abc")
+    with pytest.raises(ConfigInvalid, match=r"--http-port: .*65535, got '65536'"):
+        settings("--http-port=65536")
+
+
+def test_all_wrong_flags_are_named_at_once() -> None:
+    with pytest.raises(ConfigInvalid, match=r"--http-port: .*; --metrics-port: "):
+        settings("--http-port=x", "--metrics-port=y")
+
+
+def test_a_flag_without_its_value_is_named() -> None:
+    with pytest.raises(ConfigInvalid, match="--http-port: expected a value"):
+        settings("--http-port")
+
+
+def test_a_typo_gets_the_nearest_flag() -> None:
+    with pytest.raises(ConfigInvalid, match="unknown flag --htpp-port, did you mean --http-port"):
+        settings("--htpp-port=1")
+
+
+def test_a_shortened_flag_is_not_guessed() -> None:
+    with pytest.raises(ConfigInvalid, match="unknown flag --http-thread"):
+        settings("--http-thread=1")
+
+
+@pytest.mark.parametrize("flag", ABSENT)
+def test_a_flag_of_tritonserver_that_is_missing_is_refused_by_its_name(flag: str) -> None:
+    with pytest.raises(Unsupported, match=f"--{flag} is a flag of tritonserver that this version does not support yet"):
+        settings(f"--{flag}=something")
+
+
+@pytest.mark.parametrize("flag", [flag for flag, off in ABSENT.items() if off])
+def test_a_missing_feature_may_be_switched_off(flag: str) -> None:
+    for word in ABSENT[flag]:
+        assert settings(f"--{flag}={word}", "--http-port=1").http_port == 1
+        assert settings(f"--{flag}", word, "--http-port=1").http_port == 1
+
+
+def test_a_bare_missing_switch_asks_for_the_feature() -> None:
+    with pytest.raises(Unsupported, match=r"--allow-grpc is a flag .*, only --allow-grpc=off is accepted"):
+        settings("--allow-grpc")
+
+
+def test_only_control_mode_none_exists() -> None:
+    assert settings("--model-control-mode=none").model_control_mode == "none"
+    with pytest.raises(ConfigInvalid, match=r"--model-control-mode: .*'none', got 'explicit'"):
+        settings("--model-control-mode=explicit")
+
+
+def test_no_flag_is_both_here_and_missing() -> None:
+    assert not {name.replace("_", "-") for name in ServerSettings.model_fields} & set(ABSENT)
+
+
+def test_the_environment_sets_what_no_flag_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSHI_HTTP_PORT", "9000")
+    monkeypatch.setenv("KUSHI_METRICS_PORT", "9002")
+    monkeypatch.setenv("KUSHI_MODEL_REPOSITORY", "a,b")
+    given = settings("--http-port=9100")
+    assert (given.http_port, given.metrics_port, given.model_repository) == (9100, 9002, ("a", "b"))
+
+
+def test_an_error_names_the_variable_that_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSHI_HTTP_PORT", "many")
+    with pytest.raises(ConfigInvalid, match=r"^KUSHI_HTTP_PORT: .* got 'many'"):
+        settings()
+
+
+def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSHI_HTPP_PORT", "9000")
+    with pytest.raises(ConfigInvalid, match="KUSHI_HTPP_PORT, did you mean KUSHI_HTTP_PORT"):
+        settings()
+
+
+def test_the_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings().http_port = 1
+
+
+def test_help_names_every_flag_with_its_variable() -> None:
+    parser = ArgumentParser()
+    add_flags(parser)
+    text = " ".join(parser.format_help().split())
+    for name in ServerSettings.model_fields:
+        assert f"--{name.replace('_', '-')}" in text
+        assert f"[KUSHI_{name.upper()}]" in text
+
+
+def test_only_settings_reads_the_environment_and_the_arguments() -> None:
+    package = Path(runners.__file__).parent
+    readers = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}:
+                readers.add(path.name)
+    assert readers == {"settings.py"}
