@@ -20,7 +20,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup serve test test-rust test-python test-unit lint lint-python lint-rust bench fmt lock train clean
+.PHONY: help setup serve test test-rust test-python test-unit lint lint-python lint-rust bench docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,7 +33,7 @@ $(BOOTSTRAPPED): requirements/bootstrap.txt
 	@touch $@
 
 $(SYNCED): requirements/dev.txt $(BOOTSTRAPPED)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip sync --quiet --require-hashes requirements/dev.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/dev.txt
 	@rm -f $(BUILT)
 	@touch $@
 
@@ -74,6 +74,7 @@ lint-python: setup
 	@$(TIMED) ruff-format $(BIN)/ruff format --check .
 	@$(TIMED) mypy $(BIN)/mypy
 	@$(TIMED) import-linter $(BIN)/lint-imports --no-cache
+	@$(TIMED) reference $(BIN)/python -m docs.generate --check
 
 lint-rust: setup
 	@$(TIMED) rustfmt sh -c '$(CARGO) fmt --all --check'
@@ -84,6 +85,9 @@ fmt: setup ## Format everything
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format --quiet .
 	$(CARGO) fmt --all
+
+docs: setup ## Write docs/reference/ again, from the code
+	$(BIN)/python -m docs.generate
 
 bench: setup ## Run the benchmarks (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt

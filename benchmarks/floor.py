@@ -30,7 +30,7 @@ WARMUP_S = 0.3
 @dataclass(frozen=True)
 class Floor:
     runs_per_second: float
-    us_per_run: float
+    cpu_us_per_run: float
     cores: float
 
 
@@ -80,7 +80,7 @@ def _measure_here(model: str, threads: int, rows: int, seconds: float) -> Floor:
         caller.stopping = True
     for caller in callers:
         caller.join()
-    return Floor(runs / elapsed, elapsed / runs * threads * 1e6, cpu / elapsed)
+    return Floor(runs / elapsed, cpu / runs * 1e6, cpu / elapsed)
 
 
 def _main() -> None:

@@ -12,7 +12,7 @@ import statistics
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
-from benchmarks import floor, loadgen, processes
+from benchmarks import floor, loadgen, machine, processes
 from benchmarks.loadgen import ClosedLoop, ClosedLoopRun, Echo
 from benchmarks.models import Entry, write_repository
 from benchmarks.options import BUILD, Options, Plan, parse
@@ -30,7 +30,7 @@ P50_TARGETS = {("add_sub", 1): 1.8}
 LAUNCH_S = 0.15
 NOTE = (
     "`÷ echo`: the same request sent to the echo server, which answers as many bytes. `raw ORT`: ONNX Runtime alone on "
-    "the same core, one run of c rows, divided by c (Python's call adds about 1 µs to a run)."
+    "the same core, CPU time of one run of c rows, divided by c (Python's call adds about 1 µs to a run)."
 )
 
 
@@ -114,7 +114,7 @@ def measure(options: Options) -> Outcome:
                         served,
                         echoed,
                         mean_batch=(after[0] - before[0]) / max(1, after[1] - before[1]),
-                        floor_us_per_request=raw.us_per_run / connections,
+                        floor_us_per_request=raw.cpu_us_per_run / connections,
                     )
                 )
     points = [_median(model, c, [p for p in pairs if (p.model, p.connections) == (model, c)]) for model, c in steps]
@@ -124,7 +124,7 @@ def measure(options: Options) -> Outcome:
         f"server and client on core {CORE}, closed loop, median of {plan.repeats} repeats of {plan.seconds:g} s",
         _table(points),
         _checks(points),
-        notes=(NOTE,),
+        notes=(NOTE, *machine.doubts(statistics.median(pair.server.foreign_cores for pair in pairs))),
         figures={"points": [asdict(point) for point in points], "pairs": [asdict(pair) for pair in pairs]},
     )
 

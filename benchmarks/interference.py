@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import asdict, dataclass
 
-from benchmarks import loadgen
+from benchmarks import loadgen, machine
 from benchmarks.loadgen import ClosedLoop, ClosedLoopRun, OpenLoop
 from benchmarks.models import Entry, write_repository
 from benchmarks.options import BUILD, Options, Plan, parse
@@ -77,7 +77,7 @@ def measure(options: Options) -> Outcome:
             ),
             Check("convnet beside add_sub ÷ convnet alone", kept, "at least", KEPT_TARGET),
         ),
-        notes=(NOTE,),
+        notes=(NOTE, *machine.doubts(statistics.median(one.large_alone.foreign_cores for one in rounds))),
         figures={"p99_ms": p99_ms, "kept": kept, "rounds": [{**asdict(one), "kept": one.kept} for one in rounds]},
     )
 

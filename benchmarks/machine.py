@@ -10,7 +10,9 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["describe"]
+__all__ = ["describe", "doubts"]
+
+FOREIGN_CORES = 0.1
 
 
 def describe() -> dict[str, str]:
@@ -25,6 +27,13 @@ def describe() -> dict[str, str]:
         "g++": _compiler(),
         "load average at the start": " ".join(f"{load:.2f}" for load in os.getloadavg()),
     }
+
+
+def doubts(foreign_cores: float) -> tuple[str, ...]:
+    """What to say beside figures that other programs disturbed."""
+    if foreign_cores <= FOREIGN_CORES:
+        return ()
+    return (f"**Disturbed: {foreign_cores:.2f} cores were busy with something else. Only CPU times stand.**",)
 
 
 def _cpu_model() -> str:

@@ -15,7 +15,7 @@ import os
 import statistics
 from dataclasses import asdict, dataclass
 
-from benchmarks import floor, loadgen
+from benchmarks import floor, loadgen, machine
 from benchmarks.floor import Floor
 from benchmarks.loadgen import ClosedLoop, ClosedLoopRun, Echo
 from benchmarks.models import MODELS, Entry, write_repository
@@ -115,7 +115,7 @@ def _transfer_us(seconds: float) -> float:
 
 def _attainable(instances: int, pairs: list[Pair], transfer_us: float) -> float:
     cores = len(os.sched_getaffinity(0))
-    run_us = statistics.median(pair.floor.us_per_run for pair in pairs)
+    run_us = statistics.median(pair.floor.cpu_us_per_run for pair in pairs)
     return min(1.0, cores / instances / (1 + transfer_us / run_us))
 
 
@@ -160,10 +160,7 @@ def _doubts(pairs: list[Pair]) -> tuple[str, ...]:
     notes = [NOTE]
     if any(pair.floor.cores < SATURATED * pair.instances for pair in pairs):
         notes.append("**The floor did not saturate in every pair: something else ran on this machine.**")
-    foreign = statistics.median(pair.server.foreign_cores for pair in pairs)
-    if foreign > 0.1:
-        notes.append(f"**{foreign:.2f} cores were busy with something else while the server was measured.**")
-    return tuple(notes)
+    return (*notes, *machine.doubts(statistics.median(pair.server.foreign_cores for pair in pairs)))
 
 
 if __name__ == "__main__":

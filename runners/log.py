@@ -5,12 +5,13 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["setup", "table"]
+__all__ = ["redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
-_LETTERS = {logging.DEBUG: "V", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
+_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
 
 
 class _Lines(logging.Formatter):
@@ -39,10 +40,14 @@ class _Chosen(logging.Filter):
         return record.levelno in self._levels
 
 
-def setup(
-    *, info: bool, warning: bool, error: bool, verbose: int, form: Literal["default", "ISO8601"], file: str | None
-) -> None:
-    """Sends the package's log to standard error, or to `file`"""
+def redirect(path: str) -> None:
+    """Makes standard error the file at `path`, for the lines of the native core as well"""
+    with Path(path).open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+
+
+def setup(*, info: bool, warning: bool, error: bool, verbose: int, form: Literal["default", "ISO8601"]) -> None:
+    """Sends the package's log to standard error"""
     wanted = {
         logging.DEBUG: verbose > 0,
         logging.INFO: info,
@@ -50,14 +55,11 @@ def setup(
         logging.ERROR: error,
         logging.CRITICAL: error,
     }
-    handler = logging.FileHandler(file, encoding="utf-8") if file else logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(form))
     handler.addFilter(_Chosen(frozenset(level for level, on in wanted.items() if on)))
     root = logging.getLogger(_ROOT)
-    for old in list(root.handlers):
-        root.removeHandler(old)
-        old.close()
-    root.addHandler(handler)
+    root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if verbose else logging.INFO)
     root.propagate = False
 

@@ -26,13 +26,18 @@ _DRAIN_SLICE_SECONDS = 0.1
 
 def serve(settings: ServerSettings, started: float) -> int:
     """Serves until a signal comes, and answers the exit code; `started` is the monotonic time after the imports"""
+    if settings.log_file:
+        try:
+            log.redirect(settings.log_file)
+        except OSError as error:
+            _LOG.error("--log-file: cannot write to '%s': %s", settings.log_file, error.strerror)
+            return 1
     log.setup(
         info=settings.log_info,
         warning=settings.log_warning,
         error=settings.log_error,
         verbose=settings.log_verbose,
         form=settings.log_format,
-        file=settings.log_file,
     )
     signals = _Signals()
     try:

@@ -71,7 +71,7 @@ class ServerSettings(BaseSettings):
     )
     metrics_port: _Port = Field(8002, description="Port for metrics; 0 takes a free one.")
     metrics_interval_ms: int = Field(2000, ge=1, description="Milliseconds between two readings of nv_cpu_*.")
-    log_verbose: int = Field(0, ge=0, description="Level of verbose logging, 0 for none.")
+    log_verbose: int = Field(0, ge=0, le=255, description="Level of verbose logging, 0 for none.")
     log_info: _Switch = Field(default=True, description="Log informational messages.")
     log_warning: _Switch = Field(default=True, description="Log warnings.")
     log_error: _Switch = Field(default=True, description="Log errors.")

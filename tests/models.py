@@ -303,15 +303,14 @@ def write_shapes(repository: Path) -> None:
     )
     write(repository, "add_sub_flat", add_sub([16]), flat)
 
-    for name, shape, max_batch_size in (("scalar", (), 0), ("scalar_batched", ("batch",), 8)):
-        text = config(
-            name,
-            [("INPUT0", "FP32", [1])],
-            [("OUTPUT0", "FP32", [1])],
-            max_batch_size=max_batch_size,
-            fields={"INPUT0": "reshape { shape: [ ] }", "OUTPUT0": "reshape { shape: [ ] }"},
-        )
-        write(repository, name, scalar(shape), text)
+    batched = config(
+        "scalar_batched",
+        [("INPUT0", "FP32", [1])],
+        [("OUTPUT0", "FP32", [1])],
+        max_batch_size=8,
+        fields={"INPUT0": "reshape { shape: [ ] }", "OUTPUT0": "reshape { shape: [ ] }"},
+    )
+    write(repository, "scalar_batched", scalar(("batch",)), batched)
 
     reshaped = config(
         "reshaped",
@@ -347,6 +346,7 @@ def write_completed(repository: Path) -> None:
     """Models without a ``config.pbtxt``: the server completes it from the file."""
     write(repository, "completed", add_sub(["batch", 16], "FP32"))
     write(repository, "completed_fixed", fixed_identity("FP32", [2, 3]))
+    write(repository, "scalar", scalar())
 
 
 def standard_repository(root: Path) -> Path:

@@ -25,6 +25,11 @@ Headers = Sequence[tuple[str, str]]
 WAIT_S: Final = 30.0
 
 
+def text(data: bytes) -> str:
+    """A body as text; what a client sent that is no UTF-8 may come back as it was."""
+    return data.decode(errors="replace")
+
+
 @dataclass(frozen=True)
 class Response:
     """One answer as it came: header names in lower case, the body whole."""
@@ -39,16 +44,16 @@ class Response:
         return ", ".join(values) if values else None
 
     def json(self) -> Any:  # noqa: ANN401 - a JSON document may be anything
-        return json.loads(self.body)
+        return json.loads(text(self.body))
 
     @property
     def error(self) -> str:
         """Text of an error body, which must hold that one member and nothing else."""
-        parsed = json.loads(self.body)
+        parsed = json.loads(text(self.body))
         assert list(parsed) == ["error"], parsed
-        text = parsed["error"]
-        assert isinstance(text, str)
-        return text
+        message = parsed["error"]
+        assert isinstance(message, str)
+        return message
 
     @property
     def infer_header_length(self) -> int:
@@ -58,7 +63,7 @@ class Response:
 
     @property
     def infer_json(self) -> Any:  # noqa: ANN401 - a JSON document may be anything
-        return json.loads(self.body[: self.infer_header_length])
+        return json.loads(text(self.body[: self.infer_header_length]))
 
     @property
     def binary(self) -> bytes:

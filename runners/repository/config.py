@@ -35,7 +35,7 @@ def parse(text: str, source: str) -> ModelConfig:
 
 
 def _explain(message: str, text: str, line: int, column: int) -> str:
-    lines = text.splitlines()
+    lines = text.split("\n")
     shown = lines[line - 1] if line <= len(lines) else ""
     message = message.removeprefix(f"{line}:{column} : ").removeprefix(f"'{shown}': ").rstrip(".")
     if unknown := re.search(r'Message type "inference\.([\w.]+)" has no field named "(\w+)"', message):

@@ -48,19 +48,25 @@ def check_model_name(name: str) -> None:
         raise ConfigInvalid("Model name cannot be empty. Please enter a valid name to deploy.")
     if trimmed == ".." or "/" in trimmed:
         raise ConfigInvalid(f"invalid model name '{name}', model name must not contain path traversal characters")
+    if not name.isprintable():
+        raise ConfigInvalid(f"invalid model name {name!a}, expected printable UTF-8 text")
 
 
 def scan(paths: Iterable[Path]) -> Scan:
     """All models of all repositories; a path to a model file is a repository of that one model"""
     found: dict[str, list[ModelSource]] = {}
+    refused: dict[str, str] = {}
     for path in dict.fromkeys(paths):
         for model in [_bare(path)] if path.is_file() else _models(path):
-            found.setdefault(model.name, []).append(model)
-    refused = {
-        name: f"model '{name}' is in more than one repository: {', '.join(str(m.path) for m in models)}"
-        for name, models in found.items()
-        if len(models) > 1
-    }
+            try:
+                check_model_name(model.name)
+            except ConfigInvalid as error:
+                refused[ascii(model.name)[1:-1]] = str(error)
+            else:
+                found.setdefault(model.name, []).append(model)
+    for name, models in found.items():
+        if len(models) > 1:
+            refused[name] = f"model '{name}' is in more than one repository: {', '.join(str(m.path) for m in models)}"
     return Scan(tuple(models[0] for name, models in sorted(found.items()) if name not in refused), refused)
 
 
@@ -80,7 +86,6 @@ def model_file(version_directory: Path, name: str) -> Path:
 def _bare(path: Path) -> ModelSource:
     if path.suffix != ".onnx":
         raise ConfigInvalid(f"'{path}' is neither a model repository nor a model file: expected a directory or *.onnx")
-    check_model_name(path.stem)
     path = path.absolute()
     config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
     return ModelSource(path.stem, path, {1: path.parent}, config=config)
@@ -92,7 +97,6 @@ def _models(repository: Path) -> list[ModelSource]:
     models = []
     for path in sorted(repository.iterdir()):
         if path.is_dir() and not path.name.startswith("."):
-            check_model_name(path.name)
             config = path / "config.pbtxt"
             models.append(ModelSource(path.name, path, _versions(path), config if config.exists() else None))
     return models

@@ -173,11 +173,19 @@ def test_a_hundred_thousand_tensors_are_refused_with_a_short_text(server: Server
     assert server.is_ready()
 
 
-def test_a_hundred_thousand_tensors_of_one_name_are_refused(server: Server) -> None:
+def test_a_hundred_thousand_tensors_of_one_name_are_refused_with_a_short_text(server: Server) -> None:
     tensors = [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [1]}] * 100_000
     response = server.post(PATH, json.dumps({"inputs": tensors}).encode())
     assert response.status == 400
-    assert response.error == "[request id: <id_unknown>] input 'INPUT0' already exists in request"
+    assert response.error
+    assert len(response.body) < 10_000
+
+
+def test_a_usual_number_of_tensors_reaches_the_model(server: Server) -> None:
+    tensors = [{"name": f"T{number}", "datatype": "INT32", "shape": [1, 1], "data": [number]} for number in range(256)]
+    response = server.post(PATH, json.dumps({"inputs": tensors}).encode())
+    assert response.status == 400
+    assert response.error.startswith("[request id: <id_unknown>] expected 1 inputs but got 256 inputs for model")
 
 
 def test_a_hundred_thousand_parameters_are_taken_or_refused(server: Server) -> None:

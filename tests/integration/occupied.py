@@ -1,7 +1,7 @@
-"""A model whose one instance is busy, known for certain and without a sleep.
+"""A model whose one instance is busy, known without a sleep.
 
-The server shows how many requests wait (the pending gauge). A request that waits while nothing else could hold it up
-is the proof that another one is executing.
+The server shows how many requests wait (the pending gauge). Once a request is known to have been read, it waits or it
+executes; when nothing waits, it executes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.serving import Server, eventually, labelled
 
 __all__ = ["LONG_STEPS", "Occupied", "occupy", "pending", "slow_request"]
 
-LONG_STEPS: Final = 60_000
-"""Steps of the slow model that take about a second."""
+LONG_STEPS: Final = 40_000
+"""Steps of the slow model that take most of a second."""
 
 
 def slow_request(
@@ -55,17 +55,21 @@ class Occupied:
         self.waiting.close()
 
 
+def send_behind_another(server: Server, data: bytes) -> Connection:
+    """Sends a request in one piece with a small one before it, whose answer shows that the server is at this one."""
+    connection = server.connect()
+    connection.send(frame("GET", "/v2/health/live") + data)
+    assert connection.receive("GET").status == 200
+    return connection
+
+
 def occupy(server: Server, *, model: str = "slow", steps: int = LONG_STEPS) -> Occupied:
     """Comes back while the only instance of the model executes ``executing`` and ``waiting`` stands in the queue."""
-    executing = server.connect()
-    executing.send(slow_request(steps, model=model))
-    while True:
-        waiting = server.connect()
-        waiting.send(slow_request(0, model=model, id="waiting"))
-        eventually(
-            lambda probe=waiting: probe.has_answer() or pending(server, model) == 1,  # type: ignore[misc]
-            "a request waits behind one that executes",
-        )
-        if not waiting.has_answer():
-            return Occupied(executing, waiting)
-        waiting.close()  # it was there before the long one
+    assert pending(server, model) == 0
+    executing = send_behind_another(server, slow_request(steps, model=model))
+    eventually(lambda: pending(server, model) == 0, "the long request executes")
+    waiting = send_behind_another(server, slow_request(0, model=model, id="waiting"))
+    eventually(lambda: pending(server, model) == 1, "the next one waits")
+    assert not executing.has_answer()
+    assert not waiting.has_answer()
+    return Occupied(executing, waiting)

@@ -107,7 +107,7 @@ def test_under_load_no_answer_is_cut_and_none_is_wrong(repository: Path, start_s
 
 def test_idle_connections_do_not_keep_a_server_alive(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
-    server = start_server(repository, "--exit-timeout-secs=3600")
+    server = start_server(repository, "--exit-timeout-secs=20")
     idle: list[Connection] = [server.connect() for _ in range(20)]
     try:
         for connection in idle[:10]:

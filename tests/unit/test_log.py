@@ -1,59 +1,69 @@
+import io
 import logging
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import pytest
 
 from runners import log
 
 
-def lines(path: Path, *, form: Literal["default", "ISO8601"] = "default", off: str = "", verbose: int = 0) -> list[str]:
-    """What a logger of the package writes to a file under these settings"""
-    info, warning, error = (off != level for level in ("info", "warning", "error"))
+class Written(Protocol):
+    def __call__(self, *, form: Literal["default", "ISO8601"] = "default", off: str = "", verbose: int = 0) -> str: ...
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
+    """What a logger of the package writes to standard error under these settings"""
     root = logging.getLogger("runners")
     before = (root.handlers[:], root.level, root.propagate)
-    root.handlers[:] = []
-    try:
-        log.setup(info=info, warning=warning, error=error, verbose=verbose, form=form, file=str(path))
+
+    def write(*, form: Literal["default", "ISO8601"] = "default", off: str = "", verbose: int = 0) -> str:
+        stream = io.StringIO()
+        monkeypatch.setattr("sys.stderr", stream)
+        info, warning, error = (off != level for level in ("info", "warning", "error"))
+        log.setup(info=info, warning=warning, error=error, verbose=verbose, form=form)
         logger = logging.getLogger("runners.log")
         logger.debug("a detail")
         logger.info("two\nlines")
         logger.warning("careful")
         logger.error("wrong")
         logger.info("%s", log.table(["A"], [["b"]]), extra={"table": True})
-        for handler in root.handlers:
-            handler.close()
-    finally:
-        root.handlers[:], root.level, root.propagate = before
-    return path.read_text().split("\n")
+        return stream.getvalue()
+
+    yield write
+    root.handlers[:], root.level, root.propagate = before
 
 
-def test_a_line_looks_like_tritons(tmp_path: Path) -> None:
-    first = lines(tmp_path / "log")[0]
+def test_a_line_looks_like_tritons(written: Written) -> None:
+    first = written().split("\n")[0]
     assert re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ test_log\.py:\d+\] two\\nlines", first)
 
 
-def test_the_other_form_has_the_date_first(tmp_path: Path) -> None:
-    first = lines(tmp_path / "log", form="ISO8601")[0]
+def test_the_other_form_has_the_date_first(written: Written) -> None:
+    first = written(form="ISO8601").split("\n")[0]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ I \d+ test_log\.py:\d+\] two\\nlines", first)
 
 
-def test_a_message_is_one_line_and_a_table_is_not(tmp_path: Path) -> None:
-    text = lines(tmp_path / "log")
+def test_a_message_is_one_line_and_a_table_is_not(written: Written) -> None:
+    text = written().split("\n")
     assert text[3:] == [text[3], "+---+", "| A |", "+---+", "| b |", "+---+", "", ""]
 
 
 @pytest.mark.parametrize(("level", "letter"), [("info", "I"), ("warning", "W"), ("error", "E")])
-def test_a_level_can_be_switched_off(tmp_path: Path, level: str, letter: str) -> None:
-    text = lines(tmp_path / "log", off=level)
+def test_a_level_can_be_switched_off(written: Written, level: str, letter: str) -> None:
+    text = written(off=level).split("\n")
     assert not any(re.match(rf"{letter}\d{{4}} ", line) for line in text)
     assert any(re.match(r"[IWE]\d{4} ", line) for line in text)
 
 
-def test_details_are_written_only_when_asked_for(tmp_path: Path) -> None:
-    assert not any("a detail" in line for line in lines(tmp_path / "quiet"))
-    assert any("a detail" in line for line in lines(tmp_path / "loud", verbose=1))
+def test_details_are_written_only_when_asked_for(written: Written) -> None:
+    assert "a detail" not in written()
+    assert "a detail" in written(verbose=1)
 
 
 def test_a_table_has_columns_as_wide_as_their_widest_line() -> None:
@@ -73,3 +83,11 @@ def test_a_table_has_columns_as_wide_as_their_widest_line() -> None:
 
 def test_a_table_without_rows_is_its_head() -> None:
     assert log.table(("A",), []).split("\n") == ["", "+---+", "| A |", "+---+", "+---+", ""]
+
+
+def test_a_log_file_takes_standard_error_over_and_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    script = f"import os\nfrom runners import log\nlog.redirect({str(path)!r})\nos.write(2, b'native\\n')"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert path.read_text() == "before\nnative\n"

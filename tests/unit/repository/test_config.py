@@ -1,6 +1,9 @@
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runners.errors import ConfigInvalid
 from runners.repository.config import parse, read
@@ -40,6 +43,31 @@ def test_an_error_names_file_line_column_and_field(text: str, message: str) -> N
     assert message in str(raised.value)
     assert str(raised.value).startswith("c:")
     assert "\n" not in str(raised.value)
+
+
+PLAIN = """name: "m"
+max_batch_size: 8  # rows
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 3, -1 ] reshape { shape: [ 3, -1 ] } } ]
+dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }
+parameters { key: "a" value: { string_value: "b\\x41" } }
+"""
+
+
+@given(st.text() | st.text("{}[]<>:;,#\"'\\0x1e-naminput_dt \n"))
+def test_any_text_is_a_configuration_or_an_error_on_one_line(text: str) -> None:
+    message = "c:"
+    try:
+        parse(text, "c")
+    except ConfigInvalid as error:
+        message = str(error)
+    assert message.startswith("c:")
+    assert "\n" not in message
+
+
+@given(st.integers(0, len(PLAIN) - 1), st.characters(codec="utf-8") | st.just(""))
+def test_a_configuration_with_one_character_changed_is_one_or_an_error(at: int, character: str) -> None:
+    with contextlib.suppress(ConfigInvalid):
+        parse(PLAIN[:at] + character + PLAIN[at + 1 :], "c")
 
 
 def test_text_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:

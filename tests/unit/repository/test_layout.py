@@ -1,4 +1,5 @@
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_name_in_two_repositories_is_refused_with_both_paths(tmp_path: Path) -
     assert [m.name for m in found.models] == ["other"]
     assert str(tmp_path / "one" / "m") in found.refused["m"]
     assert str(tmp_path / "two" / "m") in found.refused["m"]
+
+
+def test_a_name_that_is_no_text_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
+    model(tmp_path, os.fsdecode(b"bad\xff"), "1")
+    model(tmp_path, "good", "1")
+    found = scan([tmp_path])
+    assert [m.name for m in found.models] == ["good"]
+    assert found.refused == {r"bad\udcff": r"invalid model name 'bad\udcff', expected printable UTF-8 text"}
 
 
 def test_the_same_repository_twice_is_one(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ use crate::gather::Splitter;
 use crate::runner::Shared;
 use crate::scheduler::Entry;
 use crate::statistics::Tally;
-use crate::{End, Error, ErrorKind, Gathered, Mail, Mailbox, ModelSpec, Request, Response, Scratch, Tensor, Timings};
+use crate::{
+    End, Error, ErrorKind, Gathered, Mail, Mailbox, ModelSpec, Request, Response, Scratch, Tensor, Timings,
+};
 
 pub struct Batch {
     shared: Arc<Shared>,
@@ -83,10 +85,7 @@ impl Batch {
     }
 
     pub fn is_abandoned(&self, index: usize) -> bool {
-        self.seats[index]
-            .entry
-            .as_ref()
-            .is_none_or(|entry| entry.request.reply.claim.abandoned().is_some())
+        self.seats[index].entry.as_ref().is_none_or(|entry| entry.request.reply.claim.abandoned().is_some())
     }
 
     /// Whether any request wants output `index` of the specification.
@@ -242,7 +241,13 @@ impl Outgoing {
         }
     }
 
-    fn end(&mut self, batch: &mut Batch, index: usize, response: Option<Response>, result: Result<(), Error>) {
+    fn end(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        response: Option<Response>,
+        result: Result<(), Error>,
+    ) {
         let Some(entry) = batch.seats[index].entry.take() else {
             return;
         };

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::tensor::bytes_prefix;
 use crate::{Buffer, DataType, Error, Inputs, ModelSpec, Shape, Tensor, TensorSpec, Wanted, element_count};
 
 /// An input as it was sent.
@@ -47,7 +46,7 @@ impl ModelSpec {
         let rows = self.rows(&drafts).map_err(fault)?;
         let mut inputs: Inputs = SmallVec::from_elem(None, self.inputs.len());
         for (draft, place) in drafts.into_iter().zip(places) {
-            let datatype = self.check_tensor(&self.inputs[place], &draft).map_err(fault)?;
+            let datatype = self.check_tensor(&self.inputs[place], &draft, fault)?;
             let InputDraft { name, shape, data, .. } = draft;
             if inputs[place].replace(Tensor { datatype, shape, data }).is_some() {
                 return Err(fault(format!("input '{name}' already exists in request")));
@@ -91,7 +90,8 @@ impl ModelSpec {
 
     fn wrong_inputs(&self, given: &[&str]) -> String {
         let got = quoted(given.iter().copied());
-        let required_names = self.inputs.iter().filter(|input| !input.optional).map(|input| input.name.as_str());
+        let required_names =
+            self.inputs.iter().filter(|input| !input.optional).map(|input| input.name.as_str());
         let missing = quoted(required_names.filter(|name| !given.contains(name)));
         // With none missing Triton prints the closing bracket alone.
         let missing = if missing == "[]" { "]" } else { &missing };
@@ -132,7 +132,12 @@ impl ModelSpec {
         }
     }
 
-    fn check_tensor(&self, spec: &TensorSpec, draft: &InputDraft<'_>) -> Result<DataType, String> {
+    fn check_tensor(
+        &self,
+        spec: &TensorSpec,
+        draft: &InputDraft<'_>,
+        fault: impl Fn(String) -> Error,
+    ) -> Result<DataType, Error> {
         let InputDraft { name, shape, data, .. } = draft;
         let model = &self.name;
         let datatype = match draft.datatype {
@@ -140,22 +145,26 @@ impl ModelSpec {
             other => {
                 let got = other.map_or("<invalid>", DataType::name);
                 let expected = spec.datatype;
-                return Err(format!(
+                return Err(fault(format!(
                     "inference input '{name}' data-type is '{got}', but model '{model}' expects '{expected}'"
-                ));
+                )));
             }
         };
-        self.check_shape(spec, draft)?;
-        let Some(count) = element_count(shape).filter(|&count| i64::try_from(count).is_ok()) else {
-            return Err(format!(
-                "invalid shape for input '{name}': shape {} causes total element count to exceed maximum size of {}",
-                List(shape),
-                i64::MAX
-            ));
+        self.check_shape(spec, draft).map_err(&fault)?;
+        let count = element_count(shape);
+        let Some(size) = datatype.size() else {
+            let count = count.ok_or_else(|| too_large(name))?;
+            let cut_short = check_strings(name, model, count, data.as_bytes()).map_err(fault)?;
+            return cut_short.map_or(Ok(datatype), |text| Err(Error::invalid(text)));
         };
-        match datatype.size() {
-            Some(size) => check_byte_size(name, model, count, size, data.len())?,
-            None => check_bytes_elements(name, model, count, data.as_bytes())?,
+        let expected = count.and_then(|count| count.checked_mul(size));
+        let expected =
+            expected.filter(|&bytes| i64::try_from(bytes).is_ok()).ok_or_else(|| too_large(name))?;
+        let got = data.len();
+        if expected != got {
+            return Err(fault(format!(
+                "input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {got}"
+            )));
         }
         Ok(datatype)
     }
@@ -195,31 +204,24 @@ const BATCH_NOTE: &str = "NOTE: Setting a non-zero max_batch_size in the model c
     batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration \
     docs for more info on max_batch_size.";
 
-fn check_byte_size(name: &str, model: &str, count: usize, size: usize, got: usize) -> Result<(), String> {
-    let max = i64::MAX;
-    match count.checked_mul(size).filter(|&bytes| i64::try_from(bytes).is_ok()) {
-        None => Err(format!(
-            "byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds \
-             maximum allowed size ({max})"
-        )),
-        Some(expected) if expected != got => Err(format!(
-            "input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {got}"
-        )),
-        Some(_) => Ok(()),
-    }
+fn too_large(name: &str) -> Error {
+    Error::invalid(format!("byte size for tensor '{name}' exceeds maximum size of {}", i64::MAX))
 }
 
-fn check_bytes_elements(name: &str, model: &str, count: usize, data: &[u8]) -> Result<(), String> {
+/// Counts the elements of a BYTES tensor. A last one that is cut short counts too, and is answered as
+/// a fault of its own: Triton finds it later, in the backend, and words it there.
+fn check_strings(name: &str, model: &str, count: usize, data: &[u8]) -> Result<Option<String>, String> {
     let mut rest = data;
     let mut seen = 0_usize;
+    let mut cut_short = None;
     while !rest.is_empty() {
-        if rest.len() < 4 {
+        let Some((indicator, behind)) = rest.split_first_chunk::<4>() else {
             return Err(format!(
                 "incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 \
                  bytes but only {} bytes available. Please make sure the string length indicator is in one buffer.",
                 rest.len()
             ));
-        }
+        };
         seen += 1;
         if seen > count {
             return Err(format!(
@@ -227,17 +229,22 @@ fn check_bytes_elements(name: &str, model: &str, count: usize, data: &[u8]) -> R
                  expecting {count}"
             ));
         }
-        let Some(length) = bytes_prefix(rest, 1) else {
-            return Err(format!(
-                "incomplete string data for inference input '{name}' for model '{model}', element {seen} is cut short"
+        let length = u32::from_le_bytes(*indicator) as usize;
+        rest = behind.get(length..).unwrap_or_else(|| {
+            cut_short = Some(format!(
+                "incomplete string data for inference input '{name}', expecting string of length {length} but only {} \
+                 bytes available",
+                behind.len()
             ));
-        };
-        rest = &rest[length..];
+            &[]
+        });
     }
     if seen == count {
-        Ok(())
+        Ok(cut_short)
     } else {
-        Err(format!("expected {count} string elements for inference input '{name}' for model '{model}', got {seen}"))
+        Err(format!(
+            "expected {count} string elements for inference input '{name}' for model '{model}', got {seen}"
+        ))
     }
 }
 

@@ -25,10 +25,7 @@ impl Buffer {
     /// Host memory owned by `bytes`: a request body, a slice of one, a vector, or anything that
     /// [`Bytes::from_owner`] wraps.
     pub fn host(bytes: impl Into<Bytes>) -> Self {
-        Self {
-            place: Place::Host,
-            bytes: bytes.into(),
-        }
+        Self { place: Place::Host, bytes: bytes.into() }
     }
 
     /// Host memory borrowed from `owner`, which is dropped with the last slice of it.
@@ -55,10 +52,7 @@ impl Buffer {
     /// Shares part of the memory without copying.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
-        Self {
-            place: self.place,
-            bytes: self.bytes.slice(range),
-        }
+        Self { place: self.place, bytes: self.bytes.slice(range) }
     }
 
     /// The bytes themselves, to be sent without a copy.

@@ -39,11 +39,6 @@ pub struct Slot {
 
 impl Slot {
     pub fn new(index: usize, engine: Arc<dyn Engine>) -> Self {
-        Self {
-            index,
-            scratch: Scratch::default(),
-            state: None,
-            engine,
-        }
+        Self { index, scratch: Scratch::default(), state: None, engine }
     }
 }

@@ -122,7 +122,8 @@ impl<'a> Splitter<'a> {
         }
         let shape = &output.shape;
         if batched && shape.first() != Some(&(rows as i64)) {
-            let text = format!("output '{name}' has shape {shape:?}, expected {rows} rows in its first dimension");
+            let text =
+                format!("output '{name}' has shape {shape:?}, expected {rows} rows in its first dimension");
             return Err(fault(text));
         }
         let size = output.datatype.size();

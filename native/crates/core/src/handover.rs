@@ -145,11 +145,8 @@ impl<W: Work, S> Handover<W, S> {
             }
             let now = clock();
             let alarm = match (state.free.is_empty(), state.work.due(now)) {
-                (false, Ok(())) => {
-                    let slot = state.free.pop();
-                    self.call_a_sleeper(&mut state, now);
-                    return slot;
-                }
+                // Whoever begins calls the next for what is left.
+                (false, Ok(())) => return state.free.pop(),
                 (false, Err(Some(when))) if state.alarm.is_none_or(|alarm| when < alarm) => Some(when),
                 _ => None,
             };
@@ -222,6 +219,8 @@ impl<W: Work, S> Handover<W, S> {
 
 #[cfg(all(test, loom))]
 mod tests {
+    use std::time::Duration;
+
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicUsize, Ordering};
     use loom::thread;
@@ -229,15 +228,23 @@ mod tests {
     use super::*;
 
     /// Items to run, one per batch.
-    struct Items(usize);
+    struct Items {
+        waiting: usize,
+        /// Fewer wait for company; in loom no alarm ever rings.
+        patient_below: usize,
+    }
 
     impl Work for Items {
-        fn due(&self, _now: Instant) -> Result<(), Option<Instant>> {
-            if self.0 > 0 { Ok(()) } else { Err(None) }
+        fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+            match self.waiting {
+                0 => Err(None),
+                waiting if waiting < self.patient_below => Err(Some(now + Duration::from_secs(1))),
+                _ => Ok(()),
+            }
         }
 
         fn has_full_batch(&self) -> bool {
-            self.0 > 0
+            self.waiting > 0
         }
     }
 
@@ -251,14 +258,14 @@ mod tests {
 
     impl Scene {
         fn new(slots: u8, inline: bool) -> Arc<Self> {
-            let desk = Desk::new(Items(0), (0..slots).collect());
+            let desk = Desk::new(Items { waiting: 0, patient_below: 0 }, (0..slots).collect());
             lock(&desk.state).inline = inline;
             Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
         }
 
         fn submit(&self) -> Option<u8> {
             let add = |items: &mut Items| {
-                items.0 += 1;
+                items.waiting += 1;
                 Ok::<_, ()>(())
             };
             self.desk.admit(self.now, add).ok().and_then(|((), slot)| slot)
@@ -268,7 +275,10 @@ mod tests {
         fn drive(&self, slot: Option<u8>, inline: bool) {
             let mut next = slot;
             while let Some(slot) = next {
-                let take = |items: &mut Items, _: &u8| items.0.checked_sub(1).map(|rest| items.0 = rest);
+                let take = |items: &mut Items, _: &u8| {
+                    items.patient_below = 0;
+                    items.waiting.checked_sub(1).map(|rest| items.waiting = rest)
+                };
                 next = match self.desk.begin(self.now, slot, take) {
                     Begin::Nothing => None,
                     Begin::Run((), slot, second) => {
@@ -321,6 +331,37 @@ mod tests {
     fn a_sleeping_thread_hears_of_every_item() {
         check(|| {
             let scene = Scene::new(1, false);
+            let other = scene.clone();
+            let thread = thread::spawn(move || other.work(2, false));
+            assert_eq!(scene.submit(), None);
+            assert_eq!(scene.submit(), None);
+            thread.join().unwrap();
+            scene.finished(2, 1);
+        });
+    }
+
+    #[test]
+    fn two_sleeping_threads_share_the_items_and_leave_together() {
+        check(|| {
+            let scene = Scene::new(2, false);
+            let threads = [(); 2].map(|()| {
+                let other = scene.clone();
+                thread::spawn(move || other.work(2, false))
+            });
+            assert_eq!(scene.submit(), None);
+            assert_eq!(scene.submit(), None);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            scene.finished(2, 2);
+        });
+    }
+
+    #[test]
+    fn a_sleeper_with_an_alarm_is_called_when_work_is_due_before_it() {
+        check(|| {
+            let scene = Scene::new(1, false);
+            lock(&scene.desk.state).work.patient_below = 2;
             let other = scene.clone();
             let thread = thread::spawn(move || other.work(2, false));
             assert_eq!(scene.submit(), None);

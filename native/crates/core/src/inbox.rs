@@ -16,11 +16,7 @@ pub struct InboxFull<T>(pub T);
 
 impl<T> Inbox<T> {
     pub fn new(capacity: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            items: Mutex::new(Vec::new()),
-            capacity,
-            wake: Box::new(wake),
-        }
+        Self { items: Mutex::new(Vec::new()), capacity, wake: Box::new(wake) }
     }
 
     pub fn push(&self, item: T) -> Result<(), InboxFull<T>> {

@@ -29,9 +29,13 @@ pub struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Run the first `requests` of the queue as one batch.
-    Run { requests: usize },
+    Run {
+        requests: usize,
+    },
     /// Nothing to gain yet; look again at this time, or when another request arrives.
-    Wait { until: Instant },
+    Wait {
+        until: Instant,
+    },
     Idle,
 }
 
@@ -41,11 +45,7 @@ impl BatchPolicy {
     }
 }
 
-pub fn decide(
-    policy: &BatchPolicy,
-    queue: impl IntoIterator<Item = Waiting>,
-    now: Instant,
-) -> Decision {
+pub fn decide(policy: &BatchPolicy, queue: impl IntoIterator<Item = Waiting>, now: Instant) -> Decision {
     let mut queue = queue.into_iter();
     let Some(oldest) = queue.next() else {
         return Decision::Idle;
@@ -169,12 +169,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_is_idle_and_a_model_without_batching_runs_one() {
-        let policy = BatchPolicy {
-            max_rows: 8,
-            joins: false,
-            preferred_rows: vec![],
-            max_delay: MS,
-        };
+        let policy = BatchPolicy { max_rows: 8, joins: false, preferred_rows: vec![], max_delay: MS };
         let now = Instant::now();
         let waiting = Waiting { rows: 1, bytes: 4, since: now, joins_previous: true };
         assert_eq!(decide(&policy, [], now), Decision::Idle);

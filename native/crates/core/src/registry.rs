@@ -39,6 +39,14 @@ pub struct VersionRow {
 }
 
 impl Version {
+    /// What takes requests; a draining one refuses them itself.
+    fn runner(&self) -> Option<Arc<Runner>> {
+        match self {
+            Self::Serving(runner) if matches!(runner.state(), State::Ready | State::Draining) => Some(runner.clone()),
+            _ => None,
+        }
+    }
+
     fn state(&self) -> State {
         match self {
             Self::Loading => State::Loading,
@@ -57,21 +65,15 @@ impl Registry {
         };
         let versions = models.get(model).ok_or_else(|| unknown(" is not found".into()))?;
         let Some(number) = version else {
-            let latest = versions.by_number.values().rev().find_map(|version| match version {
-                Version::Serving(runner) if runner.state() == State::Ready => Some(runner.clone()),
-                _ => None,
-            });
-            return latest.ok_or_else(|| versions.none_available(model));
+            let latest = versions.by_number.values().rev().find_map(Version::runner);
+            return latest.ok_or_else(|| unknown(" has no available versions".into()));
         };
-        match versions.by_number.get(&number) {
-            Some(Version::Serving(runner)) if runner.state() == State::Ready => Ok(runner.clone()),
-            Some(Version::Serving(runner)) if runner.state() == State::Draining => Err(Error::shutting_down()),
-            Some(_) => Err(Error::new(
-                ErrorKind::ModelNotReady,
-                format!("Request for unknown model: '{model}' version {number} is not at ready state"),
-            )),
-            None => Err(unknown(format!(" version {number} is not found"))),
-        }
+        let version = versions.by_number.get(&number);
+        let version = version.ok_or_else(|| unknown(format!(" version {number} is not found")))?;
+        version.runner().ok_or_else(|| {
+            let text = format!("Request for unknown model: '{model}' version {number} is not at ready state");
+            Error::new(ErrorKind::ModelNotReady, text)
+        })
     }
 
     pub fn contains(&self, model: &str) -> bool {
@@ -134,7 +136,8 @@ impl Registry {
     /// finish what they began; the caller retires them.
     #[must_use = "the replaced runners must be retired"]
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Vec<Arc<Runner>> {
-        let by_number = runners.into_iter().map(|runner| (runner.spec().version, Version::Serving(runner))).collect();
+        let by_number =
+            runners.into_iter().map(|runner| (runner.spec().version, Version::Serving(runner))).collect();
         let mut replaced = Versions::default();
         self.change(model, |versions| {
             replaced = std::mem::replace(versions, Versions { by_number, reason: None });
@@ -188,13 +191,5 @@ impl Versions {
                 _ => None,
             })
             .collect()
-    }
-
-    fn none_available(&self, model: &str) -> Error {
-        if self.by_number.values().any(|version| version.state() == State::Draining) {
-            return Error::shutting_down();
-        }
-        let text = format!("Request for unknown model: '{model}' has no available versions");
-        Error::new(ErrorKind::ModelNotFound, text)
     }
 }

@@ -55,11 +55,7 @@ pub struct Reply {
 
 impl Reply {
     pub fn new(mailbox: Arc<dyn Mailbox>, key: u64) -> Self {
-        Self {
-            mailbox,
-            key,
-            claim: Arc::new(Claim::default()),
-        }
+        Self { mailbox, key, claim: Arc::new(Claim::default()) }
     }
 }
 
@@ -74,9 +70,7 @@ const EXPIRED: u8 = 3;
 
 impl Claim {
     fn take(&self, fate: u8) -> bool {
-        self.0
-            .compare_exchange(LIVE, fate, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(LIVE, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     pub(crate) fn answer(&self) -> bool {

@@ -17,8 +17,8 @@ use crate::statistics::Tally;
 use crate::sync::{Condvar, Mutex, lock};
 use crate::threads;
 use crate::{
-    Backlog, Batch, Claim, Clock, DynamicBatcher, End, Engine, Error, ErrorKind, Gate, Mail, ModelSpec, Placement,
-    Request, Slot, Snapshot, State, SystemClock, Timings,
+    Backlog, Batch, Claim, Clock, DynamicBatcher, End, Engine, Error, ErrorKind, Gate, Mail, ModelSpec,
+    Placement, Request, Slot, Snapshot, State, SystemClock, Timings,
 };
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
@@ -395,12 +395,12 @@ impl Lease {
             };
             let sequence = desk.next_sequence;
             desk.next_sequence += 1;
-            Some((entries, sequence))
+            Some((entries, sequence, desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             shared.end_in_queue(entry, error);
         }
-        let Begin::Run((entries, sequence), mut slot, second) = begin else {
+        let Begin::Run((entries, sequence, meter), mut slot, second) = begin else {
             return Step::Done;
         };
         let batch = Batch::new(shared.clone(), entries, sequence, started);
@@ -412,7 +412,9 @@ impl Lease {
         }
         // Not to be held beyond the slot's return: the last one to hold an engine drops it.
         let engine = slot.engine.clone();
+        let processor_before = meter.then(|| shared.clock.processor_time());
         let executed = catch_unwind(AssertUnwindSafe(|| engine.execute(&mut slot, batch)));
+        let processor = processor_before.map(|before| shared.clock.processor_time().saturating_sub(before));
         drop(engine);
         if executed.is_err() {
             // What the engine kept may be half written.
@@ -422,7 +424,7 @@ impl Lease {
         let took = ended.saturating_duration_since(started);
         let done = |desk: &mut Desk, slot: &Slot| {
             desk.scheduler.done(slot.index);
-            desk.gate.record(took) == Placement::Inline
+            desk.gate.record(took, processor) == Placement::Inline
         };
         match runner.handover.finish(ended, slot, done) {
             Some(slot) => {

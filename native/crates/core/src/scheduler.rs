@@ -103,13 +103,7 @@ pub struct DynamicBatcher {
 
 impl DynamicBatcher {
     pub fn new(policy: BatchPolicy, limits: QueuePolicy) -> Self {
-        Self {
-            policy,
-            limits,
-            queue: VecDeque::new(),
-            backlog: Backlog::default(),
-            next_expiry: None,
-        }
+        Self { policy, limits, queue: VecDeque::new(), backlog: Backlog::default(), next_expiry: None }
     }
 
     fn decide(&self, now: Instant) -> Decision {
@@ -146,9 +140,12 @@ impl DynamicBatcher {
         let mut index = 0;
         while index < self.queue.len() {
             let entry = &self.queue[index];
-            let error = entry.request.reply.claim.abandoned().or_else(|| {
-                entry.expires.is_some_and(|expires| expires <= now).then(Error::expired)
-            });
+            let error = entry
+                .request
+                .reply
+                .claim
+                .abandoned()
+                .or_else(|| entry.expires.is_some_and(|expires| expires <= now).then(Error::expired));
             match error {
                 Some(error) => dropped.extend(self.remove(index).map(|entry| (entry, error))),
                 None => index += 1,

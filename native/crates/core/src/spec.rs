@@ -84,12 +84,9 @@ impl ModelSpec {
                 preferred_rows: batching.preferred_batch_sizes.clone(),
                 max_delay: Duration::from_micros(batching.max_queue_delay_us),
             },
-            None => BatchPolicy {
-                max_rows,
-                joins: false,
-                preferred_rows: Vec::new(),
-                max_delay: Duration::ZERO,
-            },
+            None => {
+                BatchPolicy { max_rows, joins: false, preferred_rows: Vec::new(), max_delay: Duration::ZERO }
+            }
         }
     }
 
@@ -135,11 +132,7 @@ impl TensorSpec {
 fn transfer(from: &[i64], to: &[i64], shape: &[i64], batch: usize) -> Shape {
     let batch = batch.min(shape.len());
     let mut result = Shape::from_slice(&shape[..batch]);
-    let mut variable = from
-        .iter()
-        .zip(&shape[batch..])
-        .filter(|(dim, _)| **dim < 0)
-        .map(|(_, &size)| size);
+    let mut variable = from.iter().zip(&shape[batch..]).filter(|(dim, _)| **dim < 0).map(|(_, &size)| size);
     result.extend(to.iter().map(|&dim| if dim < 0 { variable.next().unwrap_or(1) } else { dim }));
     result
 }

@@ -65,7 +65,13 @@ impl Snapshot {
     }
 
     /// `execution` is the size of the batch the first time that one of its requests succeeds.
-    pub(crate) fn record(&mut self, tally: &Tally, timings: &Timings, execution: Option<usize>, now: Instant) {
+    pub(crate) fn record(
+        &mut self,
+        tally: &Tally,
+        timings: &Timings,
+        execution: Option<usize>,
+        now: Instant,
+    ) {
         for &(reason, after) in &tally.failures {
             self.record_failure(reason, after);
         }

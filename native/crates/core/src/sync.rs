@@ -8,7 +8,5 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
 /// A lock is never held across an engine or a callback, so a poisoned one still guards whole data.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -15,9 +15,10 @@ pub struct Tensor {
 
 /// The number of elements of a shape, `None` when a dimension is negative or the product overflows.
 pub fn element_count(shape: &[i64]) -> Option<usize> {
-    shape.iter().try_fold(1_i64, |count, &dim| {
-        if dim < 0 { None } else { count.checked_mul(dim) }
-    }).and_then(|count| usize::try_from(count).ok())
+    shape
+        .iter()
+        .try_fold(1_i64, |count, &dim| if dim < 0 { None } else { count.checked_mul(dim) })
+        .and_then(|count| usize::try_from(count).ok())
 }
 
 /// The length in bytes of the first `elements` elements of a BYTES tensor; `None` when cut short.

@@ -62,7 +62,7 @@ impl OnnxEngine {
         let mut input_names = SmallVec::<[&CStr; 8]>::new();
         for (input, name) in gathered.iter().zip(&self.input_names) {
             let Some(input) = input else { continue };
-            inputs.push(InputValue::new(input).map_err(|failure| failure.of_call())?);
+            inputs.push(InputValue::new(input)?);
             input_names.push(name);
         }
         let mut output_names = SmallVec::<[&CStr; 8]>::new();
@@ -75,8 +75,7 @@ impl OnnxEngine {
         );
         let mut outputs: Outputs = self
             .session
-            .run(&input_names, &inputs, &output_names)
-            .map_err(|failure| failure.of_run())?;
+            .run(&input_names, &inputs, &output_names)?;
         for output in &mut outputs {
             detach(output, &gathered)?;
         }
@@ -140,7 +139,7 @@ fn check_tensors(kind: &str, specs: &[TensorSpec], known: &[&TensorInfo]) -> Res
 /// A model that hands an input through answers with the memory that the input borrows, which lives
 /// only as long as the batch.
 fn detach(output: &mut Value, inputs: &[Option<Gathered<'_>>]) -> Result<(), Error> {
-    let start = output.data().map_err(|failure| failure.of_call())?.cast_const();
+    let start = output.data()?.cast_const();
     let Some(input) = inputs
         .iter()
         .flatten()
@@ -148,7 +147,7 @@ fn detach(output: &mut Value, inputs: &[Option<Gathered<'_>>]) -> Result<(), Err
     else {
         return Ok(());
     };
-    *output = copy(output, input.datatype).map_err(|failure| failure.of_call())?;
+    *output = copy(output, input.datatype)?;
     Ok(())
 }
 
@@ -163,7 +162,7 @@ fn copy(value: &Value, datatype: DataType) -> Result<Value, crate::status::Failu
 }
 
 fn to_tensor(value: Value, spec: &TensorSpec) -> Result<Tensor, Error> {
-    let (element, shape) = value.element_and_shape().map_err(|failure| failure.of_call())?;
+    let (element, shape) = value.element_and_shape()?;
     let datatype = spec.datatype;
     if element != to_element(datatype) as u32 {
         let text = format!(
@@ -179,6 +178,6 @@ fn to_tensor(value: Value, spec: &TensorSpec) -> Result<Tensor, Error> {
     Ok(Tensor {
         datatype,
         shape,
-        data: data.map_err(|failure| failure.of_call())?,
+        data: data?,
     })
 }

@@ -32,9 +32,9 @@ impl OnnxSession {
                 shape: shape.clone(),
                 bytes: zeros.as_bytes(),
             };
-            InputValue::new(&input).map_err(|failure| failure.of_call())
+            InputValue::new(&input)
         });
-        let inputs: Vec<InputValue<'_>> = inputs.collect::<Result<_, Error>>()?;
+        let inputs: Vec<InputValue<'_>> = inputs.collect::<Result<_, _>>()?;
         let names = |list: &[crate::TensorInfo]| list.iter().map(|tensor| c_string(&tensor.name)).collect();
         let input_names: Vec<CString> = names(self.inputs());
         let output_names: Vec<CString> = names(self.outputs());
@@ -42,8 +42,7 @@ impl OnnxSession {
         let output_names: Vec<&CStr> = output_names.iter().map(CString::as_c_str).collect();
         let run = || {
             let started = Instant::now();
-            self.run(&input_names, &inputs, &output_names)
-                .map_err(|failure| failure.of_run())?;
+            self.run(&input_names, &inputs, &output_names)?;
             Ok(started.elapsed())
         };
         run()?;

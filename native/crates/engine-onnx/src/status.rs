@@ -12,23 +12,11 @@ pub(crate) struct Failure {
     text: String,
 }
 
-impl Failure {
-    /// Triton's text for a run that failed.
-    pub(crate) fn of_run(&self) -> Error {
-        let Self { code, text } = self;
-        Error::new(
-            ErrorKind::EngineFailed,
-            format!("onnx runtime execute failure {code}: {text}"),
-        )
-    }
-
-    /// Triton's text for everything else.
-    pub(crate) fn of_call(&self) -> Error {
-        let Self { code, text } = self;
-        Error::new(
-            ErrorKind::EngineFailed,
-            format!("onnx runtime error {code}: {text}"),
-        )
+impl From<Failure> for Error {
+    /// Triton's text.
+    fn from(failure: Failure) -> Self {
+        let Failure { code, text } = failure;
+        Self::new(ErrorKind::EngineFailed, format!("onnx runtime error {code}: {text}"))
     }
 }
 

@@ -208,8 +208,8 @@ fn cpu_memory() -> Result<*mut OrtMemoryInfo, Failure> {
 
 fn default_allocator() -> Result<*mut OrtAllocator, Failure> {
     static ALLOCATOR: OnceLock<Global<OrtAllocator>> = OnceLock::new();
-    // SAFETY: writes one pointer, to an object that must not be released.
     global(&ALLOCATOR, |allocator| {
+        // SAFETY: writes one pointer, to an object that must not be released.
         check(unsafe { (ort::api().GetAllocatorWithDefaultOptions)(allocator) })
     })
 }

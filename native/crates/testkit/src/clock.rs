@@ -9,22 +9,43 @@ use crate::lock;
 
 /// A thread of the core that sleeps towards a time still sleeps in real time, and looks at this clock
 /// when it wakes: keep delays in tests to milliseconds.
-pub struct ManualClock(Mutex<Instant>);
+pub struct ManualClock {
+    start: Instant,
+    passed: Mutex<Passed>,
+}
+
+#[derive(Default)]
+struct Passed {
+    time: Duration,
+    computing: Duration,
+}
 
 impl ManualClock {
+    /// Time passes while every thread computes.
     pub fn advance(&self, by: Duration) {
-        *lock(&self.0) += by;
+        let mut passed = lock(&self.passed);
+        passed.time += by;
+        passed.computing += by;
+    }
+
+    /// Time passes while other processes have the processors.
+    pub fn stall(&self, by: Duration) {
+        lock(&self.passed).time += by;
     }
 }
 
 impl Default for ManualClock {
     fn default() -> Self {
-        Self(Mutex::new(Instant::now()))
+        Self { start: Instant::now(), passed: Mutex::default() }
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
-        *lock(&self.0)
+        self.start + lock(&self.passed).time
+    }
+
+    fn processor_time(&self) -> Duration {
+        lock(&self.passed).computing
     }
 }

@@ -5,6 +5,7 @@
 //! of an engine but its trait.
 
 mod cases;
+mod data;
 mod probe;
 
 use std::sync::Arc;

@@ -72,6 +72,11 @@ impl Letterbox {
         lock(&self.post).ended.len()
     }
 
+    /// Requests with responses and no end.
+    pub fn unfinished(&self) -> usize {
+        lock(&self.post).open.len()
+    }
+
     /// How often mail came: each would wake a thread or an event loop.
     pub fn deliveries(&self) -> usize {
         lock(&self.post).deliveries

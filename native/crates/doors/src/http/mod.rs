@@ -128,6 +128,7 @@ fn model_door(house: &House, name: &str, version: VersionText<'_>, what: ModelRo
     }
     let runner = find(house, name, version)?;
     Ok(match what {
+        ModelRoute::Ready if house.phase() == Phase::Exiting => answer::refusal(503, "Server not ready"),
         ModelRoute::Ready => answer::empty(200),
         ModelRoute::Config => answer::json(200, runner.spec().config_json.clone()),
         _ => {

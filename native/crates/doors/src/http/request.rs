@@ -403,3 +403,96 @@ fn unreadable(text: impl Into<Cow<'static, str>>) -> Error {
 fn prefix(id: &str) -> String {
     format!("[request id: {}] ", if id.is_empty() { "<id_unknown>" } else { id })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VALID: &str = r#"{"id":"a\u00e9","parameters":{"timeout":5,"x":[1.5],"s":"t"},"inputs":[
+        {"name":"A","datatype":"INT32","shape":[2,2],"data":[[1,-2],[3,4]]},
+        {"name":"B","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":5}}],
+        "outputs":[{"name":"O","parameters":{"binary_data":true}}]}"#;
+
+    fn parse_text(text: &str, tail: &[u8]) -> Result<usize, Error> {
+        let body: Bytes = [text.as_bytes(), tail].concat().into();
+        parse(&body, text.len(), "m", 1 << 20).map(|request| request.inputs.len())
+    }
+
+    #[test]
+    fn members_may_come_in_any_order_and_the_first_of_a_name_counts() {
+        let text = r#"{"outputs":[],"id":"x","id":"y","inputs":[{"data":[1],"shape":[1],"name":"A","datatype":"INT8"}]}"#;
+        let body: Bytes = text.as_bytes().to_vec().into();
+        let request = parse(&body, body.len(), "m", 1 << 20).unwrap();
+        assert_eq!((request.id.as_str(), &*request.inputs[0].name), ("x", "A"));
+        assert_eq!(request.inputs[0].data.as_bytes(), [1]);
+    }
+
+    #[test]
+    fn binary_data_is_taken_from_behind_the_json_without_a_copy() {
+        let text = VALID.replace("\"x\":[1.5],", "");
+        let body: Bytes = [text.as_bytes(), b"\x01\0\0\0z"].concat().into();
+        let request = parse(&body, text.len(), "m", 1 << 20).unwrap();
+        assert_eq!(request.inputs[1].data.as_bytes().as_ptr(), body[text.len()..].as_ptr());
+        assert_eq!(request.timeout_us, Some(5));
+    }
+
+    #[test]
+    fn too_many_tensors_are_refused_before_they_are_read() {
+        let inputs = vec![r#"{"name":"A"}"#; 100_000].join(",");
+        let error = parse_text(&format!(r#"{{"inputs":[{inputs}]}}"#), b"").unwrap_err();
+        assert_eq!(error.message, "request has 100000 inputs and outputs, at most 1024 are allowed");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+            let body: Bytes = bytes.into();
+            let cut = cut.min(body.len());
+            let _ = parse(&body, cut, "m", 1 << 20);
+        }
+
+        #[test]
+        fn any_change_of_a_valid_request_is_answered(at in 0..VALID.len(), byte: u8, tail in proptest::collection::vec(any::<u8>(), 0..8)) {
+            let mut bytes = VALID.as_bytes().to_vec();
+            bytes[at] = byte;
+            let length = bytes.len();
+            bytes.extend_from_slice(&tail);
+            let _ = parse(&bytes.into(), length, "m", 1 << 20);
+        }
+
+        #[test]
+        fn numbers_and_strings_arrive_as_they_were_written(
+            numbers in proptest::collection::vec(any::<f64>(), 1..20),
+            texts in proptest::collection::vec(any::<String>(), 1..20),
+        ) {
+            let finite: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
+            let text = serde_json::json!({"inputs": [
+                {"name": "N", "datatype": "FP64", "shape": [finite.len()], "data": finite},
+                {"name": "S", "datatype": "BYTES", "shape": [texts.len()], "data": texts},
+            ]}).to_string();
+            let body: Bytes = text.into_bytes().into();
+            let request = parse(&body, body.len(), "m", 1 << 20).unwrap();
+            let numbers: Vec<u8> = finite.iter().flat_map(|number| number.to_le_bytes()).collect();
+            prop_assert_eq!(request.inputs[0].data.as_bytes(), numbers);
+            let strings: Vec<u8> = texts.iter().flat_map(|text| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()).collect();
+            prop_assert_eq!(request.inputs[1].data.as_bytes(), strings);
+        }
+
+        #[test]
+        fn what_is_written_reads_back(values in proptest::collection::vec(any::<f64>(), 1..20)) {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let mut out = b"[".to_vec();
+            tensor_json::write(&mut out, DataType::Fp64, &bytes);
+            out.push(b']');
+            let shape = [values.len() as i64];
+            let read = tensor_json::read(&out, "X", Some(DataType::Fp64), &shape, 1 << 20).unwrap();
+            let same = read.as_bytes().as_chunks::<8>().0.iter().zip(&values);
+            for (read, value) in same {
+                let read = f64::from_le_bytes(*read);
+                prop_assert!(read.to_bits() == value.to_bits() || (read.is_nan() && value.is_nan()));
+            }
+        }
+    }
+}

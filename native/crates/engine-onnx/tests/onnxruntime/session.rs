@@ -174,7 +174,7 @@ fn measures_with_zeros_of_any_shape() {
     let error = refused(&[("X", &[2, 4])]);
     assert_eq!(error.kind, ErrorKind::EngineFailed);
     assert!(
-        error.message.starts_with("onnx runtime execute failure 2: "),
+        error.message.starts_with("onnx runtime error 2: "),
         "{error}"
     );
 }

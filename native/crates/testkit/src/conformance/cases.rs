@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kushi_core::{Batch, Buffer, Capability, DataType, Engine, ErrorKind, ModelSpec, Slot, Tensor};
 
+use super::data::{int32, int64, some_input, strings_of};
 use super::probe::{Input, Probe, input, only};
 use super::{FULL, Model, Subject, patient, spec, unbatched};
 
@@ -26,48 +27,6 @@ fn assert_same(sent: &Input<'_>, got: &Tensor) {
         "elements of {}",
         sent.datatype
     );
-}
-
-/// Elements that differ from each other and from seed to seed. Floats get every kind of bit pattern.
-fn elements(datatype: DataType, count: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    match datatype.size() {
-        Some(_) if datatype == DataType::Bool => (0..count).map(|_| next() & 1).collect(),
-        Some(size) => (0..count * size).map(|_| next()).collect(),
-        None => {
-            let strings = (0..count).map(|index| (0..index % 5).map(|_| next()).collect());
-            strings_of(&strings.collect::<Vec<Vec<u8>>>())
-        }
-    }
-}
-
-fn strings_of(strings: &[impl AsRef<[u8]>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for string in strings {
-        let string = string.as_ref();
-        bytes.extend_from_slice(&(string.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(string);
-    }
-    bytes
-}
-
-fn some_input(datatype: DataType, shape: &[i64], seed: u64) -> Input<'static> {
-    let count = shape.iter().product::<i64>() as usize;
-    input("IN", datatype, shape, elements(datatype, count, seed))
-}
-
-fn int32(values: &[i32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-fn int64(values: &[i64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 pub fn every_datatype_passes_unchanged(subject: &dyn Subject) {

@@ -1,0 +1,161 @@
+"""
+Writes docs/reference/serve.md from the code: flags, refused flags, errors, metrics.
+
+python -m docs.generate           writes the page
+python -m docs.generate --check   fails when the page is not what the code says
+"""
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Iterable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from textwrap import fill
+from typing import Literal, get_args, get_origin
+
+from runners import Engine
+from runners.errors import KINDS, Kind
+from runners.settings import ServerSettings
+from runners.tritonserver import ABSENT
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reference" / "serve.md"
+_COMMAND = "python -m docs.generate"
+_HEAD = f"""# `kushi serve`: flags, errors, metrics
+
+<!-- Written by `{_COMMAND}` from the code. Change the code, then run `make docs`. -->
+
+In this repository the command is `python -m runners serve`. What the flags are for: [serving](../serving.md).
+"""
+_FLAGS = """## Flags
+
+A flag is written `--name=value` or `--name value`; a switch alone means true. A flag wins over its environment
+variable. Unknown flags and unknown `KUSHI_*` variables are errors.
+"""
+_ABSENT = """## Flags of tritonserver that do not exist here
+
+Their features do not exist yet, so `kushi serve` refuses them by name. Some are accepted with a value that asks for
+nothing:
+"""
+_REFUSED = "Refused whatever their value:\n"
+_ERRORS = """## Errors
+
+Every error body is `{"error": "…"}`. The Python class is what `Engine` raises; all of them are `KushiError`s. One
+exception to the table: a request body that cannot be read at all (broken JSON, a missing member, a wrong number of
+elements) is `invalid_input` and 500, because Triton answers 500 there. 503 comes with `Retry-After` where the table
+says that a retry may help.
+"""
+_METRICS = """## Metrics
+
+`GET /metrics` on the metrics port answers these, in the Prometheus text format. There are no model metrics while no
+model is loaded.
+"""
+
+
+def main(arguments: Iterable[str]) -> str | None:
+    """Writes or checks the page; answers what is wrong"""
+    page = _page()
+    if "--check" not in arguments:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page, encoding="utf-8")
+        return None
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
+        return None
+    return f"{PAGE.relative_to(ROOT)} is not what the code says: run {_COMMAND}"
+
+
+def _page() -> str:
+    return "\n".join(
+        [
+            _HEAD,
+            _FLAGS,
+            _table(("flag", "value", "default", "environment", "meaning"), _flags()),
+            _ABSENT,
+            _table(("flag", "accepted"), _switched_off()),
+            _REFUSED,
+            _refused(),
+            _ERRORS,
+            _table(("kind", "HTTP", "retry", "Python class", "meaning"), _errors()),
+            _METRICS,
+            _table(("metric", "type", "labels", "meaning"), _metrics()),
+        ]
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    cells = [list(head)]
+    cells += [["---"] * len(cells[0]), *map(list, rows)]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
+
+
+def _flags() -> Iterator[tuple[str, ...]]:
+    yield "`MODEL …`", "path", "", "", "The same as `--model-repository`, without the flag."
+    for name, field in ServerSettings.model_fields.items():
+        annotation = field.annotation
+        if get_origin(annotation) is Literal:
+            value = ", ".join(f"`{choice}`" for choice in get_args(annotation))
+        elif annotation is bool:
+            value = "`true`, `false`"
+        else:
+            value = "number" if annotation in {int, int | None} else "text"
+        default = field.default
+        shown = str(default).lower() if isinstance(default, bool) else str(default)
+        yield (
+            f"`--{name.replace('_', '-')}`",
+            value,
+            "" if default in {None, ()} else f"`{shown}`",
+            f"`KUSHI_{name.upper()}`",
+            field.description or "",
+        )
+
+
+def _switched_off() -> Iterator[tuple[str, str]]:
+    for name in sorted(name for name, accepted in ABSENT.items() if accepted):
+        yield f"`--{name}`", ", ".join(f"`{value}`" for value in sorted(ABSENT[name], reverse=True))
+
+
+def _refused() -> str:
+    names = (f"`--{name}`" for name in sorted(name for name, accepted in ABSENT.items() if not accepted))
+    return fill(", ".join(names), width=120, break_on_hyphens=False) + ".\n"
+
+
+def _errors() -> Iterator[tuple[str, ...]]:
+    for kind, row in KINDS.items():
+        yield kind, str(row.status), "yes" if row.retryable else "no", f"`{_class(row)}`", _meaning(row)
+
+
+def _class(row: Kind) -> str:
+    return "asyncio.CancelledError" if row.raised is CancelledError else row.raised.__name__
+
+
+def _meaning(row: Kind) -> str:
+    return "The caller gave the request up" if row.raised is CancelledError else row.raised.__doc__ or ""
+
+
+def _metrics() -> Iterator[tuple[str, ...]]:
+    """What a server with one model really answers"""
+    with Engine(ROOT / "model_repository") as engine:
+        connection = HTTPConnection("127.0.0.1", engine.serve_metrics(port=0))
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        connection.close()
+    helps, kinds, labels = {}, {}, {}
+    for line in lines:
+        match line.split(maxsplit=3):
+            case ["#", "HELP", name, text]:
+                helps[name] = text
+            case ["#", "TYPE", name, kind]:
+                kinds[name] = kind
+            case [series, _]:
+                name, _, pairs = series.partition("{")
+                labels[name] = ", ".join(f"`{pair.partition('=')[0]}`" for pair in pairs.split(",") if pair)
+            case _:
+                continue
+    for name, text in helps.items():
+        yield f"`{name}`", kinds[name], labels[name], text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

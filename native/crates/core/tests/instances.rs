@@ -1,0 +1,48 @@
+//! Instance groups: as many batches at the same time as there are instances.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kushi_core::{Batching, Capability, Engine, ErrorKind, ModelSpec, Runner, RunnerOptions};
+use kushi_testkit::{PuppetEngine, Scene, echo_spec, int32};
+
+#[test]
+fn two_instances_run_two_batches_at_the_same_time() {
+    let scene = Scene::new(ModelSpec { instances: 2, max_batch_size: 1, ..echo_spec() });
+    scene.puppet.hold();
+    scene.ask(1..=3);
+    let seen = scene.puppet.await_batches(2);
+    assert_eq!(scene.runner.backlog().requests, 1);
+    assert_eq!(seen.iter().map(|seen| seen.slot).collect::<BTreeSet<_>>(), BTreeSet::from([0, 1]));
+    assert_ne!(seen[0].thread, seen[1].thread);
+    scene.puppet.release_all();
+    scene.letters.answers(3);
+    assert_eq!(scene.puppet.most_at_once(), 2);
+}
+
+#[test]
+fn an_instance_that_is_busy_leaves_the_delay_of_the_next_batch_to_another() {
+    let batching =
+        Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 2000, preserve_ordering: false };
+    let scene = Scene::new(ModelSpec { instances: 2, batching: Some(batching), ..echo_spec() });
+    scene.puppet.hold();
+    scene.ask([1]);
+    // Another width: the first batch cannot grow and goes at once.
+    scene.submit(scene.request_of(2, int32(&[1, 2], [1, 2])));
+    scene.puppet.await_batches(1);
+    scene.clock.advance(Duration::from_millis(2));
+    assert_eq!(scene.puppet.await_batches(2)[1].ids, ["2"]);
+    scene.puppet.release_all();
+    scene.letters.answers(2);
+}
+
+#[test]
+fn an_engine_that_is_not_concurrent_cannot_serve_two_instances() {
+    let capability = Capability { concurrent: false, inline: true, decoupled: true };
+    let puppet: Arc<dyn Engine> = Arc::new(PuppetEngine::new(capability));
+    for engines in [vec![puppet.clone(), puppet], vec![]] {
+        let started = Runner::start(echo_spec(), engines, RunnerOptions::default());
+        assert_eq!(started.err().map(|error| error.kind), Some(ErrorKind::ConfigInvalid));
+    }
+}

@@ -1,0 +1,83 @@
+//! `preserve_ordering`: answers leave in the order of their batches, however those finish.
+
+use kushi_core::{Batching, Error, ErrorKind, ModelSpec};
+use kushi_testkit::{Act, Scene, echo_spec};
+
+/// Two instances, each batch one request.
+fn scene(preserve_ordering: bool) -> Scene {
+    let batching = Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering };
+    Scene::new(ModelSpec { batching: Some(batching), max_batch_size: 1, instances: 2, ..echo_spec() })
+}
+
+/// Two requests inside the engine, the younger finished; then a third behind it.
+fn finish_the_younger_first(scene: &Scene) {
+    scene.puppet.hold();
+    scene.ask([1]);
+    scene.puppet.await_batches(1);
+    scene.ask([2]);
+    scene.puppet.await_batches(2);
+    scene.puppet.release(1);
+    scene.ask([3]);
+    // The third runs where the second did: the engine is done with that one.
+    scene.puppet.await_batches(3);
+}
+
+fn keys(scene: &Scene, count: usize) -> Vec<u64> {
+    scene.letters.answers(count).iter().map(|answer| answer.key).collect()
+}
+
+#[test]
+fn answers_wait_for_an_older_batch() {
+    let scene = scene(true);
+    finish_the_younger_first(&scene);
+    assert_eq!(scene.letters.unread(), 0);
+    scene.puppet.release_all();
+    assert_eq!(keys(&scene, 3), [1, 2, 3]);
+}
+
+#[test]
+fn without_it_the_first_to_finish_answers_first() {
+    let scene = scene(false);
+    finish_the_younger_first(&scene);
+    assert_eq!(scene.letters.answer(2).key, 2);
+    scene.puppet.release_all();
+    scene.letters.answers(2);
+}
+
+#[test]
+fn a_failing_batch_keeps_its_place() {
+    let scene = scene(true);
+    scene.puppet.script([Act::Fail(Error::new(ErrorKind::EngineFailed, "broken")), Act::Echo, Act::Panic]);
+    finish_the_younger_first(&scene);
+    scene.puppet.release_all();
+    let answers = scene.letters.answers(3);
+    let outcome: Vec<_> = answers.iter().map(|answer| (answer.key, answer.error().is_none())).collect();
+    assert_eq!(outcome, [(1, false), (2, true), (3, false)]);
+}
+
+#[test]
+fn a_late_answer_holds_back_what_is_younger() {
+    let scene = scene(true);
+    scene.puppet.script([Act::Late]);
+    scene.ask([1]);
+    let batch = scene.puppet.late();
+    scene.ask([2, 3]);
+    scene.puppet.await_batches(3);
+    assert_eq!(scene.letters.unread(), 0);
+    drop(batch);
+    assert_eq!(keys(&scene, 3), [1, 2, 3]);
+}
+
+#[test]
+fn a_cancelled_queued_request_holds_nothing_back() {
+    let scene = scene(true);
+    scene.puppet.hold();
+    scene.ask([1, 2]);
+    scene.puppet.await_batches(2);
+    let ticket = scene.submit_rows(3, 1);
+    scene.ask([4]);
+    assert!(ticket.cancel());
+    assert_eq!(scene.letters.answer(3).key, 3);
+    scene.puppet.release_all();
+    assert_eq!(keys(&scene, 3), [1, 2, 4]);
+}

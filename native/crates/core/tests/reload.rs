@@ -1,0 +1,114 @@
+//! A reload builds the new runner beside the old one and swaps; a failed one keeps the old.
+
+use std::sync::Arc;
+
+use kushi_core::{ErrorKind, ModelSpec, Registry, Runner, State, VersionRow};
+use kushi_testkit::{PATIENCE, Scene, echo_spec};
+
+fn serving(scene: &Scene) -> Registry {
+    let registry = Registry::default();
+    assert!(registry.publish("echo", vec![scene.runner.clone()]).is_empty());
+    registry
+}
+
+fn version(number: u64) -> Scene {
+    Scene::new(ModelSpec { version: number, ..echo_spec() })
+}
+
+fn found(registry: &Registry, version: Option<u64>) -> Result<Arc<Runner>, (ErrorKind, String)> {
+    registry.find("echo", version).map_err(|error| (error.kind, error.message.into_owned()))
+}
+
+fn finds(registry: &Registry, version: Option<u64>, scene: &Scene) -> bool {
+    found(registry, version).is_ok_and(|runner| Arc::ptr_eq(&runner, &scene.runner))
+}
+
+fn row(version: Option<u64>, state: State, reason: &str) -> VersionRow {
+    VersionRow { model: "echo".into(), version, state, reason: reason.into() }
+}
+
+#[test]
+fn requests_in_flight_finish_where_they_began() {
+    let (old, new) = (version(1), version(1));
+    let registry = serving(&old);
+    old.plug();
+    let replaced = registry.publish("echo", vec![new.runner.clone()]);
+    assert!(replaced.len() == 1 && Arc::ptr_eq(&replaced[0], &old.runner));
+    assert!(finds(&registry, None, &new));
+    new.ask([7]);
+    new.letters.answer(7);
+    old.puppet.release_all();
+    assert!(old.letters.answer(0).error().is_none());
+    assert!(replaced[0].retire(PATIENCE));
+    assert!(registry.all_ready());
+}
+
+#[test]
+fn a_failed_reload_keeps_the_old_version() {
+    let old = version(1);
+    let registry = serving(&old);
+    registry.announce("echo", 1);
+    registry.fail("echo", Some(1), "the file is broken");
+    registry.fail("echo", None, "the folder is broken");
+    assert!(finds(&registry, None, &old));
+    assert_eq!(registry.rows(), [row(Some(1), State::Ready, "")]);
+}
+
+#[test]
+fn the_latest_ready_version_is_the_default() {
+    let (one, two) = (version(1), version(2));
+    let registry = Registry::default();
+    assert!(registry.publish("echo", vec![one.runner.clone(), two.runner.clone()]).is_empty());
+    assert!(finds(&registry, None, &two));
+    assert!(finds(&registry, Some(1), &one));
+    two.runner.stop_admitting();
+    assert!(finds(&registry, None, &one));
+    assert_eq!(found(&registry, Some(2)).err().map(|(kind, _)| kind), Some(ErrorKind::ShuttingDown));
+    assert!(!registry.all_ready());
+}
+
+#[test]
+fn unknown_models_and_versions_are_named() {
+    let scene = version(1);
+    let registry = serving(&scene);
+    let text = |model: &str, version| registry.find(model, version).err().map(|error| error.to_string());
+    assert_eq!(text("other", None).as_deref(), Some("Request for unknown model: 'other' is not found"));
+    assert_eq!(
+        text("echo", Some(9)).as_deref(),
+        Some("Request for unknown model: 'echo' version 9 is not found")
+    );
+}
+
+#[test]
+fn a_version_is_loading_then_failed_then_may_load_again() {
+    let registry = Registry::default();
+    let steps: [&dyn Fn(); 4] = [
+        &|| registry.announce("echo", 1),
+        &|| registry.fail("echo", Some(1), "broken"),
+        &|| registry.announce("echo", 1),
+        &|| registry.fail("echo", None, "all broken"),
+    ];
+    let expected = [
+        row(Some(1), State::Loading, ""),
+        row(Some(1), State::Failed, "broken"),
+        row(Some(1), State::Loading, ""),
+        row(None, State::Failed, "all broken"),
+    ];
+    for (step, expected) in steps.into_iter().zip(expected) {
+        step();
+        assert_eq!(registry.rows(), [expected]);
+        assert!(found(&registry, None).is_err());
+        assert!(!registry.all_ready());
+    }
+}
+
+#[test]
+fn a_removed_model_is_unknown_and_handed_over_to_be_retired() {
+    let scene = version(1);
+    let registry = serving(&scene);
+    let removed = registry.remove("echo");
+    assert_eq!(removed.len(), 1);
+    assert!(!registry.contains("echo"));
+    assert!(removed[0].retire(PATIENCE));
+    assert!(registry.remove("echo").is_empty());
+}
