@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ import kushi_native
 from ._version import __version__
 from .backends import backend
 from .errors import ConfigInvalid, KushiError, Unsupported, factories
+from .log import LogOptions
 from .repository.layout import ModelSource, scan
 from .repository.resolve import resolve
 
@@ -43,7 +44,7 @@ class EngineOptions:
     http_max_input_bytes: int = 64 * 1024 * 1024
     cpu_metrics: bool = True
     metrics_interval_ms: int = 2000
-    log_verbose: int = 0
+    log: LogOptions = LogOptions()
 
     def to_json(self) -> str:
         """The options as the native core takes them"""
@@ -56,7 +57,7 @@ class EngineOptions:
                 "io_threads": self.io_threads,
                 "http": {"max_input_bytes": self.http_max_input_bytes},
                 "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
-                "log_verbose": self.log_verbose,
+                "log": asdict(self.log),
             }
         )
 
@@ -162,10 +163,8 @@ class Engine:
             for version in resolved.versions:
                 loading = [version]
                 _LOG.info("loading: %s:%d", source.name, version)
-                loaded = engine.load(
-                    source, resolved.config, version, resolved.versions, auto_complete=self._options.auto_complete
-                )
-                ready.append((loaded.specification.model_dump_json(), loaded.model))
+                loaded = engine.load(source, resolved.config, version, auto_complete=self._options.auto_complete)
+                ready.append((loaded.specification.model_dump_json(), loaded.sessions))
                 _LOG.debug("'%s' version %d runs on %d thread(s)", source.name, version, loaded.intra_op_threads)
             loading = resolved.versions
             self._core.load(source.name, ready)

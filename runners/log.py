@@ -4,14 +4,26 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["redirect", "setup", "table"]
+__all__ = ["LogOptions", "redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Which lines are written, and how, by Python and the native core alike"""
+
+    verbose: int = 0
+    info: bool = True
+    warning: bool = True
+    error: bool = True
+    form: Literal["default", "ISO8601"] = "default"
 
 
 class _Lines(logging.Formatter):
@@ -46,21 +58,21 @@ def redirect(path: str) -> None:
         os.dup2(file.fileno(), sys.stderr.fileno())
 
 
-def setup(*, info: bool, warning: bool, error: bool, verbose: int, form: Literal["default", "ISO8601"]) -> None:
+def setup(options: LogOptions) -> None:
     """Sends the package's log to standard error"""
     wanted = {
-        logging.DEBUG: verbose > 0,
-        logging.INFO: info,
-        logging.WARNING: warning,
-        logging.ERROR: error,
-        logging.CRITICAL: error,
+        logging.DEBUG: options.verbose > 0,
+        logging.INFO: options.info,
+        logging.WARNING: options.warning,
+        logging.ERROR: options.error,
+        logging.CRITICAL: options.error,
     }
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines(form))
+    handler.setFormatter(_Lines(options.form))
     handler.addFilter(_Chosen(frozenset(level for level, on in wanted.items() if on)))
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+    root.setLevel(logging.DEBUG if options.verbose else logging.INFO)
     root.propagate = False
 
 

@@ -32,13 +32,7 @@ def serve(settings: ServerSettings, started: float) -> int:
         except OSError as error:
             _LOG.error("--log-file: cannot write to '%s': %s", settings.log_file, error.strerror)
             return 1
-    log.setup(
-        info=settings.log_info,
-        warning=settings.log_warning,
-        error=settings.log_error,
-        verbose=settings.log_verbose,
-        form=settings.log_format,
-    )
+    log.setup(_log_options(settings))
     signals = _Signals()
     try:
         engine = Engine(*settings.model_repository, options=_options(settings))
@@ -103,7 +97,17 @@ def _options(settings: ServerSettings) -> EngineOptions:
         http_max_input_bytes=settings.http_max_input_size,
         cpu_metrics=settings.allow_cpu_metrics,
         metrics_interval_ms=settings.metrics_interval_ms,
-        log_verbose=settings.log_verbose,
+        log=_log_options(settings),
+    )
+
+
+def _log_options(settings: ServerSettings) -> log.LogOptions:
+    return log.LogOptions(
+        verbose=settings.log_verbose,
+        info=settings.log_info,
+        warning=settings.log_warning,
+        error=settings.log_error,
+        form=settings.log_format,
     )
 
 

@@ -1,10 +1,9 @@
 """
 The frameworks that execute models, one module each, imported when a model asks for it.
 
-A backend module has one function, `load(source, config, version, versions, *, auto_complete) -> Loaded`.
+A backend module has one function, `load(source, config, version, *, auto_complete) -> Loaded`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
@@ -23,19 +22,17 @@ _MODULES = {"onnxruntime": ".onnxruntime"}
 
 @dataclass(frozen=True)
 class Loaded:
-    """One version, ready to be handed to the core"""
+    """One version, ready to be handed to the core: one session for all instances, or one for each"""
 
     specification: Specification
-    model: OnnxModel
+    sessions: list[OnnxModel]
     intra_op_threads: int
 
 
 class Backend(Protocol):
     """What a backend module offers"""
 
-    def load(
-        self, source: ModelSource, config: ModelConfig, version: int, versions: Sequence[int], *, auto_complete: bool
-    ) -> Loaded:
+    def load(self, source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool) -> Loaded:
         """Opens one version of a model whose configuration is checked but not yet completed"""
         ...
 

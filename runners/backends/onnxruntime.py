@@ -48,6 +48,11 @@ class _SessionOptions:
     parallel: bool
     graph_level: int
 
+    @property
+    def asks_for_threads(self) -> bool:
+        """Whether the configuration gives an instance more than the thread that calls it"""
+        return self.intra_op_threads > 1 or self.parallel
+
     def open(self, path: Path, threads: int) -> kushi_native.OnnxModel:
         return kushi_native.OnnxModel(
             str(path),
@@ -58,9 +63,7 @@ class _SessionOptions:
         )
 
 
-def load(
-    source: ModelSource, config: ModelConfig, version: int, versions: Sequence[int], *, auto_complete: bool
-) -> Loaded:
+def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool) -> Loaded:
     """Opens one version: session, auto-completion, checks against the model, thread policy"""
     started = time.monotonic()
     with about(source.stated_in):
@@ -88,12 +91,15 @@ def load(
         specification = specify(
             config,
             version=version,
-            versions=versions,
             scalars=scalar_names([*inputs, *outputs]),
             inline=threads == 1 and not options.parallel,
             load_seconds=time.monotonic() - started,
         )
-    return Loaded(specification, model, threads)
+    sessions = [model]
+    if options.asks_for_threads:
+        # Threads belong to a session: each instance gets as many as the configuration says.
+        sessions += [options.open(path, threads) for _ in range(1, specification.instances)]
+    return Loaded(specification, sessions, threads)
 
 
 def _session_options(config: ModelConfig) -> _SessionOptions:

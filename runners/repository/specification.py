@@ -64,7 +64,6 @@ class Specification(_Frozen):
     platform: str
     backend: str
     max_batch_size: int
-    versions_metadata: tuple[str, ...]
     inputs: tuple[InputSpecification, ...]
     outputs: tuple[OutputSpecification, ...]
     batching: BatchingSpecification | None
@@ -79,7 +78,6 @@ def specify(
     config: ModelConfig,
     *,
     version: int,
-    versions: Iterable[int],
     scalars: Iterable[str],
     inline: bool,
     load_seconds: float,
@@ -92,7 +90,6 @@ def specify(
         platform=config.platform,
         backend=config.backend,
         max_batch_size=config.max_batch_size,
-        versions_metadata=tuple(str(v) for v in sorted(versions)),
         inputs=tuple(
             InputSpecification(
                 name=tensor.name,

@@ -133,15 +133,6 @@ def test_header_names_have_no_case(connection: Connection) -> None:
         assert response.json()["outputs"][0]["data"] == [7]
 
 
-def test_the_half_closed_client_still_gets_its_answer(server: Server) -> None:
-    with server.connect() as connection:
-        connection.send(frame("GET", "/v2/models/add_sub"))
-        assert connection.receive("GET").status == 200
-        connection.send(frame("GET", "/v2/models/add_sub"))
-        connection.finish_sending()
-        assert connection.receive("GET").json()["name"] == "add_sub"
-
-
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -14,7 +14,7 @@ from tests.contract.requests import Infer, Tensor
 from tests.raw_http import Connection, Headers, frame
 from tests.serving import Server, eventually, labelled
 
-__all__ = ["LONG_STEPS", "Occupied", "occupy", "pending", "slow_request"]
+__all__ = ["LONG_STEPS", "Occupied", "occupy", "pending", "send_behind_another", "slow_request", "until_pending"]
 
 LONG_STEPS: Final = 40_000
 """Steps of the slow model that take most of a second."""
@@ -38,6 +38,10 @@ def slow_request(
 
 def pending(server: Server, model: str = "slow") -> int:
     return int(labelled(server.metrics(), "nv_inference_pending_request_count", model=model, version="1"))
+
+
+def until_pending(server: Server, count: int, model: str = "slow") -> None:
+    eventually(lambda: pending(server, model) == count, f"{count} requests wait")
 
 
 @dataclass
@@ -67,9 +71,9 @@ def occupy(server: Server, *, model: str = "slow", steps: int = LONG_STEPS) -> O
     """Comes back while the only instance of the model executes ``executing`` and ``waiting`` stands in the queue."""
     assert pending(server, model) == 0
     executing = send_behind_another(server, slow_request(steps, model=model))
-    eventually(lambda: pending(server, model) == 0, "the long request executes")
+    until_pending(server, 0, model)
     waiting = send_behind_another(server, slow_request(0, model=model, id="waiting"))
-    eventually(lambda: pending(server, model) == 1, "the next one waits")
+    until_pending(server, 1, model)
     assert not executing.has_answer()
     assert not waiting.has_answer()
     return Occupied(executing, waiting)

@@ -11,8 +11,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
-from tests.integration.occupied import occupy, pending, slow_request
-from tests.serving import Server, eventually
+from tests.integration.occupied import occupy, slow_request, until_pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import StartServer
     from tests.raw_http import Connection
+    from tests.serving import Server
 
 
 def batches(server: Server, model: str) -> dict[int, int]:
@@ -46,7 +46,7 @@ def queue_up(server: Server, rows: list[int], already: int = 1) -> list[Connecti
     for position, count in enumerate(rows):
         connection = server.connect()
         connection.send(slow_request(position, rows=count))
-        eventually(lambda wanted=already + position + 1: pending(server) == wanted, "the request waits")  # type: ignore[misc]
+        until_pending(server, already + position + 1)
         waiting.append(connection)
     return waiting
 

@@ -9,14 +9,14 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import LONG_STEPS, occupy, slow_request
+from tests.integration.occupied import LONG_STEPS, occupy, send_behind_another, slow_request, until_pending
 from tests.raw_http import frame
-from tests.serving import Server, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import StartServer
+    from tests.serving import Server
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")]))
 PATH = requests.path("add_sub")
@@ -74,9 +74,8 @@ def test_two_instances_execute_two_requests_at_once(repository: Path, start_serv
     )
     models.write(repository, "slow", models.slow(), text)
     server = start_server(repository)
-    with server.connect() as first, server.connect() as second:
-        first.send(slow_request(2 * LONG_STEPS))
-        eventually(lambda: not first.has_answer(), "the first is on its way")
+    with send_behind_another(server, slow_request(2 * LONG_STEPS)) as first, server.connect() as second:
+        until_pending(server, 0)
         for _ in range(20):
             second.send(slow_request(10))
             assert second.receive().json()["outputs"][0]["data"] == [10]

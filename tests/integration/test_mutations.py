@@ -242,25 +242,31 @@ def test_a_client_that_stops_at_any_offset_is_let_go(server: Server, body: bytes
     assert server.post(PATH, body, headers).status == 200
 
 
+LAST = frame("GET", "/v2/health/live", [("Connection", "close")])
+
+
+def first_answer(server: Server, data: bytes) -> Response | None:
+    """Answer to the first of the requests sent; enough of them follow that no length leaves the server waiting."""
+    with server.connect() as connection:
+        try:
+            connection.send(data + LAST * 100)
+            return connection.receive()
+        except (BrokenPipeError, ConnectionError):
+            return None
+
+
 def test_a_head_with_any_byte_changed_is_an_error_or_served_right(server: Server) -> None:
     whole = frame("POST", PATH, BINARY_HEADERS, BINARY_BODY)
-    head = len(whole) - len(BINARY_BODY)
-
-    def send(data: bytes) -> Response | None:
-        with server.connect() as connection:
-            try:
-                connection.send(data)
-            except (BrokenPipeError, ConnectionError):
-                return None
-            return end(connection)
-
-    mutants = list(changes(whole, end=head))
+    mutants = list(changes(whole, end=len(whole) - len(BINARY_BODY)))
+    served = 0
     with ThreadPoolExecutor(8) as pool:
-        for mutant, response in zip(mutants, pool.map(send, mutants), strict=True):
+        for mutant, response in zip(mutants, pool.map(partial(first_answer, server), mutants), strict=True):
             if response is None:
                 continue
             if response.status == 200:
-                assert answered(response).items() <= RIGHT.items(), mutant[:head]
+                assert answered(response).items() <= RIGHT.items(), mutant
+                served += 1
             else:
-                assert 400 <= response.status < 600, mutant[:head]
+                assert 400 <= response.status < 600, mutant
+    assert served > 0
     assert server.post(PATH, BINARY_BODY, BINARY_HEADERS).status == 200

@@ -9,8 +9,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer
-from tests.integration.occupied import occupy, pending, slow_request
-from tests.serving import eventually
+from tests.integration.occupied import occupy, pending, slow_request, until_pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +25,7 @@ def test_a_full_queue_refuses_at_once(repository: Path, start_server: StartServe
     server = start_server(repository)
     with occupy(server) as occupied, server.connect() as second, server.connect() as third:
         second.send(slow_request(0))
-        eventually(lambda: pending(server) == 2, "the queue is full")
+        until_pending(server, 2)
         third.send(slow_request(0, id="third"))
         response = third.receive()
         assert (response.status, response.error) == (503, f"[request id: third] {FULL}")
@@ -44,7 +43,7 @@ def test_a_queue_full_of_bytes_refuses_at_once(repository: Path, start_server: S
     server = start_server(repository)
     with occupy(server) as occupied, server.connect() as second, server.connect() as third:
         second.send(slow_request(0))
-        eventually(lambda: pending(server) == 2, "the queue holds two tensors of eight bytes")
+        until_pending(server, 2)
         third.send(slow_request(0))
         response = third.receive()
         assert (response.status, response.error) == (503, f"[request id: <id_unknown>] {FULL}")
@@ -58,10 +57,10 @@ def test_a_client_that_disconnects_frees_its_place(repository: Path, start_serve
         leaving = [server.connect() for _ in range(2)]
         for connection in leaving:
             connection.send(slow_request(100_000))
-        eventually(lambda: pending(server) == 3, "the queue is full")
+        until_pending(server, 3)
         for connection in leaving:
             connection.close()
-        eventually(lambda: pending(server) == 1, "both places are free again")
+        until_pending(server, 1)
         assert not occupied.executing.has_answer()
         with server.connect() as next_client:
             next_client.send(slow_request(0))

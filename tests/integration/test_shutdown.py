@@ -12,7 +12,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import LONG_STEPS, occupy, pending, slow_request
+from tests.integration.occupied import LONG_STEPS, occupy, slow_request, until_pending
 from tests.serving import Server, eventually
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_every_accepted_request_is_answered_and_the_exit_code_is_0(repository: P
         waiting = [server.connect() for _ in range(5)]
         for connection in waiting:
             connection.send(slow_request(1000))
-        eventually(lambda: pending(server) == 6, "all wait")
+        until_pending(server, 6)
         server.terminate()
         assert [connection.receive().status for connection in waiting] == [200] * 5
         assert occupied.executing.receive().status == 200

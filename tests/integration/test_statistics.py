@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
-from tests.integration.occupied import occupy, pending, slow_request
+from tests.integration.occupied import occupy, pending, slow_request, until_pending
 from tests.raw_http import Connection, fetch
-from tests.serving import Server, eventually, labelled
+from tests.serving import Server, labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,7 +135,7 @@ def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_
         leaving = [server.connect() for _ in range(3)]
         for connection in leaving:
             connection.send(slow_request(0))
-        eventually(lambda: pending(server) == 4, "the queue is full")
+        until_pending(server, 4)
         refused = 0
         for _ in range(5):
             with server.connect() as connection:
@@ -144,7 +144,7 @@ def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_
         assert refused == 5
         for connection in leaving:
             connection.close()
-        eventually(lambda: pending(server) == 1, "those who left gave their places back")
+        until_pending(server, 1)
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     counted = Counted.from_statistics(server, "slow")

@@ -26,7 +26,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
         stream = io.StringIO()
         monkeypatch.setattr("sys.stderr", stream)
         info, warning, error = (off != level for level in ("info", "warning", "error"))
-        log.setup(info=info, warning=warning, error=error, verbose=verbose, form=form)
+        log.setup(log.LogOptions(info=info, warning=warning, error=error, verbose=verbose, form=form))
         logger = logging.getLogger("runners.log")
         logger.debug("a detail")
         logger.info("two\nlines")

@@ -21,7 +21,7 @@ from tests.unit.text import config, fp32
 def loaded(repository: Path, *, auto_complete: bool = True) -> Loaded:
     (source,) = scan([repository]).models
     model = resolve(source, auto_complete=auto_complete)
-    return load(source, model.config, model.versions[-1], model.versions, auto_complete=auto_complete)
+    return load(source, model.config, model.versions[-1], auto_complete=auto_complete)
 
 
 def test_a_model_without_configuration_is_completed_from_its_file(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_model_without_configuration_is_completed_from_its_file(tmp_path: Path
     ]
     assert made.specification.batching is not None
     assert made.specification.batching.preferred_batch_sizes == (4,)
-    assert (made.specification.instances, made.specification.versions_metadata) == (2, ("1",))
+    assert (made.specification.instances, len(made.sessions)) == (2, 1)
     assert made.specification.load_seconds > 0
 
 
@@ -49,6 +49,7 @@ def test_a_model_with_threads_of_its_own_never_runs_inline(tmp_path: Path) -> No
     models.write(tmp_path, "m", models.add_sub(["batch", 16]), text)
     made = loaded(tmp_path)
     assert (made.intra_op_threads, made.specification.inline) == (3, False)
+    assert len(made.sessions) == made.specification.instances == 2
 
 
 def test_a_parallel_graph_never_runs_inline(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.unit.text import INPUT, ONNX, OUTPUT, config
 
 def specification(text: str, *, scalars: Sequence[str] = (), inline: bool = True) -> Specification:
     filled = fill_defaults(fill_instance_groups(config(f"{ONNX} {text}")))
-    return specify(filled, version=3, versions=[5, 3], scalars=scalars, inline=inline, load_seconds=0.5)
+    return specify(filled, version=3, scalars=scalars, inline=inline, load_seconds=0.5)
 
 
 def test_a_version_becomes_the_json_that_the_core_expects() -> None:
@@ -23,7 +23,6 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
         "platform": "onnxruntime_onnx",
         "backend": "onnxruntime",
         "max_batch_size": 8,
-        "versions_metadata": ["3", "5"],
         "inputs": [{"name": "X", "datatype": "FP32", "dims": [4], "reshape": None, "optional": False}],
         "outputs": [{"name": "Y", "datatype": "FP32", "dims": [2], "reshape": None}],
         "batching": {"preferred_batch_sizes": [8], "max_queue_delay_us": 0, "preserve_ordering": False},

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_doors::{Server, ServerOptions};
-use kushi_engine_onnx::OnnxEngine;
+use kushi_engine_onnx::{OnnxEngine, OnnxSession};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
 use crate::errors::raise;
-use crate::logging;
+use crate::logging::{self, LogOptions};
 use crate::onnx::OnnxModel;
 
 /// How long a replaced or removed model may take to finish what it began.
@@ -28,7 +28,7 @@ struct Options {
     strict_readiness: bool,
     http: HttpOptions,
     metrics: MetricsOptions,
-    log_verbose: u8,
+    log: LogOptions,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ impl Core {
     #[new]
     fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
         let options: Options = parse("the options", options_json).map_err(|error| raise(py, &error, None))?;
-        logging::init(options.log_verbose);
+        logging::init(options.log);
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let options = ServerOptions {
             io_threads: options.io_threads.unwrap_or_else(cores),
@@ -70,24 +70,21 @@ impl Core {
         Ok(Self { server })
     }
 
-    /// Starts a runner for each version and puts them in the place of what the model had.
+    /// Starts a runner for each version and puts them in the place of what the model had. A version
+    /// has one session for all its instances, or one for each.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Py<OnnxModel>)>) -> PyResult<()> {
-        let versions: Vec<_> =
-            versions.iter().map(|(spec, model)| (spec.as_str(), model.get().session.clone())).collect();
+    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Vec<Py<OnnxModel>>)>) -> PyResult<()> {
+        let sessions =
+            |models: &[Py<OnnxModel>]| models.iter().map(|model| model.get().session.clone()).collect();
+        let versions: Vec<(&str, Vec<Arc<OnnxSession>>)> =
+            versions.iter().map(|(spec, models)| (spec.as_str(), sessions(models))).collect();
         let load = || {
-            let start = |(spec, session)| {
-                let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
-                let engine: Arc<dyn Engine> = Arc::new(OnnxEngine::new(session, &spec)?);
-                let engines = vec![engine; spec.instances];
-                let options = RunnerOptions { drivers: Some(self.server.drivers()), ..RunnerOptions::default() };
-                Runner::start(spec, engines, options)
-            };
-            let runners = versions.into_iter().map(start).collect::<Result<Vec<_>, Error>>()?;
+            let runners = versions.into_iter().map(|(spec, sessions)| self.start(name, spec, sessions));
+            let runners = runners.collect::<Result<Vec<_>, Error>>()?;
             retire(&self.server.registry().publish(name, runners));
             Ok(())
         };
-        py.detach(load).map_err(|error: Error| raise(py, &error, Some(name)))
+        py.detach(load).map_err(|error| raise(py, &error, Some(name)))
     }
 
     #[pyo3(signature = (name, version, reason))]
@@ -137,6 +134,19 @@ impl Core {
 
     fn statistics(&self) -> String {
         String::from_utf8_lossy(&self.server.statistics()).into_owned()
+    }
+}
+
+impl Core {
+    fn start(&self, name: &str, spec: &str, sessions: Vec<Arc<OnnxSession>>) -> Result<Arc<Runner>, Error> {
+        let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
+        let engine = |session| Ok(Arc::new(OnnxEngine::new(session, &spec)?) as Arc<dyn Engine>);
+        let mut engines = sessions.into_iter().map(engine).collect::<Result<Vec<_>, Error>>()?;
+        if let [shared] = &engines[..] {
+            engines = vec![shared.clone(); spec.instances];
+        }
+        let options = RunnerOptions { drivers: Some(self.server.drivers()), ..RunnerOptions::default() };
+        Runner::start(spec, engines, options)
     }
 }
 

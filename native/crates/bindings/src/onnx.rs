@@ -37,7 +37,8 @@ impl OnnxModel {
         graph_level: i32,
         allow_spinning: bool,
     ) -> PyResult<Self> {
-        let options = SessionOptions { intra_op_threads, inter_op_threads, parallel, graph_level, allow_spinning };
+        let options =
+            SessionOptions { intra_op_threads, inter_op_threads, parallel, graph_level, allow_spinning };
         let session = py.detach(|| load(&path, &options)).map_err(|error| raise(py, &error, None))?;
         Ok(Self { session: Arc::new(session) })
     }

@@ -42,7 +42,9 @@ impl Version {
     /// What takes requests; a draining one refuses them itself.
     fn runner(&self) -> Option<Arc<Runner>> {
         match self {
-            Self::Serving(runner) if matches!(runner.state(), State::Ready | State::Draining) => Some(runner.clone()),
+            Self::Serving(runner) if matches!(runner.state(), State::Ready | State::Draining) => {
+                Some(runner.clone())
+            }
             _ => None,
         }
     }
@@ -65,8 +67,11 @@ impl Registry {
         };
         let versions = models.get(model).ok_or_else(|| unknown(" is not found".into()))?;
         let Some(number) = version else {
-            let latest = versions.by_number.values().rev().find_map(Version::runner);
-            return latest.ok_or_else(|| unknown(" has no available versions".into()));
+            let latest_first = || versions.by_number.values().rev().filter_map(Version::runner);
+            let latest = latest_first().find(|runner| runner.state() == State::Ready);
+            return latest
+                .or_else(|| latest_first().next())
+                .ok_or_else(|| unknown(" has no available versions".into()));
         };
         let version = versions.by_number.get(&number);
         let version = version.ok_or_else(|| unknown(format!(" version {number} is not found")))?;

@@ -28,9 +28,6 @@ pub struct ModelSpec {
     /// The body of `GET /v2/models/{name}/config`.
     pub config_json: String,
     pub load_seconds: f64,
-    /// Every version of the model that serves, as model metadata lists them.
-    #[serde(default)]
-    pub versions_metadata: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use kushi_core::{Batch, Capability, Engine, ErrorKind, ModelSpec, Runner, RunnerOptions, Slot, State};
+use kushi_core::{
+    Batch, Capability, Engine, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Request, Runner, RunnerOptions,
+    Slot, State,
+};
 use kushi_testkit::{Act, PATIENCE, PuppetEngine, Scene, echo_spec, until};
 
 #[test]
@@ -141,4 +144,32 @@ fn engines_are_dropped_on_the_retiring_thread() {
         let died = died.lock().map(|died| died.clone()).unwrap_or_default();
         assert_eq!(died, [thread::current().id(); 2]);
     }
+}
+
+/// Looks how many requests are inside while it gets an answer.
+struct Witness {
+    runner: Arc<Runner>,
+    inside: Mutex<Vec<usize>>,
+}
+
+impl Mailbox for Witness {
+    fn deliver(&self, mail: Vec<Mail>) {
+        if let Ok(mut inside) = self.inside.lock() {
+            inside.extend(mail.iter().map(|_| self.runner.inside()));
+        }
+    }
+}
+
+#[test]
+fn a_request_is_inside_until_its_answer_is_delivered() {
+    let scene = Scene::new(echo_spec());
+    let witness = Arc::new(Witness { runner: scene.runner.clone(), inside: Mutex::default() });
+    let request = |key| Request { reply: Reply::new(witness.clone(), key), ..scene.request(key, 1) };
+    scene.plug();
+    scene.submit(request(1));
+    assert!(scene.submit(request(2)).cancel());
+    scene.puppet.release_all();
+    assert_eq!(scene.runner.drain(PATIENCE), 0);
+    let inside = witness.inside.lock().map(|inside| inside.clone()).unwrap_or_default();
+    assert_eq!(inside, [3, 1], "at the cancellation, then at the answer");
 }

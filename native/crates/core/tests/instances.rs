@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kushi_core::{Batching, Capability, Engine, ErrorKind, ModelSpec, Runner, RunnerOptions};
-use kushi_testkit::{PuppetEngine, Scene, echo_spec, int32};
+use kushi_core::{Batch, Batching, Capability, Engine, ErrorKind, ModelSpec, Runner, RunnerOptions, Slot};
+use kushi_testkit::{PATIENCE, PuppetEngine, Scene, echo_spec, int32};
 
 #[test]
 fn two_instances_run_two_batches_at_the_same_time() {
@@ -45,4 +45,37 @@ fn an_engine_that_is_not_concurrent_cannot_serve_two_instances() {
         let started = Runner::start(echo_spec(), engines, RunnerOptions::default());
         assert_eq!(started.err().map(|error| error.kind), Some(ErrorKind::ConfigInvalid));
     }
+}
+
+/// Counts its batches in the slot, and panics on the second.
+struct Counting;
+
+impl Engine for Counting {
+    fn capability(&self) -> Capability {
+        Capability { concurrent: false, inline: false, decoupled: false }
+    }
+
+    fn execute(&self, slot: &mut Slot, batch: Batch) {
+        let before =
+            slot.state.take().and_then(|state| state.downcast::<i32>().ok()).map_or(0, |count| *count);
+        slot.state = Some(Box::new(before + 1));
+        if before == 1 {
+            std::panic::resume_unwind(Box::new("in the middle of its work"));
+        }
+        batch.scatter(&[Some(int32(&[1, 1], [before]))]);
+    }
+}
+
+#[test]
+fn a_slot_keeps_its_state_from_batch_to_batch_but_not_beyond_a_panic() {
+    let scene = Scene::new(echo_spec());
+    let started = Runner::start(echo_spec(), vec![Arc::new(Counting)], RunnerOptions::default());
+    let Ok(runner) = started else { panic!("it starts") };
+    let counts = [1, 2, 3, 4].map(|key| {
+        assert!(runner.submit(scene.request(key, 1)).is_ok());
+        let answer = scene.letters.answer(key);
+        answer.error().is_none().then(|| answer.output(0)[0])
+    });
+    assert_eq!(counts, [Some(0), None, Some(0), None]);
+    assert!(runner.retire(PATIENCE));
 }

@@ -1,6 +1,6 @@
 //! `preserve_ordering`: answers leave in the order of their batches, however those finish.
 
-use kushi_core::{Batching, Error, ErrorKind, ModelSpec};
+use kushi_core::{Batching, Error, ErrorKind, ModelSpec, Response};
 use kushi_testkit::{Act, Scene, echo_spec};
 
 /// Two instances, each batch one request.
@@ -63,9 +63,30 @@ fn a_late_answer_holds_back_what_is_younger() {
     let batch = scene.puppet.late();
     scene.ask([2, 3]);
     scene.puppet.await_batches(3);
+    // The next batch runs where one of them did.
+    scene.ask([4]);
+    scene.puppet.await_batches(4);
     assert_eq!(scene.letters.unread(), 0);
     drop(batch);
-    assert_eq!(keys(&scene, 3), [1, 2, 3]);
+    assert_eq!(keys(&scene, 4), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_batch_that_has_answered_in_part_holds_back_what_is_younger() {
+    let scene = scene(true);
+    scene.puppet.script([Act::Late]);
+    scene.ask([1]);
+    let mut batch = scene.puppet.late();
+    batch.send(0, Response { outputs: [].into_iter().collect() });
+    scene.letters.responses(1, 1);
+    scene.ask([2, 3]);
+    scene.puppet.await_batches(3);
+    // The next batch runs where one of them did.
+    scene.ask([4]);
+    scene.puppet.await_batches(4);
+    assert_eq!(scene.letters.unread(), 0);
+    batch.end(0, Ok(()));
+    assert_eq!(keys(&scene, 4), [1, 2, 3, 4]);
 }
 
 #[test]

@@ -76,4 +76,3 @@ impl Drop for Entered<'_> {
         self.connections.free.borrow_mut().push(self.index);
     }
 }
-

@@ -1,15 +1,15 @@
 //! What all doors share: the models, the limits, and whether the server is starting, serving or
 //! going away.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::Registry;
 
-use crate::machine::MachineMeter;
 use crate::http::metadata;
+use crate::machine::MachineMeter;
 use crate::server::ServerOptions;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,14 @@ pub(crate) struct House {
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     phase: AtomicU8,
+    /// Requests received whole whose answers have not been written yet.
+    answering: AtomicUsize,
     quiet: Mutex<()>,
     changed: Condvar,
 }
+
+/// Held from the moment that a request has been received until its answer has been written.
+pub(crate) struct Answering(Arc<House>);
 
 impl House {
     pub(crate) fn new(options: &ServerOptions) -> Self {
@@ -42,6 +47,7 @@ impl House {
             max_input_bytes: options.max_input_bytes,
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
             phase: AtomicU8::new(Phase::Starting as u8),
+            answering: AtomicUsize::new(0),
             quiet: Mutex::new(()),
             changed: Condvar::new(),
         }
@@ -64,23 +70,40 @@ impl House {
         self.phase() == Phase::Serving && (!self.strict_readiness || self.registry.all_ready())
     }
 
-    pub(crate) fn connection_ended(&self) {
+    pub(crate) fn begin_answer(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::AcqRel);
+        Answering(self.clone())
+    }
+
+    pub(crate) fn answering(&self) -> usize {
+        self.answering.load(Ordering::Acquire)
+    }
+
+    /// Tells a drain to look again.
+    pub(crate) fn something_ended(&self) {
         if self.phase() == Phase::Exiting {
             drop(self.quiet.lock().unwrap_or_else(PoisonError::into_inner));
             self.changed.notify_all();
         }
     }
 
-    /// Waits until `open` is zero, looking again whenever a connection ends; answers what is left.
-    pub(crate) fn wait_for_connections(&self, open: impl Fn() -> usize, until: Instant) -> usize {
+    /// Waits until `left` is zero, looking again whenever something ends; answers what is left.
+    pub(crate) fn wait_until_none(&self, left: impl Fn() -> usize, until: Instant) -> usize {
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let open = open();
-            if open == 0 || left == Duration::ZERO {
-                return open;
+            let pause = until.saturating_duration_since(Instant::now());
+            let left = left();
+            if left == 0 || pause == Duration::ZERO {
+                return left;
             }
-            (quiet, _) = self.changed.wait_timeout(quiet, left).unwrap_or_else(PoisonError::into_inner);
+            (quiet, _) = self.changed.wait_timeout(quiet, pause).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::AcqRel);
+        self.0.something_ended();
     }
 }

@@ -67,7 +67,10 @@ impl Mailbox for IoThread {
 }
 
 impl IoThreads {
-    pub(crate) fn spawn(count: usize, house: &Arc<House>) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+    pub(crate) fn spawn(
+        count: usize,
+        house: &Arc<House>,
+    ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let mut threads = Vec::new();
         let mut handles = Vec::new();
         for index in 0..count {
@@ -110,7 +113,9 @@ impl IoThreads {
 
     /// Hands a socket to the thread with the fewest connections.
     pub(crate) fn hand_out(&self, socket: Socket, purpose: Purpose) {
-        let Some(thread) = self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed)) else {
+        let Some(thread) =
+            self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
+        else {
             return;
         };
         thread.connections.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +166,8 @@ async fn attend(desk: Rc<Desk>, arrived: &Notify) {
                 Item::Socket(socket, purpose) => desk.welcome(socket, purpose),
                 Item::Lead(lease) => desk.lead(lease),
                 Item::Listen(listener, purpose, threads) => {
-                    listeners.push(tokio::task::spawn_local(accept(listener, purpose, threads)).abort_handle());
+                    listeners
+                        .push(tokio::task::spawn_local(accept(listener, purpose, threads)).abort_handle());
                 }
                 Item::CloseListeners => listeners.drain(..).for_each(|listener| listener.abort()),
                 Item::CloseConnections => desk.connections.close(),
@@ -202,7 +208,7 @@ impl Desk {
         tokio::task::spawn_local(async move {
             crate::http::serve(&desk, socket, purpose).await;
             desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
-            desk.house.connection_ended();
+            desk.house.something_ended();
         });
     }
 }

@@ -30,12 +30,14 @@ pub(crate) enum Listener {
 impl Listener {
     pub(crate) fn tcp(address: &str, port: u16, reuse_port: bool) -> Result<(Self, u16), Error> {
         let fault = |error: io::Error| {
-            let hint = if error.kind() == io::ErrorKind::AddrInUse {
-                "; choose another port or stop what listens there"
+            let text = if error.kind() == io::ErrorKind::AddrInUse {
+                format!(
+                    "Socket '{address}:{port}' already in use: choose another port, or stop what listens there"
+                )
             } else {
-                ""
+                format!("cannot listen on {address}:{port}: {error}")
             };
-            Error::new(ErrorKind::ConfigInvalid, format!("cannot listen on {address}:{port}: {error}{hint}"))
+            Error::new(ErrorKind::ConfigInvalid, text)
         };
         let at = (address, port).to_socket_addrs().map_err(fault)?.next();
         let at = at.ok_or_else(|| fault(io::ErrorKind::AddrNotAvailable.into()))?;
@@ -95,7 +97,11 @@ async fn accept_tcp(listener: net::TcpListener, purpose: Purpose, threads: &IoTh
     }
 }
 
-async fn accept_unix(listener: unix::net::UnixListener, purpose: Purpose, threads: &IoThreads) -> io::Result<()> {
+async fn accept_unix(
+    listener: unix::net::UnixListener,
+    purpose: Purpose,
+    threads: &IoThreads,
+) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     loop {
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {

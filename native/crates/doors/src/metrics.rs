@@ -12,12 +12,12 @@ type Read = fn(&Snapshot) -> u64;
 
 /// name, help, value
 const COUNTERS: [(&str, &str, Read); 8] = [
-    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| s.success.count),
-    (
-        "nv_inference_count",
-        "Number of inferences performed (does not include cached requests)",
-        |s| s.inference_count,
-    ),
+    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| {
+        s.success.count
+    }),
+    ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| {
+        s.inference_count
+    }),
     (
         "nv_inference_exec_count",
         "Number of model executions performed (does not include cached requests)",
@@ -129,7 +129,11 @@ fn family(out: &mut String, name: &str, help: &str, kind: &str) {
 }
 
 fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
-    let _ = if labels.is_empty() { writeln!(out, "{name} {value}") } else { writeln!(out, "{name}{{{labels}}} {value}") };
+    let _ = if labels.is_empty() {
+        writeln!(out, "{name} {value}")
+    } else {
+        writeln!(out, "{name}{{{labels}}} {value}")
+    };
 }
 
 fn escape(label: &str) -> String {

@@ -12,6 +12,10 @@ use crate::http::metadata;
 use crate::io::{IoThreads, Purpose};
 use crate::listen::Listener;
 
+/// How long answers may take to leave once they are all written. What is open after that has not
+/// sent a whole request.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
 pub struct ServerOptions {
     pub io_threads: usize,
     pub server_name: String,
@@ -37,8 +41,9 @@ pub struct Server {
 impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
         let house = Arc::new(House::new(options));
-        let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &house)
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start an io thread: {error}")))?;
+        let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &house).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("cannot start an io thread: {error}"))
+        })?;
         Ok(Self { house, io, threads: Mutex::new(threads), socket_files: Mutex::default() })
     }
 
@@ -78,21 +83,27 @@ impl Server {
         self.house.advance(Phase::Serving);
     }
 
-    /// Refuses new work and waits until every accepted request is answered and its connection closed.
-    /// Answers how many requests or connections are left at the end of `patience`.
+    /// Refuses new work and waits until every request that was received is answered, then closes the
+    /// connections. Answers how many requests are left at the end of `patience`; may be called again.
     pub fn drain(&self, patience: Duration) -> usize {
         let until = Instant::now() + patience;
         self.house.advance(Phase::Exiting);
         let runners = self.house.registry.runners();
         runners.iter().for_each(|runner| runner.stop_admitting());
-        let left: usize =
-            runners.iter().map(|runner| runner.drain(until.saturating_duration_since(Instant::now()))).sum();
+        let left = self.house.wait_until_none(|| self.house.answering(), until);
         if left > 0 {
             return left;
         }
-        self.io.close_listeners();
-        self.io.close_connections();
-        self.house.wait_for_connections(|| self.io.open_connections(), until)
+        // A request that its client has given up may still be executing.
+        let rest = || until.saturating_duration_since(Instant::now());
+        let left = runners.iter().map(|runner| runner.drain(rest())).sum();
+        if left == 0 {
+            self.io.close_listeners();
+            self.io.close_connections();
+            let until = Instant::now() + FLUSH_PATIENCE;
+            self.house.wait_until_none(|| self.io.open_connections(), until);
+        }
+        left
     }
 
     /// Requests inside the models.

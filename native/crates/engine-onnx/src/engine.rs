@@ -30,12 +30,8 @@ impl OnnxEngine {
         let required = session.inputs();
         let known: Vec<&TensorInfo> = required.iter().chain(session.defaulted_inputs()).collect();
         check_tensors("input", &spec.inputs, &known).map_err(fault)?;
-        check_tensors(
-            "output",
-            &spec.outputs,
-            &session.outputs().iter().collect::<Vec<_>>(),
-        )
-        .map_err(fault)?;
+        check_tensors("output", &spec.outputs, &session.outputs().iter().collect::<Vec<_>>())
+            .map_err(fault)?;
         if let Some(missing) = required.iter().find(|input| spec.input(&input.name).is_none()) {
             return Err(fault(format!(
                 "the model needs input '{}', which the configuration lacks",
@@ -44,19 +40,14 @@ impl OnnxEngine {
         }
         let names = |specs: &[TensorSpec]| specs.iter().map(|tensor| c_string(&tensor.name)).collect();
         let (input_names, output_names) = (names(&spec.inputs), names(&spec.outputs));
-        Ok(Self {
-            session,
-            input_names,
-            output_names,
-        })
+        Ok(Self { session, input_names, output_names })
     }
 
     /// Answers the outputs that are wanted, by position in the specification. None of them shares
     /// memory with an input.
     fn run(&self, scratch: &mut Scratch, batch: &mut Batch) -> Result<SmallVec<[Option<Value>; 4]>, Error> {
-        let wanted: SmallVec<[bool; 8]> = (0..self.output_names.len())
-            .map(|index| batch.wants(index))
-            .collect();
+        let wanted: SmallVec<[bool; 8]> =
+            (0..self.output_names.len()).map(|index| batch.wants(index)).collect();
         let gathered = batch.gather(scratch);
         let mut inputs = SmallVec::<[InputValue<'_>; 4]>::new();
         let mut input_names = SmallVec::<[&CStr; 8]>::new();
@@ -67,33 +58,20 @@ impl OnnxEngine {
         }
         let mut output_names = SmallVec::<[&CStr; 8]>::new();
         output_names.extend(
-            self.output_names
-                .iter()
-                .zip(&wanted)
-                .filter(|(_, wanted)| **wanted)
-                .map(|(name, _)| &**name),
+            self.output_names.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(name, _)| &**name),
         );
-        let mut outputs: Outputs = self
-            .session
-            .run(&input_names, &inputs, &output_names)?;
+        let mut outputs: Outputs = self.session.run(&input_names, &inputs, &output_names)?;
         for output in &mut outputs {
             detach(output, &gathered)?;
         }
         let mut outputs = outputs.into_iter();
-        Ok(wanted
-            .into_iter()
-            .map(|wanted| if wanted { outputs.next() } else { None })
-            .collect())
+        Ok(wanted.into_iter().map(|wanted| if wanted { outputs.next() } else { None }).collect())
     }
 }
 
 impl Engine for OnnxEngine {
     fn capability(&self) -> Capability {
-        Capability {
-            concurrent: true,
-            inline: self.session.runs_on_caller(),
-            decoupled: false,
-        }
+        Capability { concurrent: true, inline: self.session.runs_on_caller(), decoupled: false }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
@@ -121,10 +99,7 @@ fn check_tensors(kind: &str, specs: &[TensorSpec], known: &[&TensorInfo]) -> Res
         let name = &spec.name;
         let Some(tensor) = known.iter().find(|tensor| tensor.name == *name) else {
             let names: Vec<String> = known.iter().map(|tensor| format!("'{}'", tensor.name)).collect();
-            return Err(format!(
-                "{kind} '{name}' is not in the model, which has {}",
-                names.join(", ")
-            ));
+            return Err(format!("{kind} '{name}' is not in the model, which has {}", names.join(", ")));
         };
         if tensor.datatype != spec.datatype {
             let (expected, got) = (tensor.datatype, spec.datatype);
@@ -140,10 +115,7 @@ fn check_tensors(kind: &str, specs: &[TensorSpec], known: &[&TensorInfo]) -> Res
 /// only as long as the batch.
 fn detach(output: &mut Value, inputs: &[Option<Gathered<'_>>]) -> Result<(), Error> {
     let start = output.data()?.cast_const();
-    let Some(input) = inputs
-        .iter()
-        .flatten()
-        .find(|input| input.bytes.as_ptr_range().contains(&start))
+    let Some(input) = inputs.iter().flatten().find(|input| input.bytes.as_ptr_range().contains(&start))
     else {
         return Ok(());
     };
@@ -165,19 +137,13 @@ fn to_tensor(value: Value, spec: &TensorSpec) -> Result<Tensor, Error> {
     let (element, shape) = value.element_and_shape()?;
     let datatype = spec.datatype;
     if element != to_element(datatype) as u32 {
-        let text = format!(
-            "output '{}' has element type {element}, the model declares {datatype}",
-            spec.name
-        );
+        let text =
+            format!("output '{}' has element type {element}, the model declares {datatype}", spec.name);
         return Err(Error::new(ErrorKind::EngineFailed, text));
     }
     let data = match datatype.size() {
         Some(size) => value.into_bytes(size, &shape).map(Buffer::from_owner),
         None => strings::encode(&value, element_count(&shape).unwrap_or(0)).map(Buffer::host),
     };
-    Ok(Tensor {
-        datatype,
-        shape,
-        data: data?,
-    })
+    Ok(Tensor { datatype, shape, data: data? })
 }

@@ -25,10 +25,7 @@ struct Loaded {
 pub fn init(library: &Path) -> Result<String, Error> {
     let fault = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
     let path = library.canonicalize().map_err(|error| {
-        fault(format!(
-            "onnxruntime library '{}' cannot be opened: {error}",
-            library.display()
-        ))
+        fault(format!("onnxruntime library '{}' cannot be opened: {error}", library.display()))
     })?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = &*loaded {
@@ -41,17 +38,9 @@ pub fn init(library: &Path) -> Result<String, Error> {
         )));
     }
     let version = probe(&path).map_err(fault)?;
-    let environment = start(&path).map_err(|text| {
-        fault(format!(
-            "onnxruntime library '{}' does not start: {text}",
-            path.display()
-        ))
-    })?;
-    *loaded = Some(Loaded {
-        library: path,
-        version: version.clone(),
-        environment,
-    });
+    let environment = start(&path)
+        .map_err(|text| fault(format!("onnxruntime library '{}' does not start: {text}", path.display())))?;
+    *loaded = Some(Loaded { library: path, version: version.clone(), environment });
     Ok(version)
 }
 
@@ -59,10 +48,7 @@ pub fn init(library: &Path) -> Result<String, Error> {
 pub(crate) fn current() -> Result<Environment, Error> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let missing = || Error::new(ErrorKind::Internal, "onnxruntime is not loaded");
-    loaded
-        .as_ref()
-        .map(|loaded| loaded.environment.clone())
-        .ok_or_else(missing)
+    loaded.as_ref().map(|loaded| loaded.environment.clone()).ok_or_else(missing)
 }
 
 /// Opens the library and checks what it is, before anything in it is relied on.
@@ -78,9 +64,7 @@ fn probe(path: &Path) -> Result<String, String> {
     // SAFETY: `OrtGetApiBase` takes nothing and answers a static table or null, and the table's
     // `GetVersionString` answers a static string.
     let version = unsafe {
-        let base = api_base()
-            .as_ref()
-            .ok_or_else(|| format!("'{shown}' has no onnxruntime API"))?;
+        let base = api_base().as_ref().ok_or_else(|| format!("'{shown}' has no onnxruntime API"))?;
         CStr::from_ptr((base.GetVersionString)())
     };
     let version = version.to_string_lossy().into_owned();
@@ -89,9 +73,7 @@ fn probe(path: &Path) -> Result<String, String> {
     let api = unsafe { ((*api_base()).GetApi)(ort::sys::ORT_API_VERSION) };
     if api.is_null() {
         let wanted = ort::sys::ORT_API_VERSION;
-        return Err(format!(
-            "onnxruntime {version} in '{shown}' does not offer version {wanted} of its API"
-        ));
+        return Err(format!("onnxruntime {version} in '{shown}' does not offer version {wanted} of its API"));
     }
     Ok(version)
 }
@@ -103,9 +85,7 @@ fn check_version(version: &str) -> Result<(), String> {
         return Ok(());
     }
     let (major, minor) = MINIMUM_VERSION;
-    Err(format!(
-        "onnxruntime {version} found, expected {major}.{minor} or newer: pip install 'kushi[cpu]'"
-    ))
+    Err(format!("onnxruntime {version} found, expected {major}.{minor} or newer: pip install 'kushi[cpu]'"))
 }
 
 fn start(path: &Path) -> Result<Environment, String> {

@@ -27,11 +27,7 @@ impl OnnxSession {
         });
         let zeros: Vec<(DataType, Shape, Zeros)> = zeros.collect::<Result<_, Error>>()?;
         let inputs = zeros.iter().map(|(datatype, shape, zeros)| {
-            let input = Gathered {
-                datatype: *datatype,
-                shape: shape.clone(),
-                bytes: zeros.as_bytes(),
-            };
+            let input = Gathered { datatype: *datatype, shape: shape.clone(), bytes: zeros.as_bytes() };
             InputValue::new(&input)
         });
         let inputs: Vec<InputValue<'_>> = inputs.collect::<Result<_, _>>()?;
@@ -58,10 +54,7 @@ struct Zeros {
 
 impl Zeros {
     fn new(length: usize) -> Self {
-        Self {
-            words: vec![0; length.div_ceil(8)],
-            length,
-        }
+        Self { words: vec![0; length.div_ceil(8)], length }
     }
 
     fn as_bytes(&self) -> &[u8] {

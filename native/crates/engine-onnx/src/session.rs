@@ -70,28 +70,18 @@ impl OnnxSession {
     pub fn load(path: &Path, options: &SessionOptions) -> Result<Self, Error> {
         let shown = path.display();
         let fault = |text: &str| {
-            Error::new(
-                ErrorKind::ConfigInvalid,
-                format!("onnx model '{shown}' cannot be loaded: {text}"),
-            )
+            Error::new(ErrorKind::ConfigInvalid, format!("onnx model '{shown}' cannot be loaded: {text}"))
         };
         let level = graph_level(options.graph_level).map_err(|text| fault(&text))?;
         let builder = builder(options, level, &environment::current()?);
         let session = builder
             .and_then(|mut builder| builder.commit_from_file(path))
             .map_err(|error| fault(error.message()))?;
-        let inputs = session
-            .inputs()
-            .iter()
-            .map(|input| describe("input", input.name(), input.dtype()));
-        let outputs = session
-            .outputs()
-            .iter()
-            .map(|output| describe("output", output.name(), output.dtype()));
+        let inputs = session.inputs().iter().map(|input| describe("input", input.name(), input.dtype()));
+        let outputs =
+            session.outputs().iter().map(|output| describe("output", output.name(), output.dtype()));
         let defaulted = session.overridable_initializers();
-        let defaulted = defaulted
-            .iter()
-            .map(|input| describe("input", input.name(), input.dtype()));
+        let defaulted = defaulted.iter().map(|input| describe("input", input.name(), input.dtype()));
         let list = |result: Result<Vec<_>, String>| result.map_err(|text| fault(&text));
         Ok(Self {
             inputs: list(inputs.collect())?,
@@ -160,9 +150,7 @@ fn graph_level(level: i32) -> Result<GraphOptimizationLevel, String> {
         1 => Ok(GraphOptimizationLevel::Level1),
         2 => Ok(GraphOptimizationLevel::Level2),
         99 => Ok(GraphOptimizationLevel::All),
-        _ => Err(format!(
-            "graph optimisation level {level} is not known, expected 0, 1, 2 or 99"
-        )),
+        _ => Err(format!("graph optimisation level {level} is not known, expected 0, 1, 2 or 99")),
     }
 }
 
@@ -197,9 +185,5 @@ fn describe(kind: &str, name: &str, declared: &ValueType) -> Result<TensorInfo, 
     let datatype = from_element(*ty).ok_or_else(|| {
         format!("{kind} '{name}' has elements of type {ty}, which the protocol does not have")
     })?;
-    Ok(TensorInfo {
-        name: name.to_owned(),
-        datatype,
-        shape: shape.to_vec(),
-    })
+    Ok(TensorInfo { name: name.to_owned(), datatype, shape: shape.to_vec() })
 }

@@ -23,11 +23,7 @@ impl From<Failure> for Error {
 /// Takes a status over.
 #[inline]
 pub(crate) fn check(status: OrtStatusPtr) -> Result<(), Failure> {
-    if status.0.is_null() {
-        Ok(())
-    } else {
-        Err(read(status))
-    }
+    if status.0.is_null() { Ok(()) } else { Err(read(status)) }
 }
 
 #[cold]
@@ -37,9 +33,7 @@ fn read(status: OrtStatusPtr) -> Failure {
     // is a C string that lives as long as the status.
     unsafe {
         let code = (api.GetErrorCode)(status.0) as i32;
-        let text = CStr::from_ptr((api.GetErrorMessage)(status.0))
-            .to_string_lossy()
-            .into_owned();
+        let text = CStr::from_ptr((api.GetErrorMessage)(status.0)).to_string_lossy().into_owned();
         (api.ReleaseStatus)(status.0);
         Failure { code, text }
     }

@@ -27,9 +27,7 @@ pub(crate) fn decode(shape: &[i64], bytes: &[u8]) -> Result<Value, Failure> {
                 length,
                 &raw mut place,
             ))?;
-            place
-                .cast::<u8>()
-                .copy_from_nonoverlapping(element.as_ptr(), length);
+            place.cast::<u8>().copy_from_nonoverlapping(element.as_ptr(), length);
         }
         rest = tail;
         index += 1;
@@ -53,12 +51,7 @@ pub(crate) fn encode(value: &Value, count: usize) -> Result<Vec<u8>, Failure> {
         // SAFETY: room for `length` bytes was reserved, all of which are written when the status is good.
         unsafe {
             let place = bytes.as_mut_ptr().add(bytes.len());
-            check((api.GetStringTensorElement)(
-                value.as_ptr(),
-                length,
-                index,
-                place.cast(),
-            ))?;
+            check((api.GetStringTensorElement)(value.as_ptr(), length, index, place.cast()))?;
             bytes.set_len(bytes.len() + length);
         }
     }

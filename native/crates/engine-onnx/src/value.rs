@@ -44,10 +44,7 @@ impl<'a> InputValue<'a> {
             DataType::Bytes => crate::strings::decode(&input.shape, input.bytes)?,
             datatype => borrow(datatype, &input.shape, input.bytes)?,
         };
-        Ok(Self {
-            value,
-            bytes: PhantomData,
-        })
+        Ok(Self { value, bytes: PhantomData })
     }
 
     /// As `Run` takes its inputs.
@@ -140,11 +137,7 @@ impl Value {
     pub(crate) fn into_bytes(self, size: usize, shape: &[i64]) -> Result<OwnedBytes, Failure> {
         let length = element_count(shape).unwrap_or(0) * size;
         let start = NonNull::new(self.data()?).unwrap_or(NonNull::dangling());
-        Ok(OwnedBytes {
-            start,
-            length,
-            _value: self,
-        })
+        Ok(OwnedBytes { start, length, _value: self })
     }
 }
 
@@ -169,9 +162,7 @@ impl AsRef<[u8]> for OwnedBytes {
 fn make(create: impl FnOnce(*mut *mut OrtValue) -> Result<(), Failure>) -> Result<Value, Failure> {
     let mut value = null_mut();
     create(&raw mut value)?;
-    Ok(Value(
-        NonNull::new(value).expect("a value is not null where the status is good"),
-    ))
+    Ok(Value(NonNull::new(value).expect("a value is not null where the status is good")))
 }
 
 struct Global<T>(*mut T);
@@ -197,10 +188,7 @@ fn global<T>(
 fn cpu_memory() -> Result<*mut OrtMemoryInfo, Failure> {
     static MEMORY: OnceLock<Global<OrtMemoryInfo>> = OnceLock::new();
     global(&MEMORY, |memory| {
-        let (allocator, kind) = (
-            OrtAllocatorType::OrtDeviceAllocator,
-            OrtMemType::OrtMemTypeDefault,
-        );
+        let (allocator, kind) = (OrtAllocatorType::OrtDeviceAllocator, OrtMemType::OrtMemTypeDefault);
         // SAFETY: writes one pointer.
         check(unsafe { (ort::api().CreateCpuMemoryInfo)(allocator, kind, memory) })
     })

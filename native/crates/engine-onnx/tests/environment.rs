@@ -11,11 +11,7 @@ fn assert_refused(answer: Result<String, Error>, texts: &[&str]) {
     let error = answer.expect_err("there is no ONNX Runtime there");
     assert_eq!(error.kind, ErrorKind::ConfigInvalid);
     for text in texts {
-        assert!(
-            error.message.contains(text),
-            "'{}' has no '{text}'",
-            error.message
-        );
+        assert!(error.message.contains(text), "'{}' has no '{text}'", error.message);
     }
 }
 
@@ -27,10 +23,7 @@ fn a_process_loads_one_library_and_says_what_is_wrong_with_others() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let text = directory.join("libonnxruntime.so.text");
     std::fs::write(&text, "not a library").expect("the file is written");
-    assert_refused(
-        init(&directory.join("libmissing.so")),
-        &["libmissing.so", "cannot be opened"],
-    );
+    assert_refused(init(&directory.join("libmissing.so")), &["libmissing.so", "cannot be opened"]);
     assert_refused(init(&text), &["libonnxruntime.so.text", "cannot be loaded"]);
     assert_refused(init(Path::new("/proc/self/exe")), &["cannot be loaded"]);
 

@@ -48,11 +48,8 @@ type Declared<'a> = (&'a str, DataType, &'a [i64]);
 
 /// A specification with a batch dimension, under which no request waits for another.
 pub(crate) fn spec(inputs: &[Declared<'_>], outputs: &[Declared<'_>]) -> ModelSpec {
-    let tensors = |list: &[Declared<'_>]| {
-        list.iter()
-            .map(|(name, of, dims)| tensor_spec(name, *of, dims))
-            .collect()
-    };
+    let tensors =
+        |list: &[Declared<'_>]| list.iter().map(|(name, of, dims)| tensor_spec(name, *of, dims)).collect();
     ModelSpec {
         name: "subject".into(),
         max_batch_size: FULL,

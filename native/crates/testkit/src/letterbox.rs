@@ -56,8 +56,7 @@ impl Letterbox {
 
     /// Waits for so many ends and takes them all out, in the order of their arrival.
     pub fn answers(&self, count: usize) -> Vec<Answer> {
-        let mut post =
-            wait_until(&self.post, &self.arrived, "all answers", |post| post.ended.len() >= count);
+        let mut post = wait_until(&self.post, &self.arrived, "all answers", |post| post.ended.len() >= count);
         std::mem::take(&mut post.ended)
     }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use kushi_core::{Batch, Buffer, Capability, Engine, Error, Gathered, Response, Scratch, Slot, Tensor};
+use smallvec::SmallVec;
 
 use crate::{ManualClock, lock, wait_until};
 

@@ -43,7 +43,6 @@ pub fn echo_spec() -> ModelSpec {
         inline: true,
         config_json: "{}".into(),
         load_seconds: 0.0,
-        versions_metadata: vec!["1".into()],
     }
 }
 

@@ -11,6 +11,8 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use kushi_core::{Error, ErrorKind};
 
+use crate::house::Answering;
+
 use crate::json::write;
 
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -20,6 +22,7 @@ pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-he
 pub(crate) struct Chunks {
     pieces: VecDeque<Bytes>,
     left: u64,
+    answering: Option<Answering>,
 }
 
 impl Chunks {
@@ -28,6 +31,13 @@ impl Chunks {
             self.left += piece.len() as u64;
             self.pieces.push_back(piece);
         }
+    }
+}
+
+impl Chunks {
+    /// Holds `answering` until the connection has taken the last piece.
+    pub(crate) fn until_written(&mut self, answering: Answering) {
+        self.answering = Some(answering);
     }
 }
 

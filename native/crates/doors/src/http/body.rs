@@ -24,7 +24,11 @@ pub(crate) enum ReadError {
 }
 
 /// `json_length`: where the tensor data begins, if the head says so.
-pub(crate) async fn read(body: Incoming, json_length: Option<usize>, limits: &Limits) -> Result<Bytes, ReadError> {
+pub(crate) async fn read(
+    body: Incoming,
+    json_length: Option<usize>,
+    limits: &Limits,
+) -> Result<Bytes, ReadError> {
     let too_large = |bytes| ReadError::TooLarge((limits.refusal)(bytes, limits.max_bytes));
     let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if let Some(length) = declared.filter(|&length| length > limits.max_bytes) {
@@ -40,7 +44,8 @@ pub(crate) async fn read(body: Incoming, json_length: Option<usize>, limits: &Li
     if body.is_end_stream() {
         return Ok(first);
     }
-    let mut whole = Aligned::new(declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len())), json_length);
+    let mut whole =
+        Aligned::new(declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len())), json_length);
     whole.bytes.extend_from_slice(&first);
     drop(first);
     while let Some(piece) = next(&mut body).await? {

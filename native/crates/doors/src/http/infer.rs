@@ -4,13 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::HeaderName;
-use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner};
+use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner, Ticket};
 use smallvec::SmallVec;
 
-use crate::http::answer::{Answer, JSON_LENGTH};
+use crate::http::answer::{self, Answer, JSON_LENGTH};
 use crate::http::body::{self, Limits, ReadError};
 use crate::http::request::{self, InferRequest};
 use crate::http::response::{self, Format};
@@ -22,6 +23,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 /// The largest body that Triton takes.
 const MAX_BODY_BYTES: usize = i32::MAX as usize;
 
+/// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
     desk: &Rc<Desk>,
     runner: &Arc<Runner>,
@@ -42,63 +44,84 @@ pub(crate) async fn infer(
         ReadError::TooLarge(error) => error,
         ReadError::Broken => Error::invalid("the request body ended early"),
     })?;
-    let json_length = json_length.unwrap_or(body.len());
-    if json_length > body.len() {
-        return Err(header_out_of_range(body.len() as u64, json_length));
-    }
-    let spec = runner.spec();
-    let InferRequest { id, parameters, timeout_us, inputs, outputs, binary_by_default } =
-        request::parse(&body, json_length, &spec.name, max_input_bytes)?;
-    let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
-    let bound = spec.bind(&id, inputs, &names)?;
-    let format = Format::new(spec, &bound.wanted, &outputs, binary_by_default)?;
-    let mut waiting = desk.pending.open();
-    let request = Request {
-        id,
-        inputs: bound.inputs,
-        wanted: bound.wanted,
-        rows: bound.rows,
-        parameters,
-        priority: 0,
-        timeout_us,
-        deadline,
-        arrived,
-        reply: Reply::new(desk.mailbox.clone(), waiting.key),
-    };
-    match runner.submit(request) {
-        Ok((ticket, admission)) => {
-            waiting.hold(ticket);
-            if let Admission::Lead(lease) = admission {
-                desk.lead(lease);
+    let answering = desk.house.begin_answer();
+    let received = Received { body, json_length, arrived, deadline };
+    let answer = received.run(desk, runner).await;
+    let mut answer = answer.unwrap_or_else(|error| answer::error(&error));
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+struct Received {
+    body: Bytes,
+    json_length: Option<usize>,
+    arrived: Instant,
+    deadline: Option<Instant>,
+}
+
+impl Received {
+    async fn run(self, desk: &Rc<Desk>, runner: &Arc<Runner>) -> Result<Answer, Error> {
+        let Self { body, json_length, arrived, deadline } = self;
+        let json_length = json_length.unwrap_or(body.len());
+        if json_length > body.len() {
+            return Err(header_out_of_range(body.len() as u64, json_length));
+        }
+        let spec = runner.spec();
+        let InferRequest { id, parameters, timeout_us, inputs, outputs, binary_by_default } =
+            request::parse(&body, json_length, &spec.name, desk.house.max_input_bytes)?;
+        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+        let bound = spec.bind(&id, inputs, &names)?;
+        let format = Format::new(spec, &bound.wanted, &outputs, binary_by_default)?;
+        let mut waiting = desk.pending.open();
+        let request = Request {
+            id,
+            inputs: bound.inputs,
+            wanted: bound.wanted,
+            rows: bound.rows,
+            parameters,
+            priority: 0,
+            timeout_us,
+            deadline,
+            arrived,
+            reply: Reply::new(desk.mailbox.clone(), waiting.key),
+        };
+        match runner.submit(request) {
+            Ok((ticket, admission)) => {
+                waiting.hold(ticket);
+                if let Admission::Lead(lease) = admission {
+                    desk.lead(lease);
+                }
+            }
+            Err((error, request)) => {
+                let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
+                return Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)));
             }
         }
-        Err((error, request)) => {
-            let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-            return Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)));
-        }
+        let (response, end) = only_answer(&mut waiting, &spec.name).await?;
+        Ok(response::write(spec, &end.request.id, response, &format))
     }
-    let (response, end) = answer(&mut waiting, &spec.name).await?;
-    Ok(response::write(spec, &end.request.id, response, &format))
 }
 
 /// The one response and the end of a unary request.
-async fn answer(waiting: &mut Waiting, model: &str) -> Result<(Response, End), Error> {
+async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, End), Error> {
     let mut only = None;
     let mut count = 0;
-    let mut expires = waiting.ticket().and_then(|ticket| ticket.expires);
+    let mut alarm = waiting.ticket().and_then(|ticket| ticket.expires);
     loop {
-        let mail = match expires {
+        let mail = match alarm {
             None => waiting.next().await,
-            Some(when) => {
-                let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await else {
-                    expires = None;
-                    if waiting.ticket().is_some_and(kushi_core::Ticket::expire) {
+            Some(when) => match tokio::time::timeout_at(when.into(), waiting.next()).await {
+                Ok(mail) => mail,
+                Err(_) => {
+                    let ticket = waiting.ticket();
+                    if ticket.is_some_and(Ticket::expire) {
                         return Err(Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired"));
                     }
+                    // The queue's patience ended while it executed: what is left is its own deadline.
+                    alarm = ticket.and_then(|ticket| ticket.deadline).filter(|&deadline| deadline > when);
                     continue;
-                };
-                mail
-            }
+                }
+            },
         };
         if let Some(response) = mail.response {
             count += 1;
@@ -121,7 +144,9 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
     let text = String::from_utf8_lossy(value.as_bytes());
     match text.trim().parse() {
         Ok(us) if us > 0 => Ok(Some(Duration::from_micros(us))),
-        _ => Err(Error::invalid(format!("Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"))),
+        _ => Err(Error::invalid(format!(
+            "Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"
+        ))),
     }
 }
 

@@ -122,7 +122,12 @@ fn version_number(version: VersionText<'_>) -> Result<Option<u64>, Error> {
     }
 }
 
-fn model_door(house: &House, name: &str, version: VersionText<'_>, what: ModelRoute) -> Result<Answer, Error> {
+fn model_door(
+    house: &House,
+    name: &str,
+    version: VersionText<'_>,
+    what: ModelRoute,
+) -> Result<Answer, Error> {
     if what == ModelRoute::Statistics {
         return model_statistics(house, name, version);
     }
@@ -143,7 +148,8 @@ fn model_door(house: &House, name: &str, version: VersionText<'_>, what: ModelRo
 
 fn ready_versions(house: &House, name: &str) -> Vec<String> {
     let runners = house.registry.runners();
-    let of_model = runners.iter().filter(|runner| runner.spec().name == name && runner.state() == State::Ready);
+    let of_model =
+        runners.iter().filter(|runner| runner.spec().name == name && runner.state() == State::Ready);
     of_model.map(|runner| runner.spec().version.to_string()).collect()
 }
 
@@ -157,7 +163,9 @@ fn model_statistics(house: &House, name: &str, version: VersionText<'_>) -> Resu
     if let Some(number) = number {
         runners.retain(|runner| runner.spec().version == number);
         if runners.is_empty() {
-            return Err(Error::invalid(format!("requested model version is not available for model '{name}'")));
+            return Err(Error::invalid(format!(
+                "requested model version is not available for model '{name}'"
+            )));
         }
     }
     Ok(answer::json(200, metadata::statistics(&runners)))

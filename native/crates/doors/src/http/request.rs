@@ -207,7 +207,11 @@ fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
             return scanner.skip().map(drop);
         }
         scanner.object(|scanner, key| {
-            if key.is("binary_data") { keep(&mut spans.binary_data, scanner) } else { scanner.skip().map(drop) }
+            if key.is("binary_data") {
+                keep(&mut spans.binary_data, scanner)
+            } else {
+                scanner.skip().map(drop)
+            }
         })
     })?;
     Ok(spans)
@@ -248,7 +252,10 @@ impl<'a> InferRequest<'a> {
     fn read_output(&mut self, json: &'a [u8], spans: &OutputSpans) -> Result<(), Error> {
         let name = text(json, spans.name.as_ref(), "name")?;
         if self.outputs.iter().any(|output| output.name == name) {
-            return Err(Error::invalid(format!("{}output '{name}' already exists in request", prefix(&self.id))));
+            return Err(Error::invalid(format!(
+                "{}output '{name}' already exists in request",
+                prefix(&self.id)
+            )));
         }
         let binary = match &spans.binary_data {
             Some(span) => boolean(read::value(&json[span.clone()]), "binary_data")?,
@@ -272,7 +279,10 @@ fn input<'a>(
     let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
     let shape = shape(json, spans.shape.as_ref())?;
     if request.inputs.iter().any(|other| other.name == name) {
-        return Err(Error::invalid(format!("{}input '{name}' already exists in request", prefix(&request.id))));
+        return Err(Error::invalid(format!(
+            "{}input '{name}' already exists in request",
+            prefix(&request.id)
+        )));
     }
     let data = if let Some(span) = &spans.binary_data_size {
         let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;
@@ -280,7 +290,8 @@ fn input<'a>(
     } else if let Some(span) = &spans.data {
         tensor_json::read(&json[span.clone()], &name, datatype, &shape, max_input_bytes)?
     } else {
-        let text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
+        let text =
+            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
         return Err(Error::new(ErrorKind::Unsupported, text));
     };
     Ok(InputDraft { name, datatype, shape, data })
@@ -359,7 +370,9 @@ fn text<'a>(json: &'a [u8], span: Option<&Span>, member: &str) -> Result<Cow<'a,
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }),
-        _ => Err(unreadable(format!("Unable to parse '{member}': attempt to access JSON non-string as string"))),
+        _ => Err(unreadable(format!(
+            "Unable to parse '{member}': attempt to access JSON non-string as string"
+        ))),
     }
 }
 
@@ -377,7 +390,9 @@ fn unsigned(value: Value<'_>, member: &str) -> Result<u64, Error> {
 fn boolean(value: Value<'_>, member: &str) -> Result<bool, Error> {
     match value {
         Value::Bool(value) => Ok(value),
-        _ => Err(unreadable(format!("Unable to parse '{member}': attempt to access JSON non-boolean as boolean"))),
+        _ => Err(unreadable(format!(
+            "Unable to parse '{member}': attempt to access JSON non-boolean as boolean"
+        ))),
     }
 }
 
@@ -387,7 +402,9 @@ fn parameter(value: Value<'_>) -> Option<Parameter> {
         Value::Number(number) => {
             Some(read::signed(number).map_or_else(|| Parameter::Double(read::double(number)), Parameter::Int))
         }
-        Value::String(raw) => Some(Parameter::String(String::from_utf8_lossy(&read::unescape(raw)).into_owned())),
+        Value::String(raw) => {
+            Some(Parameter::String(String::from_utf8_lossy(&read::unescape(raw)).into_owned()))
+        }
         Value::Array | Value::Object | Value::Null => None,
     }
 }

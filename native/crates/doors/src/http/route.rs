@@ -106,7 +106,15 @@ mod tests {
         assert_eq!(find("/v2/models/m"), model("m", None, ModelRoute::Metadata));
         assert_eq!(find("/v2/models/a%20b/infer"), model("a b", None, ModelRoute::Infer));
         assert_eq!(find("/v2/models/m/versions/03/infer"), model("m", Some("03"), ModelRoute::Infer));
-        for path in ["/", "/v2/", "/v1", "/v2/models/", "/v2/models/m/", "/v2/models/m/versions/x", "/v2/models/m/infer/x"] {
+        for path in [
+            "/",
+            "/v2/",
+            "/v1",
+            "/v2/models/",
+            "/v2/models/m/",
+            "/v2/models/m/versions/x",
+            "/v2/models/m/infer/x",
+        ] {
             assert_eq!(find(path), None, "{path}");
         }
     }

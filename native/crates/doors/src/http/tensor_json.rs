@@ -88,7 +88,9 @@ fn fill<const N: usize>(
             return Err(Error::invalid(text));
         }
         if seen == count {
-            return Err(unreadable("Unable to parse 'data': Shape does not match true shape of 'data' field"));
+            return Err(unreadable(
+                "Unable to parse 'data': Shape does not match true shape of 'data' field",
+            ));
         }
         let bytes = convert(value)
             .map_err(|what| unreadable(format!("Unable to parse 'data': attempt to access JSON {what}")))?;

@@ -132,7 +132,10 @@ impl<'a> Iterator for Leaves<'a> {
                 self.at = self.text.len();
                 return Some((self.depth, Value::Object));
             }
-            _ => rest.iter().position(|b| matches!(b, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t')).unwrap_or(rest.len()),
+            _ => rest
+                .iter()
+                .position(|b| matches!(b, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t'))
+                .unwrap_or(rest.len()),
         };
         self.at += length;
         Some((self.depth, value(&rest[..length])))

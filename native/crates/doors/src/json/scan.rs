@@ -83,7 +83,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Runs `root` on the document's one value.
-    pub(crate) fn document(&mut self, root: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn document(
+        &mut self,
+        root: impl FnOnce(&mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.blanks();
         if matches!(self.peek(), 0 | b']' | b'}' | b',' | b':') {
             return self.fault(Syntax::Empty);
@@ -123,7 +126,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Walks the elements of the array that begins here; `element` must consume each value.
-    pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn array(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.enter()?;
         if self.peek() == b']' {
             return self.leave();
@@ -369,7 +375,9 @@ impl<'a> Scanner<'a> {
             }
         }
         // Only these can pass the largest double.
-        if (has_exponent || whole_digits > 300) && super::read::double(&self.bytes[start..self.at]).is_infinite() {
+        if (has_exponent || whole_digits > 300)
+            && super::read::double(&self.bytes[start..self.at]).is_infinite()
+        {
             return Err(Fault::Syntax { what: Syntax::NumberTooBig, offset: start });
         }
         Ok(())
@@ -385,7 +393,11 @@ pub(crate) struct Key<'a> {
 
 impl Key<'_> {
     pub(crate) fn is(&self, name: &str) -> bool {
-        if self.escaped { super::read::unescape(self.raw) == name.as_bytes() } else { self.raw == name.as_bytes() }
+        if self.escaped {
+            super::read::unescape(self.raw) == name.as_bytes()
+        } else {
+            self.raw == name.as_bytes()
+        }
     }
 
     pub(crate) fn to_text(self) -> String {
@@ -424,8 +436,13 @@ mod tests {
     #[test]
     fn accepts_what_rapidjson_accepts() {
         let texts: &[&[u8]] = &[
-            b"{}\0garbage", b"\xef\xbb\xbf[1, 2.5e3, -0]", b"[NaN, Infinity, -Inf]", b"\"\xff\\u00e9\\ud83d\\ude00\"",
-            b"{\"a\":{\"b\":[{},[]]},\"a\":null}", b"123456789012345678901234567890", b"1e-400",
+            b"{}\0garbage",
+            b"\xef\xbb\xbf[1, 2.5e3, -0]",
+            b"[NaN, Infinity, -Inf]",
+            b"\"\xff\\u00e9\\ud83d\\ude00\"",
+            b"{\"a\":{\"b\":[{},[]]},\"a\":null}",
+            b"123456789012345678901234567890",
+            b"1e-400",
         ];
         for text in texts {
             assert_eq!(check(text), Ok(()), "{}", String::from_utf8_lossy(text));

@@ -10,9 +10,7 @@ pub fn library() -> PathBuf {
     let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../.venv/lib");
     let entries = |directory: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(directory).into_iter().flatten();
-        entries
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .collect()
+        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
     };
     let is_library = |path: &PathBuf| {
         path.file_name()
@@ -23,10 +21,5 @@ pub fn library() -> PathBuf {
         .iter()
         .flat_map(|python| entries(&python.join("site-packages/onnxruntime/capi")))
         .find(is_library)
-        .unwrap_or_else(|| {
-            panic!(
-                "no libonnxruntime.so under {}: run `make setup`",
-                environment.display()
-            )
-        })
+        .unwrap_or_else(|| panic!("no libonnxruntime.so under {}: run `make setup`", environment.display()))
 }

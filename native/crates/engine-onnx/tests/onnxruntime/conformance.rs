@@ -26,20 +26,14 @@ fn graph(model: Model) -> Graph {
         Model::Identity => graph.node("Identity", &["IN"], &["OUT"]),
         Model::HandThrough => graph,
         Model::SumAndDifference => {
-            graph
-                .node("Add", &["A", "B"], &["SUM"])
-                .node("Sub", &["A", "B"], &["DIFFERENCE"])
+            graph.node("Add", &["A", "B"], &["SUM"]).node("Sub", &["A", "B"], &["DIFFERENCE"])
         }
         Model::OptionalAddend => {
-            graph
-                .node("Add", &["A", "B"], &["OUT"])
-                .initializer("B", 6, &[1], &10_i32.to_le_bytes())
+            graph.node("Add", &["A", "B"], &["OUT"]).initializer("B", 6, &[1], &10_i32.to_le_bytes())
         }
         Model::SmallNumbersOnly => {
             let table: Vec<u8> = (0..8_i64).flat_map(i64::to_le_bytes).collect();
-            graph
-                .node("Gather", &["TABLE", "IN"], &["OUT"])
-                .initializer("TABLE", 7, &[8], &table)
+            graph.node("Gather", &["TABLE", "IN"], &["OUT"]).initializer("TABLE", 7, &[8], &table)
         }
         Model::NonZero => graph.node("NonZero", &["IN"], &["OUT"]),
     }
@@ -52,13 +46,8 @@ fn declare(graph: Graph, spec: &ModelSpec) -> Graph {
         let dims: Vec<i64> = batch.into_iter().chain(dims.iter().copied()).collect();
         tensor(element(tensor_spec.datatype), &dims)
     };
-    let graph = spec
-        .inputs
-        .iter()
-        .fold(graph, |graph, input| graph.input(&input.name, &declared(input)));
-    spec.outputs.iter().fold(graph, |graph, output| {
-        graph.output(&output.name, &declared(output))
-    })
+    let graph = spec.inputs.iter().fold(graph, |graph, input| graph.input(&input.name, &declared(input)));
+    spec.outputs.iter().fold(graph, |graph, output| graph.output(&output.name, &declared(output)))
 }
 
 kushi_testkit::conformance_tests!(OnnxRuntime);

@@ -24,17 +24,9 @@ fn session(options: &SessionOptions) -> Arc<OnnxSession> {
 }
 
 fn spec(inputs: &[(&str, DataType)], outputs: &[(&str, DataType)]) -> ModelSpec {
-    let tensors = |list: &[(&str, DataType)]| {
-        list.iter()
-            .map(|(name, of)| tensor_spec(name, *of, &[-1]))
-            .collect()
-    };
-    ModelSpec {
-        max_batch_size: 0,
-        inputs: tensors(inputs),
-        outputs: tensors(outputs),
-        ..echo_spec()
-    }
+    let tensors =
+        |list: &[(&str, DataType)]| list.iter().map(|(name, of)| tensor_spec(name, *of, &[-1])).collect();
+    ModelSpec { max_batch_size: 0, inputs: tensors(inputs), outputs: tensors(outputs), ..echo_spec() }
 }
 
 #[test]
@@ -54,30 +46,19 @@ fn names_what_does_not_fit() {
     let session = session(&SessionOptions::default());
     let (int, float) = (DataType::Int32, DataType::Fp32);
     for (spec, text) in [
-        (
-            spec(&[("A", int), ("D", int)], &[]),
-            "input 'D' is not in the model, which has 'A', 'B', 'C'",
-        ),
+        (spec(&[("A", int), ("D", int)], &[]), "input 'D' is not in the model, which has 'A', 'B', 'C'"),
         (
             spec(&[("A", int), ("B", float)], &[]),
             "input 'B' has data-type INT32 in the model, the configuration says FP32",
         ),
-        (
-            spec(&[("A", int)], &[]),
-            "the model needs input 'B', which the configuration lacks",
-        ),
+        (spec(&[("A", int)], &[]), "the model needs input 'B', which the configuration lacks"),
         (
             spec(&[("A", int), ("B", int)], &[("A", int)]),
             "output 'A' is not in the model, which has 'SUM', 'TOTAL'",
         ),
-        (
-            spec(&[("A", int), ("B", int)], &[("SUM", float)]),
-            "output 'SUM' has data-type INT32 in the model",
-        ),
+        (spec(&[("A", int), ("B", int)], &[("SUM", float)]), "output 'SUM' has data-type INT32 in the model"),
     ] {
-        let error = OnnxEngine::new(session.clone(), &spec)
-            .err()
-            .expect("the configuration does not fit");
+        let error = OnnxEngine::new(session.clone(), &spec).err().expect("the configuration does not fit");
         assert_eq!(error.kind, ErrorKind::ConfigInvalid);
         assert!(error.message.starts_with("model 'echo': "), "{error}");
         assert!(error.message.contains(text), "'{error}' has no '{text}'");
@@ -86,16 +67,9 @@ fn names_what_does_not_fit() {
 
 #[test]
 fn may_run_inline_on_one_thread_only() {
-    let spec = spec(
-        &[("A", DataType::Int32), ("B", DataType::Int32)],
-        &[("SUM", DataType::Int32)],
-    );
+    let spec = spec(&[("A", DataType::Int32), ("B", DataType::Int32)], &[("SUM", DataType::Int32)]);
     let inline = |intra_op_threads, parallel| {
-        let options = SessionOptions {
-            intra_op_threads,
-            parallel,
-            ..SessionOptions::default()
-        };
+        let options = SessionOptions { intra_op_threads, parallel, ..SessionOptions::default() };
         let engine = OnnxEngine::new(session(&options), &spec).expect("the configuration fits");
         assert!(engine.capability().concurrent);
         engine.capability().inline

@@ -52,9 +52,7 @@ pub struct Graph(Message);
 impl Graph {
     #[must_use]
     pub fn node(self, operator: &str, inputs: &[&str], outputs: &[&str]) -> Self {
-        let node = inputs
-            .iter()
-            .fold(Message::default(), |node, input| node.text(1, input));
+        let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, input));
         let node = outputs.iter().fold(node, |node, output| node.text(2, output));
         // Named after its first output, because names are unique.
         Self(self.0.message(1, &node.text(3, outputs[0]).text(4, operator)))
@@ -62,47 +60,31 @@ impl Graph {
 
     #[must_use]
     pub fn input(self, name: &str, tensor: &Message) -> Self {
-        Self(
-            self.0
-                .message(11, &Message::default().text(1, name).message(2, tensor)),
-        )
+        Self(self.0.message(11, &Message::default().text(1, name).message(2, tensor)))
     }
 
     #[must_use]
     pub fn output(self, name: &str, tensor: &Message) -> Self {
-        Self(
-            self.0
-                .message(12, &Message::default().text(1, name).message(2, tensor)),
-        )
+        Self(self.0.message(12, &Message::default().text(1, name).message(2, tensor)))
     }
 
     /// A constant, or the default of the input of the same name.
     #[must_use]
     pub fn initializer(self, name: &str, element: i64, dims: &[i64], data: &[u8]) -> Self {
-        Self(
-            self.0
-                .message(5, &initializer(name, element, dims).bytes(9, data)),
-        )
+        Self(self.0.message(5, &initializer(name, element, dims).bytes(9, data)))
     }
 
     /// A constant whose bytes are the file `location` beside the model.
     #[must_use]
     pub fn external_initializer(self, name: &str, element: i64, dims: &[i64], location: &str) -> Self {
         let entry = Message::default().text(1, "location").text(2, location);
-        Self(self.0.message(
-            5,
-            &initializer(name, element, dims).message(13, &entry).int(14, 1),
-        ))
+        Self(self.0.message(5, &initializer(name, element, dims).message(13, &entry).int(14, 1)))
     }
 
     /// The `ModelProto` around this graph.
     pub fn encode(self) -> Vec<u8> {
         let opset = Message::default().text(1, "").int(2, 17);
-        Message::default()
-            .int(1, 8)
-            .message(7, &self.0.text(2, "graph"))
-            .message(8, &opset)
-            .0
+        Message::default().int(1, 8).message(7, &self.0.text(2, "graph")).message(8, &opset).0
     }
 
     pub fn save(self, directory: &Directory) -> PathBuf {
@@ -113,24 +95,18 @@ impl Graph {
 }
 
 fn initializer(name: &str, element: i64, dims: &[i64]) -> Message {
-    dims.iter()
-        .fold(Message::default(), |tensor, &dim| tensor.int(1, dim))
-        .int(2, element)
-        .text(8, name)
+    dims.iter().fold(Message::default(), |tensor, &dim| tensor.int(1, dim)).int(2, element).text(8, name)
 }
 
 /// A `TypeProto` of a tensor; -1 is a symbolic dimension.
 pub fn tensor(element: i64, dims: &[i64]) -> Message {
-    let shape = dims
-        .iter()
-        .enumerate()
-        .fold(Message::default(), |shape, (axis, &dim)| {
-            let dim = match dim {
-                -1 => Message::default().text(2, &format!("axis{axis}")),
-                dim => Message::default().int(1, dim),
-            };
-            shape.message(1, &dim)
-        });
+    let shape = dims.iter().enumerate().fold(Message::default(), |shape, (axis, &dim)| {
+        let dim = match dim {
+            -1 => Message::default().text(2, &format!("axis{axis}")),
+            dim => Message::default().int(1, dim),
+        };
+        shape.message(1, &dim)
+    });
     Message::default().message(1, &Message::default().int(1, element).message(2, &shape))
 }
 

@@ -29,18 +29,12 @@ fn assert_refused(path: &Path, texts: &[&str]) {
     let error = load(path).err().expect("the model must not load");
     assert_eq!(error.kind, ErrorKind::ConfigInvalid);
     for text in texts.iter().copied().chain([&*path.to_string_lossy()]) {
-        assert!(
-            error.message.contains(text),
-            "'{}' has no '{text}'",
-            error.message
-        );
+        assert!(error.message.contains(text), "'{}' has no '{text}'", error.message);
     }
 }
 
 fn shapes(list: &[(&str, &[i64])]) -> HashMap<String, Vec<i64>> {
-    list.iter()
-        .map(|(name, shape)| ((*name).to_owned(), shape.to_vec()))
-        .collect()
+    list.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect()
 }
 
 fn matrix_product() -> Graph {
@@ -63,19 +57,10 @@ fn describes_inputs_and_outputs() {
         .output("S", &tensor(INT64, &[2]))
         .initializer("B", FLOAT, &[], &[0; 4]);
     let session = load_graph(graph).expect("the model loads");
-    let info = |name: &str, datatype, shape: &[i64]| TensorInfo {
-        name: name.into(),
-        datatype,
-        shape: shape.into(),
-    };
+    let info =
+        |name: &str, datatype, shape: &[i64]| TensorInfo { name: name.into(), datatype, shape: shape.into() };
     assert_eq!(session.inputs(), [info("A", DataType::Fp32, &[-1, 3])]);
-    assert_eq!(
-        session.outputs(),
-        [
-            info("C", DataType::Fp32, &[-1, 3]),
-            info("S", DataType::Int64, &[2])
-        ]
-    );
+    assert_eq!(session.outputs(), [info("C", DataType::Fp32, &[-1, 3]), info("S", DataType::Int64, &[2])]);
     assert_eq!(session.defaulted_inputs(), [info("B", DataType::Fp32, &[])]);
 }
 
@@ -94,9 +79,7 @@ fn finds_external_weights_beside_the_model() {
     assert_refused(&path, &["weights.bin"]);
     std::fs::write(directory.join("weights.bin"), [0; 8]).expect("the weights are written");
     let session = load(&path).expect("the model loads");
-    session
-        .measure(&shapes(&[("X", &[2])]), 1)
-        .expect("the model runs");
+    session.measure(&shapes(&[("X", &[2])]), 1).expect("the model runs");
 }
 
 #[test]
@@ -120,10 +103,7 @@ fn refuses_types_that_the_protocol_does_not_have() {
     let list = sequence(&tensor(FLOAT, &[2]));
     let graph = Graph::default().node("SequenceConstruct", &["X"], &["LIST"]);
     let graph = graph.input("X", &tensor(FLOAT, &[2])).output("LIST", &list);
-    assert_refused(
-        &graph.save(&directory),
-        &["output 'LIST' is a sequence, expected a tensor"],
-    );
+    assert_refused(&graph.save(&directory), &["output 'LIST' is a sequence, expected a tensor"]);
     let float8 = tensor(FLOAT8, &[2]);
     let graph = Graph::default().input("X", &float8).output("X", &float8);
     assert_refused(&graph.save(&directory), &["'X' has elements of type f8_e4m3fn"]);
@@ -144,18 +124,10 @@ fn honours_every_option() {
             };
             let session = load_with(&path, &options).expect("the model loads");
             assert_eq!(session.runs_on_caller(), threads == 1 && !parallel);
-            session
-                .measure(&shapes(&[("X", &[5, 3])]), 1)
-                .expect("the model runs");
+            session.measure(&shapes(&[("X", &[5, 3])]), 1).expect("the model runs");
         }
     }
-    let error = load_with(
-        &path,
-        &SessionOptions {
-            graph_level: 7,
-            ..SessionOptions::default()
-        },
-    );
+    let error = load_with(&path, &SessionOptions { graph_level: 7, ..SessionOptions::default() });
     assert!(error.is_err_and(|error| error.message.contains("level 7 is not known")));
 }
 
@@ -163,9 +135,7 @@ fn honours_every_option() {
 fn measures_with_zeros_of_any_shape() {
     let session = load_graph(matrix_product()).expect("the model loads");
     for rows in [1, 32, 0] {
-        let took = session
-            .measure(&shapes(&[("X", &[rows, 3])]), 3)
-            .expect("the model runs");
+        let took = session.measure(&shapes(&[("X", &[rows, 3])]), 3).expect("the model runs");
         assert!(took.as_secs() < 60);
     }
     let refused = |given: &[(&str, &[i64])]| session.measure(&shapes(given), 1).expect_err("it must not run");
@@ -173,21 +143,14 @@ fn measures_with_zeros_of_any_shape() {
     assert_eq!(refused(&[("X", &[-1, 3])]).kind, ErrorKind::InvalidInput);
     let error = refused(&[("X", &[2, 4])]);
     assert_eq!(error.kind, ErrorKind::EngineFailed);
-    assert!(
-        error.message.starts_with("onnx runtime error 2: "),
-        "{error}"
-    );
+    assert!(error.message.starts_with("onnx runtime error 2: "), "{error}");
 }
 
 #[test]
 fn measures_a_model_of_strings() {
     let strings = tensor(8, &[-1]);
-    let graph = Graph::default()
-        .node("Identity", &["IN"], &["OUT"])
-        .input("IN", &strings)
-        .output("OUT", &strings);
+    let graph =
+        Graph::default().node("Identity", &["IN"], &["OUT"]).input("IN", &strings).output("OUT", &strings);
     let session = load_graph(graph).expect("the model loads");
-    session
-        .measure(&shapes(&[("IN", &[4])]), 1)
-        .expect("the model runs");
+    session.measure(&shapes(&[("IN", &[4])]), 1).expect("the model runs");
 }

@@ -21,12 +21,7 @@ fn identity(datatype: DataType, dims: &[i64]) -> ModelSpec {
 fn assert_same(sent: &Input<'_>, got: &Tensor) {
     assert_eq!(got.datatype, sent.datatype);
     assert_eq!(got.shape.as_slice(), sent.shape, "shape of {}", sent.datatype);
-    assert_eq!(
-        got.data.as_bytes(),
-        sent.data.as_bytes(),
-        "elements of {}",
-        sent.datatype
-    );
+    assert_eq!(got.data.as_bytes(), sent.data.as_bytes(), "elements of {}", sent.datatype);
 }
 
 pub fn every_datatype_passes_unchanged(subject: &dyn Subject) {
@@ -42,16 +37,8 @@ pub fn every_datatype_passes_unchanged(subject: &dyn Subject) {
 pub fn strings_keep_zero_bytes_and_other_encodings(subject: &dyn Subject) {
     let probe = probe(subject, Model::Identity, identity(DataType::Bytes, &[-1]));
     let long = vec![b'x'; 100_000];
-    let strings: [&[u8]; 8] = [
-        b"",
-        b"plain",
-        b"\0",
-        b"a\0b\0",
-        b"\xff\xfe\x80",
-        "žluťoučký".as_bytes(),
-        &long,
-        b"",
-    ];
+    let strings: [&[u8]; 8] =
+        [b"", b"plain", b"\0", b"a\0b\0", b"\xff\xfe\x80", "žluťoučký".as_bytes(), &long, b""];
     let sent = input("IN", DataType::Bytes, &[2, 4], strings_of(&strings));
     assert_same(&sent, &probe.ask_one(&sent));
 }
@@ -88,18 +75,12 @@ pub fn joined_requests_get_their_own_rows_back(subject: &dyn Subject) {
         let probe = probe(subject, Model::Identity, patient(identity(datatype, &[-1])));
         for round in 0..3 {
             let sent = [1, 3, 2, 2].map(|rows| some_input(datatype, &[rows, 5], 10 * round + rows as u64));
-            let keys = sent
-                .each_ref()
-                .map(|sent| probe.send(std::slice::from_ref(sent), &[]));
+            let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
             for (sent, key) in sent.iter().zip(keys) {
                 assert_same(sent, &only(probe.wait(key)));
             }
         }
-        assert_eq!(
-            probe.executions(),
-            (3, 3 * FULL as u64),
-            "every round is one batch of {datatype}"
-        );
+        assert_eq!(probe.executions(), (3, 3 * FULL as u64), "every round is one batch of {datatype}");
     }
 }
 
@@ -107,20 +88,15 @@ pub fn requests_of_other_shapes_run_apart(subject: &dyn Subject) {
     let probe = probe(subject, Model::Identity, identity(DataType::Fp32, &[-1, -1]));
     let sent =
         [[2, 3, 4], [2, 4, 3], [1, 3, 4], [2, 0, 4]].map(|shape| some_input(DataType::Fp32, &shape, 7));
-    let keys = sent
-        .each_ref()
-        .map(|sent| probe.send(std::slice::from_ref(sent), &[]));
+    let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
     for (sent, key) in sent.iter().zip(keys) {
         assert_same(sent, &only(probe.wait(key)));
     }
 }
 
 pub fn the_engine_sees_the_reshaped_tensor(subject: &dyn Subject) {
-    let cases: [(&[i64], &[i64], [i64; 2]); 3] = [
-        (&[4], &[2, 2], [3, 4]),
-        (&[1], &[], [3, 1]),
-        (&[-1], &[-1, 1], [3, 6]),
-    ];
+    let cases: [(&[i64], &[i64], [i64; 2]); 3] =
+        [(&[4], &[2, 2], [3, 4]), (&[1], &[], [3, 1]), (&[-1], &[-1, 1], [3, 6])];
     for (dims, reshape, shape) in cases {
         let mut spec = identity(DataType::Uint32, dims);
         spec.inputs[0].reshape = Some(reshape.into());
@@ -138,23 +114,14 @@ pub fn an_optional_input_may_be_left_out(subject: &dyn Subject) {
     let probe = probe(subject, Model::OptionalAddend, unbatched(spec));
     let a = input("A", DataType::Int32, &[1], int32(&[1]));
     let b = input("B", DataType::Int32, &[1], int32(&[2]));
-    assert_eq!(
-        only(probe.ask(&[a.clone(), b.clone()])).data.as_bytes(),
-        int32(&[3])
-    );
-    assert_eq!(
-        only(probe.ask(std::slice::from_ref(&a))).data.as_bytes(),
-        int32(&[11])
-    );
+    assert_eq!(only(probe.ask(&[a.clone(), b.clone()])).data.as_bytes(), int32(&[3]));
+    assert_eq!(only(probe.ask(std::slice::from_ref(&a))).data.as_bytes(), int32(&[11]));
     assert_eq!(only(probe.ask(&[b, a])).data.as_bytes(), int32(&[3]));
 }
 
 pub fn only_wanted_outputs_come_back(subject: &dyn Subject) {
     let tensor = |name| (name, DataType::Int32, &[2][..]);
-    let spec = spec(
-        &[tensor("A"), tensor("B")],
-        &[tensor("SUM"), tensor("DIFFERENCE")],
-    );
+    let spec = spec(&[tensor("A"), tensor("B")], &[tensor("SUM"), tensor("DIFFERENCE")]);
     let inputs = |a: i32, rows: i64| {
         let values = |first| (first..).take(2 * rows as usize).collect::<Vec<i32>>();
         let b = vec![1; 2 * rows as usize];
@@ -164,14 +131,9 @@ pub fn only_wanted_outputs_come_back(subject: &dyn Subject) {
         ]
     };
     let alone = probe(subject, Model::SumAndDifference, spec.clone());
-    let difference = alone
-        .wait(alone.send(&inputs(5, 1), &["DIFFERENCE"]))
-        .expect("the engine answers");
+    let difference = alone.wait(alone.send(&inputs(5, 1), &["DIFFERENCE"])).expect("the engine answers");
     assert_eq!(difference.len(), 1);
-    assert_eq!(
-        (difference[0].0, difference[0].1.data.as_bytes()),
-        (1, &*int32(&[4, 5]))
-    );
+    assert_eq!((difference[0].0, difference[0].1.data.as_bytes()), (1, &*int32(&[4, 5])));
 
     let joined = probe(subject, Model::SumAndDifference, patient(spec));
     let wanted: [&[&str]; 3] = [&["SUM"], &[], &["DIFFERENCE"]];
@@ -197,9 +159,7 @@ pub fn an_engine_error_fails_its_batch_and_no_other(subject: &dyn Subject) {
         for bad in [false, true] {
             let values = [3, 1, if bad { 1000 } else { round }, 7];
             let sent = values.map(|value| input("IN", DataType::Int64, &[2, 1], int64(&[value, 2])));
-            let keys = sent
-                .each_ref()
-                .map(|sent| probe.send(std::slice::from_ref(sent), &[]));
+            let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
             for (sent, key) in sent.iter().zip(keys) {
                 match probe.wait(key) {
                     Err(error) if bad => {
@@ -236,34 +196,22 @@ pub fn a_panic_fails_its_batch_and_no_other(subject: &dyn Subject) {
     }
     let spec = identity(DataType::Uint8, &[-1]);
     let engine = subject.engine(Model::Identity, &spec);
-    let bomb = Arc::new(Bomb {
-        engine,
-        armed: AtomicBool::new(false),
-    });
+    let bomb = Arc::new(Bomb { engine, armed: AtomicBool::new(false) });
     let probe = Probe::new(spec, bomb.clone());
     for seed in 0..3 {
         let sent = some_input(DataType::Uint8, &[2, 3], seed);
         bomb.armed.store(true, Ordering::Relaxed);
-        let error = probe
-            .ask(std::slice::from_ref(&sent))
-            .expect_err("a panic is an error to the client");
+        let error = probe.ask(std::slice::from_ref(&sent)).expect_err("a panic is an error to the client");
         assert_eq!(error.kind, ErrorKind::EngineFailed);
         assert_same(&sent, &probe.ask_one(&sent));
     }
 }
 
 pub fn outputs_may_depend_on_the_data_in_size(subject: &dyn Subject) {
-    let spec = spec(
-        &[("IN", DataType::Int32, &[-1])],
-        &[("OUT", DataType::Int64, &[1, -1])],
-    );
+    let spec = spec(&[("IN", DataType::Int32, &[-1])], &[("OUT", DataType::Int64, &[1, -1])]);
     let probe = probe(subject, Model::NonZero, unbatched(spec));
-    let cases: [(&[i32], &[i64]); 4] = [
-        (&[0, 5, 0, -1], &[1, 3]),
-        (&[0, 0], &[]),
-        (&[], &[]),
-        (&[1, 1, 1], &[0, 1, 2]),
-    ];
+    let cases: [(&[i32], &[i64]); 4] =
+        [(&[0, 5, 0, -1], &[1, 3]), (&[0, 0], &[]), (&[], &[]), (&[1, 1, 1], &[0, 1, 2])];
     for (values, expected) in cases {
         let sent = input("IN", DataType::Int32, &[values.len() as i64], int32(values));
         let got = probe.ask_one(&sent);
@@ -275,20 +223,13 @@ pub fn outputs_may_depend_on_the_data_in_size(subject: &dyn Subject) {
 pub fn slots_run_side_by_side(subject: &dyn Subject) {
     const SLOTS: usize = 4;
     let tensor = |name| (name, DataType::Int32, &[64][..]);
-    let mut spec = spec(
-        &[tensor("A"), tensor("B")],
-        &[tensor("SUM"), tensor("DIFFERENCE")],
-    );
+    let mut spec = spec(&[tensor("A"), tensor("B")], &[tensor("SUM"), tensor("DIFFERENCE")]);
     spec.batching = None;
     spec.instances = SLOTS;
     let first = subject.engine(Model::SumAndDifference, &spec);
     let concurrent = first.capability().concurrent;
     let more = |_| {
-        if concurrent {
-            first.clone()
-        } else {
-            subject.engine(Model::SumAndDifference, &spec)
-        }
+        if concurrent { first.clone() } else { subject.engine(Model::SumAndDifference, &spec) }
     };
     let engines = (1..SLOTS).map(more).chain([first.clone()]).collect();
     let probe = Probe::with_slots(spec.clone(), engines);
@@ -300,9 +241,7 @@ pub fn slots_run_side_by_side(subject: &dyn Subject) {
                     let a: Vec<i32> = (0..64).map(|n| n * client + round).collect();
                     let b: Vec<i32> = (0..64).map(|n| n - round).collect();
                     let with = |name, values: &[i32]| input(name, DataType::Int32, &[1, 64], int32(values));
-                    let got = probe
-                        .ask(&[with("A", &a), with("B", &b)])
-                        .expect("the engine answers");
+                    let got = probe.ask(&[with("A", &a), with("B", &b)]).expect("the engine answers");
                     let sum: Vec<i32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
                     let difference: Vec<i32> = a.iter().zip(&b).map(|(a, b)| a - b).collect();
                     assert_eq!(got[0].1.data.as_bytes(), int32(&sum));
@@ -316,13 +255,8 @@ pub fn slots_run_side_by_side(subject: &dyn Subject) {
 pub fn large_tensors_pass(subject: &dyn Subject) {
     let probe = probe(subject, Model::Identity, patient(identity(DataType::Fp32, &[-1])));
     let width = 1 << 19;
-    let sent = [
-        some_input(DataType::Fp32, &[3, width], 1),
-        some_input(DataType::Fp32, &[5, width], 2),
-    ];
-    let keys = sent
-        .each_ref()
-        .map(|sent| probe.send(std::slice::from_ref(sent), &[]));
+    let sent = [some_input(DataType::Fp32, &[3, width], 1), some_input(DataType::Fp32, &[5, width], 2)];
+    let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
     for (sent, key) in sent.iter().zip(keys) {
         assert_same(sent, &only(probe.wait(key)));
     }
@@ -352,13 +286,9 @@ pub fn answers_do_not_share_memory_with_inputs(subject: &dyn Subject) {
             let probe = probe(subject, Model::HandThrough, spec);
             // What the first answers show must not change when the next batches use the same memory.
             let rounds = (0..6).map(|seed| {
-                let sent = [2, 6].map(|rows| Input {
-                    name: "X",
-                    ..some_input(datatype, &[rows, 40], seed + rows as u64)
-                });
-                let keys = sent
-                    .each_ref()
-                    .map(|sent| probe.send(std::slice::from_ref(sent), &[]));
+                let sent = [2, 6]
+                    .map(|rows| Input { name: "X", ..some_input(datatype, &[rows, 40], seed + rows as u64) });
+                let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
                 let expected = sent.each_ref().map(|sent| sent.data.as_bytes().to_vec());
                 drop(sent);
                 (expected, keys.map(|key| only(probe.wait(key))))

@@ -31,12 +31,7 @@ pub(super) fn input<'a>(
     shape: &[i64],
     data: impl Into<Vec<u8>>,
 ) -> Input<'a> {
-    Input {
-        name,
-        datatype,
-        shape: shape.into(),
-        data: Buffer::host(data.into()),
-    }
+    Input { name, datatype, shape: shape.into(), data: Buffer::host(data.into()) }
 }
 
 /// By position in the specification.
@@ -49,11 +44,7 @@ impl Probe {
 
     pub(super) fn with_slots(spec: ModelSpec, engines: Vec<Arc<dyn Engine>>) -> Self {
         let runner = Runner::start(spec, engines, RunnerOptions::default()).expect("the runner starts");
-        Self {
-            runner,
-            letters: Arc::default(),
-            next_key: AtomicU64::new(0),
-        }
+        Self { runner, letters: Arc::default(), next_key: AtomicU64::new(0) }
     }
 
     /// Sends a request and does not wait; the answer is under the key that this answers.
@@ -64,11 +55,8 @@ impl Probe {
             shape: Shape::from_slice(&input.shape),
             data: input.data.clone(),
         });
-        let bound = self
-            .runner
-            .spec()
-            .bind("", drafts.collect(), outputs)
-            .expect("the request fits the model");
+        let bound =
+            self.runner.spec().bind("", drafts.collect(), outputs).expect("the request fits the model");
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let request = Request {
             id: String::new(),
@@ -95,13 +83,10 @@ impl Probe {
     pub(super) fn wait(&self, key: u64) -> Answer {
         let mut answer = self.letters.answer(key);
         assert!(answer.responses.len() <= 1, "request {key} has one answer");
-        answer.end.result.map(|()| {
-            answer
-                .responses
-                .pop()
-                .map(|got| got.outputs.into_vec())
-                .unwrap_or_default()
-        })
+        answer
+            .end
+            .result
+            .map(|()| answer.responses.pop().map(|got| got.outputs.into_vec()).unwrap_or_default())
     }
 
     pub(super) fn ask(&self, inputs: &[Input<'_>]) -> Answer {
@@ -123,10 +108,7 @@ impl Probe {
 impl Drop for Probe {
     fn drop(&mut self) {
         let retired = self.runner.retire(PATIENCE);
-        assert!(
-            retired || std::thread::panicking(),
-            "the engine gives its slots back"
-        );
+        assert!(retired || std::thread::panicking(), "the engine gives its slots back");
     }
 }
 

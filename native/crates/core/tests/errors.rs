@@ -1,0 +1,42 @@
+//! The one table of errors.
+
+use kushi_core::{ErrorKind, FailureReason};
+
+#[test]
+fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
+    let names = ErrorKind::ALL.map(ErrorKind::name);
+    let expected = [
+        "invalid_input",
+        "invalid_input",
+        "model_not_found",
+        "model_not_ready",
+        "overloaded",
+        "deadline_exceeded",
+        "engine_failed",
+        "unsupported",
+        "shutting_down",
+        "cancelled",
+        "config_invalid",
+        "internal_error",
+    ];
+    assert_eq!(names, expected);
+    for (place, kind) in ErrorKind::ALL.into_iter().enumerate() {
+        assert_eq!(kind as usize, place, "{kind:?} stands where it is declared, and none is left out");
+    }
+}
+
+#[test]
+fn what_may_be_tried_again_says_that_the_server_is_unavailable() {
+    for kind in ErrorKind::ALL.into_iter().filter(|kind| kind.retryable()) {
+        assert_eq!(kind.http_status(), 503, "{kind:?}");
+    }
+}
+
+#[test]
+fn failure_reasons_count_in_places_of_their_own() {
+    assert_eq!(FailureReason::ALL.map(|reason| reason as usize), [0, 1, 2, 3]);
+    assert_eq!(ErrorKind::Overloaded.failure_reason().label(), "REJECTED");
+    assert_eq!(ErrorKind::DeadlineExceeded.failure_reason().label(), "REJECTED");
+    assert_eq!(ErrorKind::Cancelled.failure_reason().label(), "CANCELED");
+    assert_eq!(ErrorKind::EngineFailed.failure_reason().label(), "BACKEND");
+}
