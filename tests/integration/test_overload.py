@@ -9,7 +9,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer
-from tests.integration.occupied import occupy, pending, slow_request, until_pending
+from tests.integration.occupied import LONG_STEPS, occupy, pending, slow_request, until_pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,13 +101,13 @@ def test_a_deadline_that_is_no_number_is_refused(repository: Path, start_server:
 
 
 def test_the_default_timeout_of_the_model_rejects(repository: Path, start_server: StartServer) -> None:
-    policy = "default_timeout_microseconds: 1000 timeout_action: REJECT"
+    policy = "default_timeout_microseconds: 300000 timeout_action: REJECT"
     models.write_slow(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
     statuses = []
     with server.connect() as first, server.connect() as second:
-        first.send(slow_request(20_000))
-        second.send(slow_request(20_000))
+        first.send(slow_request(LONG_STEPS))
+        second.send(slow_request(LONG_STEPS))
         for connection in (first, second):
             response = connection.receive()
             statuses.append(response.status)
@@ -137,10 +137,10 @@ def test_the_timeout_parameter_counts_only_where_the_model_allows_it(
 
 
 def test_a_timeout_larger_than_the_default_does_not_extend_it(repository: Path, start_server: StartServer) -> None:
-    policy = "default_timeout_microseconds: 50000 allow_timeout_override: true"
+    policy = "default_timeout_microseconds: 300000 allow_timeout_override: true"
     models.write_slow(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
     with server.connect() as first, server.connect() as second:
         for connection in (first, second):
-            connection.send(slow_request(60_000, parameters={"timeout": 600_000_000}))
+            connection.send(slow_request(LONG_STEPS, parameters={"timeout": 600_000_000}))
         assert sorted([first.receive().status, second.receive().status]) == [200, 503]

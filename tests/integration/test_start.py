@@ -40,12 +40,12 @@ def write_broken(repository: Path, content: bytes) -> None:
 def test_the_start_up_log_tells_where_and_what_is_served(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     server = start_server(repository)
+    server.log.wait_for(re.compile(r"ready in [\d.]+ s \([\d.]+ s after imports\)"), 30)
     text = server.log.text()
     assert f"Started HTTPService at 127.0.0.1:{server.http[1]}" in text
     assert f"Started Metrics Service at 127.0.0.1:{server.metrics_address[1]}" in text
     assert re.search(r"\|\s*Model\s*\|\s*Version\s*\|\s*Status\s*\|", text)
     assert re.search(r"\|\s*add_sub\s*\|\s*1\s*\|\s*READY\s*\|", text)
-    assert re.search(r"ready in [\d.]+ s \([\d.]+ s after imports\)", text)
 
 
 def test_an_empty_repository_is_served(repository: Path, start_server: StartServer) -> None:

@@ -89,7 +89,9 @@ impl Server {
         let until = Instant::now() + patience;
         self.house.advance(Phase::Exiting);
         let runners = self.house.registry.runners();
-        runners.iter().for_each(|runner| runner.stop_admitting());
+        for runner in &runners {
+            runner.stop_admitting();
+        }
         let left = self.house.wait_until_none(|| self.house.answering(), until);
         if left > 0 {
             return left;

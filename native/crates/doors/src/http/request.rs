@@ -84,7 +84,7 @@ pub(crate) fn parse<'a>(
     };
     if let Some(id) = &document.id {
         let id = text(json, Some(id), "id")?;
-        request.id = id.split('\0').next().unwrap_or_default().to_owned();
+        id.split('\0').next().unwrap_or_default().clone_into(&mut request.id);
     }
     if document.tensors > MAX_TENSORS {
         return Err(Error::invalid(format!(
