@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use crate::errors::raise;
 
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 pub(crate) fn init_onnxruntime(py: Python<'_>, library: PathBuf) -> PyResult<String> {
     py.detach(|| kushi_engine_onnx::init(&library)).map_err(|error| raise(py, &error, None))
 }
@@ -25,6 +26,7 @@ pub(crate) struct OnnxModel {
 type Described = (String, &'static str, Vec<i64>);
 
 #[pymethods]
+#[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 impl OnnxModel {
     #[new]
     #[pyo3(signature = (path, *, intra_op_threads, inter_op_threads, parallel, graph_level, allow_spinning = false))]

@@ -10,7 +10,10 @@ pub enum ErrorKind {
     /// The request cannot be read at all. Triton answers INTERNAL here, and clients test for it.
     UnreadableInput,
     ModelNotFound,
+    /// It is on its way.
     ModelNotReady,
+    /// It has failed to load and will not come by waiting.
+    ModelUnavailable,
     Overloaded,
     DeadlineExceeded,
     EngineFailed,
@@ -51,11 +54,12 @@ struct Row {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::InvalidInput,
         Self::UnreadableInput,
         Self::ModelNotFound,
         Self::ModelNotReady,
+        Self::ModelUnavailable,
         Self::Overloaded,
         Self::DeadlineExceeded,
         Self::EngineFailed,
@@ -78,6 +82,7 @@ impl ErrorKind {
             Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
             Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
             Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
+            Self::ModelUnavailable => row("model_not_ready",   503, G::Unavailable,     false, Other),
             Self::Overloaded       => row("overloaded",        503, G::Unavailable,     true,  Rejected),
             Self::DeadlineExceeded => row("deadline_exceeded", 503, G::Unavailable,     false, Rejected),
             Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),

@@ -77,7 +77,11 @@ impl Registry {
         let version = version.ok_or_else(|| unknown(format!(" version {number} is not found")))?;
         version.runner().ok_or_else(|| {
             let text = format!("Request for unknown model: '{model}' version {number} is not at ready state");
-            Error::new(ErrorKind::ModelNotReady, text)
+            let kind = match version {
+                Version::Failed(_) => ErrorKind::ModelUnavailable,
+                _ => ErrorKind::ModelNotReady,
+            };
+            Error::new(kind, text)
         })
     }
 

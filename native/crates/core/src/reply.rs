@@ -13,7 +13,7 @@ use crate::{Error, Request, Tensor};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
-/// Called from engine threads: it must not block and must not call back into the core.
+/// Called from engine threads: it must not block, not panic and not call back into the core.
 pub trait Mailbox: Send + Sync {
     fn deliver(&self, mail: Vec<Mail>);
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
-use kushi_core::{Error, ErrorKind};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Response, StatusCode};
+use kushi_core::Error;
 
 use crate::house::Answering;
 
@@ -103,9 +103,17 @@ pub(crate) fn refusal(status: u16, text: &str) -> Answer {
     json(status, body)
 }
 
+pub(crate) fn method_not_allowed(allowed: &Method) -> Answer {
+    let mut response = refusal(405, "Method Not Allowed");
+    if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}
+
 pub(crate) fn error(error: &Error) -> Answer {
     let mut response = refusal(error.kind.http_status(), &error.message);
-    if matches!(error.kind, ErrorKind::Overloaded | ErrorKind::ModelNotReady | ErrorKind::ShuttingDown) {
+    if error.kind.retryable() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
-use hyper::header::HeaderName;
+use hyper::header::{CONTENT_ENCODING, HeaderName};
 use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner, Ticket};
 use smallvec::SmallVec;
 
@@ -32,6 +32,7 @@ pub(crate) async fn infer(
     let arrived = Instant::now();
     let (head, body) = request.into_parts();
     let deadline = timeout(&head.headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    check_encoding(&head.headers)?;
     let max_input_bytes = desk.house.max_input_bytes;
     let declared = body.size_hint().exact();
     let json_length = json_length(&head.headers, declared)?;
@@ -136,6 +137,16 @@ async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, En
                 format!("model '{model}' gave {count} responses, HTTP takes exactly 1"),
             )),
         };
+    }
+}
+
+/// Compressed bodies are refused by name, not misread.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Error::new(ErrorKind::Unsupported, "Unsupported compression type"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -74,7 +74,7 @@ fn metrics_door(house: &House, request: &Request<Incoming>) -> Answer {
     } else if request.method() == Method::GET {
         answer::text(metrics::render(house))
     } else {
-        answer::refusal(405, "Method Not Allowed")
+        answer::method_not_allowed(&Method::GET)
     }
 }
 
@@ -84,7 +84,7 @@ async fn infer_door(desk: &Rc<Desk>, request: Request<Incoming>) -> Answer {
         return answer::refusal(404, "Not Found");
     };
     if request.method() != route.method() {
-        return answer::refusal(405, "Method Not Allowed");
+        return answer::method_not_allowed(&route.method());
     }
     let answered = match route {
         Route::Server => Ok(answer::json(200, desk.house.server_metadata.clone())),

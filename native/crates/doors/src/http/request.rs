@@ -60,6 +60,8 @@ struct InputSpans {
 struct OutputSpans {
     name: Option<Span>,
     binary_data: Option<Span>,
+    classification: Option<Span>,
+    shared_memory_region: Option<Span>,
 }
 
 /// Reads the first `json_length` bytes of `body` as JSON; the rest is binary tensor data.
@@ -206,12 +208,11 @@ fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
         if !key.is("parameters") || !scanner.is_object() {
             return scanner.skip().map(drop);
         }
-        scanner.object(|scanner, key| {
-            if key.is("binary_data") {
-                keep(&mut spans.binary_data, scanner)
-            } else {
-                scanner.skip().map(drop)
-            }
+        scanner.object(|scanner, key| match () {
+            () if key.is("binary_data") => keep(&mut spans.binary_data, scanner),
+            () if key.is("classification") => keep(&mut spans.classification, scanner),
+            () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
+            () => scanner.skip().map(drop),
         })
     })?;
     Ok(spans)
@@ -238,6 +239,10 @@ impl<'a> InferRequest<'a> {
                 self.binary_by_default = boolean(value, "binary_data_output")?;
             } else {
                 let name = key.to_text();
+                if name.starts_with("triton_") {
+                    let text = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.";
+                    return Err(Error::invalid(text));
+                }
                 let value = parameter(value).ok_or_else(|| {
                     Error::invalid(format!(
                         "parameter '{name}' has invalid type. It should be either 'int', 'bool', or 'string'."
@@ -261,6 +266,13 @@ impl<'a> InferRequest<'a> {
             Some(span) => boolean(read::value(&json[span.clone()]), "binary_data")?,
             None => false,
         };
+        if spans.shared_memory_region.is_some() {
+            return Err(no_shared_memory());
+        }
+        if spans.classification.is_some() {
+            let text = format!("output '{name}' asks for classification, which is not supported");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         self.outputs.push(Output { name, binary });
         Ok(())
     }
@@ -290,11 +302,14 @@ fn input<'a>(
     } else if let Some(span) = &spans.data {
         tensor_json::read(&json[span.clone()], &name, datatype, &shape, max_input_bytes)?
     } else {
-        let text =
-            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
-        return Err(Error::new(ErrorKind::Unsupported, text));
+        return Err(no_shared_memory());
     };
     Ok(InputDraft { name, datatype, shape, data })
+}
+
+fn no_shared_memory() -> Error {
+    let text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 fn check_one_source(spans: &InputSpans) -> Result<(), Error> {
