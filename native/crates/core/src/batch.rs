@@ -9,15 +9,14 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::gather::Splitter;
-use crate::runner::Shared;
+use crate::ledger::Ledger;
+use crate::outbox::Outbox;
 use crate::scheduler::Entry;
 use crate::statistics::Tally;
-use crate::{
-    End, Error, ErrorKind, Gathered, Mail, Mailbox, ModelSpec, Request, Response, Scratch, Tensor, Timings,
-};
+use crate::{End, Error, ErrorKind, Gathered, Mail, ModelSpec, Request, Response, Scratch, Tensor, Timings};
 
 pub struct Batch {
-    shared: Arc<Shared>,
+    ledger: Arc<Ledger>,
     seats: Vec<Seat>,
     open: usize,
     rows: usize,
@@ -45,11 +44,11 @@ pub enum Sent {
 }
 
 impl Batch {
-    pub(crate) fn new(shared: Arc<Shared>, entries: Vec<Entry>, sequence: u64, started: Instant) -> Self {
+    pub(crate) fn new(ledger: Arc<Ledger>, entries: Vec<Entry>, sequence: u64, started: Instant) -> Self {
         let seat = |entry: Entry| Seat { rows: entry.request.rows, entry: Some(entry) };
         let seats: Vec<Seat> = entries.into_iter().map(seat).collect();
         Self {
-            shared,
+            ledger,
             open: seats.len(),
             rows: seats.iter().map(|seat| seat.rows).sum(),
             seats,
@@ -62,7 +61,7 @@ impl Batch {
     }
 
     pub fn spec(&self) -> &ModelSpec {
-        &self.shared.spec
+        &self.ledger.spec
     }
 
     /// The number of requests.
@@ -98,15 +97,15 @@ impl Batch {
         let open = self.seats.iter().filter_map(|seat| seat.entry.as_ref());
         let requests: SmallVec<[&[Option<Tensor>]; 32]> =
             open.map(|entry| entry.request.inputs.as_slice()).collect();
-        let spec = &self.shared.spec;
+        let spec = &self.ledger.spec;
         let gathered = scratch.gather(&spec.inputs, &requests, spec.max_batch_size > 0);
-        self.input_done = Some(self.shared.clock.now());
+        self.input_done = Some(self.ledger.clock.now());
         gathered
     }
 
     /// Tells the statistics that the model has run and its outputs are being handed out.
     pub fn computed(&mut self) {
-        self.output_started = Some(self.shared.clock.now());
+        self.output_started = Some(self.ledger.clock.now());
     }
 
     /// Sends one of any number of responses.
@@ -134,7 +133,7 @@ impl Batch {
     /// Answers every request with its share of the joined outputs, by position in the specification;
     /// an output that no request wants may be `None`.
     pub fn scatter(mut self, outputs: &[Option<Tensor>]) {
-        let spec = self.shared.spec.clone();
+        let spec = self.ledger.spec.clone();
         let batched = spec.max_batch_size > 0;
         let mut splitters: SmallVec<[(u16, Splitter<'_>); 4]> = SmallVec::new();
         for (index, (output, tensor_spec)) in outputs.iter().zip(&spec.outputs).enumerate() {
@@ -184,13 +183,13 @@ impl Batch {
         }
         let execution = (tally.successes > 0 && !self.counted).then_some(self.rows);
         self.counted |= execution.is_some();
-        self.shared.record(&tally, &timings, execution, now);
+        self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, self.open == 0);
-        self.shared.ended(ended);
+        self.ledger.ended(ended);
     }
 
     fn post(&self, outbox: Outbox, finished: bool) {
-        match &self.shared.ordering {
+        match &self.ledger.ordering {
             Some(ordering) => ordering.pass(self.sequence, outbox, finished),
             None => outbox.deliver(),
         }
@@ -200,7 +199,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if self.open > 0 {
-            let model = &self.shared.spec.name;
+            let model = &self.ledger.spec.name;
             let what = if std::thread::panicking() { "panicked" } else { "dropped the batch unanswered" };
             let error = Error::new(ErrorKind::EngineFailed, format!("the engine of model '{model}' {what}"));
             self.fail_open(&error);
@@ -231,7 +230,7 @@ struct Outgoing {
 
 impl Outgoing {
     fn new(batch: &Batch) -> Self {
-        let now = batch.shared.clock.now();
+        let now = batch.ledger.clock.now();
         Self {
             now,
             timings: batch.timings(now),
@@ -276,34 +275,5 @@ impl Outgoing {
         let mailbox = request.reply.mailbox.clone();
         let end = End { result, timings, request };
         self.outbox.add(&mailbox, Mail { key, response, end: Some(end) });
-    }
-}
-
-/// Mail sorted by mailbox, so that each is called once.
-#[derive(Default)]
-pub(crate) struct Outbox(SmallVec<[Bundle; 2]>);
-
-type Bundle = (Arc<dyn Mailbox>, Vec<Mail>);
-
-impl Outbox {
-    pub(crate) fn add(&mut self, mailbox: &Arc<dyn Mailbox>, mail: Mail) {
-        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, mailbox)) {
-            Some((_, waiting)) => waiting.push(mail),
-            None => self.0.push((mailbox.clone(), vec![mail])),
-        }
-    }
-
-    pub(crate) fn append(&mut self, other: Self) {
-        for (mailbox, mail) in other.0 {
-            for mail in mail {
-                self.add(&mailbox, mail);
-            }
-        }
-    }
-
-    pub(crate) fn deliver(self) {
-        for (mailbox, mail) in self.0 {
-            mailbox.deliver(mail);
-        }
     }
 }

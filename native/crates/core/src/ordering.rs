@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::batch::Outbox;
+use crate::outbox::Outbox;
 use crate::sync::{Mutex, lock};
 
 #[derive(Default)]

@@ -1,0 +1,112 @@
+//! What is known of a runner's requests: how many are inside, how they ended, and whether new ones
+//! may come. Batches keep it, so it outlives its runner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering as Atomic};
+use std::time::{Duration, Instant};
+
+use crate::ordering::Ordering;
+use crate::outbox::Outbox;
+use crate::scheduler::Entry;
+use crate::statistics::Tally;
+use crate::sync::{Condvar, Mutex, lock};
+use crate::{Clock, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};
+
+pub(crate) struct Ledger {
+    pub(crate) spec: Arc<ModelSpec>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ordering: Option<Ordering>,
+    statistics: Mutex<Snapshot>,
+    state: AtomicU8,
+    /// Admitted and not ended.
+    inside: AtomicUsize,
+    quiet: Mutex<()>,
+    went_quiet: Condvar,
+}
+
+impl Ledger {
+    pub(crate) fn new(spec: ModelSpec, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            ordering: spec.preserves_order().then(Ordering::default),
+            spec: Arc::new(spec),
+            clock,
+            statistics: Mutex::new(Snapshot::default()),
+            state: AtomicU8::new(State::Ready as u8),
+            inside: AtomicUsize::new(0),
+            quiet: Mutex::new(()),
+            went_quiet: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn statistics(&self) -> Snapshot {
+        lock(&self.statistics).clone()
+    }
+
+    pub(crate) fn record_failure(&self, reason: FailureReason, after: Duration) {
+        lock(&self.statistics).record_failure(reason, after);
+    }
+
+    pub(crate) fn admitted(&self) {
+        self.inside.fetch_add(1, Atomic::SeqCst);
+    }
+
+    pub(crate) fn inside(&self) -> usize {
+        self.inside.load(Atomic::SeqCst)
+    }
+
+    /// Answers how many requests have not ended by `until`.
+    pub(crate) fn wait_until_quiet(&self, until: Instant) -> usize {
+        let mut quiet = lock(&self.quiet);
+        loop {
+            let inside = self.inside();
+            let left = until.saturating_duration_since(Instant::now());
+            if inside == 0 || left.is_zero() {
+                return inside;
+            }
+            let woken = self.went_quiet.wait_timeout(quiet, left);
+            (quiet, _) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    pub(crate) fn record(&self, tally: &Tally, timings: &Timings, execution: Option<usize>, now: Instant) {
+        lock(&self.statistics).record(tally, timings, execution, now);
+    }
+
+    /// `inside` and `state` are written here and in a drain in opposite order, each side reading the
+    /// other's: only sequential consistency keeps both from missing the other.
+    pub(crate) fn ended(&self, requests: usize) {
+        let before = self.inside.fetch_sub(requests, Atomic::SeqCst);
+        if before == requests && self.state() != State::Ready {
+            drop(lock(&self.quiet));
+            self.went_quiet.notify_all();
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::ALL[usize::from(self.state.load(Atomic::SeqCst))]
+    }
+
+    pub(crate) fn advance(&self, next: State) {
+        let step = |now: u8| State::ALL[usize::from(now)].allows(next).then_some(next as u8);
+        // A step that does not exist, a second drain say, changes nothing.
+        let _ = self.state.fetch_update(Atomic::SeqCst, Atomic::SeqCst, step);
+    }
+
+    /// Ends a request that no batch will carry.
+    pub(crate) fn end_in_queue(&self, entry: Entry, error: Error) {
+        let request = entry.request;
+        let claim = &request.reply.claim;
+        // Somebody else may have decided first; then theirs is the reason.
+        let error = if claim.answer() { error } else { claim.abandoned().unwrap_or(error) };
+        let waited = self.clock.now().saturating_duration_since(request.arrived);
+        self.record_failure(error.kind.failure_reason(), waited);
+        let key = request.reply.key;
+        let mailbox = request.reply.mailbox.clone();
+        let timings = Timings { queue: waited, ..Timings::default() };
+        let end = End { result: Err(error), timings, request };
+        let mut outbox = Outbox::default();
+        outbox.add(&mailbox, Mail { key, response: None, end: Some(end) });
+        outbox.deliver();
+        self.ended(1);
+    }
+}

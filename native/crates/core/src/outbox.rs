@@ -1,0 +1,35 @@
+//! Mail on its way out, sorted by mailbox, so that each is called once for a whole batch.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{Mail, Mailbox};
+
+#[derive(Default)]
+pub(crate) struct Outbox(SmallVec<[Bundle; 2]>);
+
+type Bundle = (Arc<dyn Mailbox>, Vec<Mail>);
+
+impl Outbox {
+    pub(crate) fn add(&mut self, mailbox: &Arc<dyn Mailbox>, mail: Mail) {
+        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, mailbox)) {
+            Some((_, waiting)) => waiting.push(mail),
+            None => self.0.push((mailbox.clone(), vec![mail])),
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        for (mailbox, mail) in other.0 {
+            for mail in mail {
+                self.add(&mailbox, mail);
+            }
+        }
+    }
+
+    pub(crate) fn deliver(self) {
+        for (mailbox, mail) in self.0 {
+            mailbox.deliver(mail);
+        }
+    }
+}
