@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -44,7 +44,7 @@ class EngineOptions:
     http_max_input_bytes: int = 64 * 1024 * 1024
     cpu_metrics: bool = True
     metrics_interval_ms: int = 2000
-    log: LogOptions = LogOptions()
+    log: LogOptions = field(default_factory=LogOptions)
 
     def to_json(self) -> str:
         """The options as the native core takes them"""
