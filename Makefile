@@ -20,7 +20,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup serve test test-rust test-python test-unit lint lint-python lint-rust bench docs fmt lock train clean
+.PHONY: help setup serve test test-rust test-rebuild test-python test-unit lint lint-python lint-rust bench docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ cargo-tests:
 	if cargo nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
 	else $(CARGO) test --quiet $(RUST_TESTS); fi
+
+test-rebuild: setup ## Change a native source, run make, look for the change from Python
+	@$(TIMED) test-rebuild .ci/test-rebuild
 
 test-python: setup ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
 	@$(TIMED) test-python $(BIN)/pytest $(PYTEST_ARGS)

@@ -31,10 +31,11 @@ def main() -> None:
     given = flags.parse_args()
     save = given.save or not given.quick
     options = Options(given.quick, given.seconds, given.repeats, save)
+    draw = report.load_plot()  # before minutes are spent on measuring
     if not given.render:
         for part in given.part or PARTS:
             run_part(part, PARTS[part], options)
-    report.write(RESULTS if save else BUILD, tuple(PARTS))
+    report.write(RESULTS if save else BUILD, tuple(PARTS), draw)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import cast
 
-from benchmarks import plot
 from benchmarks.outcome import Outcome, check_table, load
 
-__all__ = ["write"]
+__all__ = ["Draw", "load_plot", "write"]
+
+Draw = Callable[[dict[str, Outcome], Path], None]
 
 HEADER = """\
 # Results
@@ -18,7 +22,17 @@ Ratios are measured within one run and survive a change of machine; absolute fig
 ![results](results.png)"""
 
 
-def write(directory: Path, parts: tuple[str, ...]) -> None:
+def load_plot() -> Draw:
+    """`plot.draw`, whose module alone needs matplotlib."""
+    try:
+        return cast("Draw", import_module("benchmarks.plot").draw)
+    except ModuleNotFoundError as error:
+        raise SystemExit(
+            f"the plot needs {error.name}, which is not installed here: `make bench` installs it"
+        ) from None
+
+
+def write(directory: Path, parts: tuple[str, ...], draw: Draw) -> None:
     """Reads `figures/*.json` in the directory, writes results.md and results.png into it."""
     files = [directory / "figures" / f"{part}.json" for part in parts]
     outcomes = [load(file) for file in files if file.exists()]
@@ -28,7 +42,7 @@ def write(directory: Path, parts: tuple[str, ...]) -> None:
     sections = [HEADER, _machines(outcomes), "## Targets", check_table(checks).markdown()]
     sections += [outcome.markdown(with_checks=False) for outcome in outcomes]
     (directory / "results.md").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    plot.draw({outcome.part: outcome for outcome in outcomes}, directory / "results.png")
+    draw({outcome.part: outcome for outcome in outcomes}, directory / "results.png")
     print(f"wrote {directory / 'results.md'} and results.png")
 
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_origin
 
 from runners import Engine
 from runners.errors import KINDS, Kind
-from runners.settings import ServerSettings
+from runners.settings import ServerSettings, placeholder
 from runners.tritonserver import ABSENT
 
 __all__ = ["main"]
@@ -99,7 +99,7 @@ def _flags() -> Iterator[tuple[str, ...]]:
         elif annotation is bool:
             value = "`true`, `false`"
         else:
-            value = "number" if annotation in {int, int | None} else "text"
+            value = "number" if annotation in {int, int | None} else placeholder(field).lower()
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str(default)
         yield (

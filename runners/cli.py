@@ -4,7 +4,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ._version import __version__
 from .errors import InvalidInput, KushiError
@@ -32,18 +32,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return serve(settings, started)
 
 
+class _Parser(ArgumentParser):
+    """One line for a wrong command line, without the usage"""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
 def _parsers() -> tuple[ArgumentParser, ArgumentParser]:
-    parser = ArgumentParser(prog="kushi", description="A Triton-style model repository served at native speed.")
+    parser = _Parser(prog="kushi", description="A Triton-style model repository served at native speed.")
     parser.add_argument("--version", action="version", version=f"kushi {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="serve")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     serving = commands.add_parser(
         "serve",
         help="serve model repositories, or a model file",
         description="Serves every model of Triton-style repositories, or one ONNX file under its stem.",
-        epilog="Each flag can also be given as the environment variable in brackets; the flag wins.",
+        epilog="Each flag can also be given as the environment variable in brackets; the flag wins. A flag of "
+        "tritonserver whose feature does not exist yet is refused by its name.",
         allow_abbrev=False,
     )
-    serving.add_argument("model", nargs="*", help="a model repository or an ONNX file, as --model-repository")
+    serving.add_argument(
+        "model", nargs="*", metavar="MODEL", help="a model repository or an ONNX file, as --model-repository"
+    )
     add_flags(serving)
     return parser, serving
 
@@ -53,4 +63,8 @@ def _settings(flags: dict[str, Any]) -> ServerSettings:
     settings = read_settings({**flags, "model_repository": repositories or None})
     if not settings.model_repository:
         raise InvalidInput("expected a model repository: --model-repository DIR, or a model file")
+    if not settings.allow_http and settings.http_socket is None:
+        raise InvalidInput(
+            "nothing to serve: HTTP is switched off by --allow-http=false, and no --http-socket is given"
+        )
     return settings

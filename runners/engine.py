@@ -171,7 +171,11 @@ class Engine:
         except KushiError as error:
             self._fail(source.name, loading, error)
         except OSError as error:
-            self._fail(source.name, loading, ConfigInvalid(f"{source.path}: {error}", model=source.name))
+            self._fail(
+                source.name,
+                loading,
+                ConfigInvalid(f"{error.filename or source.path}: {error.strerror or error}", model=source.name),
+            )
         else:
             for version in resolved.versions:
                 _LOG.info("successfully loaded '%s' version %d", source.name, version)

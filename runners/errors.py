@@ -4,12 +4,14 @@ The exceptions of Kushi, and the one table that ties a kind of failure to its HT
 KushiError (.kind .status .retryable .model .request_id)
 ├── InvalidInput (ValueError)        ├── Overloaded                        ├── ConfigInvalid
 ├── ModelNotFound (LookupError)      ├── DeadlineExceeded (TimeoutError)   ├── EngineFailed
-├── ModelNotReady, ShuttingDown      ├── Unsupported                       ├── ConnectionLost (ConnectionError)
+├── ModelNotReady                    ├── Unsupported                       ├── ConnectionLost (ConnectionError)
+│   └── ModelUnavailable             ├── ShuttingDown
 └── InternalError (a bug of ours)      cancelled calls raise asyncio.CancelledError
 
 The kinds are those of the native core; a test holds the two lists together.
 """
 
+import re
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +30,17 @@ __all__ = [
     "KushiError",
     "ModelNotFound",
     "ModelNotReady",
+    "ModelUnavailable",
     "Overloaded",
     "ShuttingDown",
     "Unsupported",
     "about",
     "factories",
 ]
+
+
+# what Rust puts behind the words of an operating system's error
+_OS_NUMBER = re.compile(r" \(os error \d+\)")
 
 
 class KushiError(Exception):
@@ -70,9 +77,15 @@ class ModelNotFound(KushiError, LookupError):
 
 
 class ModelNotReady(KushiError):
-    """The model is known, and is loading or has failed to load"""
+    """The model is known and does not serve yet"""
 
     kind = "model_not_ready"
+
+
+class ModelUnavailable(ModelNotReady):
+    """The version failed to load: waiting does not bring it"""
+
+    kind = "model_unavailable"
 
 
 class Overloaded(KushiError):
@@ -136,6 +149,7 @@ KINDS: dict[str, Kind] = {
     "invalid_input": Kind(400, retryable=False, raised=InvalidInput),
     "model_not_found": Kind(404, retryable=False, raised=ModelNotFound),
     "model_not_ready": Kind(503, retryable=True, raised=ModelNotReady),
+    "model_unavailable": Kind(503, retryable=False, raised=ModelUnavailable),
     "overloaded": Kind(503, retryable=True, raised=Overloaded),
     "deadline_exceeded": Kind(503, retryable=False, raised=DeadlineExceeded),
     "engine_failed": Kind(500, retryable=False, raised=EngineFailed),
@@ -155,6 +169,7 @@ def factories() -> dict[str, Callable[[str, str | None], BaseException]]:
 
 def _factory(raised: type[KushiError] | type[CancelledError]) -> Callable[[str, str | None], BaseException]:
     def make(message: str, model: str | None) -> BaseException:
+        message = _OS_NUMBER.sub("", message)
         return raised(message, model=model) if issubclass(raised, KushiError) else raised(message)
 
     return make

@@ -1,5 +1,5 @@
 """
-The life of a server process: load, open the doors, wait for a signal, drain, exit.
+The life of a server process: look whether the doors are free, load, open the doors, wait for a signal, drain, exit.
 
 A first SIGTERM or SIGINT drains, a second one exits at once. Before the doors are open nothing has been accepted, so
 that a first one exits at once too. Signals arrive on the main thread, which does nothing but wait for them.
@@ -8,12 +8,14 @@ that a first one exits at once too. Signals arrive on the main thread, which doe
 import logging
 import os
 import signal
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from . import log
+from .doors import probe_tcp, probe_unix
 from .engine import Engine, EngineOptions
 from .errors import KushiError, about
 from .settings import ServerSettings
@@ -22,6 +24,7 @@ __all__ = ["serve"]
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_SLICE_SECONDS = 0.1
+_REASON_COLUMNS = 80
 
 
 def serve(settings: ServerSettings, started: float) -> int:
@@ -35,6 +38,7 @@ def serve(settings: ServerSettings, started: float) -> int:
     log.setup(_log_options(settings))
     signals = _Signals()
     try:
+        _probe_doors(settings)
         engine = Engine(*settings.model_repository, options=_options(settings))
     except KushiError as error:
         _LOG.error("%s", error)
@@ -113,27 +117,58 @@ def _log_options(settings: ServerSettings) -> log.LogOptions:
 
 def _models_table(engine: Engine) -> str:
     rows = [
-        (model.name, model.version or "-", f"{model.state}: {model.reason}" if model.reason else model.state)
+        (model.name, model.version or "-", _wrapped(f"{model.state}: {model.reason}") if model.reason else model.state)
         for model in engine.models()
     ]
     return log.table(("Model", "Version", "Status"), sorted(rows))
 
 
-def _open_doors(engine: Engine, settings: ServerSettings) -> None:
-    address = settings.http_address
+def _wrapped(text: str) -> str:
+    """Lines of a readable length; a path is never broken"""
+    return textwrap.fill(text, _REASON_COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def _probe_doors(settings: ServerSettings) -> None:
     if settings.allow_http:
-        with about(f"failed to start HTTP service at {address}:{settings.http_port}"):
-            port = engine.serve_http(address, settings.http_port, reuse_port=settings.reuse_http_port)
-        _LOG.info("Started HTTPService at %s:%d", address, port)
+        with about(_http_at(settings)):
+            probe_tcp(settings.http_address, settings.http_port, reuse_port=settings.reuse_http_port)
     if settings.http_socket:
-        with about(f"failed to start HTTP service at {settings.http_socket}"):
+        with about(_http_at_socket(settings)):
+            probe_unix(settings.http_socket)
+    if settings.allow_metrics:
+        with about(_metrics_at(settings)):
+            probe_tcp(_metrics_address(settings), settings.metrics_port)
+
+
+def _open_doors(engine: Engine, settings: ServerSettings) -> None:
+    if settings.allow_http:
+        with about(_http_at(settings)):
+            port = engine.serve_http(settings.http_address, settings.http_port, reuse_port=settings.reuse_http_port)
+        _LOG.info("Started HTTPService at %s:%d", settings.http_address, port)
+    if settings.http_socket:
+        with about(_http_at_socket(settings)):
             engine.serve_http_unix(settings.http_socket)
         _LOG.info("Started HTTPService at unix://%s", settings.http_socket)
     if settings.allow_metrics:
-        address = settings.metrics_address or address
-        with about(f"failed to start Metrics service at {address}:{settings.metrics_port}"):
-            port = engine.serve_metrics(address, settings.metrics_port)
-        _LOG.info("Started Metrics Service at %s:%d", address, port)
+        with about(_metrics_at(settings)):
+            port = engine.serve_metrics(_metrics_address(settings), settings.metrics_port)
+        _LOG.info("Started Metrics Service at %s:%d", _metrics_address(settings), port)
+
+
+def _http_at(settings: ServerSettings) -> str:
+    return f"failed to start HTTP service at {settings.http_address}:{settings.http_port}"
+
+
+def _http_at_socket(settings: ServerSettings) -> str:
+    return f"failed to start HTTP service at {settings.http_socket}"
+
+
+def _metrics_at(settings: ServerSettings) -> str:
+    return f"failed to start Metrics service at {_metrics_address(settings)}:{settings.metrics_port}"
+
+
+def _metrics_address(settings: ServerSettings) -> str:
+    return settings.metrics_address or settings.http_address
 
 
 def _drain(drain: Callable[[float], int], timeout_seconds: float) -> int:

@@ -6,6 +6,7 @@ KUSHI_* follow. Nothing else in the package reads flags or the environment. A fl
 import os
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -14,13 +15,13 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from .errors import ConfigInvalid, Unsupported
-from .tritonserver import ABSENT
+from .tritonserver import ABSENT, ABSENT_VALUES
 
-__all__ = ["ServerSettings", "add_flags", "normalize_flags", "read_settings"]
+__all__ = ["ServerSettings", "add_flags", "normalize_flags", "placeholder", "read_settings"]
 
 _PREFIX = "KUSHI_"
 _ALIASES = {"model-store": "model-repository"}
-_WORDS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+_WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 
 
 def _boolean(value: object) -> object:
@@ -31,8 +32,16 @@ def _listed(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
+@dataclass(frozen=True)
+class _Placeholder:
+    """What stands for the value of a flag in its help"""
+
+    word: str
+
+
 _Switch = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
-_Paths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+_Paths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeholder("PATH")]
+_Path = Annotated[str | None, _Placeholder("PATH")]
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -41,8 +50,14 @@ class ServerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True, protected_namespaces=())
 
-    model_repository: _Paths = Field((), description="Directory of models, or one model file. May be repeated.")
-    id: str = Field("triton", min_length=1, description="Name of the server in its metadata.")
+    model_repository: _Paths = Field(
+        (),
+        description="Directory of models, or one model file. May be repeated; the variable takes several, separated by "
+        "commas.",
+    )
+    id: Annotated[str, _Placeholder("NAME")] = Field(
+        "triton", min_length=1, description="Name of the server in its metadata."
+    )
     exit_on_error: _Switch = Field(default=True, description="Exit when a model cannot be loaded.")
     exit_timeout_secs: int = Field(30, ge=0, description="Seconds to wait at exit for requests in flight.")
     strict_readiness: _Switch = Field(
@@ -56,17 +71,28 @@ class ServerSettings(BaseSettings):
     )
     model_load_thread_count: int = Field(4, ge=1, le=1024, description="Models that are loaded at the same time.")
     allow_http: _Switch = Field(default=True, description="Listen for HTTP on a TCP port.")
-    http_address: str = Field("0.0.0.0", min_length=1, description="Address of the HTTP port.")  # noqa: S104 - as tritonserver's
+    http_address: Annotated[str, _Placeholder("ADDRESS")] = Field(
+        "0.0.0.0",  # noqa: S104 - as tritonserver's
+        min_length=1,
+        description="Address of the HTTP port.",
+    )
     http_port: _Port = Field(8000, description="Port for HTTP; 0 takes a free one.")
     reuse_http_port: _Switch = Field(
         default=False, description="Let several servers share the HTTP port (SO_REUSEPORT)."
     )
-    http_socket: str | None = Field(None, min_length=1, description="Path of a Unix socket that speaks HTTP as well.")
+    http_socket: _Path = Field(
+        None, min_length=1, description="Path of a Unix socket that speaks HTTP as well (default: none)."
+    )
     http_thread_count: int | None = Field(None, ge=1, le=1024, description="Io threads (default: the usable cores).")
-    http_max_input_size: int = Field(64 * 1024 * 1024, ge=1, description="Largest HTTP body in bytes.")
+    http_max_input_size: int = Field(
+        64 * 1024 * 1024,
+        ge=1,
+        description="Largest JSON of a request, and largest tensor in it, in bytes; tensors sent as bytes are bounded "
+        "only by the 2 GiB of a body.",
+    )
     allow_metrics: _Switch = Field(default=True, description="Serve Prometheus metrics.")
     allow_cpu_metrics: _Switch = Field(default=True, description="Include nv_cpu_* in the metrics.")
-    metrics_address: str | None = Field(
+    metrics_address: Annotated[str | None, _Placeholder("ADDRESS")] = Field(
         None, min_length=1, description="Address of the metrics port (default: that of HTTP)."
     )
     metrics_port: _Port = Field(8002, description="Port for metrics; 0 takes a free one.")
@@ -76,7 +102,7 @@ class ServerSettings(BaseSettings):
     log_warning: _Switch = Field(default=True, description="Log warnings.")
     log_error: _Switch = Field(default=True, description="Log errors.")
     log_format: Literal["default", "ISO8601"] = Field("default", description="Form of the log lines.")
-    log_file: str | None = Field(None, min_length=1, description="File to log to (default: standard error).")
+    log_file: _Path = Field(None, min_length=1, description="File to log to (default: standard error).")
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -90,7 +116,7 @@ def add_flags(parser: ArgumentParser) -> None:
             dest=name,
             action="append" if name == "model_repository" else "store",
             default=None,
-            metavar=_metavar(field),
+            metavar=placeholder(field),
             help=f"{field.description} {_default(field)}[{_PREFIX}{name.upper()}]".replace("%", "%%"),
         )
 
@@ -106,9 +132,11 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
         word = rest.pop(0)
         if word == "--":
             return [*normal, word, *rest]
-        if not word.startswith("--") or word == "--help":
+        if word in {"-", "-h", "--help"} or not word.startswith("-"):
             normal.append(word)
             continue
+        if not word.startswith("--"):
+            raise ConfigInvalid(f"unknown flag {word}, see 'kushi serve --help'")
         name, given, value = word.removeprefix("--").partition("=")
         _check_known(name)
         if not given:
@@ -134,6 +162,15 @@ def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
         raise ConfigInvalid("; ".join(_faults(error, given))) from None
 
 
+def placeholder(field: FieldInfo) -> str:
+    """What stands for the value of the setting in help and reference"""
+    if get_origin(field.annotation) is Literal:
+        return "{" + ",".join(get_args(field.annotation)) + "}"
+    if field.annotation is bool:
+        return "true|false"
+    return next((mark.word for mark in field.metadata if isinstance(mark, _Placeholder)), "N")
+
+
 def _check_known(name: str) -> None:
     flags = [*map(_flag, ServerSettings.model_fields), *_ALIASES]
     if name not in flags and name not in ABSENT:
@@ -153,9 +190,22 @@ def _take_value(name: str, rest: list[str]) -> str:
 
 def _faults(error: ValidationError, given: Mapping[str, Any]) -> Iterator[str]:
     for fault in error.errors(include_url=False):
-        name = str(fault["loc"][0])
+        name, value = str(fault["loc"][0]), fault["input"]
         source = f"--{_flag(name)}" if name in given else f"{_PREFIX}{name.upper()}"
-        yield f"{source}: {fault['msg'][:1].lower()}{fault['msg'][1:]}, got {fault['input']!r}"
+        absent = ", which is not supported yet" if value in ABSENT_VALUES.get(_flag(name), ()) else ""
+        yield f"{source}: expected {_expected(ServerSettings.model_fields[name])}, got {value!r}{absent}"
+
+
+def _expected(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return " or ".join(map(repr, get_args(field.annotation)))
+    if field.annotation is bool:
+        *words, last = _WORDS
+        return f"{', '.join(words)} or {last}"
+    if field.annotation not in {int, int | None}:
+        return f"a non-empty {placeholder(field)}"
+    least, most = (next((getattr(m, side) for m in field.metadata if hasattr(m, side)), None) for side in ("ge", "le"))
+    return f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
 
 
 def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -165,14 +215,6 @@ def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 def _flag(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _metavar(field: FieldInfo) -> str:
-    if get_origin(field.annotation) is Literal:
-        return "{" + ",".join(get_args(field.annotation)) + "}"
-    if field.annotation is bool:
-        return "true|false"
-    return "N" if field.annotation in {int, int | None} else "TEXT"
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,4 +1,4 @@
-"""Servers for the tests: one for the session over the standard repository, and one's own where a test needs it."""
+"""Servers for the tests: a shared one over the standard repository, and one's own where a test needs it."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def standard_server(standard_repository: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def server(standard_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """The session's server, which must be alive before and after every test that used it."""
+    """The shared server, which must be alive before and after every test that used it."""
     request.node.stash.setdefault(SERVERS, []).append(standard_server)
-    assert standard_server.process.poll() is None, "the session's server died earlier"
+    assert standard_server.process.poll() is None, "the shared server died earlier"
     yield standard_server
-    assert standard_server.process.poll() is None, "this test ended the session's server"
+    assert standard_server.process.poll() is None, "this test ended the shared server"
 
 
 @pytest.fixture

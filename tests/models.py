@@ -350,7 +350,7 @@ def write_completed(repository: Path) -> None:
 
 
 def standard_repository(root: Path) -> Path:
-    """The repository that the session's server serves."""
+    """The repository that the shared server serves."""
     write_add_sub(root)
     write_identities(root)
     write_shapes(root)

@@ -54,13 +54,17 @@ class _SessionOptions:
         return self.intra_op_threads > 1 or self.parallel
 
     def open(self, path: Path, threads: int) -> kushi_native.OnnxModel:
-        return kushi_native.OnnxModel(
-            str(path),
-            intra_op_threads=threads,
-            inter_op_threads=self.inter_op_threads,
-            parallel=self.parallel,
-            graph_level=self.graph_level,
-        )
+        try:
+            return kushi_native.OnnxModel(
+                str(path),
+                intra_op_threads=threads,
+                inter_op_threads=self.inter_op_threads,
+                parallel=self.parallel,
+                graph_level=self.graph_level,
+            )
+        except ConfigInvalid as error:
+            # ONNX Runtime names the file again
+            raise ConfigInvalid(str(error).replace(f"Load model from {path} failed:", "")) from None
 
 
 def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool) -> Loaded:

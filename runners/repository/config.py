@@ -44,6 +44,8 @@ def _explain(message: str, text: str, line: int, column: int) -> str:
     if unknown := re.search(r'Enum type "inference\.([\w.]+)" has no value named (\w+)', message):
         values = next(e for e in _enums() if e.full_name == f"inference.{unknown[1]}").values_by_name
         return f"{unknown[1]} has no value '{unknown[2]}'{_nearest(unknown[2], values)}"
+    if both := re.search(r'ield "(\w+)" is specified along with field "(\w+)", another member of oneof', message):
+        return f"'{both[2]}' and '{both[1]}' exclude each other, expected only one of them"
     field = re.search(r"(\w+)\s*:?\s*\[?\s*$", shown[: column - 1])
     named = f"field '{field[1]}': " if field else ""
     return f"{named}{message[:1].lower()}{message[1:]}, in: {shown.strip()}"

@@ -57,7 +57,7 @@ def scan(paths: Iterable[Path]) -> Scan:
     found: dict[str, list[ModelSource]] = {}
     refused: dict[str, str] = {}
     for path in dict.fromkeys(paths):
-        for model in [_bare(path)] if path.is_file() else _models(path):
+        for model in _read(path):
             try:
                 check_model_name(model.name)
             except ConfigInvalid as error:
@@ -83,8 +83,20 @@ def model_file(version_directory: Path, name: str) -> Path:
     return path
 
 
+def _read(path: Path) -> list[ModelSource]:
+    try:
+        if path.is_dir():
+            return _models(path)
+        if path.exists():
+            return [_bare(path)]
+    except OSError as error:
+        raise ConfigInvalid(f"'{error.filename}' cannot be read: {error.strerror}") from None
+    kind = "model file" if path.suffix == ".onnx" else "model repository"
+    raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models or an *.onnx file")
+
+
 def _bare(path: Path) -> ModelSource:
-    if path.suffix != ".onnx":
+    if path.suffix != ".onnx" or not path.is_file():
         raise ConfigInvalid(f"'{path}' is neither a model repository nor a model file: expected a directory or *.onnx")
     path = path.absolute()
     config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
@@ -92,14 +104,26 @@ def _bare(path: Path) -> ModelSource:
 
 
 def _models(repository: Path) -> list[ModelSource]:
-    if not repository.is_dir():
-        raise ConfigInvalid(f"model repository '{repository}' not found: expected a directory or a model file")
+    if _is_model(repository):
+        parent = repository.resolve().parent if repository.name in {"", ".."} else repository.parent
+        raise ConfigInvalid(f"'{repository}' looks like a model, expected its model repository: '{parent}'")
     models = []
     for path in sorted(repository.iterdir()):
         if path.is_dir() and not path.name.startswith("."):
             config = path / "config.pbtxt"
             models.append(ModelSource(path.name, path, _versions(path), config if config.exists() else None))
+    if not models:
+        _LOG.warning("no model found in '%s', expected directories as in MODEL/1/model.onnx", repository)
     return models
+
+
+def _is_model(directory: Path) -> bool:
+    """Whether version directories lie in it, rather than models whose names are numbers"""
+    versions = [path for path in directory.iterdir() if path.is_dir() and _VERSION.fullmatch(path.name)]
+    if any(_VERSION.fullmatch(path.name) for version in versions for path in version.iterdir()):
+        return False
+    configured = bool(versions) and (directory / "config.pbtxt").is_file()
+    return configured or any(path.suffix == ".onnx" for version in versions for path in version.iterdir())
 
 
 def _versions(model: Path) -> dict[int, Path]:

@@ -53,9 +53,11 @@ def _detect_backend(source: ModelSource, config: ModelConfig) -> str:
     _, dot, suffix = source.name.partition(".")
     if dot:
         return suffix
+    directory = next(iter(source.versions.values()), source.path / "1")
     raise ConfigInvalid(
-        f"Invalid model name: Could not determine backend for model '{source.name}' with no backend in model "
-        "configuration. Expected model name of the form 'model.<backend_name>'."
+        f"no model file found, expected '{directory / ONNX_FILE}': Invalid model name: Could not determine backend for "
+        f"model '{source.name}' with no backend in model configuration. Expected model name of the form "
+        "'model.<backend_name>'."
     )
 
 
@@ -82,7 +84,7 @@ def fill_instance_groups(written: ModelConfig) -> ModelConfig:
         config.instance_group.add(name=config.name)
     for index, group in enumerate(config.instance_group):
         group.name = group.name or f"{config.name}_{index}"
-        if group.kind == ModelInstanceGroup.KIND_AUTO:
+        if group.kind == ModelInstanceGroup.KIND_AUTO and not group.gpus:
             group.kind = ModelInstanceGroup.KIND_CPU
         if group.count < 1:
             group.count = _DEFAULT_INSTANCES.get(config.backend, 1) if group.kind == ModelInstanceGroup.KIND_CPU else 1

@@ -40,6 +40,8 @@ def check_instance_groups(config: ModelConfig) -> None:
         subject = f"instance group {group.name} of model {config.name}"
         if group.kind == ModelInstanceGroup.KIND_GPU:
             raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs")
+        if group.kind == ModelInstanceGroup.KIND_AUTO:
+            raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs")
         if group.kind != ModelInstanceGroup.KIND_CPU:
             kind = ModelInstanceGroup.Kind.Name(group.kind)
             raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")

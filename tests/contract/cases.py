@@ -29,6 +29,7 @@ class Code(Enum):
     NOT_FOUND = (404, "NOT_FOUND")
     INVALID_ARGUMENT = (400, "INVALID_ARGUMENT")
     UNAVAILABLE = (503, "UNAVAILABLE")
+    UNIMPLEMENTED = (501, "UNIMPLEMENTED")
 
     @property
     def http(self) -> int:
@@ -827,6 +828,54 @@ FRAMING_CASES: Final = [
     ),
 ]
 
+NO_SHARED_MEMORY: Final = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+RESERVED: Final = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
+
+
+def asking(**parameters: object) -> Http:
+    """A request for ``add_sub`` that says how it wants its first output."""
+    return document(outputs=[{"name": "OUTPUT0", "parameters": parameters}])
+
+
+UNSUPPORTED_CASES: Final = [
+    Case(
+        "an output as classification",
+        asking(classification=3),
+        Code.UNIMPLEMENTED,
+        "output 'OUTPUT0' asks for classification, which is not supported",
+    ),
+    Case(
+        "an output in shared memory",
+        asking(shared_memory_region="region", shared_memory_byte_size=64),
+        Code.UNIMPLEMENTED,
+        NO_SHARED_MEMORY,
+    ),
+    Case(
+        "an input in shared memory",
+        document({"parameters": {"shared_memory_region": "region", "shared_memory_byte_size": 64}}, drop="data"),
+        Code.UNIMPLEMENTED,
+        NO_SHARED_MEMORY,
+    ),
+    *(
+        Case(
+            f"a body that is compressed with {encoding}",
+            Http(document().body, [("Content-Encoding", encoding)]),
+            Code.UNIMPLEMENTED,
+            "Unsupported compression type",
+        )
+        for encoding in ("gzip", "deflate", "br")
+    ),
+    *(
+        Case(
+            f"the reserved parameter {name}",
+            document(parameters={"mood": 1, name: value}),
+            Code.INVALID_ARGUMENT,
+            RESERVED,
+        )
+        for name, value in (("triton_", 1), ("triton_enable_empty_final_response", True))
+    ),
+]
+
 CASES: Final = [
     *MODEL_CASES,
     *INPUT_CASES,
@@ -836,5 +885,6 @@ CASES: Final = [
     *element_cases(),
     *SYNTAX_CASES,
     *FRAMING_CASES,
+    *UNSUPPORTED_CASES,
 ]
 """The table."""

@@ -80,6 +80,12 @@ def test_infer_refuses_other_verbs_before_it_looks_for_the_model(
     assert (response.status, response.body) == (405, b'{"error":"Method Not Allowed"}')
 
 
+@pytest.mark.parametrize(("paths", "allowed"), [(READ_PATHS, "GET"), (WRITE_PATHS, "POST")], ids=["read", "write"])
+def test_a_refused_verb_is_told_the_right_one(connection: Connection, paths: list[str], allowed: str) -> None:
+    for path in paths:
+        assert connection.ask("PUT", path).header("allow") == allowed
+
+
 @pytest.mark.parametrize("path", [*READ_PATHS, *WRITE_PATHS])
 def test_head_is_a_wrong_verb_and_its_answer_has_no_body(connection: Connection, path: str) -> None:
     response = connection.ask("HEAD", path)

@@ -109,6 +109,12 @@ def test_a_client_that_expects_100_is_told_to_continue(connection: Connection) -
     assert connection.receive().json()["outputs"][0]["data"] == SUM
 
 
+@pytest.mark.parametrize("encoding", ["identity", "Identity"])
+def test_a_body_that_is_not_compressed_may_say_so(connection: Connection, encoding: str) -> None:
+    response = connection.ask("POST", PATH, [*HEADERS, ("Content-Encoding", encoding)], BODY)
+    assert response.json()["outputs"][0]["data"] == SUM
+
+
 def test_http_1_0_is_answered_and_closed(connection: Connection) -> None:
     connection.send(b"GET /v2/models/add_sub HTTP/1.0\r\n\r\n")
     response = connection.receive()

@@ -51,6 +51,7 @@ def test_the_start_up_log_tells_where_and_what_is_served(repository: Path, start
 def test_an_empty_repository_is_served(repository: Path, start_server: StartServer) -> None:
     server = start_server(repository)
     assert server.get("/v2/models/stats").json() == {"model_stats": []}
+    assert f"no model found in '{repository}', expected directories as in MODEL/1/model.onnx" in server.log.text()
 
 
 @pytest.mark.parametrize("kind", CORRUPT)
@@ -134,16 +135,44 @@ def test_a_configuration_that_the_file_contradicts_is_refused(repository: Path) 
     assert "odd" in ended.stdout
 
 
+def test_a_corrupt_model_is_named_once_and_its_row_in_the_table_is_short(repository: Path) -> None:
+    write_broken(repository, CORRUPT["text"])
+    ended = run_to_end(f"--model-repository={repository}", *PORTS)
+    path = repository / "broken" / "1" / "model.onnx"
+    (line,) = (line for line in ended.stdout.splitlines() if "failed to load 'broken' version 1" in line)
+    assert line.count(str(path)) == 1
+    assert line.endswith(f"onnx model '{path}' cannot be loaded: Protobuf parsing failed.")
+    rows = [row for row in ended.stdout.splitlines() if row.startswith("|") and str(path) not in row]
+    assert max(map(len, rows)) <= max(80, len(str(path))) + 30
+
+
+@pytest.mark.parametrize("switches", [["--allow-metrics=false"], []])
+def test_a_server_without_a_door_for_requests_is_an_error(repository: Path, switches: list[str]) -> None:
+    ended = run_to_end(f"--model-repository={repository}", "--allow-http=false", *switches)
+    assert ended.returncode == 2
+    assert ended.stdout.startswith("kushi serve: error: nothing to serve: ")
+
+
 @pytest.mark.parametrize("flag", ["--http-port", "--metrics-port"])
-def test_a_port_in_use_is_an_error(repository: Path, flag: str) -> None:
+def test_a_port_in_use_is_an_error_before_anything_is_loaded(repository: Path, flag: str) -> None:
     models.write_add_sub(repository)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run_to_end(f"--model-repository={repository}", *PORTS, f"{flag}={port}")
     assert ended.returncode == 1
-    assert f"127.0.0.1:{port}" in ended.stdout
-    assert "already in use" in ended.stdout.lower()
+    assert f"Socket '127.0.0.1:{port}' already in use: choose another port, or stop what listens there" in ended.stdout
+    assert "loading:" not in ended.stdout
     assert "Traceback" not in ended.stdout
+
+
+def test_servers_share_a_port_when_each_asks_for_it(repository: Path, start_server: StartServer) -> None:
+    models.write_add_sub(repository)
+    first = start_server(repository, "--reuse-http-port")
+    second = start_server(repository, "--reuse-http-port", f"--http-port={first.http[1]}")
+    assert first.http == second.http
+    ended = run_to_end(f"--model-repository={repository}", *PORTS, f"--http-port={first.http[1]}")
+    assert ended.returncode == 1
+    assert "already in use" in ended.stdout
 
 
 def test_a_second_server_on_the_same_port_is_an_error(repository: Path, start_server: StartServer) -> None:
@@ -207,12 +236,23 @@ def test_a_unix_socket_left_behind_is_taken_over_and_a_living_one_is_not(
     path = str(tmp_path / "kushi.sock")
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(path)
+    models.write_add_sub(repository)
     start_server(repository, f"--http-socket={path}")
     assert fetch(path, "GET", "/v2/health/live").status == 200
     ended = run_to_end(f"--model-repository={repository}", *PORTS, f"--http-socket={path}")
     assert ended.returncode == 1
-    assert path in ended.stdout
+    assert f"Socket '{path}' already in use" in ended.stdout
+    assert "loading:" not in ended.stdout
     assert fetch(path, "GET", "/v2/health/live").status == 200
+
+
+def test_a_file_in_place_of_the_unix_socket_is_left_alone(repository: Path, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    file.write_text("precious")
+    ended = run_to_end(f"--model-repository={repository}", *PORTS, f"--http-socket={file}")
+    assert ended.returncode == 1
+    assert f"cannot listen on the socket {file}: it exists and is not a socket" in ended.stdout
+    assert file.read_text() == "precious"
 
 
 def test_two_servers_run_beside_each_other(

@@ -47,6 +47,10 @@ def test_the_repository_may_come_from_the_environment(
         (["serve", "--htpp-port=1", "m"], "unknown flag --htpp-port, did you mean --http-port?"),
         (["serve", "--grpc-port=1", "m"], "--grpc-port is a flag of tritonserver that this version does not support"),
         (["serve", "--http-port=x", "m"], "--http-port: "),
+        (["serve", "-p", "1", "m"], "unknown flag -p, see 'kushi serve --help'"),
+        (["serve", "-x"], "unknown flag -x, see 'kushi serve --help'"),
+        (["serve", "--allow-http=false", "--allow-metrics=false", "m"], "nothing to serve: HTTP is switched off"),
+        (["serve", "--allow-http=false", "m"], "nothing to serve: HTTP is switched off"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_two(
@@ -62,6 +66,29 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_two(
     assert not served
 
 
+def test_without_http_a_socket_is_enough(served: list[ServerSettings]) -> None:
+    main(["serve", "--allow-http=false", "--http-socket=kushi.sock", "m"])
+    assert served[0].http_socket == "kushi.sock"
+
+
+@pytest.mark.parametrize("arguments", [["-x"], ["--htpp-port=1"], ["sreve"]])
+def test_a_wrong_command_is_one_line_as_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    error = capsys.readouterr().err
+    assert raised.value.code == 2
+    assert error.startswith("kushi: error: ")
+    assert error.count("\n") == 1
+
+
+def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: kushi [-h] [--version] COMMAND ...\n")
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve"]
+
+
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "serve model repositories, or a model file" in capsys.readouterr().out
@@ -73,6 +100,7 @@ def test_help_of_serve_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     assert raised.value.code == 0
     text = capsys.readouterr().out
     assert all(f"--{name.replace('_', '-')}" in text for name in ServerSettings.model_fields)
+    assert "A flag of tritonserver whose feature does not exist yet is refused by its name." in " ".join(text.split())
 
 
 def test_the_module_runs_as_the_command() -> None:

@@ -55,6 +55,18 @@ def test_a_model_that_fails_does_not_stop_the_others(tmp_path: Path, caplog: pyt
     assert "failed to load 'wrong': " in caplog.text
 
 
+def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "m/1")
+
+    add_sub(tmp_path, "m")
+    monkeypatch.setattr("runners.engine.resolve", refuse)
+    with Engine(tmp_path) as engine:
+        assert str(engine.failures["m"]) == "m/1: Permission denied"
+
+
 def test_one_bad_version_fails_the_model(tmp_path: Path) -> None:
     good = models.add_sub(["batch", 16])
     models.write(tmp_path, "m", {1: good, 2: b"not a model"}, "version_policy { all { } }")

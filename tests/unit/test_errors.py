@@ -11,6 +11,7 @@ DESIGN = {
     "invalid_input": ("InvalidInput", 400, ValueError),
     "model_not_found": ("ModelNotFound", 404, LookupError),
     "model_not_ready": ("ModelNotReady", 503, KushiError),
+    "model_unavailable": ("ModelUnavailable", 503, KushiError),
     "overloaded": ("Overloaded", 503, KushiError),
     "deadline_exceeded": ("DeadlineExceeded", 503, TimeoutError),
     "engine_failed": ("EngineFailed", 500, KushiError),
@@ -58,6 +59,12 @@ def test_the_native_core_can_make_every_exception() -> None:
         if isinstance(error, KushiError):
             assert (error.kind, error.model, error.request_id) == (kind, "m", None)
             assert (error.status, error.retryable) == (KINDS[kind].status, KINDS[kind].retryable)
+
+
+def test_the_number_of_an_operating_systems_error_is_not_shown() -> None:
+    for make in factories().values():
+        error = make("cannot listen on a:1: Permission denied (os error 13), (os error) is kept", None)
+        assert str(error) == "cannot listen on a:1: Permission denied, (os error) is kept"
 
 
 def test_about_puts_the_file_in_front_and_keeps_the_class_and_the_model() -> None:

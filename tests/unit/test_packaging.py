@@ -30,10 +30,12 @@ def test_the_wheel_holds_the_package_as_kushi_with_its_types(wheel: Path) -> Non
     assert not any("__pycache__" in name for name in names)
 
 
-def test_the_wheel_needs_the_native_module_and_has_one_extra_per_device(wheel: Path) -> None:
+def test_the_wheel_states_its_licence_the_native_module_and_one_extra_per_device(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     metadata = archive.read(f"kushi-{__version__}.dist-info/METADATA").decode()
     assert "Requires-Dist: kushi-native" in metadata
+    assert "License-Expression: Apache-2.0" in metadata
+    assert f"kushi-{__version__}.dist-info/licenses/LICENSE" in archive.namelist()
     assert "Requires-Dist: onnxruntime<1.32,>=1.31; extra == 'cpu'" in metadata
     assert "Requires-Dist: onnxruntime-gpu<1.32,>=1.31; extra == 'gpu'" in metadata
 

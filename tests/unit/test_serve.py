@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.serve import _drain, seconds_since_exec
+from runners.serve import _drain, _wrapped, seconds_since_exec
 
 
 def test_the_age_of_the_process_is_read_from_its_start_time(tmp_path: Path) -> None:
@@ -18,6 +18,13 @@ def test_the_age_of_the_process_is_read_from_its_start_time(tmp_path: Path) -> N
 
 def test_this_process_has_an_age() -> None:
     assert 0 <= seconds_since_exec() < 24 * 3600
+
+
+def test_a_long_reason_is_wrapped_and_its_path_is_not_broken() -> None:
+    path = "/" + "folder-with-a-name/" * 6 + "model.onnx"
+    lines = _wrapped(f"UNAVAILABLE: onnx model '{path}' cannot be loaded: {'because of this ' * 10}").split("\n")
+    assert f"'{path}'" in lines
+    assert max(len(line) for line in lines if path not in line) <= 80
 
 
 class Draining:

@@ -11,7 +11,7 @@ from kushi_native import OnnxModel
 
 from runners.backends import Loaded, backend, onnxruntime
 from runners.backends.onnxruntime import load, runtime_library
-from runners.errors import ConfigInvalid, EngineFailed, KushiError, Unsupported
+from runners.errors import ConfigInvalid, EngineFailed, Unsupported
 from runners.repository.layout import scan
 from runners.repository.resolve import resolve
 from tests import models
@@ -74,8 +74,10 @@ def test_a_misfit_names_the_configuration_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
     models.write(tmp_path, "m", b"not a model")
-    with pytest.raises(KushiError, match=r"m/1/model\.onnx"):
+    with pytest.raises(ConfigInvalid) as raised:
         loaded(tmp_path)
+    path = tmp_path / "m" / "1" / "model.onnx"
+    assert str(raised.value) == f"onnx model '{path}' cannot be loaded: Protobuf parsing failed."
 
 
 def test_without_auto_completion_the_configuration_must_be_complete(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runners.errors import ConfigInvalid
@@ -31,7 +31,14 @@ def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
         ("max_batch_size: 1 max_batch_size: 2", 'should not have multiple "max_batch_size" fields'),
         ("name: 3", "c:1:7: field 'name': expected string but found: '3', in: name: 3"),
         ("dynamic_batching: 4", "c:1:19: field 'dynamic_batching': expected \"{\""),
-        ("dynamic_batching { }\nsequence_batching { }", 'field "sequence_batching" is specified along with'),
+        (
+            "dynamic_batching { }\nsequence_batching { }",
+            "c:2:1: 'dynamic_batching' and 'sequence_batching' exclude each other, expected only one of them",
+        ),
+        (
+            "version_policy { all { } latest { } }",
+            "c:1:26: 'all' and 'latest' exclude each other, expected only one of them",
+        ),
         ("input { dims: [ 1.5 ] }", "field 'dims': couldn't parse integer: 1.5"),
         ("input {", 'expected "}"'),
         ("}", "expected identifier or number, got }"),
@@ -53,6 +60,11 @@ parameters { key: "a" value: { string_value: "b\\x41" } }
 """
 
 
+# protobuf decodes an unknown escape as Python does, which warns and keeps it
+UNKNOWN_ESCAPE = pytest.mark.filterwarnings("ignore:invalid .*escape sequence:DeprecationWarning")
+
+
+@UNKNOWN_ESCAPE
 @given(st.text() | st.text("{}[]<>:;,#\"'\\0x1e-naminput_dt \n"))
 def test_any_text_is_a_configuration_or_an_error_on_one_line(text: str) -> None:
     message = "c:"
@@ -64,6 +76,8 @@ def test_any_text_is_a_configuration_or_an_error_on_one_line(text: str) -> None:
     assert "\n" not in message
 
 
+@UNKNOWN_ESCAPE
+@example(PLAIN.index("x41"), "4")
 @given(st.integers(0, len(PLAIN) - 1), st.characters(codec="utf-8") | st.just(""))
 def test_a_configuration_with_one_character_changed_is_one_or_an_error(at: int, character: str) -> None:
     with contextlib.suppress(ConfigInvalid):

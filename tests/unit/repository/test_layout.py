@@ -96,6 +96,61 @@ def test_a_missing_repository_is_an_error(tmp_path: Path) -> None:
         scan([tmp_path / "nowhere"])
 
 
+def test_a_missing_model_file_is_called_that(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match=r"^model file '.*net\.onnx' not found"):
+        scan([tmp_path / "net.onnx"])
+
+
+def test_what_is_neither_file_nor_directory_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    for path in (tmp_path / "pipe.onnx", Path("/dev/null")):
+        with pytest.raises(ConfigInvalid, match=f"'{path}' is neither a model repository nor a model file"):
+            scan([path])
+
+
+def test_a_repository_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(ConfigInvalid, match=f"^'{tmp_path}' cannot be read: Permission denied$"):
+        scan([tmp_path])
+
+
+def test_an_empty_repository_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"")
+    with caplog.at_level(logging.WARNING, "runners"):
+        assert scan([tmp_path]).models == ()
+    assert f"no model found in '{tmp_path}', expected directories as in MODEL/1/model.onnx" in caplog.text
+
+
+def test_a_model_in_place_of_its_repository_gets_the_right_path(tmp_path: Path) -> None:
+    configured = model(tmp_path, "configured", "1")
+    (configured / "config.pbtxt").write_text("")
+    bare = model(tmp_path, "bare", "1", "2")
+    (bare / "2" / "model.onnx").write_bytes(b"")
+    for path in (configured, bare):
+        with pytest.raises(ConfigInvalid) as raised:
+            scan([path])
+        assert str(raised.value) == f"'{path}' looks like a model, expected its model repository: '{tmp_path}'"
+
+
+def test_a_model_in_place_of_its_repository_is_known_from_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (model(tmp_path, "m", "1") / "config.pbtxt").write_text("")
+    monkeypatch.chdir(tmp_path / "m")
+    with pytest.raises(ConfigInvalid, match=f"^'.' looks like a model, expected its model repository: '{tmp_path}'$"):
+        scan([Path()])
+
+
+def test_models_may_have_numbers_for_names(tmp_path: Path) -> None:
+    (model(tmp_path, "1", "1") / "1" / "model.onnx").write_bytes(b"")
+    model(tmp_path, "7")
+    (tmp_path / "config.pbtxt").write_text("")
+    assert [found.name for found in scan([tmp_path]).models] == ["1", "7"]
+
+
 @pytest.mark.parametrize("name", ["...", "model..1", "a b", "modèle"])
 def test_an_unusual_name_is_allowed(name: str) -> None:
     check_model_name(name)

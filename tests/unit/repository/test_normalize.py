@@ -51,7 +51,10 @@ def test_a_name_ending_in_a_backend_gives_it(tmp_path: Path) -> None:
 
 
 def test_nothing_to_go_by_is_tritons_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="Invalid model name: Could not determine backend for model 'm' with no"):
+    with pytest.raises(
+        ConfigInvalid,
+        match=r"expected '.*/m/1/model\.onnx': Invalid model name: Could not determine backend for model 'm' with no",
+    ):
         fill_backend(source(tmp_path), config(""))
 
 

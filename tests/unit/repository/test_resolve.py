@@ -42,8 +42,18 @@ def test_an_error_names_the_file(tmp_path: Path, text: str, error: type[KushiErr
 
 
 def test_an_error_without_a_configuration_names_the_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match=f"^{tmp_path / 'm'}: Invalid model name: Could not determine backend"):
+    with pytest.raises(ConfigInvalid, match=f"^{tmp_path / 'm'}: .*Invalid model name: Could not determine backend"):
         resolved(tmp_path, None)
+
+
+@pytest.mark.parametrize("version", [1, 7])
+def test_an_empty_version_directory_is_told_what_belongs_there(tmp_path: Path, version: int) -> None:
+    expected = tmp_path / "m" / str(version)
+    expected.mkdir(parents=True)
+    (source,) = scan([tmp_path]).models
+    with pytest.raises(ConfigInvalid) as raised:
+        resolve(source, auto_complete=True)
+    assert f"no model file found, expected '{expected / 'model.onnx'}': Invalid model name" in str(raised.value)
 
 
 def test_a_model_without_a_version_is_tritons_error(tmp_path: Path) -> None:

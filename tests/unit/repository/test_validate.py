@@ -57,7 +57,8 @@ def test_the_directory_must_be_named_as_the_model() -> None:
     [
         ("kind: KIND_GPU", ConfigInvalid, "m_0 of model m has kind KIND_GPU but server does not support GPUs"),
         ("kind: KIND_MODEL", Unsupported, "m_0 of model m has kind KIND_MODEL, which is not supported"),
-        ("gpus: 0", ConfigInvalid, "m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
+        ("kind: KIND_CPU gpus: 0", ConfigInvalid, "m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
+        ("gpus: [ 0, 1 ]", ConfigInvalid, "m_0 of model m specifies gpus [0, 1] but server does not support GPUs"),
         ("profile: '0'", ConfigInvalid, "specifies profile field which is only supported for TensorRT models"),
     ],
 )
