@@ -14,6 +14,7 @@ use serde::Deserialize;
 use crate::errors::raise;
 use crate::logging::{self, LogOptions};
 use crate::onnx::OnnxModel;
+use crate::scheduling::give_way;
 
 /// How long a replaced or removed model may take to finish what it began.
 const RETIRE_PATIENCE: Duration = Duration::from_secs(30);
@@ -79,8 +80,12 @@ impl Core {
         let versions: Vec<(&str, Vec<Arc<OnnxSession>>)> =
             versions.iter().map(|(spec, models)| (spec.as_str(), sessions(models))).collect();
         let load = || {
-            let runners = versions.into_iter().map(|(spec, sessions)| self.start(name, spec, sessions));
-            let runners = runners.collect::<Result<Vec<_>, Error>>()?;
+            let mut runners = Vec::new();
+            for (spec, sessions) in versions {
+                // The threads of those that did start would keep them for ever.
+                let runner = self.start(name, spec, sessions).inspect_err(|_| retire(&runners))?;
+                runners.push(runner);
+            }
             retire(&self.server.registry().publish(name, runners));
             Ok(())
         };
@@ -107,16 +112,17 @@ impl Core {
     }
 
     fn serve_http(&self, py: Python<'_>, address: &str, port: u16, reuse_port: bool) -> PyResult<u16> {
-        self.server.serve_http(address, port, reuse_port).map_err(|error| raise(py, &error, None))
+        py.detach(|| self.server.serve_http(address, port, reuse_port))
+            .map_err(|error| raise(py, &error, None))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn serve_http_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.server.serve_http_unix(&path).map_err(|error| raise(py, &error, None))
+        py.detach(|| self.server.serve_http_unix(&path)).map_err(|error| raise(py, &error, None))
     }
 
     fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<u16> {
-        self.server.serve_metrics(address, port).map_err(|error| raise(py, &error, None))
+        py.detach(|| self.server.serve_metrics(address, port)).map_err(|error| raise(py, &error, None))
     }
 
     fn set_started(&self) {
@@ -145,7 +151,11 @@ impl Core {
         if let [shared] = &engines[..] {
             engines = vec![shared.clone(); spec.instances];
         }
-        let options = RunnerOptions { drivers: Some(self.server.drivers()), ..RunnerOptions::default() };
+        let options = RunnerOptions {
+            drivers: Some(self.server.drivers()),
+            thread_start: give_way,
+            ..RunnerOptions::default()
+        };
         Runner::start(spec, engines, options)
     }
 }

@@ -6,6 +6,7 @@ mod core;
 mod errors;
 mod logging;
 mod onnx;
+mod scheduling;
 
 use pyo3::prelude::*;
 

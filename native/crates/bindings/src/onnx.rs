@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use kushi_core::{Error, ErrorKind, lower_priority};
+use kushi_core::{Error, ErrorKind};
 use kushi_engine_onnx::{OnnxSession, SessionOptions, TensorInfo};
 use pyo3::prelude::*;
 
 use crate::errors::raise;
+use crate::scheduling::give_way;
 
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
@@ -70,7 +71,7 @@ fn load(path: &Path, options: &SessionOptions) -> Result<OnnxSession, Error> {
     let internal = |text: String| Error::new(ErrorKind::Internal, text);
     thread::scope(|scope| {
         let work = || {
-            lower_priority();
+            give_way();
             OnnxSession::load(path, options)
         };
         let thread = thread::Builder::new().name("kushi-load".into()).spawn_scoped(scope, work);

@@ -82,7 +82,7 @@ impl ErrorKind {
             Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
             Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
             Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
-            Self::ModelUnavailable => row("model_not_ready",   503, G::Unavailable,     false, Other),
+            Self::ModelUnavailable => row("model_unavailable", 503, G::Unavailable,     false, Other),
             Self::Overloaded       => row("overloaded",        503, G::Unavailable,     true,  Rejected),
             Self::DeadlineExceeded => row("deadline_exceeded", 503, G::Unavailable,     false, Rejected),
             Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),

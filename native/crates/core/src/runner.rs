@@ -20,11 +20,13 @@ use crate::{
 pub struct RunnerOptions {
     pub clock: Arc<dyn Clock>,
     pub drivers: Option<Arc<dyn Drivers>>,
+    /// The first thing that every instance thread does: makes way for io threads.
+    pub thread_start: fn(),
 }
 
 impl Default for RunnerOptions {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), drivers: None }
+        Self { clock: Arc::new(SystemClock), drivers: None, thread_start: threads::lower_priority }
     }
 }
 
@@ -96,7 +98,8 @@ impl Runner {
             threads: Mutex::new(Vec::new()),
         });
         // The threads that did start are let go, and the engines with them.
-        let threads = threads::spawn(&runner, instances).inspect_err(|_| runner.handover.close())?;
+        let threads = threads::spawn(&runner, instances, options.thread_start)
+            .inspect_err(|_| runner.handover.close())?;
         *lock(&runner.threads) = threads;
         Ok(runner)
     }

@@ -8,7 +8,7 @@ use crate::runner::Runner;
 use crate::{Error, ErrorKind, Step};
 
 /// How far below io threads the scheduler of the operating system ranks the calling thread from now on.
-const NICENESS: i32 = 5;
+const NICENESS: i32 = 10;
 
 /// Lets io threads go first: the answer to a short request should not wait for a long model.
 pub fn lower_priority() {
@@ -17,12 +17,16 @@ pub fn lower_priority() {
     }
 }
 
-pub(crate) fn spawn(runner: &Arc<Runner>, count: usize) -> Result<Vec<JoinHandle<()>>, Error> {
+pub(crate) fn spawn(runner: &Arc<Runner>, count: usize, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
     (0..count)
         .map(|index| {
             let runner = runner.clone();
             let name = format!("{}_{index}", runner.spec().name);
-            Builder::new().name(name).spawn(move || drive(&runner)).map_err(|error| {
+            let work = move || {
+                start();
+                drive(&runner);
+            };
+            Builder::new().name(name).spawn(work).map_err(|error| {
                 Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {error}"))
             })
         })
@@ -36,7 +40,6 @@ fn wake_precisely() {
 }
 
 fn drive(runner: &Arc<Runner>) {
-    lower_priority();
     wake_precisely();
     while let Some(mut lease) = runner.wait() {
         while let Step::Again(next) = lease.run() {

@@ -10,7 +10,7 @@ fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
         "invalid_input",
         "model_not_found",
         "model_not_ready",
-        "model_not_ready",
+        "model_unavailable",
         "overloaded",
         "deadline_exceeded",
         "engine_failed",

@@ -54,7 +54,7 @@ impl House {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
+        match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Starting,
             1 => Phase::Serving,
             _ => Phase::Exiting,
@@ -63,7 +63,7 @@ impl House {
 
     /// Phases only go forward.
     pub(crate) fn advance(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -71,15 +71,16 @@ impl House {
     }
 
     pub(crate) fn begin_answer(self: &Arc<Self>) -> Answering {
-        self.answering.fetch_add(1, Ordering::AcqRel);
+        self.answering.fetch_add(1, Ordering::SeqCst);
         Answering(self.clone())
     }
 
     pub(crate) fn answering(&self) -> usize {
-        self.answering.load(Ordering::Acquire)
+        self.answering.load(Ordering::SeqCst)
     }
 
-    /// Tells a drain to look again.
+    /// Tells a drain to look again. Whoever ends writes its count and reads the phase, a drain the other
+    /// way round: only sequential consistency keeps both from missing the other.
     pub(crate) fn something_ended(&self) {
         if self.phase() == Phase::Exiting {
             drop(self.quiet.lock().unwrap_or_else(PoisonError::into_inner));
@@ -103,7 +104,7 @@ impl House {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.answering.fetch_sub(1, Ordering::AcqRel);
+        self.0.answering.fetch_sub(1, Ordering::SeqCst);
         self.0.something_ended();
     }
 }

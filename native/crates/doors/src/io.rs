@@ -43,6 +43,8 @@ enum Item {
 pub(crate) struct IoThread {
     inbox: Inbox<Item>,
     connections: AtomicUsize,
+    /// Connections with bytes that their clients have not made room for.
+    blocked: AtomicUsize,
     /// Leases that are being driven here.
     leading: AtomicUsize,
 }
@@ -79,6 +81,7 @@ impl IoThreads {
             let thread = Arc::new(IoThread {
                 inbox: Inbox::new(INBOX_CAPACITY, move || bell.notify_one()),
                 connections: AtomicUsize::new(0),
+                blocked: AtomicUsize::new(0),
                 leading: AtomicUsize::new(0),
             });
             let (own, house) = (thread.clone(), house.clone());
@@ -89,7 +92,12 @@ impl IoThreads {
             {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
-                    runtime.block_on(attend(Rc::new(Desk::new(house, own)), &arrived));
+                    // As a task like the others: waking the runtime's main future costs a look at the
+                    // sockets, for every request that runs inline.
+                    let attending = runtime.spawn_local(attend(Rc::new(Desk::new(house, own)), arrived));
+                    if let Err(error) = runtime.block_on(attending) {
+                        log::error!("an io thread ended: {error}");
+                    }
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -138,8 +146,20 @@ impl IoThreads {
         }
     }
 
+    /// Lets go of what came after the threads had ended: nobody will look at it.
+    pub(crate) fn clear(&self) {
+        for thread in &self.threads {
+            thread.inbox.drain(&mut Vec::new());
+        }
+    }
+
     pub(crate) fn open_connections(&self) -> usize {
         self.threads.iter().map(|thread| thread.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Connections whose answers are written but have not all left.
+    pub(crate) fn blocked_connections(&self) -> usize {
+        self.threads.iter().map(|thread| thread.blocked.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -154,7 +174,7 @@ impl Drivers for IoThreads {
     }
 }
 
-async fn attend(desk: Rc<Desk>, arrived: &Notify) {
+async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
     let mut listeners: Vec<AbortHandle> = Vec::new();
     let mut burst = Vec::new();
     loop {
@@ -194,21 +214,44 @@ impl Desk {
         let thread = self.thread.clone();
         tokio::task::spawn_local(async move {
             thread.leading.fetch_add(1, Ordering::AcqRel);
+            let _led = Finally(|| {
+                thread.leading.fetch_sub(1, Ordering::AcqRel);
+            });
             let mut next = lease;
             while let Step::Again(lease) = next.run() {
                 next = lease;
                 tokio::task::yield_now().await;
             }
-            thread.leading.fetch_sub(1, Ordering::AcqRel);
         });
     }
 
     fn welcome(self: &Rc<Self>, socket: Socket, purpose: Purpose) {
         let desk = self.clone();
         tokio::task::spawn_local(async move {
+            let _ended = Finally(|| {
+                desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
+                desk.house.something_ended();
+            });
             crate::http::serve(&desk, socket, purpose).await;
-            desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
-            desk.house.something_ended();
         });
+    }
+
+    /// A connection's client has stopped reading, or reads again.
+    pub(crate) fn count_blocked(&self, blocked: bool) {
+        if blocked {
+            self.thread.blocked.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.thread.blocked.fetch_sub(1, Ordering::Relaxed);
+            self.house.something_ended();
+        }
+    }
+}
+
+/// Runs when it goes, after a panic too.
+struct Finally<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::unix;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,13 +48,16 @@ impl Listener {
             .map_err(fault)
     }
 
-    /// A socket file that nobody listens on any more is replaced.
+    /// A socket file that nobody listens on any more is replaced; any other file is left alone.
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
         let fault = |error: io::Error| {
             let text = format!("cannot listen on the socket {}: {error}", path.display());
             Error::new(ErrorKind::ConfigInvalid, text)
         };
-        if let Err(error) = unix::net::UnixStream::connect(path)
+        // A connection to a file that is no socket is refused in the same way.
+        let is_socket = path.metadata().is_ok_and(|found| found.file_type().is_socket());
+        if is_socket
+            && let Err(error) = unix::net::UnixStream::connect(path)
             && error.kind() == io::ErrorKind::ConnectionRefused
         {
             std::fs::remove_file(path).map_err(fault)?;

@@ -140,7 +140,9 @@ impl OnnxSession {
         };
         // Taken over first, so that they are released if the run failed half-way.
         let values: Outputs = outputs.into_iter().filter_map(Value::from_raw).collect();
-        check(status).map(|()| values)
+        check(status)?;
+        assert_eq!(values.len(), output_names.len(), "a run that went well answers every output");
+        Ok(values)
     }
 }
 

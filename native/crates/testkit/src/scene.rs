@@ -85,7 +85,7 @@ impl Scene {
         let clock = Arc::new(ManualClock::default());
         let engines = (0..spec.instances).map(|_| puppet.clone() as Arc<dyn Engine>).collect();
         let drivers = drivers.map(|drivers| drivers as Arc<dyn Drivers>);
-        let options = RunnerOptions { clock: clock.clone(), drivers };
+        let options = RunnerOptions { clock: clock.clone(), drivers, ..RunnerOptions::default() };
         let runner = Runner::start(spec, engines, options).unwrap_or_else(|error| panic!("{error}"));
         Self { clock, letters: Arc::default(), puppet, leases, runner }
     }

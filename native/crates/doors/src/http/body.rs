@@ -1,14 +1,25 @@
 //! Reads a request body: bounded, and without a copy where it arrives in one piece.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
+use hyper::header::EXPECT;
 use kushi_core::Error;
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.
 const ALIGNMENT: usize = 64;
 /// What the length in a head may make the server set aside before the bytes arrive.
 const TRUSTED_LENGTH: usize = 1 << 20;
+
+/// The largest body that Triton takes.
+pub(crate) const MAX_BODY_BYTES: usize = i32::MAX as usize;
+/// How long a refused client may go on sending.
+const DISCARD_PATIENCE: Duration = Duration::from_secs(30);
+/// How much more it may send when it has not told how much there is.
+const DISCARDED_UNTOLD: u64 = 16 << 20;
 
 pub(crate) struct Limits {
     /// For the whole body.
@@ -25,7 +36,7 @@ pub(crate) enum ReadError {
 
 /// `json_length`: where the tensor data begins, if the head says so.
 pub(crate) async fn read(
-    body: Incoming,
+    body: &mut Incoming,
     json_length: Option<usize>,
     limits: &Limits,
 ) -> Result<Bytes, ReadError> {
@@ -34,8 +45,7 @@ pub(crate) async fn read(
     if let Some(length) = declared.filter(|&length| length > limits.max_bytes) {
         return Err(too_large(length));
     }
-    let mut body = body;
-    let Some(first) = next(&mut body).await? else {
+    let Some(first) = next(body).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limits.max_bytes {
@@ -48,7 +58,7 @@ pub(crate) async fn read(
         Aligned::new(declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len())), json_length);
     whole.bytes.extend_from_slice(&first);
     drop(first);
-    while let Some(piece) = next(&mut body).await? {
+    while let Some(piece) = next(body).await? {
         let length = whole.len() + piece.len();
         if length > limits.max_bytes {
             return Err(too_large(length));
@@ -59,6 +69,24 @@ pub(crate) async fn read(
         whole.bytes.extend_from_slice(&piece);
     }
     Ok(whole.finish())
+}
+
+/// Takes in what is left of a body that was answered early: the connection would be reset otherwise,
+/// and a client that is still sending would never read the answer.
+pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming) {
+    let waits_for_leave = headers.contains_key(EXPECT);
+    let length = body.size_hint().exact().unwrap_or(DISCARDED_UNTOLD);
+    if body.is_end_stream() || waits_for_leave || length > MAX_BODY_BYTES as u64 {
+        return;
+    }
+    tokio::task::spawn_local(tokio::time::timeout(DISCARD_PATIENCE, async move {
+        let mut left = length;
+        while left > 0
+            && let Ok(Some(piece)) = next(&mut body).await
+        {
+            left = left.saturating_sub(piece.len() as u64);
+        }
+    }));
 }
 
 async fn next(body: &mut Incoming) -> Result<Option<Bytes>, ReadError> {

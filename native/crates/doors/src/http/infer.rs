@@ -12,7 +12,7 @@ use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Run
 use smallvec::SmallVec;
 
 use crate::http::answer::{self, Answer, JSON_LENGTH};
-use crate::http::body::{self, Limits, ReadError};
+use crate::http::body::{self, Limits, MAX_BODY_BYTES, ReadError};
 use crate::http::request::{self, InferRequest};
 use crate::http::response::{self, Format};
 use crate::io::Desk;
@@ -20,22 +20,20 @@ use crate::pending::Waiting;
 
 /// How long the client will wait, from the moment its request arrives.
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
-/// The largest body that Triton takes.
-const MAX_BODY_BYTES: usize = i32::MAX as usize;
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
     desk: &Rc<Desk>,
     runner: &Arc<Runner>,
-    request: hyper::Request<Incoming>,
+    headers: &HeaderMap,
+    body: &mut Incoming,
 ) -> Result<Answer, Error> {
     let arrived = Instant::now();
-    let (head, body) = request.into_parts();
-    let deadline = timeout(&head.headers)?.and_then(|timeout| arrived.checked_add(timeout));
-    check_encoding(&head.headers)?;
+    let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    check_encoding(headers)?;
     let max_input_bytes = desk.house.max_input_bytes;
     let declared = body.size_hint().exact();
-    let json_length = json_length(&head.headers, declared)?;
+    let json_length = json_length(headers, declared)?;
     let limits = match json_length {
         Some(length) if length > max_input_bytes => return Err(json_too_large(length, max_input_bytes)),
         Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },

@@ -2,11 +2,13 @@
 
 pub(crate) mod answer;
 mod body;
+mod document;
 mod infer;
 pub(crate) mod metadata;
 mod request;
 mod response;
 mod route;
+mod stream;
 mod tensor_json;
 
 use std::convert::Infallible;
@@ -17,14 +19,15 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::TokioIo;
-use kushi_core::{Error, Runner, State};
+use kushi_core::{Error, ErrorKind, Runner, State};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::house::{House, Phase};
 use crate::http::answer::Answer;
 use crate::http::route::{ModelRoute, Route, VersionText};
+use crate::http::stream::Watched;
 use crate::io::{Desk, Purpose};
 use crate::listen::Socket;
 use crate::metrics;
@@ -64,7 +67,7 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, purpose: Purpose
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADERS)
         .max_buf_size(READ_BUFFER_BYTES)
-        .serve_connection(io, service);
+        .serve_connection(Watched::new(io, desk), service);
     desk.connections.run(connection).await
 }
 
@@ -79,25 +82,33 @@ fn metrics_door(house: &House, request: &Request<Incoming>) -> Answer {
 }
 
 async fn infer_door(desk: &Rc<Desk>, request: Request<Incoming>) -> Answer {
-    let uri = request.uri().clone();
-    let Some(route) = route::find(uri.path()) else {
-        return answer::refusal(404, "Not Found");
+    let (head, mut body) = request.into_parts();
+    let answered = match route::find(head.uri.path()) {
+        None => Ok(answer::refusal(404, "Not Found")),
+        Some(route) if head.method != route.method() => Ok(answer::method_not_allowed(&route.method())),
+        Some(route) => found(desk, route, &head.headers, &mut body).await,
     };
-    if request.method() != route.method() {
-        return answer::method_not_allowed(&route.method());
-    }
-    let answered = match route {
+    body::discard(&head.headers, body);
+    answered.unwrap_or_else(|error| answer::error(&error))
+}
+
+async fn found(
+    desk: &Rc<Desk>,
+    route: Route<'_>,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+) -> Result<Answer, Error> {
+    match route {
         Route::Server => Ok(answer::json(200, desk.house.server_metadata.clone())),
         Route::Live => Ok(health(&desk.house, desk.house.phase() == Phase::Serving)),
         Route::Ready => Ok(health(&desk.house, desk.house.is_ready())),
         Route::AllStatistics => Ok(answer::json(200, metadata::statistics(&desk.house.registry.runners()))),
         Route::Model { name, version, what: ModelRoute::Infer } => match find(&desk.house, &name, version) {
-            Ok(runner) => infer::infer(desk, &runner, request).await,
+            Ok(runner) => infer::infer(desk, &runner, headers, body).await,
             Err(error) => Err(error),
         },
         Route::Model { name, version, what } => model_door(&desk.house, &name, version, what),
-    };
-    answered.unwrap_or_else(|error| answer::error(&error))
+    }
 }
 
 fn health(house: &House, well: bool) -> Answer {
@@ -108,7 +119,12 @@ fn health(house: &House, well: bool) -> Answer {
 }
 
 fn find(house: &House, name: &str, version: VersionText<'_>) -> Result<Arc<Runner>, Error> {
-    house.registry.find(name, version_number(version)?)
+    let found = house.registry.find(name, version_number(version)?);
+    if found.is_err() && house.phase() == Phase::Exiting {
+        // A model that is unloaded because the server closes is not an unknown one.
+        return Err(Error::new(ErrorKind::ShuttingDown, "Server not ready"));
+    }
+    found
 }
 
 fn version_number(version: VersionText<'_>) -> Result<Option<u64>, Error> {

@@ -4,17 +4,21 @@
 //! faults hears of the same one.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, ErrorKind, InputDraft, Parameter, Shape};
 use smallvec::SmallVec;
 
+use crate::http::document::{InputSpans, List, MAX_TENSORS, OutputSpans, scan};
 use crate::http::tensor_json;
 use crate::json::read::{self, Value};
 use crate::json::{Fault, Scanner, Span};
 
-/// Inputs and requested outputs of one request, together.
-const MAX_TENSORS: usize = 1024;
+/// Of one request; each costs many times its bytes in JSON.
+const MAX_PARAMETERS: usize = 1024;
+/// Of one tensor.
+const MAX_DIMENSIONS: usize = 1024;
 
 pub(crate) struct InferRequest<'a> {
     pub id: String,
@@ -29,39 +33,6 @@ pub(crate) struct InferRequest<'a> {
 pub(crate) struct Output<'a> {
     pub name: Cow<'a, str>,
     pub binary: bool,
-}
-
-/// The members that matter, by their place in the document; the first of a name counts.
-#[derive(Default)]
-struct Document {
-    id: Option<Span>,
-    parameters: Option<Span>,
-    inputs: Option<List<InputSpans>>,
-    outputs: Option<List<OutputSpans>>,
-    tensors: usize,
-}
-
-enum List<T> {
-    Items(Vec<T>),
-    NotAnArray,
-}
-
-#[derive(Default)]
-struct InputSpans {
-    name: Option<Span>,
-    datatype: Option<Span>,
-    shape: Option<Span>,
-    data: Option<Span>,
-    binary_data_size: Option<Span>,
-    shared_memory_region: Option<Span>,
-}
-
-#[derive(Default)]
-struct OutputSpans {
-    name: Option<Span>,
-    binary_data: Option<Span>,
-    classification: Option<Span>,
-    shared_memory_region: Option<Span>,
 }
 
 /// Reads the first `json_length` bytes of `body` as JSON; the rest is binary tensor data.
@@ -99,123 +70,19 @@ pub(crate) fn parse<'a>(
     }
     let inputs = items(document.inputs, "inputs")?.ok_or_else(|| missing("inputs"))?;
     let mut tail = Tail { body, at: json_length };
+    let mut names = Names::default();
     for spans in &inputs {
-        let draft = input(json, spans, &request, &mut tail, model, max_input_bytes)?;
+        let draft = input(json, spans, &request.id, &mut names, &mut tail, model, max_input_bytes)?;
         request.inputs.push(draft);
     }
     if tail.at < body.len() {
         return Err(Error::invalid(format!("unexpected additional input data for model '{model}'")));
     }
+    let mut names = Names::default();
     for spans in items(document.outputs, "outputs")?.unwrap_or_default() {
-        request.read_output(json, &spans)?;
+        request.read_output(json, &spans, &mut names)?;
     }
     Ok(request)
-}
-
-fn scan(json: &[u8]) -> Result<Document, Fault> {
-    let mut document = Document::default();
-    Scanner::new(json).document(|scanner| {
-        if !scanner.is_object() {
-            return scanner.skip().map(drop);
-        }
-        scanner.object(|scanner, key| {
-            let Document { id, parameters, inputs, outputs, tensors } = &mut document;
-            if key.is("inputs") && inputs.is_none() {
-                *inputs = Some(scan_list(scanner, tensors, scan_input)?);
-            } else if key.is("outputs") && outputs.is_none() {
-                *outputs = Some(scan_list(scanner, tensors, scan_output)?);
-            } else if key.is("id") {
-                keep(id, scanner)?;
-            } else if key.is("parameters") {
-                keep(parameters, scanner)?;
-            } else {
-                scanner.skip()?;
-            }
-            Ok(())
-        })
-    })?;
-    Ok(document)
-}
-
-fn keep(place: &mut Option<Span>, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
-    let span = scanner.skip()?;
-    place.get_or_insert(span);
-    Ok(())
-}
-
-fn scan_list<T>(
-    scanner: &mut Scanner<'_>,
-    tensors: &mut usize,
-    mut item: impl FnMut(&mut Scanner<'_>) -> Result<T, Fault>,
-) -> Result<List<T>, Fault> {
-    if !scanner.is_array() {
-        scanner.skip()?;
-        return Ok(List::NotAnArray);
-    }
-    let mut items = Vec::new();
-    scanner.array(|scanner| {
-        *tensors += 1;
-        if *tensors > MAX_TENSORS {
-            return scanner.skip().map(drop);
-        }
-        items.push(item(scanner)?);
-        Ok(())
-    })?;
-    Ok(List::Items(items))
-}
-
-fn scan_input(scanner: &mut Scanner<'_>) -> Result<InputSpans, Fault> {
-    let mut spans = InputSpans::default();
-    if !scanner.is_object() {
-        scanner.skip()?;
-        return Ok(spans);
-    }
-    let mut seen_parameters = false;
-    scanner.object(|scanner, key| {
-        let place = if key.is("name") {
-            &mut spans.name
-        } else if key.is("shape") {
-            &mut spans.shape
-        } else if key.is("datatype") {
-            &mut spans.datatype
-        } else if key.is("data") {
-            &mut spans.data
-        } else if key.is("parameters") && !seen_parameters && scanner.is_object() {
-            seen_parameters = true;
-            return scanner.object(|scanner, key| match () {
-                () if key.is("binary_data_size") => keep(&mut spans.binary_data_size, scanner),
-                () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
-                () => scanner.skip().map(drop),
-            });
-        } else {
-            return scanner.skip().map(drop);
-        };
-        keep(place, scanner)
-    })?;
-    Ok(spans)
-}
-
-fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
-    let mut spans = OutputSpans::default();
-    if !scanner.is_object() {
-        scanner.skip()?;
-        return Ok(spans);
-    }
-    scanner.object(|scanner, key| {
-        if key.is("name") {
-            return keep(&mut spans.name, scanner);
-        }
-        if !key.is("parameters") || !scanner.is_object() {
-            return scanner.skip().map(drop);
-        }
-        scanner.object(|scanner, key| match () {
-            () if key.is("binary_data") => keep(&mut spans.binary_data, scanner),
-            () if key.is("classification") => keep(&mut spans.classification, scanner),
-            () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
-            () => scanner.skip().map(drop),
-        })
-    })?;
-    Ok(spans)
 }
 
 impl<'a> InferRequest<'a> {
@@ -224,11 +91,20 @@ impl<'a> InferRequest<'a> {
             return Err(unreadable("failed to get request params.: attempt to get members for non-object"));
         }
         let mut members = Vec::new();
+        let mut count = 0_usize;
         // The span is well formed: the first pass has been over it.
         let _ = Scanner::new(object).object(|scanner, key| {
-            members.push((key, scanner.skip()?));
+            let span = scanner.skip()?;
+            count += 1;
+            if count <= MAX_PARAMETERS {
+                members.push((key, span));
+            }
             Ok(())
         });
+        if count > MAX_PARAMETERS {
+            let text = format!("request has {count} parameters, at most {MAX_PARAMETERS} are allowed");
+            return Err(Error::invalid(text));
+        }
         for (key, span) in members {
             let value = read::value(&object[span]);
             if key.is("timeout") {
@@ -254,9 +130,14 @@ impl<'a> InferRequest<'a> {
         Ok(())
     }
 
-    fn read_output(&mut self, json: &'a [u8], spans: &OutputSpans) -> Result<(), Error> {
+    fn read_output(
+        &mut self,
+        json: &'a [u8],
+        spans: &OutputSpans,
+        names: &mut Names<'a>,
+    ) -> Result<(), Error> {
         let name = text(json, spans.name.as_ref(), "name")?;
-        if self.outputs.iter().any(|output| output.name == name) {
+        if !names.insert(name.clone()) {
             return Err(Error::invalid(format!(
                 "{}output '{name}' already exists in request",
                 prefix(&self.id)
@@ -281,7 +162,8 @@ impl<'a> InferRequest<'a> {
 fn input<'a>(
     json: &'a [u8],
     spans: &InputSpans,
-    request: &InferRequest<'a>,
+    request_id: &str,
+    names: &mut Names<'a>,
     tail: &mut Tail<'_>,
     model: &str,
     max_input_bytes: usize,
@@ -289,11 +171,11 @@ fn input<'a>(
     check_one_source(spans)?;
     let name = text(json, spans.name.as_ref(), "name")?;
     let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
-    let shape = shape(json, spans.shape.as_ref())?;
-    if request.inputs.iter().any(|other| other.name == name) {
+    let shape = shape(json, spans.shape.as_ref(), &name)?;
+    if !names.insert(name.clone()) {
         return Err(Error::invalid(format!(
             "{}input '{name}' already exists in request",
-            prefix(&request.id)
+            prefix(request_id)
         )));
     }
     let data = if let Some(span) = &spans.binary_data_size {
@@ -330,7 +212,7 @@ fn check_one_source(spans: &InputSpans) -> Result<(), Error> {
     )))
 }
 
-fn shape(json: &[u8], span: Option<&Span>) -> Result<Shape, Error> {
+fn shape(json: &[u8], span: Option<&Span>, name: &str) -> Result<Shape, Error> {
     let span = span.ok_or_else(|| missing("shape"))?;
     let text = &json[span.clone()];
     if read::value(text) != Value::Array {
@@ -338,11 +220,36 @@ fn shape(json: &[u8], span: Option<&Span>) -> Result<Shape, Error> {
     }
     let mut shape = Shape::new();
     for (depth, value) in read::Leaves::new(text) {
+        if shape.len() == MAX_DIMENSIONS {
+            let text = format!("input '{name}' has more than {MAX_DIMENSIONS} dimensions");
+            return Err(Error::invalid(text));
+        }
         let value = if depth == 1 { value } else { Value::Array };
         // Beyond i64 Triton wraps around; the checks of the model then refuse the result.
         shape.push(unsigned(value, "shape")? as i64);
     }
     Ok(shape)
+}
+
+/// The names that have come, so that one is not compared with a thousand long ones.
+#[derive(Default)]
+struct Names<'a> {
+    first: SmallVec<[Cow<'a, str>; 4]>,
+    rest: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> Names<'a> {
+    /// False for a name that has come before.
+    fn insert(&mut self, name: Cow<'a, str>) -> bool {
+        if self.first.contains(&name) {
+            return false;
+        }
+        if self.first.len() < self.first.inline_size() {
+            self.first.push(name);
+            return true;
+        }
+        self.rest.insert(name)
+    }
 }
 
 /// The binary tensor data behind the JSON, handed out in order.
@@ -468,6 +375,32 @@ mod tests {
         let request = parse(&body, text.len(), "m", 1 << 20).unwrap();
         assert_eq!(request.inputs[1].data.as_bytes().as_ptr(), body[text.len()..].as_ptr());
         assert_eq!(request.timeout_us, Some(5));
+    }
+
+    #[test]
+    fn dimensions_and_parameters_are_bounded() {
+        let dims = "1,".repeat(5000);
+        let text = format!(r#"{{"inputs":[{{"name":"A","datatype":"INT8","data":[],"shape":[{dims}1]}}]}}"#);
+        let error = parse_text(&text, b"").unwrap_err();
+        assert_eq!(error.message, "input 'A' has more than 1024 dimensions");
+        let members = r#""p":1,"#.repeat(5000);
+        let error = parse_text(&format!(r#"{{"parameters":{{{members}"q":1}}}}"#), b"").unwrap_err();
+        assert_eq!(error.message, "request has 5001 parameters, at most 1024 are allowed");
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_is_found_among_few_and_many() {
+        for (first, second) in [(0, 1), (1, 19), (10, 19)] {
+            let name = |place: usize| if place == second { first } else { place };
+            let inputs: Vec<String> = (0..20)
+                .map(|place| {
+                    format!(r#"{{"name":"I{}","datatype":"INT8","shape":[1],"data":[1]}}"#, name(place))
+                })
+                .collect();
+            let error = parse_text(&format!(r#"{{"inputs":[{}]}}"#, inputs.join(",")), b"").unwrap_err();
+            let text = format!("[request id: <id_unknown>] input 'I{first}' already exists in request");
+            assert_eq!(error.message, text);
+        }
     }
 
     #[test]

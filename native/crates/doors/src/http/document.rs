@@ -1,0 +1,146 @@
+//! The first pass over a request's JSON: checks it, and remembers where the members lie that matter.
+
+use crate::json::{Fault, Scanner, Span};
+
+/// Inputs and requested outputs of one request, together.
+pub(super) const MAX_TENSORS: usize = 1024;
+
+/// The members that matter, by their place in the document; the first of a name counts.
+#[derive(Default)]
+pub(super) struct Document {
+    pub id: Option<Span>,
+    pub parameters: Option<Span>,
+    pub inputs: Option<List<InputSpans>>,
+    pub outputs: Option<List<OutputSpans>>,
+    pub tensors: usize,
+}
+
+pub(super) enum List<T> {
+    Items(Vec<T>),
+    NotAnArray,
+}
+
+#[derive(Default)]
+pub(super) struct InputSpans {
+    pub name: Option<Span>,
+    pub datatype: Option<Span>,
+    pub shape: Option<Span>,
+    pub data: Option<Span>,
+    pub binary_data_size: Option<Span>,
+    pub shared_memory_region: Option<Span>,
+}
+
+#[derive(Default)]
+pub(super) struct OutputSpans {
+    pub name: Option<Span>,
+    pub binary_data: Option<Span>,
+    pub classification: Option<Span>,
+    pub shared_memory_region: Option<Span>,
+}
+
+/// Checks the whole document, and refuses what is no JSON at the offset that RapidJSON names.
+pub(super) fn scan(json: &[u8]) -> Result<Document, Fault> {
+    let mut document = Document::default();
+    Scanner::new(json).document(|scanner| {
+        if !scanner.is_object() {
+            return scanner.skip().map(drop);
+        }
+        scanner.object(|scanner, key| {
+            let Document { id, parameters, inputs, outputs, tensors } = &mut document;
+            if key.is("inputs") && inputs.is_none() {
+                *inputs = Some(scan_list(scanner, tensors, scan_input)?);
+            } else if key.is("outputs") && outputs.is_none() {
+                *outputs = Some(scan_list(scanner, tensors, scan_output)?);
+            } else if key.is("id") {
+                keep(id, scanner)?;
+            } else if key.is("parameters") {
+                keep(parameters, scanner)?;
+            } else {
+                scanner.skip()?;
+            }
+            Ok(())
+        })
+    })?;
+    Ok(document)
+}
+
+fn keep(place: &mut Option<Span>, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    let span = scanner.skip()?;
+    place.get_or_insert(span);
+    Ok(())
+}
+
+fn scan_list<T>(
+    scanner: &mut Scanner<'_>,
+    tensors: &mut usize,
+    mut item: impl FnMut(&mut Scanner<'_>) -> Result<T, Fault>,
+) -> Result<List<T>, Fault> {
+    if !scanner.is_array() {
+        scanner.skip()?;
+        return Ok(List::NotAnArray);
+    }
+    let mut items = Vec::new();
+    scanner.array(|scanner| {
+        *tensors += 1;
+        if *tensors > MAX_TENSORS {
+            return scanner.skip().map(drop);
+        }
+        items.push(item(scanner)?);
+        Ok(())
+    })?;
+    Ok(List::Items(items))
+}
+
+fn scan_input(scanner: &mut Scanner<'_>) -> Result<InputSpans, Fault> {
+    let mut spans = InputSpans::default();
+    if !scanner.is_object() {
+        scanner.skip()?;
+        return Ok(spans);
+    }
+    let mut seen_parameters = false;
+    scanner.object(|scanner, key| {
+        let place = if key.is("name") {
+            &mut spans.name
+        } else if key.is("shape") {
+            &mut spans.shape
+        } else if key.is("datatype") {
+            &mut spans.datatype
+        } else if key.is("data") {
+            &mut spans.data
+        } else if key.is("parameters") && !seen_parameters && scanner.is_object() {
+            seen_parameters = true;
+            return scanner.object(|scanner, key| match () {
+                () if key.is("binary_data_size") => keep(&mut spans.binary_data_size, scanner),
+                () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
+                () => scanner.skip().map(drop),
+            });
+        } else {
+            return scanner.skip().map(drop);
+        };
+        keep(place, scanner)
+    })?;
+    Ok(spans)
+}
+
+fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
+    let mut spans = OutputSpans::default();
+    if !scanner.is_object() {
+        scanner.skip()?;
+        return Ok(spans);
+    }
+    scanner.object(|scanner, key| {
+        if key.is("name") {
+            return keep(&mut spans.name, scanner);
+        }
+        if !key.is("parameters") || !scanner.is_object() {
+            return scanner.skip().map(drop);
+        }
+        scanner.object(|scanner, key| match () {
+            () if key.is("binary_data") => keep(&mut spans.binary_data, scanner),
+            () if key.is("classification") => keep(&mut spans.classification, scanner),
+            () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
+            () => scanner.skip().map(drop),
+        })
+    })?;
+    Ok(spans)
+}

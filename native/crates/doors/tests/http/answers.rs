@@ -1,0 +1,97 @@
+//! What comes back, whatever the engine does.
+
+use kushi_core::{Error, ErrorKind};
+use kushi_testkit::{Act, echo_spec, respond, until};
+
+use crate::site::Site;
+
+#[test]
+fn no_response_and_three_are_errors_and_the_next_request_is_answered() {
+    let site = Site::default();
+    site.puppet.script([Act::Silence, Act::Respond(3)]);
+    for count in [0, 3] {
+        let answer = site.ask(1);
+        let text = format!("model 'echo' gave {count} responses, HTTP takes exactly 1");
+        assert_eq!((answer.status, answer.refusal()), (500, text));
+    }
+    assert!(site.ask(7).echoes(7));
+}
+
+#[test]
+fn an_engine_that_fails_panics_or_drops_its_batch_answers_500_and_the_next_succeeds() {
+    let site = Site::default();
+    let failure = Error::new(ErrorKind::EngineFailed, "out of flour");
+    for (act, text) in [
+        (Act::Fail(failure), "out of flour"),
+        (Act::Panic, "the engine of model 'echo' panicked"),
+        (Act::Drop, "the engine of model 'echo' dropped the batch unanswered"),
+    ] {
+        site.puppet.script([act]);
+        let answer = site.ask(1);
+        assert_eq!((answer.status, answer.refusal()), (500, text.into()));
+        assert!(site.ask(7).echoes(7));
+    }
+}
+
+#[test]
+fn an_answer_may_come_late_and_from_another_thread() {
+    let site = Site::default();
+    site.puppet.script([Act::Late]);
+    let mut client = site.connect();
+    client.send(1, "");
+    respond(site.puppet.late(), 1);
+    assert_eq!(client.receive().text(), r#"{"model_name":"echo","model_version":"1","outputs":[]}"#);
+}
+
+#[test]
+fn a_client_that_hangs_up_frees_its_queue_place() {
+    let mut spec = echo_spec();
+    spec.queue.max_requests = 1;
+    let site = Site::new(1, spec);
+    site.puppet.hold();
+    let (mut first, mut second, mut third) = (site.connect(), site.connect(), site.connect());
+    first.send(1, "");
+    site.puppet.await_batches(1);
+    second.send(2, "");
+    until("a full queue", || site.runner.backlog().requests == 1);
+    third.send(3, "");
+    assert_eq!(third.receive().refusal(), "Exceeds maximum queue size");
+    second.hang_up();
+    until("an empty queue", || site.runner.backlog().requests == 0);
+    third.send(4, "");
+    until("a full queue", || site.runner.backlog().requests == 1);
+    site.puppet.release_all();
+    assert!(first.receive().echoes(1));
+    assert!(third.receive().echoes(4));
+}
+
+#[test]
+fn a_deadline_that_passes_while_the_request_executes_is_answered_then() {
+    let site = Site::default();
+    site.puppet.hold();
+    let mut client = site.connect();
+    client.send(1, "kushi-timeout-us: 20000\r\n");
+    site.puppet.await_batches(1);
+    // The engine still holds the request.
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.refusal()), (503, "Request timeout expired".into()));
+    site.puppet.release_all();
+    client.send(2, "kushi-timeout-us: 18446744073709551615\r\n");
+    assert!(client.receive().echoes(2));
+}
+
+#[test]
+fn a_refusal_reaches_a_client_that_sends_on() {
+    let site = Site::default();
+    let mut client = site.connect();
+    for _ in 0..2 {
+        client.post("nobody", "", &vec![b' '; 32 << 20]).unwrap();
+        let answer = client.receive();
+        assert_eq!(
+            (answer.status, answer.refusal()),
+            (404, "Request for unknown model: 'nobody' is not found".into())
+        );
+    }
+    client.send(3, "");
+    assert!(client.receive().echoes(3));
+}

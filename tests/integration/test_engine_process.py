@@ -1,0 +1,73 @@
+"""What an engine leaves in its process, and in a forked child of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+
+import kushi_native
+import pytest
+
+from runners import ConfigInvalid, Engine
+from tests import models
+from tests.serving import eventually
+
+
+def threads_of(model: str) -> list[str]:
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    return [name for name in names if name.startswith(f"{model}_")]
+
+
+def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path: Path) -> None:
+    models.write_add_sub(tmp_path)
+    with Engine(tmp_path) as engine:
+        core = engine._own()
+        path = str(tmp_path / "add_sub" / "1" / "model.onnx")
+        session = kushi_native.OnnxModel(path, intra_op_threads=1, inter_op_threads=1, parallel=False, graph_level=99)
+        tensors = [{"name": name, "datatype": kind, "dims": dims[1:]} for name, kind, dims in session.inputs]
+        good = {
+            "name": "halfgood",
+            "version": 1,
+            "platform": "onnxruntime_onnx",
+            "backend": "onnxruntime",
+            "max_batch_size": 4,
+            "inputs": [{**tensor, "reshape": None, "optional": False} for tensor in tensors],
+            "outputs": [],
+            "batching": None,
+            "queue": {"max_requests": 0, "max_bytes": 1, "default_timeout_us": 0, "allow_timeout_override": False},
+            "instances": 1,
+            "inline": True,
+            "config_json": "{}",
+            "load_seconds": 0.0,
+        }
+        bad = {**good, "version": 2, "inputs": []}
+        with pytest.raises(ConfigInvalid, match="the model needs input 'INPUT0'"):
+            core.load("halfgood", [(json.dumps(spec), [session]) for spec in (good, bad)])
+        assert threads_of("halfgood") == []
+        core.load("halfgood", [(json.dumps(good), [session])])
+        eventually(lambda: len(threads_of("halfgood")) == 1, "its thread has its name")
+
+
+def test_a_forked_child_drops_its_copy_of_an_engine_without_a_word(tmp_path: Path) -> None:
+    models.write_add_sub(tmp_path)
+    path = tmp_path / "socket"
+    engine = Engine(tmp_path)
+    engine.serve_http_unix(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            del engine
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert path.is_socket()
+    assert [model.state for model in engine.models()] == ["READY"]
+    engine.close()
+    assert not path.exists()
