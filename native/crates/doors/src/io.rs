@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use crate::connections::Connections;
 use crate::house::House;
+use crate::http::body_memory::BodyMemory;
 use crate::listen::{Listener, Socket, accept};
 use crate::pending::Pending;
 
@@ -59,6 +60,7 @@ pub(crate) struct Desk {
     pub pending: Rc<Pending>,
     pub mailbox: Arc<dyn Mailbox>,
     pub connections: Connections,
+    pub body_memory: BodyMemory,
     thread: Arc<IoThread>,
 }
 
@@ -204,6 +206,7 @@ impl Desk {
             pending: Rc::new(Pending::default()),
             mailbox: thread.clone(),
             connections: Connections::default(),
+            body_memory: BodyMemory::default(),
             thread,
         }
     }

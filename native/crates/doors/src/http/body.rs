@@ -9,6 +9,8 @@ use hyper::body::{Body, Incoming};
 use hyper::header::EXPECT;
 use kushi_core::Error;
 
+use crate::http::body_memory::BodyMemory;
+
 /// A body that is put together starts so that its tensor data is aligned for every element type.
 const ALIGNMENT: usize = 64;
 /// What the length in a head may make the server set aside before the bytes arrive.
@@ -39,6 +41,7 @@ pub(crate) async fn read(
     body: &mut Incoming,
     json_length: Option<usize>,
     limits: &Limits,
+    memory: &BodyMemory,
 ) -> Result<Bytes, ReadError> {
     let too_large = |bytes| ReadError::TooLarge((limits.refusal)(bytes, limits.max_bytes));
     let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
@@ -54,8 +57,8 @@ pub(crate) async fn read(
     if body.is_end_stream() {
         return Ok(first);
     }
-    let mut whole =
-        Aligned::new(declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len())), json_length);
+    let room = declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len()));
+    let mut whole = Aligned::new(room, json_length, memory);
     whole.bytes.extend_from_slice(&first);
     drop(first);
     while let Some(piece) = next(body).await? {
@@ -64,11 +67,12 @@ pub(crate) async fn read(
             return Err(too_large(length));
         }
         if length > whole.room() {
-            whole = whole.grown(declared.unwrap_or(2 * length).clamp(length, 2 * length), json_length);
+            let room = declared.unwrap_or(2 * length).clamp(length, 2 * length);
+            whole = whole.grown(room, json_length, memory);
         }
         whole.bytes.extend_from_slice(&piece);
     }
-    Ok(whole.finish())
+    Ok(whole.finish(memory))
 }
 
 /// Takes in what is left of a body that was answered early: the connection would be reset otherwise,
@@ -106,8 +110,8 @@ struct Aligned {
 }
 
 impl Aligned {
-    fn new(length: usize, json_length: Option<usize>) -> Self {
-        let mut bytes = BytesMut::with_capacity(length + ALIGNMENT);
+    fn new(length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
+        let mut bytes = memory.take(length + ALIGNMENT);
         let data = bytes.as_ptr().wrapping_add(json_length.unwrap_or(0));
         let start = data.align_offset(ALIGNMENT).min(ALIGNMENT);
         bytes.resize(start, 0);
@@ -122,13 +126,13 @@ impl Aligned {
         self.bytes.capacity() - self.start
     }
 
-    fn grown(&self, length: usize, json_length: Option<usize>) -> Self {
-        let mut larger = Self::new(length, json_length);
+    fn grown(&self, length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
+        let mut larger = Self::new(length, json_length, memory);
         larger.bytes.extend_from_slice(&self.bytes[self.start..]);
         larger
     }
 
-    fn finish(self) -> Bytes {
-        self.bytes.freeze().slice(self.start..)
+    fn finish(self, memory: &BodyMemory) -> Bytes {
+        memory.freeze(self.bytes).slice(self.start..)
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn infer(
         Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },
         None => Limits { max_bytes: max_input_bytes, refusal: json_too_large },
     };
-    let body = body::read(body, json_length, &limits).await.map_err(|error| match error {
+    let body = body::read(body, json_length, &limits, &desk.body_memory).await.map_err(|error| match error {
         ReadError::TooLarge(error) => error,
         ReadError::Broken => Error::invalid("the request body ended early"),
     })?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 mod body;
+pub(crate) mod body_memory;
 mod document;
 mod infer;
 pub(crate) mod metadata;
@@ -34,7 +35,7 @@ use crate::metrics;
 
 const MAX_HEADERS: usize = 100;
 /// Bounds the head of a request; bodies are read through it piece by piece.
-const READ_BUFFER_BYTES: usize = 256 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, purpose: Purpose) {
