@@ -39,10 +39,11 @@ pub(crate) async fn infer(
         Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },
         None => Limits { max_bytes: max_input_bytes, refusal: json_too_large },
     };
-    let body = body::read(body, json_length, &limits, &desk.body_memory).await.map_err(|error| match error {
-        ReadError::TooLarge(error) => error,
-        ReadError::Broken => Error::invalid("the request body ended early"),
-    })?;
+    let body =
+        body::read(body, json_length, &limits, &desk.body_memory).await.map_err(|error| match error {
+            ReadError::TooLarge(error) => error,
+            ReadError::Broken => Error::invalid("the request body ended early"),
+        })?;
     let answering = desk.house.begin_answer();
     let received = Received { body, json_length, arrived, deadline };
     let answer = received.run(desk, runner).await;
