@@ -85,10 +85,6 @@ impl Registry {
         })
     }
 
-    pub fn contains(&self, model: &str) -> bool {
-        self.models.load().contains_key(model)
-    }
-
     /// Every runner that serves.
     pub fn runners(&self) -> Vec<Arc<Runner>> {
         let models = self.models.load();

@@ -133,11 +133,6 @@ impl Server {
         self.house.wait_until_none(|| self.io.blocked_connections(), until)
     }
 
-    /// Requests inside the models.
-    pub fn inside(&self) -> usize {
-        self.house.registry.runners().iter().map(|runner| runner.inside()).sum()
-    }
-
     pub fn statistics(&self) -> Vec<u8> {
         metadata::statistics(&self.house.registry.runners())
     }
