@@ -5,10 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 NATIVE := native/crates/bindings
-NATIVE_SOURCES := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '*.pyi' \) -print)
+NATIVE_SOURCES := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '*.pyi' -o -name 'THIRD_PARTY_LICENSES' \) -print)
 BOOTSTRAPPED := $(VENV)/.bootstrapped
 SYNCED := $(VENV)/.synced
+TRITON := .venv-triton
+TORCH := .venv-torch
+WHEEL := .venv-wheel
+SUPPLY := .venv-supply
+DEPLOY := .venv-deploy
+PROMETHEUS := build/prometheus
 BUILT := $(VENV)/.native
+PACKED := wheels/.built
 REPOSITORY ?= model_repository
 ARGS ?=
 PYTEST_ARGS ?=
@@ -20,7 +27,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup serve test test-rust test-rebuild test-python test-unit lint lint-python lint-rust bench docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit lint lint-python lint-rust bench bench-service bench-torch docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,8 +48,48 @@ $(BUILT): $(SYNCED) $(NATIVE_SOURCES)
 	cd $(NATIVE) && VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop --uv --release --locked
 	@touch $@
 
-serve: setup ## Serve model_repository/ (ARGS="--http-port=9000" for flags)
+serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
+	BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)
+
+serve-models: setup ## Serve a repository without BentoML (REPOSITORY=my_models, ARGS="--http-port=9000" for flags)
 	$(BIN)/python -m runners serve --model-repository $(REPOSITORY) $(ARGS)
+
+wheel: $(PACKED) ## The native module as a wheel for every current Linux, in wheels/, where bentofile.yaml looks for it
+
+$(PACKED): $(WHEEL)/.synced $(NATIVE_SOURCES)
+	rm -rf wheels
+	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --quiet --release --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
+	@touch $@
+
+$(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(WHEEL)
+	VIRTUAL_ENV=$(CURDIR)/$(WHEEL) $(UV) pip sync --quiet --require-hashes requirements/wheel.txt
+	@touch $@
+
+bento: setup wheel ## The Bento of service.py (ARGS="--arg variant=cpu --arg base_image=debian:bookworm-slim --arg python_version=3.11")
+	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True bentoml build $(ARGS)
+
+dist: setup wheel $(SUPPLY)/.synced ## kushi and kushi-native, as wheels and as sources, in dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	cp wheels/*.whl dist
+	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin sdist --out $(CURDIR)/dist
+	$(SUPPLY)/bin/twine check --strict dist/*
+
+$(SUPPLY)/.synced: requirements/supply.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(SUPPLY)
+	VIRTUAL_ENV=$(CURDIR)/$(SUPPLY) $(UV) pip sync --quiet --require-hashes requirements/supply.txt
+	@touch $@
+
+licences: $(SUPPLY)/.synced ## Write the notices again that kushi-native carries, from Cargo.lock
+	$(SUPPLY)/bin/python -m deploy.supply.notices
+
+sbom: setup wheel $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.cdx.json (ARGS as for bento, IMAGE=NAME for the packages of its image, too)
+	@mkdir -p build
+	IMAGE=$(IMAGE) deploy/supply/bill build/kushi.cdx.json $(ARGS)
+
+image: setup wheel ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
+	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True deploy/image/build $(or $(IMAGE),kushi:latest) $(ARGS)
 
 test: setup lint test-rust test-python ## Everything that proves the product: lint, types, Rust and Python tests
 
@@ -54,18 +101,61 @@ test-rust: setup ## The tests of native/
 model-check:
 	RUSTFLAGS="--cfg loom" && export RUSTFLAGS && $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom handover
 
-.PHONY: cargo-tests model-check
+.PHONY: cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
 	else $(CARGO) test --quiet $(RUST_TESTS); fi
 
+# the suite of testkit, as the Python module that tests/conformance.py loads
+conformance: $(SYNCED)
+	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance
+
 test-rebuild: setup ## Change a native source, run make, look for the change from Python
 	@$(TIMED) test-rebuild .ci/test-rebuild
 
-test-python: setup ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
-	@$(TIMED) test-python $(BIN)/pytest $(PYTEST_ARGS)
+test-triton: setup $(TRITON)/.synced ## Our client against a real Triton server, which has an environment of its own
+	@$(TIMED) test-triton .ci/twice $(BIN)/pytest tests/peer $(PYTEST_ARGS)
+
+# Where the package cannot be installed, the tests say so.
+$(TRITON)/.synced: requirements/triton.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(TRITON)
+	VIRTUAL_ENV=$(CURDIR)/$(TRITON) $(UV) pip sync --quiet --require-hashes requirements/triton.txt 2>$(TRITON)/install.log && touch $@ || true
+
+test-torch: setup conformance $(TORCH)/.synced ## The tests of tests/torch, with PyTorch (PYTEST_ARGS="--gpu" where there is a GPU)
+	@$(TIMED) test-torch .ci/twice $(TORCH)/bin/python -m pytest tests/torch $(PYTEST_ARGS)
+
+# PyTorch and what it needs; everything else is that of the development environment, the native module included.
+$(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(TORCH)
+	VIRTUAL_ENV=$(CURDIR)/$(TORCH) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/torch.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TORCH)/lib/$$(ls $(TORCH)/lib)/site-packages/development.pth
+	@touch $@
+
+test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
+	@$(TIMED) test-packages .ci/twice $(BIN)/pytest tests/packages --timeout 600 $(PYTEST_ARGS)
+
+test-containers: setup wheel ## Build the image of service.py and run it (needs docker)
+	@$(TIMED) test-containers .ci/twice $(BIN)/pytest tests/containers $(PYTEST_ARGS)
+
+test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
+	@$(TIMED) test-deploy .ci/twice $(DEPLOY)/bin/python -m pytest tests/deploy $(PYTEST_ARGS)
+
+$(DEPLOY)/.synced: requirements/deploy.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(DEPLOY)
+	VIRTUAL_ENV=$(CURDIR)/$(DEPLOY) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/deploy.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(DEPLOY)/lib/$$(ls $(DEPLOY)/lib)/site-packages/development.pth
+	@touch $@
+
+# Debian's, unpacked and not installed: no service starts. Where it cannot be had, the tests say so.
+$(PROMETHEUS)/.taken:
+	@mkdir -p $(PROMETHEUS)
+	cd $(PROMETHEUS) && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	    dpkg -x prometheus_*.deb . && rm prometheus_*.deb && touch .taken || true
+
+test-python: setup conformance ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
+	@$(TIMED) test-python .ci/twice $(BIN)/pytest $(PYTEST_ARGS)
 
 test-unit: setup ## The quick Python tests alone
 	@$(TIMED) test-unit $(BIN)/pytest tests/unit $(PYTEST_ARGS)
@@ -96,14 +186,23 @@ bench: setup ## Run the benchmarks (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks $(ARGS)
 
+bench-service: setup ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m benchmarks.service $(ARGS)
+
+bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime (ARGS="--quick" for a look)
+	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
+
 train: ## Train the models of model_repository/ in an environment of their own, .venv-train
 	$(PYTHON) -m venv .venv-train
 	.venv-train/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
 	VIRTUAL_ENV=$(CURDIR)/.venv-train .venv-train/bin/uv pip install --quiet --require-hashes -r requirements/train.txt
 	.venv-train/bin/python -m training.digits
+	.venv-train/bin/python -m training.toneact
+	.venv-train/bin/python -m training.check_preprocessing
 
 lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for newer versions)
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
-clean: ## Remove the environment and all build outputs
-	rm -rf $(VENV) native/target dist build
+clean: ## Remove the environments and all build outputs
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels

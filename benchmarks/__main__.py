@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks import delay, http_cost, interference, memory, report, startup, throughput
+from benchmarks import delay, http_cost, interference, memory, python_calls, report, startup, throughput
 from benchmarks.options import BUILD, RESULTS, Options, parser
 from benchmarks.outcome import Outcome, run_part
 
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[Options], Outcome]] = {
     throughput.PART: throughput.measure,
     interference.PART: interference.measure,
     delay.PART: delay.measure,
+    python_calls.PART: python_calls.measure,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -32,7 +33,8 @@ class Check:
 
     @property
     def measured(self) -> str:
-        return f"{self.value:.{3 if self.value < 1 else 2}f}{self.unit}"
+        counted = isinstance(self.value, int)
+        return f"{self.value}{self.unit}" if counted else f"{self.value:.{3 if self.value < 1 else 2}f}{self.unit}"
 
     @property
     def wanted(self) -> str:
@@ -41,7 +43,10 @@ class Check:
     @property
     def share(self) -> float:
         """Below 1: met. The same direction for both kinds of bound."""
-        return self.value / self.target if self.bound == "at most" else self.target / self.value
+        over, under = (self.value, self.target) if self.bound == "at most" else (self.target, self.value)
+        if under == 0:
+            return 0.0 if self.met else math.inf
+        return over / under
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -13,7 +14,10 @@ from matplotlib.ticker import PercentFormatter
 
 from benchmarks.outcome import Check, Outcome
 
-__all__ = ["draw"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["draw", "draw_service"]
 
 KUSHI = "#c8502d"
 KUSHI_LIGHT = "#eeb9a4"
@@ -43,12 +47,13 @@ WORST_SHARE = 2.5
 
 def draw(outcomes: dict[str, Outcome], path: Path) -> None:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(16, 10.5), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
-        ((upper,), (lower,)) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.25, 1))
+        figure = Figure(figsize=(16, 15), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
+        ((upper,), (middle,), (lower,)) = figure.subfigures(3, 1, squeeze=False, height_ratios=(1.2, 0.85, 1.25))
         cost, latency, throughput = upper.subplots(1, 3, width_ratios=(1.1, 1.1, 1))
         _draw_cost(cost, outcomes.get("http_cost"))
         _draw_latency(latency, outcomes.get("http_cost"))
         _draw_throughput(throughput, outcomes.get("throughput"), outcomes.get("interference"))
+        _draw_calls(middle.subplots(1, 3), outcomes.get("python_calls"))
         _draw_targets(lower.subplots(), [check for outcome in outcomes.values() for check in outcome.checks])
         first = next(iter(outcomes.values())).machine
         figure.suptitle(
@@ -58,6 +63,38 @@ def draw(outcomes: dict[str, Outcome], path: Path) -> None:
             ha="left",
         )
         figure.savefig(path)
+
+
+def draw_service(outcomes: dict[str, Outcome], path: Path) -> None:
+    """The picture of benchmarks/service.py alone"""
+    (outcome,) = outcomes.values()
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(16, 7), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
+        ((upper,), (lower,)) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.1, 1))
+        points: list[dict[str, Any]] = outcome.figures["points"]
+        configurations = list(dict.fromkeys(point["configuration"] for point in points))
+        widest = max(point["cpu_us"] for point in points)
+        for axes, configuration in zip(upper.subplots(1, len(configurations)), configurations, strict=True):
+            chosen = [point for point in points if point["configuration"] == configuration]
+            _draw_services(axes, configuration, chosen, widest)
+        _draw_targets(lower.subplots(), list(outcome.checks))
+        machine = outcome.machine
+        title = f"One API over BentoML, in several ways · {machine['CPU']} · {machine['date']}"
+        figure.suptitle(title, fontsize=13, x=0.01, ha="left")
+        figure.savefig(path)
+
+
+def _draw_services(axes: Axes, configuration: str, points: list[dict[str, Any]], widest: float) -> None:
+    axes.set_title(f"CPU µs per request, all processes, {configuration}")
+    for y, point in enumerate(points):
+        axes.barh(y, point["cpu_us"], 0.62, color=KUSHI if point["way"].startswith("Kushi") else FLOOR)
+        text = f"  {point['cpu_us']:.0f} µs = {point['ratio']:.2f}"
+        text += f", {point['failed']:.1%} failed" if point["failed"] else ""
+        axes.text(point["cpu_us"], y, text, va="center", fontweight="bold")
+    axes.set_yticks(range(len(points)), [point["way"] for point in points])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(right=1.5 * widest)
+    axes.invert_yaxis()
 
 
 def _short_points(outcome: Outcome) -> list[dict[str, Any]]:
@@ -165,6 +202,29 @@ def _draw_throughput(axes: Axes, alone: Outcome | None, beside: Outcome | None) 
     unique = dict(zip(labels, handles, strict=True))
     axes.legend(unique.values(), unique.keys(), loc="upper left", fontsize=9.5)
     return None
+
+
+def _draw_calls(places: Sequence[Axes], outcome: Outcome | None) -> None:
+    groups: list[list[dict[str, Any]]] = outcome.figures["groups"] if outcome else []
+    for axes, calls in zip_longest(places, groups):
+        if not calls:
+            axes.set_title("From Python")
+            _missing(axes)
+            continue
+        peer = calls[0]
+        size = "600 KB in" if peer["model"] == "wide" else peer["model"]
+        axes.set_title(f"From Python: {size}, c = {calls[-1]['concurrency']}")
+        for y, call in enumerate(calls):
+            color, light = (FLOOR, FLOOR_LIGHT) if call is peer else (KUSHI, KUSHI_LIGHT)
+            axes.barh(y, call["cpu_us"], 0.62, color=light)
+            axes.barh(y, call["caller_cpu_us"], 0.62, color=color)
+            text = f"  {call['cpu_us']:.1f} µs" + ("" if call is peer else f" = {call['ratio']:.3f}")
+            axes.text(call["cpu_us"], y, text, va="center", fontweight="bold")
+        axes.set_yticks(range(len(calls)), [call["label"] for call in calls])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("CPU µs per call: caller dark, server light")
+        axes.set_xlim(right=1.4 * peer["cpu_us"])
+        axes.invert_yaxis()
 
 
 def _draw_targets(axes: Axes, checks: list[Check]) -> None:

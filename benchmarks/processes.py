@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["pin", "pss_mb", "tree"]
+__all__ = ["cpu_seconds", "pin", "pss_mb", "tree"]
 
 PROC = Path("/proc")
 
@@ -35,6 +35,14 @@ def pin(pid: int, core: int) -> None:
                 os.sched_setaffinity(int(thread.name), {core})
             except ProcessLookupError:
                 continue
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time of all threads of one process so far."""
+    total_ns = 0
+    for thread in (PROC / str(pid) / "task").iterdir():
+        total_ns += int((thread / "schedstat").read_text().split()[0])
+    return total_ns / 1e9
 
 
 def pss_mb(pid: int) -> float:

@@ -22,10 +22,10 @@ Ratios are measured within one run and survive a change of machine; absolute fig
 ![results](results.png)"""
 
 
-def load_plot() -> Draw:
-    """`plot.draw`, whose module alone needs matplotlib."""
+def load_plot(name: str = "draw") -> Draw:
+    """A function of `plot`, the one module that needs matplotlib."""
     try:
-        return cast("Draw", import_module("benchmarks.plot").draw)
+        return cast("Draw", getattr(import_module("benchmarks.plot"), name))
     except ModuleNotFoundError as error:
         raise SystemExit(
             f"the plot needs {error.name}, which is not installed here: `make bench` installs it"

@@ -1,13 +1,15 @@
-"""The server under test: the shipped `python -m runners serve`, as a user starts it, in a process of its own."""
+"""The servers under test, as a user starts them, each in processes of its own."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,7 +18,7 @@ from benchmarks import processes
 from benchmarks.options import BUILD, ROOT
 from benchmarks.payload import Payload
 
-__all__ = ["Server", "free_port"]
+__all__ = ["HOST", "Program", "Server", "free_port", "wait_for_port"]
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
@@ -30,23 +32,44 @@ def free_port() -> int:
     return port
 
 
-class Server:
-    """`with Server(repository) as server:` is ready inside and gone outside."""
+def wait_for_port(port: int) -> None:
+    """Returns when something listens there."""
+    started = time.monotonic()
+    while time.monotonic() - started < START_TIMEOUT_S:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit(f"nothing listens on port {port}")
 
-    def __init__(self, repository: Path) -> None:
-        self.port = free_port()
-        self._log = BUILD / "server.log"
-        self._command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
-        self._command += ["--http-address", HOST, "--http-port", str(self.port)]
-        self._command += ["--metrics-address", HOST, "--metrics-port", str(free_port())]
-        self._process: subprocess.Popen[bytes] | None = None
+
+class Program:
+    """`with Program(...) as program:` is ready inside and gone outside. It shall listen on `port`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        port: int,
+        ready_path: str,
+        environment: Mapping[str, str] | None = None,
+        look_s: float = 0.002,
+    ) -> None:
+        self.port = port
         self.ready_after_s = 0.0
+        self._command = list(command)
+        self._ready_path = ready_path
+        self._look_s = look_s
+        self._environment = {**os.environ, **(environment or {})}
+        self._log = BUILD / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         BUILD.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
             started = time.monotonic()
-            self._process = subprocess.Popen(self._command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+            )
         try:
             self._wait_ready(started)
         except BaseException:
@@ -78,14 +101,6 @@ class Server:
             raise SystemExit(f"POST {payload.path}: HTTP {status}: {body[:300].decode(errors='replace')}")
         return body
 
-    def counts(self, model: str) -> tuple[int, int]:
-        """Inferences and executions so far: their difference over a window is the mean batch size."""
-        status, body = self._call("GET", f"/v2/models/{model}/stats")
-        if status != http.client.OK:
-            raise SystemExit(f"GET /v2/models/{model}/stats: HTTP {status}")
-        statistics = json.loads(body)["model_stats"][0]
-        return int(statistics["inference_count"]), int(statistics["execution_count"])
-
     def _call(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
@@ -102,12 +117,12 @@ class Server:
             if self._process is None or self._process.poll() is not None:
                 break
             try:
-                if self._call("GET", "/v2/health/ready")[0] == http.client.OK:
+                if self._call("GET", self._ready_path)[0] == http.client.OK:
                     self.ready_after_s = time.monotonic() - started
                     return
             except (OSError, http.client.HTTPException):
                 pass
-            time.sleep(0.002)
+            time.sleep(self._look_s)
         tail = "\n".join(self.log().splitlines()[-20:])
         raise SystemExit(f"the server did not become ready: {' '.join(self._command)}\n{tail}")
 
@@ -120,3 +135,24 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+class Server(Program):
+    """The shipped `python -m runners serve`."""
+
+    def __init__(self, repository: Path, *, local_socket: Path | None = None) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
+        command += ["--http-address", HOST, "--http-port", str(port)]
+        command += ["--metrics-address", HOST, "--metrics-port", str(free_port())]
+        if local_socket is not None:
+            command += ["--local-socket", str(local_socket)]
+        super().__init__(command, port, "/v2/health/ready")
+
+    def counts(self, model: str) -> tuple[int, int]:
+        """Inferences and executions so far: their difference over a window is the mean batch size."""
+        status, body = self._call("GET", f"/v2/models/{model}/stats")
+        if status != http.client.OK:
+            raise SystemExit(f"GET /v2/models/{model}/stats: HTTP {status}")
+        statistics = json.loads(body)["model_stats"][0]
+        return int(statistics["inference_count"]), int(statistics["execution_count"])

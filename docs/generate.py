@@ -42,15 +42,17 @@ nothing:
 _REFUSED = "Refused whatever their value:\n"
 _ERRORS = """## Errors
 
-Every error body is `{"error": "…"}`. The Python class is what `Engine` raises; all of them are `KushiError`s. One
-exception to the table: a request body that cannot be read at all (broken JSON, a missing member, a wrong number of
-elements) is `invalid_input` and 500, because Triton answers 500 there. 503 comes with `Retry-After` where the table
-says that a retry may help.
+Every error body is `{"error": "…"}`, and the header `kushi-error` names the kind. The Python class is what `Engine`
+and `Client` raise; all of them are `KushiError`s. Some failures have another status, because they have it in Triton: a
+request body that cannot be read at all (broken JSON, a missing member, a wrong number of elements) is `invalid_input`
+and 500, shared memory that is not registered `invalid_input` and 404, shared memory that cannot be opened or is too
+small for an output `invalid_input` and 500, and what [a load or unload](../http.md#loading-and-unloading) is refused
+with has the statuses listed there. 503 comes with `Retry-After` where the table says that a retry may help.
 """
 _METRICS = """## Metrics
 
-`GET /metrics` on the metrics port answers these, in the Prometheus text format. There are no model metrics while no
-model is loaded.
+`GET /metrics` on the metrics port answers these, in the Prometheus text format. There are no metrics with the label
+`model` while no model is loaded.
 """
 
 

@@ -13,7 +13,16 @@ lock() {
 lock bootstrap requirements/bootstrap.in
 lock cpu --extra cpu --excludes requirements/absent.in pyproject.toml
 lock gpu --extra gpu --excludes requirements/absent.in pyproject.toml
-lock dev --extra cpu --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
+lock dev --extra cpu --extra bento --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
     --excludes requirements/absent.in pyproject.toml
+for runtime in cpu gpu; do
+    lock bento-$runtime --extra $runtime --extra bento --group service --constraint requirements/dev.txt \
+        --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml
+done
 lock bench requirements/bench.in --constraint requirements/dev.txt
+lock deploy requirements/deploy.in --constraint requirements/dev.txt
+lock supply requirements/supply.in
+lock torch requirements/torch.in --constraint requirements/dev.txt
 lock train requirements/train.in
+lock triton requirements/triton.in
+lock wheel requirements/wheel.in --constraint requirements/dev.txt

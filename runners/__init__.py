@@ -1,7 +1,10 @@
 """Kushi: a Triton-style model repository served at native speed"""
 
+from kushi_native import Result, Tensor, Timings
+
 from ._version import __version__
-from .engine import Engine, EngineOptions, ModelState
+from .client import Client
+from .engine import Engine, ModelState
 from .errors import (
     ConfigInvalid,
     ConnectionLost,
@@ -17,8 +20,12 @@ from .errors import (
     ShuttingDown,
     Unsupported,
 )
+from .model import Model
+from .options import EngineOptions
+from .triton import TritonRunner
 
 __all__ = [
+    "Client",
     "ConfigInvalid",
     "ConnectionLost",
     "DeadlineExceeded",
@@ -28,12 +35,17 @@ __all__ = [
     "InternalError",
     "InvalidInput",
     "KushiError",
+    "Model",
     "ModelNotFound",
     "ModelNotReady",
     "ModelState",
     "ModelUnavailable",
     "Overloaded",
+    "Result",
     "ShuttingDown",
+    "Tensor",
+    "Timings",
+    "TritonRunner",
     "Unsupported",
     "__version__",
 ]

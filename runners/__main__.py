@@ -1,4 +1,4 @@
-"""python -m runners: the same as the command `kushi`"""
+"""python -m kushi: the same as the command `kushi`"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command `kushi`: kushi serve --model-repository DIR, or kushi serve model.onnx"""
+"""The command `kushi`: kushi serve --model-repository DIR, or kushi serve model.onnx; kushi export model.pt"""
 
 import sys
 import time
@@ -18,6 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and answers its exit code"""
     started = time.monotonic()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["export"]:
+        return _export(given[1:])
     parser, serving = _parsers()
     try:
         if given[:1] == ["serve"]:
@@ -55,7 +57,20 @@ def _parsers() -> tuple[ArgumentParser, ArgumentParser]:
         "model", nargs="*", metavar="MODEL", help="a model repository or an ONNX file, as --model-repository"
     )
     add_flags(serving)
+    commands.add_parser("export", help="export a PyTorch model to ONNX")
     return parser, serving
+
+
+def _export(arguments: Sequence[str]) -> int:
+    from .export import command  # noqa: PLC0415 - a server starts without it
+
+    parser = _Parser(prog="kushi export", allow_abbrev=False)
+    command.add_flags(parser)
+    try:
+        return command.run(vars(parser.parse_args(arguments)))
+    except (KushiError, OSError) as error:
+        sys.stderr.write(f"kushi export: error: {error}\n")
+        return 1
 
 
 def _settings(flags: dict[str, Any]) -> ServerSettings:
@@ -63,8 +78,15 @@ def _settings(flags: dict[str, Any]) -> ServerSettings:
     settings = read_settings({**flags, "model_repository": repositories or None})
     if not settings.model_repository:
         raise InvalidInput("expected a model repository: --model-repository DIR, or a model file")
-    if not settings.allow_http and settings.http_socket is None:
+    if settings.load_model and settings.model_control_mode != "explicit":
+        raise InvalidInput("Use of '--load-model' requires setting '--model-control-mode=explicit' as well.")
+    if "*" in settings.load_model and len(settings.load_model) > 1:
+        raise InvalidInput("Wildcard model name '*' must be the ONLY startup model if specified at all.")
+    if not settings.allow_http and settings.http_socket is None and settings.local_socket is None:
         raise InvalidInput(
-            "nothing to serve: HTTP is switched off by --allow-http=false, and no --http-socket is given"
+            "nothing to serve: HTTP is switched off by --allow-http=false, and no --http-socket or --local-socket is "
+            "given"
         )
+    if settings.local_socket is not None and settings.local_socket == settings.http_socket:
+        raise InvalidInput(f"--local-socket and --http-socket are both {settings.local_socket}: choose two paths")
     return settings

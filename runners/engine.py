@@ -1,65 +1,32 @@
 """
 Engine: a model repository opened in this process.
 
-It owns the native core and drives it from the control plane's side only: it loads models, opens doors, drains, closes.
-Requests never pass through Python. An engine belongs to the process that made it; a forked child gets a clear error.
+It owns the native core and the control of its models: it opens doors, drains, closes. Requests never pass through
+Python. An engine belongs to the process that made it; a forked child gets a clear error.
 """
 
+import asyncio
 import json
-import logging
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from types import TracebackType
+from typing import Any
 
 import kushi_native
 
-from ._version import __version__
-from .backends import backend
-from .errors import ConfigInvalid, KushiError, Unsupported, factories
-from .log import LogOptions
-from .repository.layout import ModelSource, scan
-from .repository.resolve import resolve
+from .calls import Calls
+from .control import Control
+from .errors import ConfigInvalid, KushiError, ShuttingDown, Unsupported, factories
+from .options import ALL_MODELS, EngineOptions
+from .routes import Answer, Route, check_name
 
-__all__ = ["Engine", "EngineOptions", "ModelState"]
+__all__ = ["Engine", "ModelState"]
 
-_LOG = logging.getLogger(__name__)
-_EXTENSIONS = ("model_configuration", "binary_tensor_data", "parameters", "statistics")
-_PROGRESS_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """What can be chosen about an engine; every default is that of `kushi serve`"""
-
-    server_name: str = "triton"
-    auto_complete: bool = True
-    load_threads: int = 4
-    strict_readiness: bool = True
-    io_threads: int | None = None
-    http_max_input_bytes: int = 64 * 1024 * 1024
-    cpu_metrics: bool = True
-    metrics_interval_ms: int = 2000
-    log: LogOptions = field(default_factory=LogOptions)
-
-    def to_json(self) -> str:
-        """The options as the native core takes them"""
-        return json.dumps(
-            {
-                "server_name": self.server_name,
-                "server_version": __version__,
-                "extensions": _EXTENSIONS,
-                "strict_readiness": self.strict_readiness,
-                "io_threads": self.io_threads,
-                "http": {"max_input_bytes": self.http_max_input_bytes},
-                "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
-                "log": asdict(self.log),
-            }
-        )
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -72,33 +39,85 @@ class ModelState:
     reason: str
 
 
-class Engine:
+class Engine(Calls):
     """
-    All models of one or more repositories, or of a bare model file, ready to be served.
+    The models of one or more repositories, loaded in this process.
 
-    A model that cannot be loaded does not stop the others: `failures` says which, and why.
+        with Engine("model_repository") as engine:
+            result = engine.digits.run(image)
+            result = await engine.digits.async_run(image)
+            result = engine.infer("digits", image, deadline=0.5)
+            print(result["logits"])
+
+    A model is an attribute, or `engine.model("any name", version=1)`. One that cannot be loaded does not stop the
+    others: `failures` says which, and why. Doors let other processes ask the same models: `serve_local`, `serve_http`.
     """
 
     def __init__(self, *repositories: str | Path, options: EngineOptions | None = None) -> None:
-        self._options = options or EngineOptions()
+        """
+        repositories: directories of models, or bare model files, which are served under their stems.
+        options: which models are loaded, and how.
+        """
+        options = options or EngineOptions()
+        for repository in repositories:
+            if "://" in str(repository):
+                raise Unsupported(
+                    f"model repository '{repository}': remote storage is not supported yet, expected a directory"
+                )
+        paths = tuple(dict.fromkeys(map(Path, repositories)))
+        explicit = options.model_control == "explicit"
         self._process = os.getpid()
-        self._failures: dict[str, KushiError] = {}
+        self._closed = False
         kushi_native.register_errors(factories())
-        found = scan(Path(repository) for repository in repositories)
-        self._core = kushi_native.Core(self._options.to_json())
+        self._core = kushi_native.Core(options.to_json(paths))
+        self._repositories = paths
+        super().__init__(self._core)
+        self._control = Control(
+            self._core, paths, auto_complete=options.auto_complete, load_threads=options.load_threads
+        )
         try:
-            for name, reason in found.refused.items():
-                self._fail(name, [None], Unsupported(reason, model=name))
-            self._load_all(found.models)
+            self._control.start(options.load_models if explicit else [ALL_MODELS])
+            if explicit:
+                self._control.attend()
             self._core.set_started()
         except BaseException:
-            self._core.close()
+            self.close()
             raise
 
     @property
     def failures(self) -> Mapping[str, KushiError]:
         """The models that could not be loaded"""
-        return MappingProxyType(self._failures)
+        return self._control.failures
+
+    def load_model(
+        self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """
+        Loads a model as its directory is now, or loads it again. Where that fails, what served goes on serving.
+
+        config, files: not supported yet.
+        """
+        check_name(model_name)
+        for parameter in [*([] if config is None else ["config"]), *(files or {})]:
+            raise Unsupported(f"load parameter '{parameter}' is not supported by this version", model=model_name)
+        self._own()
+        self._control.load(model_name)
+
+    async def async_load_model(
+        self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """The same as `load_model`, for an event loop"""
+        await asyncio.to_thread(self.load_model, model_name, config=config, files=files)
+
+    def unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:  # noqa: ARG002 - tritonclient's
+        """Takes a model away; the requests that it has accepted are answered. No model depends on another here"""
+        check_name(model_name)
+        self._own()
+        self._control.unload(model_name)
+
+    async def async_unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
+        """The same as `unload_model`, for an event loop"""
+        await asyncio.to_thread(self.unload_model, model_name, unload_dependents=unload_dependents)
 
     def models(self) -> list[ModelState]:
         """Every model and version with its state"""
@@ -111,32 +130,67 @@ class Engine:
 
     def serve_http(self, address: str = "127.0.0.1", port: int = 8000, *, reuse_port: bool = False) -> int:
         """Opens the HTTP door and answers its port; port 0 takes a free one"""
-        return self._own().serve_http(address, port, reuse_port)
+        return self._own().serve_http(address, _checked_port(port), reuse_port)
 
     def serve_http_unix(self, path: str | Path) -> None:
         """Opens the HTTP door on a Unix socket"""
         self._own().serve_http_unix(str(path))
 
+    def serve_local(self, path: str | Path) -> None:
+        """Opens the local door on a Unix socket: for `Client("unix://…")` of the same user on this host"""
+        self._own().serve_local(str(path))
+
     def serve_metrics(self, address: str = "127.0.0.1", port: int = 8002) -> int:
-        """Opens the metrics door and answers its port"""
-        return self._own().serve_metrics(address, port)
+        """Opens the metrics door and answers its port; port 0 takes a free one"""
+        return self._own().serve_metrics(address, _checked_port(port))
 
     def drain(self, timeout_seconds: float) -> int:
         """Refuses new requests, waits for those accepted, and answers how many are left; may be called again"""
         return self._own().drain(timeout_seconds)
 
     def close(self) -> None:
-        """Closes doors and models. A second call does nothing, nor does a call in a forked child"""
+        """
+        Closes doors and models: what executes is answered, what waits fails with ShuttingDown. Answers stay valid. A
+        second call does nothing, nor does a call in a forked child.
+        """
         if os.getpid() == self._process:
+            self._closed = True
+            self._control.close()
             self._core.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await asyncio.to_thread(self.close)
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*super().__dir__(), *filter(str.isidentifier, self._names() or ())})
+
+    def __repr__(self) -> str:
+        return f"Engine({', '.join(repr(str(path)) for path in self._repositories)})"
+
+    def _names(self) -> set[str] | None:
+        """The names of all models; None where the engine is closed, or another process's"""
+        return None if self._closed or os.getpid() != self._process else {model.name for model in self.models()}
+
+    def _check_attribute(self, name: str) -> None:
+        names = self._names()
+        if names is not None and name not in names:
+            near = get_close_matches(name, names)
+            meant = f", did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise AttributeError(
+                f"{self!r} has no attribute and no model {name!r}{meant}; for a name that is no identifier there is "
+                f"engine.model(…)"
+            )
+
+    def _call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:  # noqa: ARG002 - at once
+        core = self._own()
+        if self._closed:
+            raise ShuttingDown("the engine is closed", model=route.model)
+        return core.call(route.method, route.path, route.body)
+
+    async def _async_call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:
+        return self._call(route, deadline)
 
     def _own(self) -> kushi_native.Core:
         if os.getpid() != self._process:
@@ -146,51 +200,8 @@ class Engine:
             )
         return self._core
 
-    def _load_all(self, sources: Sequence[ModelSource]) -> None:
-        with ThreadPoolExecutor(self._options.load_threads, thread_name_prefix="kushi-load") as pool:
-            waiting = {pool.submit(self._load, source): source.name for source in sources}
-            for names in _still_waiting(waiting):
-                _LOG.info("still loading: %s", ", ".join(names))
-        for done in waiting:
-            done.result()
 
-    def _load(self, source: ModelSource) -> None:
-        loading: Sequence[int | None] = [None]
-        try:
-            resolved = resolve(source, auto_complete=self._options.auto_complete)
-            engine = backend(resolved.config.backend)
-            ready = []
-            for version in resolved.versions:
-                loading = [version]
-                _LOG.info("loading: %s:%d", source.name, version)
-                loaded = engine.load(source, resolved.config, version, auto_complete=self._options.auto_complete)
-                ready.append((loaded.specification.model_dump_json(), loaded.sessions))
-                _LOG.debug("'%s' version %d runs on %d thread(s)", source.name, version, loaded.intra_op_threads)
-            loading = resolved.versions
-            self._core.load(source.name, ready)
-        except KushiError as error:
-            self._fail(source.name, loading, error)
-        except OSError as error:
-            self._fail(
-                source.name,
-                loading,
-                ConfigInvalid(f"{error.filename or source.path}: {error.strerror or error}", model=source.name),
-            )
-        else:
-            for version in resolved.versions:
-                _LOG.info("successfully loaded '%s' version %d", source.name, version)
-
-    def _fail(self, name: str, versions: Sequence[int | None], error: KushiError) -> None:
-        self._failures[name] = error
-        for version in versions:
-            named = f"'{name}'" if version is None else f"'{name}' version {version}"
-            _LOG.error("failed to load %s: %s", named, error)
-            self._core.fail(name, version, str(error))
-
-
-def _still_waiting(futures: Mapping[Future[None], str]) -> Iterator[list[str]]:
-    """The names of what is not done, each time that a while has passed, until all is"""
-    started = time.monotonic()
-    while pending := wait(futures, timeout=_PROGRESS_SECONDS).not_done:
-        if time.monotonic() - started >= _PROGRESS_SECONDS:
-            yield sorted(futures[future] for future in pending)
+def _checked_port(port: int) -> int:
+    if not 0 <= port <= _LAST_PORT:
+        raise ConfigInvalid(f"port is {port}, expected 0 to {_LAST_PORT}")
+    return port

@@ -11,7 +11,6 @@ KushiError (.kind .status .retryable .model .request_id)
 The kinds are those of the native core; a test holds the two lists together.
 """
 
-import re
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,24 +38,28 @@ __all__ = [
 ]
 
 
-# what Rust puts behind the words of an operating system's error
-_OS_NUMBER = re.compile(r" \(os error \d+\)")
-
-
 class KushiError(Exception):
     """Any failure that Kushi reports"""
 
     kind: ClassVar[str]
 
-    def __init__(self, message: str = "", *, model: str | None = None, request_id: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        model: str | None = None,
+        request_id: str | None = None,
+        status: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.model = model
         self.request_id = request_id
+        self._status = status
 
     @property
     def status(self) -> int:
-        """The HTTP status that a client of the server sees for this failure"""
-        return KINDS[self.kind].status
+        """The HTTP status that a client of the server sees for this failure: that of its kind, mostly"""
+        return self._status or KINDS[self.kind].status
 
     @property
     def retryable(self) -> bool:
@@ -162,15 +165,20 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def factories() -> dict[str, Callable[[str, str | None], BaseException]]:
+Factory = Callable[[str, str | None, str | None], BaseException]
+"""message, model, request id → exception"""
+
+
+def factories() -> dict[str, Factory]:
     """For each kind what the native core calls to make the exception that it raises"""
     return {kind: _factory(row.raised) for kind, row in KINDS.items()}
 
 
-def _factory(raised: type[KushiError] | type[CancelledError]) -> Callable[[str, str | None], BaseException]:
-    def make(message: str, model: str | None) -> BaseException:
-        message = _OS_NUMBER.sub("", message)
-        return raised(message, model=model) if issubclass(raised, KushiError) else raised(message)
+def _factory(raised: type[KushiError] | type[CancelledError]) -> Factory:
+    def make(message: str, model: str | None, request_id: str | None) -> BaseException:
+        if issubclass(raised, KushiError):
+            return raised(message, model=model, request_id=request_id)
+        return raised(message)
 
     return make
 
@@ -181,4 +189,6 @@ def about(subject: object) -> Iterator[None]:
     try:
         yield
     except KushiError as error:
-        raise type(error)(f"{subject}: {error}", model=error.model, request_id=error.request_id) from error
+        raise type(error)(
+            f"{subject}: {error}", model=error.model, request_id=error.request_id, status=error.status
+        ) from error

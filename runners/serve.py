@@ -2,13 +2,15 @@
 The life of a server process: look whether the doors are free, load, open the doors, wait for a signal, drain, exit.
 
 A first SIGTERM or SIGINT drains, a second one exits at once. Before the doors are open nothing has been accepted, so
-that a first one exits at once too. Signals arrive on the main thread, which does nothing but wait for them.
+that a first one exits at once too. Signals arrive on the main thread, which does nothing but wait for them. Under a
+supervisor it is a pipe that says so, once, and signals say nothing.
 """
 
 import logging
 import os
 import signal
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +18,9 @@ from types import FrameType
 
 from . import log
 from .doors import probe_tcp, probe_unix
-from .engine import Engine, EngineOptions
+from .engine import Engine
 from .errors import KushiError, about
+from .options import engine_options, log_options
 from .settings import ServerSettings
 
 __all__ = ["serve"]
@@ -35,11 +38,11 @@ def serve(settings: ServerSettings, started: float) -> int:
         except OSError as error:
             _LOG.error("--log-file: cannot write to '%s': %s", settings.log_file, error.strerror)
             return 1
-    log.setup(_log_options(settings))
-    signals = _Signals()
+    log.setup(log_options(settings))
+    signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
         _probe_doors(settings)
-        engine = Engine(*settings.model_repository, options=_options(settings))
+        engine = Engine(*settings.model_repository, options=engine_options(settings))
     except KushiError as error:
         _LOG.error("%s", error)
         return 1
@@ -67,10 +70,15 @@ def seconds_since_exec(stat: Path = Path("/proc/self/stat")) -> float:
 
 
 class _Signals:
-    """SIGTERM and SIGINT; the handler only writes to a pipe, since nothing with a lock is safe in it"""
+    """
+    SIGTERM and SIGINT. Python runs a handler when the main thread comes back to it, which a thread that waits does not:
+    so the signal itself writes to a pipe, whichever thread the system gives it to.
+    """
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self._draining = False
         self._received = 0
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,7 +88,8 @@ class _Signals:
         self._draining = True
 
     def wait(self) -> None:
-        os.read(self._reader, 1)
+        while not self._received:
+            os.read(self._reader, 1)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self._received += 1
@@ -88,31 +97,37 @@ class _Signals:
             os._exit(0)
         if self._received > 1:
             os._exit(128 + number)
-        os.write(self._writer, b"\0")
 
 
-def _options(settings: ServerSettings) -> EngineOptions:
-    return EngineOptions(
-        server_name=settings.id,
-        auto_complete=not settings.disable_auto_complete_config,
-        load_threads=settings.model_load_thread_count,
-        strict_readiness=settings.strict_readiness,
-        io_threads=settings.http_thread_count,
-        http_max_input_bytes=settings.http_max_input_size,
-        cpu_metrics=settings.allow_cpu_metrics,
-        metrics_interval_ms=settings.metrics_interval_ms,
-        log=_log_options(settings),
-    )
+class _Pipe:
+    """A supervisor's pipe; its end, when the supervisor has died, counts as its word"""
 
+    def __init__(self, descriptor: int) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        self._said = threading.Event()
+        self._lock = threading.Lock()
+        self._draining = False
+        threading.Thread(target=self._listen, args=(descriptor,), name="kushi-drain-fd", daemon=True).start()
 
-def _log_options(settings: ServerSettings) -> log.LogOptions:
-    return log.LogOptions(
-        verbose=settings.log_verbose,
-        info=settings.log_info,
-        warning=settings.log_warning,
-        error=settings.log_error,
-        form=settings.log_format,
-    )
+    def drain_from_now_on(self) -> None:
+        with self._lock:
+            self._draining = True
+
+    def wait(self) -> None:
+        self._said.wait()
+
+    def _listen(self, descriptor: int) -> None:
+        try:
+            os.read(descriptor, 1)
+        except OSError as error:
+            _LOG.error("--drain-fd=%d cannot be read, exiting: %s", descriptor, error.strerror)
+            logging.shutdown()
+            os._exit(1)
+        with self._lock:
+            if not self._draining:
+                os._exit(0)
+        self._said.set()
 
 
 def _models_table(engine: Engine) -> str:
@@ -135,6 +150,9 @@ def _probe_doors(settings: ServerSettings) -> None:
     if settings.http_socket:
         with about(_http_at_socket(settings)):
             probe_unix(settings.http_socket)
+    if settings.local_socket:
+        with about(_local_at(settings)):
+            probe_unix(settings.local_socket)
     if settings.allow_metrics:
         with about(_metrics_at(settings)):
             probe_tcp(_metrics_address(settings), settings.metrics_port)
@@ -149,6 +167,10 @@ def _open_doors(engine: Engine, settings: ServerSettings) -> None:
         with about(_http_at_socket(settings)):
             engine.serve_http_unix(settings.http_socket)
         _LOG.info("Started HTTPService at unix://%s", settings.http_socket)
+    if settings.local_socket:
+        with about(_local_at(settings)):
+            engine.serve_local(settings.local_socket)
+        _LOG.info("Started LocalService at unix://%s", settings.local_socket)
     if settings.allow_metrics:
         with about(_metrics_at(settings)):
             port = engine.serve_metrics(_metrics_address(settings), settings.metrics_port)
@@ -161,6 +183,10 @@ def _http_at(settings: ServerSettings) -> str:
 
 def _http_at_socket(settings: ServerSettings) -> str:
     return f"failed to start HTTP service at {settings.http_socket}"
+
+
+def _local_at(settings: ServerSettings) -> str:
+    return f"failed to start the local service at {settings.local_socket}"
 
 
 def _metrics_at(settings: ServerSettings) -> str:

@@ -4,10 +4,12 @@ KUSHI_* follow. Nothing else in the package reads flags or the environment. A fl
 """
 
 import os
+import site
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -17,9 +19,20 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from .errors import ConfigInvalid, Unsupported
 from .tritonserver import ABSENT, ABSENT_VALUES
 
-__all__ = ["ServerSettings", "add_flags", "normalize_flags", "placeholder", "read_settings"]
+__all__ = [
+    "ServerSettings",
+    "add_flags",
+    "engine_url",
+    "environment_of_child",
+    "given_in_environment",
+    "normalize_flags",
+    "placeholder",
+    "read_settings",
+    "runtime_directory",
+]
 
 _PREFIX = "KUSHI_"
+_ENGINE_URL = f"{_PREFIX}ENGINE_URL"
 _ALIASES = {"model-store": "model-repository"}
 _WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 
@@ -41,6 +54,7 @@ class _Placeholder:
 
 _Switch = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
 _Paths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeholder("PATH")]
+_Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeholder("NAME")]
 _Path = Annotated[str | None, _Placeholder("PATH")]
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -60,14 +74,27 @@ class ServerSettings(BaseSettings):
     )
     exit_on_error: _Switch = Field(default=True, description="Exit when a model cannot be loaded.")
     exit_timeout_secs: int = Field(30, ge=0, description="Seconds to wait at exit for requests in flight.")
+    drain_fd: Annotated[int | None, _Placeholder("FD")] = Field(
+        None,
+        ge=0,
+        description="Inherited end of a pipe: a byte on it, or its end, drains. SIGTERM and SIGINT are then ignored. "
+        "For supervisors.",
+    )
     strict_readiness: _Switch = Field(
         default=True, description="Ready only when every model is; else when the server is."
     )
     disable_auto_complete_config: _Switch = Field(
         default=False, description="Take config.pbtxt as it is, without completing it from the model."
     )
-    model_control_mode: Literal["none"] = Field(
-        "none", description="How models are loaded: 'none' loads all at the start (others are not supported yet)."
+    model_control_mode: Literal["none", "explicit"] = Field(
+        "none",
+        description="How models are loaded: 'none' loads all at the start, 'explicit' those of --load-model, and "
+        "others when clients ask ('poll' is not supported yet).",
+    )
+    load_model: _Names = Field(
+        (),
+        description="Model to load at the start, where --model-control-mode=explicit; '*' alone means all. May be "
+        "repeated; the variable takes several, separated by commas.",
     )
     model_load_thread_count: int = Field(4, ge=1, le=1024, description="Models that are loaded at the same time.")
     allow_http: _Switch = Field(default=True, description="Listen for HTTP on a TCP port.")
@@ -83,6 +110,11 @@ class ServerSettings(BaseSettings):
     http_socket: _Path = Field(
         None, min_length=1, description="Path of a Unix socket that speaks HTTP as well (default: none)."
     )
+    local_socket: _Path = Field(
+        None,
+        min_length=1,
+        description="Path of a Unix socket for Client('unix://PATH') of the same user on this host (default: none).",
+    )
     http_thread_count: int | None = Field(None, ge=1, le=1024, description="Io threads (default: the usable cores).")
     http_max_input_size: int = Field(
         64 * 1024 * 1024,
@@ -90,7 +122,13 @@ class ServerSettings(BaseSettings):
         description="Largest JSON of a request, and largest tensor in it, in bytes; tensors sent as bytes are bounded "
         "only by the 2 GiB of a body.",
     )
-    allow_metrics: _Switch = Field(default=True, description="Serve Prometheus metrics.")
+    allow_client_shm: _Switch = Field(
+        default=False,
+        description="Let clients register shared memory of this host, and name it for inputs and outputs.",
+    )
+    allow_metrics: _Switch = Field(
+        default=True, description="Serve Prometheus metrics on a port of their own; the HTTP port has them too."
+    )
     allow_cpu_metrics: _Switch = Field(default=True, description="Include nv_cpu_* in the metrics.")
     metrics_address: Annotated[str | None, _Placeholder("ADDRESS")] = Field(
         None, min_length=1, description="Address of the metrics port (default: that of HTTP)."
@@ -114,7 +152,7 @@ def add_flags(parser: ArgumentParser) -> None:
             f"--{flag}",
             *aliases,
             dest=name,
-            action="append" if name == "model_repository" else "store",
+            action="append" if field.default == () else "store",
             default=None,
             metavar=placeholder(field),
             help=f"{field.description} {_default(field)}[{_PREFIX}{name.upper()}]".replace("%", "%%"),
@@ -151,7 +189,7 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
 
 def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
     """The settings from `flags`, where they are given, and the environment"""
-    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields}
+    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields} | {_ENGINE_URL}
     for variable in sorted(os.environ):
         if variable.upper().startswith(_PREFIX) and variable.upper() not in known:
             raise ConfigInvalid(f"unknown environment variable {variable}{_nearest(variable.upper(), known)}")
@@ -160,6 +198,31 @@ def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
         return ServerSettings(**given)
     except ValidationError as error:
         raise ConfigInvalid("; ".join(_faults(error, given))) from None
+
+
+def engine_url() -> str | None:
+    """Where services of BentoML shall find their engine, if not in a process of their own: KUSHI_ENGINE_URL"""
+    return os.environ.get(_ENGINE_URL) or None
+
+
+def given_in_environment(*names: str) -> bool:
+    """Whether a variable sets one of these settings"""
+    return any(f"{_PREFIX}{name.upper()}" in os.environ for name in names)
+
+
+def runtime_directory() -> Path | None:
+    """The directory that the system keeps for sockets of this user: XDG_RUNTIME_DIR, where it can be written to"""
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    return Path(directory) if directory and os.access(directory, os.W_OK) else None
+
+
+def environment_of_child(root: Path) -> dict[str, str]:
+    """That of this process, for one that imports packages from `root` as well"""
+    if str(root) in site.getsitepackages():
+        # There they are found anyway; on this path they would stand before the standard library.
+        return {**os.environ}
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def placeholder(field: FieldInfo) -> str:

@@ -9,7 +9,6 @@ _ZERO = frozenset({"0"})
 
 # flag → the values that ask for nothing that is missing
 ABSENT: Mapping[str, frozenset[str]] = {
-    "allow-client-shm": _FALSE,
     "allow-gpu-metrics": _FALSE,
     "allow-grpc": _FALSE,
     "allow-sagemaker": _FALSE,
@@ -56,7 +55,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "host-policy",
             "http-header-forward-pattern",
             "http-restricted-api",
-            "load-model",
             "metrics-config",
             "min-supported-compute-capability",
             "model-config-name",
@@ -81,4 +79,4 @@ ABSENT: Mapping[str, frozenset[str]] = {
 }
 
 # values of tritonserver's that a flag does not take yet
-ABSENT_VALUES: Mapping[str, tuple[str, ...]] = {"model-control-mode": ("explicit", "poll")}
+ABSENT_VALUES: Mapping[str, tuple[str, ...]] = {"model-control-mode": ("poll",)}

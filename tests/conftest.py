@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -19,7 +20,7 @@ __all__ = ["StartServer"]
 
 
 class StartServer(Protocol):
-    """Starts a server that is stopped when the test ends."""
+    """Starts a server that ends with the test."""
 
     def __call__(self, repository: Path | None, *arguments: str, ready: bool = True) -> Server: ...
 
@@ -35,6 +36,28 @@ def standard_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def standard_server(standard_repository: Path) -> Iterator[Server]:
     server = Server.start(standard_repository)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def explicit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the model add_sub, which is not loaded."""
+    repository = tmp_path_factory.mktemp("explicit_repository")
+    models.write_add_sub(repository)
+    server = Server.start(repository, "--model-control-mode=explicit")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def region_server(standard_repository: Path) -> Iterator[Server]:
+    """A server over the standard repository that lets clients register shared memory."""
+    server = Server.start(standard_repository, "--allow-client-shm=true")
     try:
         yield server
     finally:
@@ -66,8 +89,9 @@ def start_server(request: pytest.FixtureRequest) -> Iterator[StartServer]:
         return server
 
     yield start
+    # at once: what it still has to do is of no use any more
     for server in started:
-        server.stop()
+        server.kill()
 
 
 @pytest.fixture
@@ -76,6 +100,11 @@ def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     return folder
+
+
+def pytest_configure() -> None:
+    """A run in the background of a script ignores what interrupts it, and so would the tests of interrupts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

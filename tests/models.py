@@ -20,10 +20,12 @@ __all__ = [
     "DATATYPES",
     "SLOW_BASE_STEPS",
     "add_sub",
+    "cast",
     "config",
     "fixed_identity",
     "gather",
     "identity",
+    "large",
     "nonzero",
     "optional_inputs",
     "plus_constant",
@@ -93,6 +95,12 @@ def identity(datatype: str, shape: Sequence[Dim] = ("batch", "n")) -> onnx.Model
     return model([node], [tensor("INPUT0", datatype, shape)], [tensor("OUTPUT0", datatype, shape)])
 
 
+def cast(source: str, target: str, shape: Sequence[Dim] = ("batch", "n")) -> onnx.ModelProto:
+    """OUTPUT0 = INPUT0 as another datatype."""
+    node = helper.make_node("Cast", ["INPUT0"], ["OUTPUT0"], to=DATATYPES[target])
+    return model([node], [tensor("INPUT0", source, shape)], [tensor("OUTPUT0", target, shape)])
+
+
 def fixed_identity(datatype: str, shape: Sequence[int]) -> onnx.ModelProto:
     """Identity whose every dimension is fixed: not able to batch."""
     return identity(datatype, tuple(shape))
@@ -110,6 +118,15 @@ def plus_constant(constant: int) -> onnx.ModelProto:
     node = helper.make_node("Add", ["INPUT0", "constant"], ["OUTPUT0"])
     shape: tuple[Dim, ...] = ("batch", 1)
     return model([node], [tensor("INPUT0", "INT32", shape)], [tensor("OUTPUT0", "INT32", shape)], [value])
+
+
+def large(byte_size: int) -> onnx.ModelProto:
+    """OUTPUT0 = table[INDEX] of a table that takes that many bytes."""
+    count = byte_size // 4
+    table = helper.make_tensor("table", TensorProto.INT32, [count], bytes(4 * count), raw=True)
+    node = helper.make_node("Gather", ["table", "INDEX"], ["OUTPUT0"])
+    shape: tuple[Dim, ...] = ("batch", 1)
+    return model([node], [tensor("INDEX", "INT64", shape)], [tensor("OUTPUT0", "INT32", shape)], [table])
 
 
 def gather() -> onnx.ModelProto:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from tests.raw_http import Address, Connection, Headers, Response, fetch
@@ -21,7 +24,17 @@ from tests.raw_http import Address, Connection, Headers, Response, fetch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["ROOT", "Server", "eventually", "labelled", "metrics", "run_to_end"]
+__all__ = [
+    "ROOT",
+    "Server",
+    "eventually",
+    "executes",
+    "free_port",
+    "labelled",
+    "metrics",
+    "run_to_end",
+    "thread_names",
+]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 START_S: Final = 45.0
@@ -39,6 +52,40 @@ def eventually(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
         if time.monotonic() > limit:
             raise AssertionError(f"never happened: {what}")
         pause.wait(0.002)
+
+
+def thread_names(pid: int) -> dict[int, str]:
+    """The threads of a process with their names, as the system knows them."""
+    names = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
+        # a thread may end meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):
+            names[int(path.parent.name)] = path.read_text(encoding="utf-8", errors="replace").strip()
+    return names
+
+
+def thread_states(pid: int) -> list[tuple[str, str]]:
+    """The name of each thread of a process and what it does, in the letters of /proc: R runs, S waits, T is stopped."""
+    states = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        # a thread may end meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name, _, rest = path.read_text(encoding="utf-8", errors="replace").rpartition(")")
+            states.append((name.partition("(")[2], rest.split()[0]))
+    return states
+
+
+def executes(pid: int, model: str) -> bool:
+    """Whether the first instance of a model runs, other than waiting for work"""
+    return (f"{model}_0", "R") in thread_states(pid)
+
+
+def free_port() -> int:
+    """A port for a server that cannot choose one itself, of those that the system gives to nobody meanwhile."""
+    for port in SystemRandom().sample(range(15_000, 32_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def environment() -> dict[str, str]:
@@ -99,9 +146,10 @@ class Log:
 class Server:
     """One running server. Use ``start``; whoever started it stops it."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], inherited: Sequence[int] = ()) -> None:
         self.process = subprocess.Popen(
             command(arguments),
+            pass_fds=inherited,
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.DEVNULL,
@@ -117,11 +165,13 @@ class Server:
         self.metrics_address: tuple[str, int] = ("127.0.0.1", 0)
 
     @classmethod
-    def start(cls, repository: Path | None, *arguments: str, ready: bool = True) -> Server:
+    def start(
+        cls, repository: Path | None, *arguments: str, ready: bool = True, inherited: Sequence[int] = ()
+    ) -> Server:
         """Starts on ports of the system's choice; answers when the server listens and, if asked, is ready."""
         given = [] if repository is None else [f"--model-repository={repository}"]
         addresses = ["--http-address=127.0.0.1", "--http-port=0", "--metrics-address=127.0.0.1", "--metrics-port=0"]
-        server = cls([*given, *addresses, *arguments])
+        server = cls([*given, *addresses, *arguments], inherited)
         try:
             server.http = ("127.0.0.1", int(server.log.wait_for(HTTP_LINE, START_S).group(1)))
             server.metrics_address = ("127.0.0.1", int(server.log.wait_for(METRICS_LINE, START_S).group(1)))
@@ -165,6 +215,14 @@ class Server:
         match = re.search(rf"^{entry}:\s+(\d+) kB", status, re.MULTILINE)
         assert match is not None
         return int(match.group(1))
+
+    def freeze(self) -> None:
+        """Stops every thread: each takes the signal when it is its turn, which may be after another request"""
+        self.process.send_signal(signal.SIGSTOP)
+        eventually(lambda: {state for _, state in thread_states(self.pid)} == {"T"}, "a frozen server")
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)

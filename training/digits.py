@@ -23,12 +23,12 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from training.export import export_onnx, open_session
+from training.readme import write_section
 
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "model_repository" / "digits" / "1" / "model.onnx"
-README = ROOT / "training" / "README.md"
 
 SEEDS = (0, 1, 2)
 REQUIRED_ACCURACY = 0.985
@@ -120,17 +120,10 @@ def share_correct(logits: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]
     return float((logits.argmax(axis=1) == labels).mean())
 
 
-def readme(runs: list[Run], worst: Run, served_accuracy: float, difference: float) -> str:
+def section(runs: list[Run], worst: Run, served_accuracy: float, difference: float) -> str:
     rows = "\n".join(_row(run, "← worst: reported and served" if run is worst else "") for run in runs)
     parameters = sum(p.numel() for p in worst.network.parameters())
     return f"""\
-# Training
-
-The models in `model_repository/` were trained here, with data that comes along with the packages named below: no
-download. This page is written by the scripts; change them, not it.
-
-## digits
-
 `float32 image [N, 1, 8, 8]` (grey, 0 = paper, 1 = ink) → `float32 logits [N, 10]`. A CNN of three convolutions
 ({parameters:,} parameters), trained on scikit-learn's bundled handwritten digits.
 
@@ -174,10 +167,10 @@ def main() -> int:
     if worst.accuracy < REQUIRED_ACCURACY:
         print(f"digits: worst seed reached {worst.accuracy:.2%}, required {REQUIRED_ACCURACY:.1%}: nothing written")
         return 1
-    difference = export_onnx(worst.network, digits.held_out_images, MODEL, input_name="image", output_name="logits")
+    difference = export_onnx(worst.network, {"image": digits.held_out_images}, ["logits"], MODEL)
     (logits,) = open_session(MODEL).run(None, {"image": digits.held_out_images.numpy()})
     served_accuracy = share_correct(logits, digits.held_out_labels.numpy())
-    README.write_text(readme(runs, worst, served_accuracy, difference), encoding="utf-8")
+    write_section("digits", section(runs, worst, served_accuracy, difference))
     size_mb = MODEL.stat().st_size / 1e6
     print(f"digits: wrote {MODEL.relative_to(ROOT)} ({size_mb:.2f} MB), accuracy {served_accuracy:.2%}")
     return 0 if served_accuracy >= REQUIRED_ACCURACY else 1

@@ -5,6 +5,7 @@ What always holds: a file that `export_onnx` leaves behind passed the ONNX check
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +28,29 @@ def open_session(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def export_onnx(network: nn.Module, example: torch.Tensor, path: Path, *, input_name: str, output_name: str) -> float:
-    """Answers the largest difference between ONNX Runtime and torch on `example` and on its first row."""
+def export_onnx(
+    network: nn.Module, examples: Mapping[str, torch.Tensor], output_names: Sequence[str], path: Path
+) -> float:
+    """Answers the largest difference between ONNX Runtime and torch on `examples` and on the first row of each."""
     network.eval()
     path.parent.mkdir(parents=True, exist_ok=True)
     unchecked = path.with_suffix(".unchecked")
+    rows = torch.export.Dim("N", min=1, max=MAX_BATCH)
     torch.onnx.export(
         network,
-        (example,),
+        tuple(examples.values()),
         str(unchecked),
         dynamo=True,
         opset_version=OPSET,
-        input_names=[input_name],
-        output_names=[output_name],
-        dynamic_shapes=({0: torch.export.Dim("N", min=1, max=MAX_BATCH)},),
+        input_names=list(examples),
+        output_names=list(output_names),
+        dynamic_shapes=tuple({0: rows} for _ in examples),
         external_data=False,
         verbose=False,
     )
     _strip(unchecked)
-    difference = max(_difference(network, unchecked, rows) for rows in (example, example[:1]))
+    first_rows = {name: example[:1] for name, example in examples.items()}
+    difference = max(_difference(network, unchecked, compared) for compared in (examples, first_rows))
     if difference > TOLERANCE:
         unchecked.unlink()
         raise SystemExit(f"{path}: onnxruntime and torch differ by {difference:.2e}, expected at most {TOLERANCE:.0e}")
@@ -68,9 +73,9 @@ def _strip(path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def _difference(network: nn.Module, path: Path, rows: torch.Tensor) -> float:
-    session = open_session(path)
+def _difference(network: nn.Module, path: Path, examples: Mapping[str, torch.Tensor]) -> float:
     with torch.no_grad():
-        expected = network(rows).numpy()
-    (answered,) = session.run(None, {session.get_inputs()[0].name: rows.numpy()})
-    return float(np.abs(answered - expected).max())
+        expected = network(*examples.values())
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    answered = open_session(path).run(None, {name: example.numpy() for name, example in examples.items()})
+    return max(float(np.abs(ours - torchs.numpy()).max()) for ours, torchs in zip(answered, expected, strict=True))

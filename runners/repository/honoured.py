@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..errors import Unsupported
+from .frameworks import FRAMEWORKS
 from .messages import ModelConfig, ModelQueuePolicy
 
 __all__ = ["check_honoured"]
@@ -35,17 +36,11 @@ _HONOURED: dict[str, Any] = {
     "optimization": {"graph": None, "input_pinned_memory": None, "output_pinned_memory": None},
     "parameters": None,
 }
-_PARAMETERS = (
-    "execution_mode",
-    "inter_op_thread_count",
-    "intra_op_thread_count",
-    "kushi.inline",
-    "kushi.max_queue_bytes",
-)
+_PARAMETERS = ("kushi.inline", "kushi.max_queue_bytes")
 
 
 def check_honoured(config: ModelConfig) -> None:
-    """Raises for the first thing in `config` that this version would not honour"""
+    """Raises for the first thing in `config`, whose backend is known, that this version would not honour"""
     for path in _beyond(config, _HONOURED, ""):
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
     policy = config.dynamic_batching.default_queue_policy
@@ -54,10 +49,12 @@ def check_honoured(config: ModelConfig) -> None:
             "field 'dynamic_batching.default_queue_policy.timeout_action': DELAY is not supported by this version, "
             "expected REJECT"
         )
+    framework = FRAMEWORKS.get(config.backend)
+    known = (*(framework.parameters if framework else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
-        if key not in _PARAMETERS:
-            near = get_close_matches(key, _PARAMETERS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(_PARAMETERS)}"
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}"
             raise Unsupported(f"parameter '{key}' is not supported by this version, {hint}")
 
 

@@ -1,19 +1,23 @@
 """Where models lie: <repository>/<model>/[config.pbtxt]/<version>/<model file>, or one bare model file"""
 
 import logging
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ..errors import ConfigInvalid
 from .messages import ModelConfig
 
-__all__ = ["ModelSource", "Scan", "check_model_name", "model_file", "scan"]
+__all__ = ["BARE_SUFFIX", "ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
 
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_VERSION = 2**63 - 1
+_MODEL_SUFFIXES = frozenset({".onnx", ".pt", ".pt2"})
+BARE_SUFFIX = ".onnx"
+"""Of the files that say all of a model that a configuration would"""
 _NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})
 
 
@@ -47,9 +51,11 @@ def check_model_name(name: str) -> None:
     if not trimmed:
         raise ConfigInvalid("Model name cannot be empty. Please enter a valid name to deploy.")
     if trimmed == ".." or "/" in trimmed:
-        raise ConfigInvalid(f"invalid model name '{name}', model name must not contain path traversal characters")
+        raise ConfigInvalid(
+            f"invalid model name '{name}', model name must not contain path traversal characters", model=name
+        )
     if not name.isprintable():
-        raise ConfigInvalid(f"invalid model name {name!a}, expected printable UTF-8 text")
+        raise ConfigInvalid(f"invalid model name {name!a}, expected printable UTF-8 text", model=name)
 
 
 def scan(paths: Iterable[Path]) -> Scan:
@@ -66,8 +72,16 @@ def scan(paths: Iterable[Path]) -> Scan:
                 found.setdefault(model.name, []).append(model)
     for name, models in found.items():
         if len(models) > 1:
-            refused[name] = f"model '{name}' is in more than one repository: {', '.join(str(m.path) for m in models)}"
+            refused[name] = _ambiguous(models)
     return Scan(tuple(models[0] for name, models in sorted(found.items()) if name not in refused), refused)
+
+
+def find(paths: Iterable[Path], name: str) -> ModelSource | None:
+    """The model `name` as `scan` would find it, without a look at the others"""
+    models = [model for path in dict.fromkeys(paths) for model in _named(path, name)]
+    if len(models) > 1:
+        raise ConfigInvalid(_ambiguous(models))
+    return models[0] if models else None
 
 
 def model_file(version_directory: Path, name: str) -> Path:
@@ -91,12 +105,12 @@ def _read(path: Path) -> list[ModelSource]:
             return [_bare(path)]
     except OSError as error:
         raise ConfigInvalid(f"'{error.filename}' cannot be read: {error.strerror}") from None
-    kind = "model file" if path.suffix == ".onnx" else "model repository"
+    kind = "model file" if path.suffix == BARE_SUFFIX else "model repository"
     raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models or an *.onnx file")
 
 
 def _bare(path: Path) -> ModelSource:
-    if path.suffix != ".onnx" or not path.is_file():
+    if path.suffix != BARE_SUFFIX or not path.is_file():
         raise ConfigInvalid(f"'{path}' is neither a model repository nor a model file: expected a directory or *.onnx")
     path = path.absolute()
     config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
@@ -107,14 +121,29 @@ def _models(repository: Path) -> list[ModelSource]:
     if _is_model(repository):
         parent = repository.resolve().parent if repository.name in {"", ".."} else repository.parent
         raise ConfigInvalid(f"'{repository}' looks like a model, expected its model repository: '{parent}'")
-    models = []
-    for path in sorted(repository.iterdir()):
-        if path.is_dir() and not path.name.startswith("."):
-            config = path / "config.pbtxt"
-            models.append(ModelSource(path.name, path, _versions(path), config if config.exists() else None))
+    paths = sorted(repository.iterdir())
+    models = [_model(path) for path in paths if path.is_dir() and not path.name.startswith(".")]
     if not models:
         _LOG.warning("no model found in '%s', expected directories as in MODEL/1/model.onnx", repository)
     return models
+
+
+def _model(path: Path) -> ModelSource:
+    config = path / "config.pbtxt"
+    return ModelSource(path.name, path, _versions(path), config if config.exists() else None)
+
+
+def _named(path: Path, name: str) -> list[ModelSource]:
+    if path.is_file():
+        return [_bare(path)] if path.stem == name else []
+    model = path / name
+    # os.path answers for a name too long for the file system, where Path raises
+    return [_model(model)] if os.path.isdir(model) and not name.startswith(".") else []  # noqa: PTH112 - see above
+
+
+def _ambiguous(models: Sequence[ModelSource]) -> str:
+    name, places = models[0].name, ", ".join(str(model.path) for model in models)
+    return f"model '{name}' is in more than one repository: {places}"
 
 
 def _is_model(directory: Path) -> bool:
@@ -123,7 +152,7 @@ def _is_model(directory: Path) -> bool:
     if any(_VERSION.fullmatch(path.name) for version in versions for path in version.iterdir()):
         return False
     configured = bool(versions) and (directory / "config.pbtxt").is_file()
-    return configured or any(path.suffix == ".onnx" for version in versions for path in version.iterdir())
+    return configured or any(path.suffix in _MODEL_SUFFIXES for version in versions for path in version.iterdir())
 
 
 def _versions(model: Path) -> dict[int, Path]:

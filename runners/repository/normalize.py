@@ -4,23 +4,23 @@ The parts of a configuration that follow from its directory and from defaults, f
 Each function answers a new message; what the user wrote is never changed.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ConfigInvalid
+from .frameworks import FRAMEWORKS
 from .layout import ModelSource
 from .messages import ModelConfig, ModelInstanceGroup
 
 __all__ = ["fill_backend", "fill_defaults", "fill_instance_groups"]
 
-ONNX_BACKEND, ONNX_PLATFORM, ONNX_FILE = "onnxruntime", "onnxruntime_onnx", "model.onnx"
-_DEFAULT_INSTANCES = {ONNX_BACKEND: 2}
-
 # (backend, platform, default file) in the order in which Triton looks for them
 _KNOWN = (
     ("tensorrt", "tensorrt_plan", "model.plan"),
-    (ONNX_BACKEND, ONNX_PLATFORM, ONNX_FILE),
+    ("onnxruntime", "onnxruntime_onnx", "model.onnx"),
     ("openvino", "", "model.xml"),
     ("pytorch", "pytorch_libtorch", "model.pt"),
+    ("pytorch", "libtorch", "model.pt"),
     ("pytorch", "torch_aoti", "model.pt2"),
     ("python", "", "model.py"),
 )
@@ -35,10 +35,16 @@ def fill_backend(source: ModelSource, written: ModelConfig) -> ModelConfig:
         return config
     if not config.backend:
         config.backend = _detect_backend(source, config)
-    if config.backend == ONNX_BACKEND:
-        config.platform = config.platform or ONNX_PLATFORM
-        config.default_model_filename = config.default_model_filename or ONNX_FILE
+    if framework := FRAMEWORKS.get(config.backend):
+        config.platform = config.platform or framework.platforms[0]
+        config.default_model_filename = config.default_model_filename or _existing(source, framework.files)
     return config
+
+
+def _existing(source: ModelSource, files: Sequence[str]) -> str:
+    """The first of `files` that the first version has, or else the first of them"""
+    directories = list(source.versions.values())[:1]
+    return next((file for file in files if any((path / file).exists() for path in directories)), files[0])
 
 
 def _detect_backend(source: ModelSource, config: ModelConfig) -> str:
@@ -53,9 +59,9 @@ def _detect_backend(source: ModelSource, config: ModelConfig) -> str:
     _, dot, suffix = source.name.partition(".")
     if dot:
         return suffix
-    directory = next(iter(source.versions.values()), source.path / "1")
+    expected = next(iter(source.versions.values()), source.path / "1") / "model.onnx"
     raise ConfigInvalid(
-        f"no model file found, expected '{directory / ONNX_FILE}': Invalid model name: Could not determine backend for "
+        f"no model file found, expected '{expected}': Invalid model name: Could not determine backend for "
         f"model '{source.name}' with no backend in model configuration. Expected model name of the form "
         "'model.<backend_name>'."
     )
@@ -76,16 +82,22 @@ def fill_defaults(written: ModelConfig) -> ModelConfig:
     return config
 
 
-def fill_instance_groups(written: ModelConfig) -> ModelConfig:
-    """At least one group, each with a name, a kind and a count"""
+def fill_instance_groups(written: ModelConfig, gpus: Sequence[int] = ()) -> ModelConfig:
+    """At least one group, each with a name, a kind and a count; `gpus` are those that the backend can use"""
     config = ModelConfig()
     config.CopyFrom(written)
+    framework = FRAMEWORKS.get(config.backend)
     if not config.instance_group:
         config.instance_group.add(name=config.name)
     for index, group in enumerate(config.instance_group):
         group.name = group.name or f"{config.name}_{index}"
-        if group.kind == ModelInstanceGroup.KIND_AUTO and not group.gpus:
-            group.kind = ModelInstanceGroup.KIND_CPU
+        if group.kind == ModelInstanceGroup.KIND_AUTO:
+            if gpus and set(group.gpus) <= set(gpus):
+                group.kind = ModelInstanceGroup.KIND_GPU
+            elif not group.gpus:
+                group.kind = ModelInstanceGroup.KIND_CPU
+        if group.kind == ModelInstanceGroup.KIND_GPU and not group.gpus:
+            group.gpus.extend(gpus)
         if group.count < 1:
-            group.count = _DEFAULT_INSTANCES.get(config.backend, 1) if group.kind == ModelInstanceGroup.KIND_CPU else 1
+            group.count = framework.cpu_instances if framework and group.kind == ModelInstanceGroup.KIND_CPU else 1
     return config

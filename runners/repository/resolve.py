@@ -12,9 +12,13 @@ from .normalize import fill_backend, fill_defaults
 from .validate import check_model
 from .versions import missing, served
 
-__all__ = ["Resolved", "resolve"]
+__all__ = ["NoVersion", "Resolved", "resolve"]
 
 _LOG = logging.getLogger(__name__)
+
+
+class NoVersion(ConfigInvalid):
+    """The configuration is right, and there is nothing to load"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,9 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
     if not auto_complete and source.config_file is None:
         raise ConfigInvalid(f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled")
     with about(source.stated_in):
-        check_honoured(written)
-        config = fill_defaults(fill_backend(source, written))
+        config = fill_backend(source, written)
+        check_honoured(config)
+        config = fill_defaults(config)
         check_model(config, source.name)
         for version in missing(config, source.versions):
             _LOG.error(
@@ -41,7 +46,5 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
             )
         versions = served(config, source.versions)
         if not versions:
-            raise ConfigInvalid(
-                f"at least one version must be available under the version policy of model '{source.name}'"
-            )
+            raise NoVersion(f"at least one version must be available under the version policy of model '{source.name}'")
     return Resolved(source, config, versions)

@@ -119,8 +119,8 @@ def specify(
 
 
 def instances_of(config: ModelConfig) -> int:
-    """How many instances all groups have together"""
-    return sum(group.count for group in config.instance_group)
+    """How many instances all groups have together: `count` on each GPU of a group that has some"""
+    return sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
 
 
 def parameter(config: ModelConfig, key: str, default: int, allowed: Sequence[int] | None = None) -> int:

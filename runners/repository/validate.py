@@ -1,11 +1,12 @@
 """The rules of Triton's model configuration, with its messages, for the fields that are honoured here"""
 
+from collections.abc import Sequence
 from itertools import groupby
 from math import prod
 
 from ..errors import ConfigInvalid, Unsupported
+from .frameworks import FRAMEWORKS
 from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
-from .normalize import ONNX_BACKEND, ONNX_PLATFORM
 
 __all__ = ["check_instance_groups", "check_model", "check_tensors"]
 
@@ -17,9 +18,10 @@ def check_model(config: ModelConfig, directory: str) -> None:
     name = config.name
     if not config.backend:
         raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}")
-    if config.backend != ONNX_BACKEND:
-        raise Unsupported(f"backend '{config.backend}' is not supported by this version, expected '{ONNX_BACKEND}'")
-    if config.platform != ONNX_PLATFORM:
+    if config.backend not in FRAMEWORKS:
+        expected = " or ".join(f"'{backend}'" for backend in FRAMEWORKS)
+        raise Unsupported(f"backend '{config.backend}' is not supported by this version, expected {expected}")
+    if config.platform not in FRAMEWORKS[config.backend].platforms:
         raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
     if config.max_batch_size < 0:
         raise ConfigInvalid(f"'max_batch_size' must be non-negative value for {name}")
@@ -34,19 +36,26 @@ def check_model(config: ModelConfig, directory: str) -> None:
         )
 
 
-def check_instance_groups(config: ModelConfig) -> None:
-    """The instance groups after `fill_instance_groups`"""
+def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = ()) -> None:
+    """The instance groups after `fill_instance_groups`; `gpus` are those that the backend can use"""
     for group in config.instance_group:
         subject = f"instance group {group.name} of model {config.name}"
-        if group.kind == ModelInstanceGroup.KIND_GPU:
+        if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
             raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs")
-        if group.kind == ModelInstanceGroup.KIND_AUTO:
+        if group.kind == ModelInstanceGroup.KIND_AUTO and not gpus:
             raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs")
-        if group.kind != ModelInstanceGroup.KIND_CPU:
+        if group.kind not in {ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}:
             kind = ModelInstanceGroup.Kind.Name(group.kind)
             raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")
-        if group.gpus:
+        if group.kind == ModelInstanceGroup.KIND_CPU and group.gpus:
             raise ConfigInvalid(f"{subject} has kind KIND_CPU but specifies one or more GPUs")
+        for gpu in group.gpus:
+            if gpu not in gpus:
+                available = ", ".join(map(str, gpus))
+                raise ConfigInvalid(
+                    f"{subject} specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum required "
+                    f"CUDA compute compatibility are: {available}"
+                )
         if group.profile:
             raise ConfigInvalid(
                 f"{subject} and platform {config.platform}specifies profile field which is only supported for "

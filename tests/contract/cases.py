@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.raw_http import Headers
 
-__all__ = ["CASES", "Case", "Code", "Http"]
+__all__ = ["CASES", "EXPLICIT_CASES", "Case", "Code", "Http"]
 
 
 class Code(Enum):
@@ -828,7 +828,9 @@ FRAMING_CASES: Final = [
     ),
 ]
 
-NO_SHARED_MEMORY: Final = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+SHARED_MEMORY_DISABLED: Final = (
+    "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+)
 RESERVED: Final = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
 
 
@@ -845,16 +847,10 @@ UNSUPPORTED_CASES: Final = [
         "output 'OUTPUT0' asks for classification, which is not supported",
     ),
     Case(
-        "an output in shared memory",
-        asking(shared_memory_region="region", shared_memory_byte_size=64),
-        Code.UNIMPLEMENTED,
-        NO_SHARED_MEMORY,
-    ),
-    Case(
-        "an input in shared memory",
-        document({"parameters": {"shared_memory_region": "region", "shared_memory_byte_size": 64}}, drop="data"),
-        Code.UNIMPLEMENTED,
-        NO_SHARED_MEMORY,
+        "a classification that is no number",
+        asking(classification="x", binary_data="x"),
+        Code.INTERNAL,
+        f"Unable to set 'classification': {NOT_UNSIGNED}",
     ),
     *(
         Case(
@@ -876,6 +872,164 @@ UNSUPPORTED_CASES: Final = [
     ),
 ]
 
+SHARED_MEMORY_CASES: Final = [
+    *(
+        Case(
+            f"{order} where clients may not use shared memory: {place}",
+            Http(b"{", path=f"/v2/{place}/{order}"),
+            Code.UNIMPLEMENTED,
+            SHARED_MEMORY_DISABLED,
+        )
+        for order in ("register", "unregister")
+        for place in (
+            "systemsharedmemory",
+            "systemsharedmemory/region/r",
+            "cudasharedmemory",
+            "cudasharedmemory/region/r",
+        )
+    ),
+    Case(
+        "an output in shared memory where clients may not use any",
+        asking(shared_memory_region="region", shared_memory_byte_size=64),
+        Code.NOT_FOUND,
+        "Unable to find shared memory region: 'region'",
+    ),
+    Case(
+        "an input in shared memory where clients may not use any",
+        document({"parameters": {"shared_memory_region": "region", "shared_memory_byte_size": 64}}, drop="data"),
+        Code.NOT_FOUND,
+        "Unable to find shared memory region: 'region'",
+    ),
+]
+
+
+def repository(path: str, body: bytes = b"", *, inside: str = "") -> Http:
+    return Http(body, path=f"/v2/repository{inside}{path}")
+
+
+LOAD, UNLOAD = "/models/add_sub/load", "/models/add_sub/unload"
+NO_REPOSITORY_NAME: Final = "'repository_name' specification is not supported"
+NOT_A_STRING: Final = "attempt to access JSON non-string as string"
+NO_SUCH_PARAMETER: Final = "unexpected error on creating Triton parameter"
+
+REPOSITORY_CASES: Final = [
+    *(
+        Case(f"a repository by its name: {path}", repository(path, inside="/r"), Code.UNIMPLEMENTED, NO_REPOSITORY_NAME)
+        for path in ("/index", LOAD, UNLOAD)
+    ),
+    *(
+        Case(
+            f"a body that is no JSON: {path}",
+            repository(path, b"{"),
+            Code.INTERNAL,
+            "failed to parse the request JSON buffer: Missing a name for object member. at 1",
+        )
+        for path in ("/index", LOAD, UNLOAD)
+    ),
+    *(
+        Case(
+            f"an index that is asked for with ready {value}",
+            repository("/index", b'{"ready": %b}' % value.encode()),
+            Code.INVALID_ARGUMENT,
+            "Invalid value for 'ready': expected a boolean",
+        )
+        for value in ("1", "null", '"true"', "[true]")
+    ),
+    Case(
+        "load parameters that are no object",
+        repository(LOAD, b'{"parameters": [1]}'),
+        Code.INTERNAL,
+        "attempt to get members for non-object",
+    ),
+    Case(
+        "a load parameter that is no string", repository(LOAD, b'{"parameters": {"x": 1}}'), Code.INTERNAL, NOT_A_STRING
+    ),
+    Case(
+        "a configuration that is no string",
+        repository(LOAD, b'{"parameters": {"config": {}}}'),
+        Code.INTERNAL,
+        NOT_A_STRING,
+    ),
+    Case(
+        "an unknown load parameter",
+        repository(LOAD, b'{"parameters": {"config": "{}", "x": "1"}}'),
+        Code.INTERNAL,
+        NO_SUCH_PARAMETER,
+    ),
+    Case(
+        "dependents that are no boolean",
+        repository(UNLOAD, b'{"parameters": {"unload_dependents": 1}}'),
+        Code.INTERNAL,
+        "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean",
+    ),
+]
+
+CONTROL_DISABLED: Final = "explicit model load / unload is not allowed if polling is enabled"
+
+DISABLED_CASES: Final = [
+    Case("a load where models are not controlled", repository(LOAD), Code.UNAVAILABLE, CONTROL_DISABLED),
+    Case("an unload where models are not controlled", repository(UNLOAD), Code.UNAVAILABLE, CONTROL_DISABLED),
+    Case(
+        "a load of an unknown model where models are not controlled",
+        repository("/models/missing/load"),
+        Code.UNAVAILABLE,
+        CONTROL_DISABLED,
+    ),
+    Case(
+        "a load with another configuration where models are not controlled",
+        repository(LOAD, b'{"parameters": {"config": "{}"}}'),
+        Code.UNAVAILABLE,
+        CONTROL_DISABLED,
+    ),
+]
+
+EXPLICIT_CASES: Final = [
+    *REPOSITORY_CASES,
+    Case(
+        "a load of an unknown model",
+        repository("/models/missing/load"),
+        Code.INTERNAL,
+        "failed to load 'missing', failed to poll from model repository",
+    ),
+    Case(
+        "a load of a name that no directory can have",
+        repository(f"/models/{'m' * 256}/load"),
+        Code.INTERNAL,
+        f"failed to load '{'m' * 256}', failed to poll from model repository",
+    ),
+    Case(
+        "a load of the directory above",
+        repository("/models/../load"),
+        Code.INVALID_ARGUMENT,
+        "invalid model name '..', model name must not contain path traversal characters",
+    ),
+    Case(
+        "a load of a path",
+        repository("/models/..%2Fmodels%2Fadd_sub/load"),
+        Code.INVALID_ARGUMENT,
+        "invalid model name '../models/add_sub', model name must not contain path traversal characters",
+    ),
+    Case(
+        "a load of a blank name",
+        repository("/models/%20/load"),
+        Code.INVALID_ARGUMENT,
+        "Model name cannot be empty. Please enter a valid name to deploy.",
+    ),
+    Case(
+        "a load with another configuration",
+        repository(LOAD, b'{"parameters": {"config": "{}", "file:1/model.onnx": "AAAA"}}'),
+        Code.UNIMPLEMENTED,
+        "load parameter 'config' is not supported by this version",
+    ),
+    Case(
+        "a load with other files",
+        repository(LOAD, b'{"parameters": {"file:1/model.onnx": "AAAA"}}'),
+        Code.UNIMPLEMENTED,
+        "load parameter 'file:1/model.onnx' is not supported by this version",
+    ),
+]
+"""For a server whose models are loaded on demand."""
+
 CASES: Final = [
     *MODEL_CASES,
     *INPUT_CASES,
@@ -886,5 +1040,8 @@ CASES: Final = [
     *SYNTAX_CASES,
     *FRAMING_CASES,
     *UNSUPPORTED_CASES,
+    *SHARED_MEMORY_CASES,
+    *REPOSITORY_CASES,
+    *DISABLED_CASES,
 ]
 """The table."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runners.errors import KINDS
 from tests.contract import requests
-from tests.contract.cases import CASES, Case, Http
+from tests.contract.cases import CASES, EXPLICIT_CASES, Case, Http
 
 if TYPE_CHECKING:
     from tests.raw_http import Connection, Response
@@ -33,9 +34,24 @@ def test_answers_with_the_status_and_the_text(connection: Connection, case: Case
     assert (response.status, response.error) == (case.code.http, case.text)
 
 
+@pytest.mark.parametrize("case", EXPLICIT_CASES, ids=lambda case: case.name)
+def test_answers_the_same_where_models_are_loaded_on_demand(explicit_server: Server, case: Case) -> None:
+    with explicit_server.connect() as connection:
+        response = ask(connection, case)
+    assert (response.status, response.error) == (case.code.http, case.text)
+
+
+def test_an_error_names_its_kind(server: Server, explicit_server: Server) -> None:
+    for place, cases in ((server, CASES), (explicit_server, EXPLICIT_CASES)):
+        with place.connect() as connection:
+            for case in cases:
+                assert ask(connection, case).header("kushi-error") in KINDS, case.name
+
+
 def test_every_case_has_a_name_of_its_own() -> None:
-    names = [case.name for case in CASES]
-    assert len(names) == len(set(names))
+    for table in (CASES, EXPLICIT_CASES):
+        names = [case.name for case in table]
+        assert len(names) == len(set(names))
 
 
 def test_an_error_body_is_one_compact_json_object(connection: Connection) -> None:

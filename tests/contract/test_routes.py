@@ -24,7 +24,16 @@ READ_PATHS = [
     "/v2/models/add_sub/versions/1/config",
     "/v2/models/add_sub/versions/1/stats",
 ]
-WRITE_PATHS = ["/v2/models/add_sub/infer", "/v2/models/add_sub/versions/1/infer", "/v2/models/missing/infer"]
+WRITE_PATHS = [
+    "/v2/models/add_sub/infer",
+    "/v2/models/add_sub/versions/1/infer",
+    "/v2/models/missing/infer",
+    "/v2/repository/index",
+    "/v2/repository/models/add_sub/load",
+    "/v2/repository/models/add_sub/unload",
+    "/v2/repository/other/index",
+    "/v2/repository/other/models/add_sub/load",
+]
 UNKNOWN_PATHS = [
     "/",
     "/v1",
@@ -50,7 +59,14 @@ UNKNOWN_PATHS = [
     "/v2/models/add_sub/infer/now",
     "/v2/models/a/b/infer",
     "/v2//models/add_sub",
-    "/metrics",
+    "/v2/repository",
+    "/v2/repository/",
+    "/v2/repository/index/",
+    "/v2/repository/models/add_sub",
+    "/v2/repository/models/add_sub/reload",
+    "/v2/repository/models//load",
+    "/v2/repository/a/b/index",
+    "/metrics/",
     "/favicon.ico",
 ]
 NO_SUCH_MODEL = "Request for unknown model: 'missing' is not found"
@@ -117,8 +133,10 @@ def test_the_server_describes_itself(connection: Connection) -> None:
     assert list(document) == ["name", "version", "extensions"]
     assert document["name"] == "triton"
     assert document["version"]
-    assert {"binary_tensor_data", "parameters", "statistics", "model_configuration"} <= set(document["extensions"])
-    assert not {"classification", "sequence", "model_repository", "trace", "logging"} & set(document["extensions"])
+    assert {"binary_tensor_data", "parameters", "statistics", "model_configuration", "model_repository"} <= set(
+        document["extensions"]
+    )
+    assert not {"classification", "sequence", "trace", "logging"} & set(document["extensions"])
     assert response.header("content-type") == "application/json"
 
 

@@ -1,23 +1,37 @@
 """A model whose one instance is busy, known without a sleep.
 
-The server shows how many requests wait (the pending gauge). Once a request is known to have been read, it waits or it
-executes; when nothing waits, it executes.
+The system shows which threads of the server run, and the server how many requests wait (the pending gauge): the thread
+of an idle instance begins to run when a request has come, and when none waits any more, it executes.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Self
 
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.raw_http import Connection, Headers, frame
-from tests.serving import Server, eventually, labelled
+from tests.serving import Server, eventually, executes, labelled
 
-__all__ = ["LONG_STEPS", "Occupied", "occupy", "pending", "send_behind_another", "slow_request", "until_pending"]
+__all__ = [
+    "ENDLESS_STEPS",
+    "LONG_STEPS",
+    "Occupied",
+    "occupy",
+    "pending",
+    "send_behind_another",
+    "slow_request",
+    "until_executing",
+    "until_pending",
+]
 
 LONG_STEPS: Final = 40_000
 """Steps of the slow model that take most of a second."""
+
+ENDLESS_STEPS: Final = 10_000_000
+"""More than a test waits for, whose server is its own and killed in the end."""
 
 
 def slow_request(
@@ -42,6 +56,15 @@ def pending(server: Server, model: str = "slow") -> int:
 
 def until_pending(server: Server, count: int, model: str = "slow") -> None:
     eventually(lambda: pending(server, model) == count, f"{count} requests wait")
+
+
+def until_idle(server: Server, model: str = "slow") -> None:
+    eventually(lambda: pending(server, model) == 0 and not executes(server.pid, model), "nothing to do")
+
+
+def until_executing(server: Server, model: str = "slow") -> None:
+    """Comes back when the instance, which was idle, executes: what was sent may still be on its way through the door"""
+    eventually(lambda: executes(server.pid, model) and pending(server, model) == 0, "a request executes")
 
 
 @dataclass
@@ -69,11 +92,13 @@ def send_behind_another(server: Server, data: bytes) -> Connection:
 
 def occupy(server: Server, *, model: str = "slow", steps: int = LONG_STEPS) -> Occupied:
     """Comes back while the only instance of the model executes ``executing`` and ``waiting`` stands in the queue."""
-    assert pending(server, model) == 0
-    executing = send_behind_another(server, slow_request(steps, model=model))
-    until_pending(server, 0, model)
-    waiting = send_behind_another(server, slow_request(0, model=model, id="waiting"))
-    until_pending(server, 1, model)
-    assert not executing.has_answer()
-    assert not waiting.has_answer()
+    until_idle(server, model)
+    with ExitStack() as opened:
+        executing = opened.enter_context(send_behind_another(server, slow_request(steps, model=model)))
+        until_executing(server, model)
+        waiting = opened.enter_context(send_behind_another(server, slow_request(0, model=model, id="waiting")))
+        until_pending(server, 1, model)
+        assert not executing.has_answer()
+        assert not waiting.has_answer()
+        opened.pop_all()
     return Occupied(executing, waiting)

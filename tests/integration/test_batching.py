@@ -11,16 +11,17 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
-from tests.integration.occupied import occupy, slow_request, until_pending
+from tests.integration.occupied import LONG_STEPS, occupy, slow_request, until_pending
+from tests.serving import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import onnx
 
     from tests.conftest import StartServer
     from tests.raw_http import Connection
-    from tests.serving import Server
 
 
 def batches(server: Server, model: str) -> dict[int, int]:
@@ -38,6 +39,15 @@ def write_slow_batched(repository: Path, extra: str = "dynamic_batching { }") ->
         extra=f"{extra}\n{models.ONE_INSTANCE}\n{models.ONE_THREAD}",
     )
     models.write(repository, "slow", models.slow(), text)
+
+
+@pytest.fixture(scope="module")
+def batching_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    repository = tmp_path_factory.mktemp("batching_repository")
+    write_slow_batched(repository)
+    server = Server.start(repository)
+    yield server
+    server.stop()
 
 
 def queue_up(server: Server, rows: list[int], already: int = 1) -> list[Connection]:
@@ -64,12 +74,11 @@ def queue_up(server: Server, rows: list[int], already: int = 1) -> list[Connecti
     ids=str,
 )
 def test_requests_that_wait_are_executed_in_batches_of_at_most_the_maximum(
-    repository: Path, start_server: StartServer, rows: list[int], expected: list[int]
+    batching_server: Server, rows: list[int], expected: list[int]
 ) -> None:
     """One request of one row waits from the start: the rows listed come behind it."""
-    write_slow_batched(repository)
-    server = start_server(repository)
-    with occupy(server) as occupied:
+    server = batching_server
+    with occupy(server, steps=3 * LONG_STEPS // 2) as occupied:
         before = batches(server, "slow")
         waiting = queue_up(server, rows)
         assert occupied.executing.receive().status == 200

@@ -12,12 +12,11 @@ import pytest
 
 from runners import ConfigInvalid, Engine
 from tests import models
-from tests.serving import eventually
+from tests.serving import eventually, thread_names
 
 
 def threads_of(model: str) -> list[str]:
-    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-    return [name for name in names if name.startswith(f"{model}_")]
+    return [name for name in thread_names(os.getpid()).values() if name.startswith(f"{model}_")]
 
 
 def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path: Path) -> None:

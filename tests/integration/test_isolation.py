@@ -9,7 +9,14 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import LONG_STEPS, occupy, send_behind_another, slow_request, until_pending
+from tests.integration.occupied import (
+    ENDLESS_STEPS,
+    LONG_STEPS,
+    occupy,
+    send_behind_another,
+    slow_request,
+    until_pending,
+)
 from tests.raw_http import frame
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ def test_a_hundred_requests_are_served_while_one_of_another_model_executes(
     models.write_slow(repository)
     models.write_add_sub(repository)
     server = start_server(repository, f"--http-thread-count={threads}")
-    with occupy(server, steps=2 * LONG_STEPS) as occupied:
+    with occupy(server, steps=ENDLESS_STEPS) as occupied:
         served_beside(server, 100)
         assert not occupied.executing.has_answer()
 
@@ -45,7 +52,7 @@ def test_a_queue_full_of_slow_requests_delays_no_other_model(repository: Path, s
     models.write_slow(repository)
     models.write_add_sub(repository)
     server = start_server(repository)
-    with occupy(server, steps=2 * LONG_STEPS) as occupied:
+    with occupy(server, steps=ENDLESS_STEPS) as occupied:
         waiting = [server.connect() for _ in range(50)]
         for connection in waiting:
             connection.send(slow_request(LONG_STEPS))
@@ -58,7 +65,7 @@ def test_a_queue_full_of_slow_requests_delays_no_other_model(repository: Path, s
 def test_health_and_metadata_answer_while_a_model_executes(repository: Path, start_server: StartServer) -> None:
     models.write_slow(repository)
     server = start_server(repository)
-    with occupy(server) as occupied, server.connect() as connection:
+    with occupy(server, steps=ENDLESS_STEPS) as occupied, server.connect() as connection:
         for path in ("/v2/health/ready", "/v2/models/slow/ready", "/v2/models/slow/stats", "/v2/models/slow/config"):
             assert connection.ask("GET", path).status == 200
         assert not occupied.executing.has_answer()
@@ -74,13 +81,12 @@ def test_two_instances_execute_two_requests_at_once(repository: Path, start_serv
     )
     models.write(repository, "slow", models.slow(), text)
     server = start_server(repository)
-    with send_behind_another(server, slow_request(2 * LONG_STEPS)) as first, server.connect() as second:
+    with send_behind_another(server, slow_request(ENDLESS_STEPS)) as first, server.connect() as second:
         until_pending(server, 0)
         for _ in range(20):
             second.send(slow_request(10))
             assert second.receive().json()["outputs"][0]["data"] == [10]
         assert not first.has_answer()
-        assert first.receive().status == 200
 
 
 def test_one_connection_keeps_a_model_busy_as_well_as_many_do(repository: Path, start_server: StartServer) -> None:

@@ -9,12 +9,22 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer
-from tests.integration.occupied import LONG_STEPS, occupy, pending, slow_request, until_pending
+from tests.integration.occupied import (
+    ENDLESS_STEPS,
+    LONG_STEPS,
+    occupy,
+    pending,
+    slow_request,
+    until_executing,
+    until_idle,
+    until_pending,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import StartServer
+    from tests.serving import Server
 
 FULL = "Exceeds maximum queue size"
 EXPIRED = "Request timeout expired"
@@ -41,7 +51,11 @@ def test_a_queue_full_of_bytes_refuses_at_once(repository: Path, start_server: S
     limit = 'parameters { key: "kushi.max_queue_bytes" value { string_value: "16" } }'
     models.write_slow(repository, extra=f"dynamic_batching {{ }} {limit}")
     server = start_server(repository)
-    with occupy(server) as occupied, server.connect() as second, server.connect() as third:
+    with (
+        occupy(server, steps=ENDLESS_STEPS) as occupied,
+        server.connect() as second,
+        server.connect() as third,
+    ):
         second.send(slow_request(0))
         until_pending(server, 2)
         third.send(slow_request(0))
@@ -91,9 +105,7 @@ def test_a_deadline_in_the_header_is_kept_in_the_queue(repository: Path, start_s
 
 
 @pytest.mark.parametrize("value", ["abc", "-5", "1.5", "", "99999999999999999999999"])
-def test_a_deadline_that_is_no_number_is_refused(repository: Path, start_server: StartServer, value: str) -> None:
-    models.write_add_sub(repository)
-    server = start_server(repository)
+def test_a_deadline_that_is_no_number_is_refused(server: Server, value: str) -> None:
     headers, body = requests.body(Infer("add_sub", ADD_SUB_INPUTS))
     response = server.post(requests.path("add_sub"), body, [*headers, ("kushi-timeout-us", value)])
     assert response.status == 400
@@ -101,19 +113,17 @@ def test_a_deadline_that_is_no_number_is_refused(repository: Path, start_server:
 
 
 def test_the_default_timeout_of_the_model_rejects(repository: Path, start_server: StartServer) -> None:
-    policy = "default_timeout_microseconds: 300000 timeout_action: REJECT"
+    policy = "default_timeout_microseconds: 400000 timeout_action: REJECT"
     models.write_slow(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    statuses = []
-    with server.connect() as first, server.connect() as second:
-        first.send(slow_request(LONG_STEPS))
-        second.send(slow_request(LONG_STEPS))
-        for connection in (first, second):
-            response = connection.receive()
-            statuses.append(response.status)
-            if response.status == 503:
-                assert response.error == EXPIRED
-    assert sorted(statuses) == [200, 503]
+    until_idle(server)
+    with server.connect() as executing, server.connect() as waiting:
+        executing.send(slow_request(ENDLESS_STEPS))
+        until_executing(server)
+        waiting.send(slow_request(0))
+        response = waiting.receive()
+        assert (response.status, response.error) == (503, EXPIRED)
+        assert not executing.has_answer()
 
 
 @pytest.mark.parametrize(
@@ -131,16 +141,19 @@ def test_the_timeout_parameter_counts_only_where_the_model_allows_it(
 ) -> None:
     models.write_slow(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    with occupy(server), server.connect() as late:
+    with occupy(server, steps=ENDLESS_STEPS if status == 503 else LONG_STEPS), server.connect() as late:
         late.send(slow_request(0, parameters={"timeout": 1000}))
         assert late.receive().status == status
 
 
 def test_a_timeout_larger_than_the_default_does_not_extend_it(repository: Path, start_server: StartServer) -> None:
-    policy = "default_timeout_microseconds: 300000 allow_timeout_override: true"
+    policy = "default_timeout_microseconds: 400000 allow_timeout_override: true"
     models.write_slow(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    with server.connect() as first, server.connect() as second:
-        for connection in (first, second):
-            connection.send(slow_request(LONG_STEPS, parameters={"timeout": 600_000_000}))
-        assert sorted([first.receive().status, second.receive().status]) == [200, 503]
+    until_idle(server)
+    with server.connect() as executing, server.connect() as waiting:
+        executing.send(slow_request(ENDLESS_STEPS))
+        until_executing(server)
+        waiting.send(slow_request(0, parameters={"timeout": 600_000_000}))
+        assert waiting.receive().status == 503
+        assert not executing.has_answer()

@@ -12,7 +12,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import LONG_STEPS, occupy, slow_request, until_pending
+from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, slow_request, until_pending
 from tests.serving import Server, eventually
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_a_server_that_drains_is_not_ready_and_refuses_new_work(repository: Path
     models.write_slow(repository)
     models.write_add_sub(repository)
     server = start_server(repository)
-    with occupy(server, steps=3 * LONG_STEPS) as occupied, server.connect() as early:
+    with occupy(server, steps=2 * LONG_STEPS) as occupied, server.connect() as early:
         assert early.ask("GET", "/v2/health/ready").status == 200
         server.terminate()
         eventually(lambda: early.ask("GET", "/v2/health/ready").status != 200, "readiness is false")
@@ -123,7 +123,7 @@ def test_idle_connections_do_not_keep_a_server_alive(repository: Path, start_ser
 def test_the_exit_timeout_ends_a_server_whose_work_does_not(repository: Path, start_server: StartServer) -> None:
     models.write_slow(repository)
     server = start_server(repository, "--exit-timeout-secs=1")
-    with occupy(server, steps=10_000_000):
+    with occupy(server, steps=ENDLESS_STEPS):
         server.terminate()
         assert server.wait() != 0
 

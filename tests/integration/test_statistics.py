@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
-from tests.integration.occupied import occupy, pending, slow_request, until_pending
+from tests.integration.occupied import ENDLESS_STEPS, occupy, pending, slow_request, until_pending
 from tests.raw_http import Connection, fetch
-from tests.serving import Server, labelled
+from tests.serving import Server, eventually, labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,6 +155,31 @@ def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_
     assert pending(server) == 0
 
 
+def test_two_gauges_tell_how_many_requests_wait_and_run_in_the_whole_server(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write_slow(repository)
+    models.write_slow(repository, "other")
+    server = start_server(repository)
+
+    def gauges() -> tuple[float, float]:
+        page = server.metrics()
+        return page["kushi_queue_requests"], page["kushi_running_requests"]
+
+    assert gauges() == (0, 0)
+    with occupy(server, steps=ENDLESS_STEPS):
+        assert gauges() == (1, 1)
+        with occupy(server, model="other", steps=ENDLESS_STEPS):
+            assert gauges() == (2, 2)
+        eventually(lambda: gauges()[0] == 1, "the place of who hung up is free")
+    server.kill()
+
+
+def test_the_two_gauges_are_there_before_any_model_is(repository: Path, start_server: StartServer) -> None:
+    page = start_server(repository).metrics()
+    assert (page["kushi_queue_requests"], page["kushi_running_requests"]) == (0, 0)
+
+
 def test_expired_requests_count_as_rejected(repository: Path, start_server: StartServer) -> None:
     models.write_slow(repository)
     server = start_server(repository)
@@ -211,6 +236,8 @@ def test_the_metrics_page_has_the_families_of_triton(server: Server) -> None:
             "Instantaneous number of pending requests awaiting execution per-model.",
         ),
         "nv_model_load_duration_secs": ("gauge", "Model load time in seconds"),
+        "kushi_queue_requests": ("gauge", "Requests that wait, of all models"),
+        "kushi_running_requests": ("gauge", "Requests that are being executed, of all models"),
         "nv_cpu_utilization": ("gauge", "CPU utilization rate [0.0 - 1.0]"),
         "nv_cpu_memory_total_bytes": ("gauge", "CPU total memory (RAM), in bytes"),
         "nv_cpu_memory_used_bytes": ("gauge", "CPU used memory (RAM), in bytes"),

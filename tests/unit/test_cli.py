@@ -51,6 +51,7 @@ def test_the_repository_may_come_from_the_environment(
         (["serve", "-x"], "unknown flag -x, see 'kushi serve --help'"),
         (["serve", "--allow-http=false", "--allow-metrics=false", "m"], "nothing to serve: HTTP is switched off"),
         (["serve", "--allow-http=false", "m"], "nothing to serve: HTTP is switched off"),
+        (["serve", "--http-socket=s", "--local-socket=s", "m"], "--local-socket and --http-socket are both s"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_two(
@@ -66,9 +67,10 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_two(
     assert not served
 
 
-def test_without_http_a_socket_is_enough(served: list[ServerSettings]) -> None:
-    main(["serve", "--allow-http=false", "--http-socket=kushi.sock", "m"])
-    assert served[0].http_socket == "kushi.sock"
+@pytest.mark.parametrize("flag", ["http_socket", "local_socket"])
+def test_without_http_a_socket_is_enough(flag: str, served: list[ServerSettings]) -> None:
+    main(["serve", "--allow-http=false", f"--{flag.replace('_', '-')}=kushi.sock", "m"])
+    assert getattr(served[0], flag) == "kushi.sock"
 
 
 @pytest.mark.parametrize("arguments", [["-x"], ["--htpp-port=1"], ["sreve"]])
@@ -86,7 +88,7 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert text.startswith("usage: kushi [-h] [--version] COMMAND ...\n")
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve"]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve", "export"]
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from benchmarks.options import parser as benchmark_flags
+from runners.export.command import add_flags
 from runners.settings import ServerSettings
+from runners.tritonserver import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
+# comments and characters are told apart first: both may have a quote in them
+RUST_TEXT: Final = re.compile(r"""//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 SERVE_FLAGS: Final = {f"--{name.replace('_', '-')}" for name in ServerSettings.model_fields}
 
 
@@ -60,8 +66,38 @@ def words(pattern: str) -> list[tuple[str, list[str]]]:
     return [(str(page.relative_to(ROOT)), shlex.split(command, comments=True)) for page, command in found]
 
 
+def export_flags() -> set[str]:
+    parser = ArgumentParser()
+    add_flags(parser)
+    return flags(parser.format_help().split())
+
+
 def flags(arguments: list[str]) -> set[str]:
     return {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
+
+
+def texts_of_python() -> Iterator[str]:
+    """Every literal of the package, with … for what is filled in"""
+    for path in (ROOT / "runners").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def texts_of_rust() -> Iterator[str]:
+    """The same of the native crates, without their tests"""
+    for path in (ROOT / "native" / "crates").glob("*/src/**/*.rs"):
+        source, *_ = re.split(r"#\[cfg\(test\)\]\s*mod ", path.read_text(encoding="utf-8"))
+        for raw, text in RUST_TEXT.findall(source):
+            yield raw or re.sub(r"\\\n\s*", "", text).replace('\\"', '"')
+
+
+def messages(page: Path) -> list[str]:
+    """What the first cells of the tables of a page quote"""
+    cells = re.findall(r"^\| (.*?) \|", prose(page), re.MULTILINE)
+    return [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
@@ -90,17 +126,22 @@ def test_make_targets_and_variables_exist() -> None:
     for page, (_, *arguments) in words(r"make "):
         for argument in arguments:
             variable, given, _ = argument.partition("=")
-            pattern = rf"^{variable} \?=" if given else rf"^{argument}:"
+            pattern = rf"^{variable} \?=|\$\({variable}\)" if given else rf"^{argument}:"
             assert re.search(pattern, MAKEFILE, re.MULTILINE), (page, argument)
 
 
 def test_flags_of_the_server_exist() -> None:
     serving = words(r"(\S*python -m runners|kushi) serve")
     through_make = [
-        (page, shlex.split(word[5:])) for page, row in words(r"make serve") for word in row if "ARGS" in word
+        (page, shlex.split(word[5:])) for page, row in words(r"make serve-models") for word in row if "ARGS" in word
     ]
     for page, row in [*serving, *through_make]:
         assert flags(row) <= SERVE_FLAGS, page
+
+
+def test_flags_of_the_export_exist() -> None:
+    for page, row in words(r"(\S*python -m runners|kushi) export"):
+        assert flags(row) <= export_flags(), page
 
 
 def test_modules_that_are_run_exist_with_the_flags_of_the_benchmarks() -> None:
@@ -113,8 +154,20 @@ def test_modules_that_are_run_exist_with_the_flags_of_the_benchmarks() -> None:
 
 
 def test_flags_that_prose_names_exist() -> None:
-    known = SERVE_FLAGS | {"--allow-grpc", "--check"}
+    # the last are those of `bentoml serve`, `bentoml build` and `docker run`
+    known = SERVE_FLAGS | export_flags() | {f"--{flag}" for flag in ABSENT} | {"--check", "--port", "--arg", "--cpus"}
     for page in PAGES:
         named = set(re.findall(r"`(--[a-z-]+)", prose(page)))
         if page.name != "serve.md":
             assert named <= known, page
+
+
+def test_messages_that_are_explained_exist() -> None:
+    texts = "\0".join([*texts_of_python(), *texts_of_rust()])
+    quoted = messages(ROOT / "docs" / "troubleshooting.md")
+    assert len(quoted) > 50
+    for message in quoted:
+        parts = [re.escape(part) for part in message.split("…") if part]
+        assert len("".join(parts)) > 10, message
+        # within one text: what stands between the parts is no end of it
+        assert re.search(r"[^\0]*?".join(parts), texts), message

@@ -1,13 +1,10 @@
 import logging
 import os
-import threading
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from runners import ConfigInvalid, Engine, EngineOptions, Unsupported
-from runners.engine import _still_waiting
 from tests import models
 
 
@@ -32,6 +29,11 @@ def test_an_engine_serves_a_bare_file_under_its_stem(tmp_path: Path) -> None:
     path.write_bytes(models.plus_constant(1).SerializeToString())
     with Engine(path) as engine:
         assert [(m.name, m.version, m.state) for m in engine.models()] == [("plus", "1", "READY")]
+
+
+def test_a_place_on_another_host_is_refused() -> None:
+    with pytest.raises(Unsupported, match="model repository 's3://bucket/models': remote storage is not supported yet"):
+        Engine("s3://bucket/models")
 
 
 def test_every_version_of_the_policy_is_loaded(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(
         raise PermissionError(13, "Permission denied", "m/1")
 
     add_sub(tmp_path, "m")
-    monkeypatch.setattr("runners.engine.resolve", refuse)
+    monkeypatch.setattr("runners.control.resolve", refuse)
     with Engine(tmp_path) as engine:
         assert str(engine.failures["m"]) == "m/1: Permission denied"
 
@@ -133,15 +135,9 @@ def test_another_process_is_told_that_the_engine_is_not_its_own(
         assert engine.models() == []
 
 
-def test_nothing_is_reported_once_all_models_are_loaded() -> None:
-    assert list(_still_waiting({})) == []
-
-
-def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.engine._PROGRESS_SECONDS", 0.01)
-    slow, quick = Future[None](), Future[None]()
-    quick.set_result(None)
-    reports = _still_waiting({slow: "slow", quick: "quick"})
-    assert next(reports) == ["slow"]
-    threading.Thread(target=slow.set_result, args=[None]).start()
-    assert set(map(tuple, reports)) <= {("slow",)}
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_is_none_is_refused(tmp_path: Path, port: int) -> None:
+    with Engine(tmp_path) as engine:
+        for door in (engine.serve_http, engine.serve_metrics):
+            with pytest.raises(ConfigInvalid, match=f"port is {port}, expected 0 to 65535"):
+                door(port=port)

@@ -30,7 +30,7 @@ def test_the_wheel_holds_the_package_as_kushi_with_its_types(wheel: Path) -> Non
     assert not any("__pycache__" in name for name in names)
 
 
-def test_the_wheel_states_its_licence_the_native_module_and_one_extra_per_device(wheel: Path) -> None:
+def test_the_wheel_states_its_licence_the_native_module_and_the_extras(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     metadata = archive.read(f"kushi-{__version__}.dist-info/METADATA").decode()
     assert "Requires-Dist: kushi-native" in metadata
@@ -38,6 +38,9 @@ def test_the_wheel_states_its_licence_the_native_module_and_one_extra_per_device
     assert f"kushi-{__version__}.dist-info/licenses/LICENSE" in archive.namelist()
     assert "Requires-Dist: onnxruntime<1.32,>=1.31; extra == 'cpu'" in metadata
     assert "Requires-Dist: onnxruntime-gpu<1.32,>=1.31; extra == 'gpu'" in metadata
+    assert "Requires-Dist: torch>=2.9; extra == 'torch'" in metadata
+    for package in ("onnx>=1.20", "onnxscript>=0.5", "torch>=2.9"):
+        assert f"Requires-Dist: {package}; extra == 'export'" in metadata
 
 
 def test_the_installed_command_runs_beside_a_package_called_runners(wheel: Path, tmp_path: Path) -> None:

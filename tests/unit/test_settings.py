@@ -1,4 +1,5 @@
 import ast
+import site
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 
 import runners
 from runners.errors import ConfigInvalid, Unsupported
-from runners.settings import ServerSettings, add_flags, normalize_flags, read_settings
+from runners.settings import ServerSettings, add_flags, environment_of_child, normalize_flags, read_settings
 from runners.tritonserver import ABSENT
 
 
@@ -120,12 +121,22 @@ def test_a_bare_missing_switch_asks_for_the_feature() -> None:
         settings("--allow-grpc")
 
 
-def test_only_control_mode_none_exists() -> None:
+def test_models_are_loaded_at_the_start_or_on_demand() -> None:
     assert settings("--model-control-mode=none").model_control_mode == "none"
-    with pytest.raises(ConfigInvalid, match=r": expected 'none', got 'explicit', which is not supported yet$"):
-        settings("--model-control-mode=explicit")
-    with pytest.raises(ConfigInvalid, match=r": expected 'none', got 'sometimes'$"):
+    assert settings("--model-control-mode=explicit").model_control_mode == "explicit"
+    with pytest.raises(
+        ConfigInvalid, match=r": expected 'none' or 'explicit', got 'poll', which is not supported yet$"
+    ):
+        settings("--model-control-mode=poll")
+    with pytest.raises(ConfigInvalid, match=r": expected 'none' or 'explicit', got 'sometimes'$"):
         settings("--model-control-mode=sometimes")
+
+
+def test_models_to_load_are_repeated_or_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().load_model == ()
+    assert settings("--load-model=a", "--load-model", "b").load_model == ("a", "b")
+    monkeypatch.setenv("KUSHI_LOAD_MODEL", "c,d")
+    assert settings().load_model == ("c", "d")
 
 
 def test_no_flag_is_both_here_and_missing() -> None:
@@ -197,3 +208,12 @@ def test_only_settings_reads_the_environment_and_the_arguments() -> None:
             if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}:
                 readers.add(path.name)
     assert readers == {"settings.py"}
+
+
+def test_a_child_finds_packages_that_are_not_installed_and_no_installed_one_before_the_standard_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    assert environment_of_child(Path("/sources"))["PYTHONPATH"] == "/sources:/mine"
+    for installed in site.getsitepackages():
+        assert environment_of_child(Path(installed))["PYTHONPATH"] == "/mine"

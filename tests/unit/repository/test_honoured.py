@@ -1,6 +1,7 @@
 import pytest
 
 from runners.errors import Unsupported
+from runners.repository.frameworks import FRAMEWORKS
 from runners.repository.honoured import check_honoured
 from tests.unit.text import INPUT, ONNX, OUTPUT, config
 
@@ -20,14 +21,9 @@ HONOURED = [
     "optimization { graph { level: 1 } }",
     "optimization { input_pinned_memory { enable: false } output_pinned_memory { enable: true } }",
     *(
-        f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
-        for key in (
-            "intra_op_thread_count",
-            "inter_op_thread_count",
-            "execution_mode",
-            "kushi.inline",
-            "kushi.max_queue_bytes",
-        )
+        f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
+        for backend, framework in FRAMEWORKS.items()
+        for key in (*framework.parameters, "kushi.inline", "kushi.max_queue_bytes")
     ),
     # set, but to what they are without being set
     "response_cache { enable: false }",
@@ -100,15 +96,18 @@ def test_delaying_expired_requests_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"),
+    ("backend", "key", "hint"),
     [
-        ("kushi.inlien", "did you mean 'kushi.inline'?"),
-        ("intra_op_threads", "did you mean 'intra_op_thread_count'?"),
-        ("enable_mem_arena", "expected one of execution_mode, inter_op_thread_count"),
+        ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
+        ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
+        ("onnxruntime", "enable_mem_arena", "expected one of execution_mode, inter_op_thread_count"),
+        ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),
+        ("pytorch", "execution_mode", "expected one of DISABLE_CUDNN, DISABLE_OPTIMIZED_EXECUTION"),
+        ("onnxruntime", "INFERENCE_MODE", "expected one of execution_mode"),
     ],
 )
-def test_an_unknown_parameter_is_refused_with_a_hint(key: str, hint: str) -> None:
+def test_an_unknown_parameter_is_refused_with_a_hint(backend: str, key: str, hint: str) -> None:
     with pytest.raises(Unsupported) as raised:
-        check_honoured(config(f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}'))
+        check_honoured(config(f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'))
     assert f"parameter '{key}' is not supported by this version" in str(raised.value)
     assert hint in str(raised.value)

@@ -41,6 +41,13 @@ def test_other_backends_are_recognised_so_that_they_can_be_refused_by_name(
     assert fill_backend(source(tmp_path, file=file), config("")).backend == backend
 
 
+@pytest.mark.parametrize("file", ["model.pt", "model.pt2"])
+@pytest.mark.parametrize("text", ["", 'backend: "pytorch"', 'platform: "pytorch_libtorch"'])
+def test_the_file_of_a_pytorch_model_is_the_one_that_is_there(tmp_path: Path, file: str, text: str) -> None:
+    filled = fill_backend(source(tmp_path, file=file), config(text))
+    assert (filled.backend, filled.platform, filled.default_model_filename) == ("pytorch", "pytorch_libtorch", file)
+
+
 def test_a_file_name_of_its_own_is_kept(tmp_path: Path) -> None:
     text = 'backend: "onnxruntime" default_model_filename: "net.onnx"'
     assert fill_backend(source(tmp_path), config(text)).default_model_filename == "net.onnx"
@@ -97,3 +104,20 @@ def test_a_group_gets_name_and_count(text: str, groups: list[tuple[str, int]]) -
     filled = fill_instance_groups(config(f'name: "m" backend: "onnxruntime" {text}'))
     assert [(g.name, g.count) for g in filled.instance_group] == groups
     assert {g.kind for g in filled.instance_group} == {ModelInstanceGroup.KIND_CPU}
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "gpus"),
+    [
+        ("", ModelInstanceGroup.KIND_GPU, [0, 1]),
+        ("kind: KIND_GPU", ModelInstanceGroup.KIND_GPU, [0, 1]),
+        ("kind: KIND_GPU gpus: 1", ModelInstanceGroup.KIND_GPU, [1]),
+        ("gpus: 1", ModelInstanceGroup.KIND_GPU, [1]),
+        ("gpus: 7", ModelInstanceGroup.KIND_AUTO, [7]),
+        ("kind: KIND_CPU", ModelInstanceGroup.KIND_CPU, []),
+    ],
+)
+def test_a_backend_with_gpus_uses_all_of_them_unless_told_otherwise(group: str, kind: int, gpus: list[int]) -> None:
+    text = f'name: "m" backend: "pytorch" instance_group {{ {group} }}'
+    (filled,) = fill_instance_groups(config(text), gpus=(0, 1)).instance_group
+    assert (filled.kind, list(filled.gpus), filled.count) == (kind, gpus, 1)

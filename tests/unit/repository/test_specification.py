@@ -75,6 +75,7 @@ def test_the_timeouts_of_the_queue_policy_are_kept() -> None:
 
 def test_instances_of_all_groups_add_up() -> None:
     assert specification("instance_group { count: 3 } instance_group { count: 2 }").instances == 5
+    assert specification("instance_group { kind: KIND_GPU gpus: [ 0, 1 ] count: 3 }").instances == 6
 
 
 def parameters(key: str, value: str) -> str:

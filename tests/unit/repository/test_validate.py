@@ -68,6 +68,19 @@ def test_a_wrong_instance_group_is_refused_with_tritons_text(group: str, error: 
     assert f"instance group {message}" in str(raised.value) or message in str(raised.value)
 
 
+@pytest.mark.parametrize("group", ["kind: KIND_GPU", "kind: KIND_GPU gpus: 1 count: 2", "gpus: [ 0, 1 ]", ""])
+def test_gpus_that_the_backend_can_use_pass(group: str) -> None:
+    filled = fill_instance_groups(config(f'name: "m" backend: "pytorch" instance_group {{ {group} }}'), gpus=(0, 1))
+    check_instance_groups(filled, gpus=(0, 1))
+
+
+@pytest.mark.parametrize("group", ["kind: KIND_GPU gpus: 2", "gpus: [ 0, 2 ]"])
+def test_a_gpu_that_is_not_there_is_refused_with_tritons_text(group: str) -> None:
+    filled = fill_instance_groups(config(f'name: "m" backend: "pytorch" instance_group {{ {group} }}'), gpus=(0, 1))
+    with pytest.raises(ConfigInvalid, match=r"m_0 of model m specifies invalid or unsupported gpu id 2\. .* are: 0, 1"):
+        check_instance_groups(filled, gpus=(0, 1))
+
+
 TENSOR_FAULTS = [
     ("data_type: TYPE_FP32 dims: 1", 0, "must specify 'name' for m"),
     ("name: 'X' dims: 1", 0, "'X' must specify 'data_type' for m"),

@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
+use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_doors::{Server, ServerOptions};
-use kushi_engine_onnx::{OnnxEngine, OnnxSession};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
 
-use crate::errors::raise;
+use crate::calls::Arguments;
+use crate::errors::{About, guarded, raise};
+use crate::infer;
+use crate::loaded::{Loaded, engines};
 use crate::logging::{self, LogOptions};
-use crate::onnx::OnnxModel;
+use crate::orders::Orders;
+use crate::process::{Process, close_at_exit};
+use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
-
-/// How long a replaced or removed model may take to finish what it began.
-const RETIRE_PATIENCE: Duration = Duration::from_secs(30);
+use crate::turns::{SIGNAL_PATIENCE, in_turns};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +30,9 @@ struct Options {
     server_version: String,
     extensions: Vec<String>,
     strict_readiness: bool,
+    repositories: Vec<PathBuf>,
+    explicit_control: bool,
+    allow_client_regions: bool,
     http: HttpOptions,
     metrics: MetricsOptions,
     log: LogOptions,
@@ -47,7 +53,8 @@ struct MetricsOptions {
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct Core {
-    server: Server,
+    pub(crate) server: Arc<Server>,
+    pub(crate) process: Process,
 }
 
 #[pymethods]
@@ -64,32 +71,37 @@ impl Core {
             extensions: options.extensions,
             strict_readiness: options.strict_readiness,
             max_input_bytes: options.http.max_input_bytes,
+            repositories: options.repositories,
+            explicit_control: options.explicit_control,
+            allow_client_regions: options.allow_client_regions,
             cpu_metrics: options.metrics.cpu,
             metrics_interval: Duration::from_millis(options.metrics.interval_ms),
         };
         let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
-        Ok(Self { server })
+        let server = Arc::new(server);
+        close_at_exit(&server);
+        Ok(Self { server, process: Process::current() })
     }
 
-    /// Starts a runner for each version and puts them in the place of what the model had. A version
-    /// has one session for all its instances, or one for each.
+    /// Starts a runner for each version and puts them in the place of what the model had, which
+    /// finishes what it began. A version has one loaded model for all its instances, or one for each.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Vec<Py<OnnxModel>>)>) -> PyResult<()> {
-        let sessions =
-            |models: &[Py<OnnxModel>]| models.iter().map(|model| model.get().session.clone()).collect();
-        let versions: Vec<(&str, Vec<Arc<OnnxSession>>)> =
-            versions.iter().map(|(spec, models)| (spec.as_str(), sessions(models))).collect();
+    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Vec<Loaded>)>) -> PyResult<()> {
         let load = || {
             let mut runners = Vec::new();
-            for (spec, sessions) in versions {
+            for (spec, loaded) in &versions {
                 // The threads of those that did start would keep them for ever.
-                let runner = self.start(name, spec, sessions).inspect_err(|_| retire(&runners))?;
+                let runner = self.start(name, spec, loaded).inspect_err(|_| discard(&runners))?;
                 runners.push(runner);
             }
-            retire(&self.server.registry().publish(name, runners));
-            Ok(())
+            self.server.publish(name, runners)
         };
         py.detach(load).map_err(|error| raise(py, &error, Some(name)))
+    }
+
+    /// Names a version that is on its way.
+    fn announce(&self, name: &str, version: u64) {
+        self.server.registry().announce(name, version);
     }
 
     #[pyo3(signature = (name, version, reason))]
@@ -97,8 +109,55 @@ impl Core {
         self.server.registry().fail(name, version, reason);
     }
 
+    /// What was announced and has neither come nor failed does not come.
+    fn withdraw(&self, name: &str) {
+        self.server.registry().withdraw(name);
+    }
+
+    /// The model finishes what it began.
     fn unload(&self, py: Python<'_>, name: &str) {
-        py.detach(|| retire(&self.server.registry().remove(name)));
+        py.detach(|| self.server.unload(name));
+    }
+
+    /// What the doors ask of the control plane.
+    fn orders(&self) -> Orders {
+        Orders(self.server.orders())
+    }
+
+    /// Any request of the HTTP door's but inference: status, name of the error's kind or nothing, body.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> PyResult<(u16, &'static str, Bound<'py, PyBytes>)> {
+        guarded(py, About::default, || {
+            let (status, kind, body) = py.detach(|| self.server.call(method, path, body.to_vec()));
+            Ok((status, kind, PyBytes::new(py, &body)))
+        })
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn infer<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<PyResultMapping> {
+        let arguments = Arguments::of(arguments)?;
+        infer::infer(py, &self.server, self.process, &arguments)
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn async_infer<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = Arguments::of(arguments)?;
+        infer::async_infer(py, &self.server, self.process, &arguments)
     }
 
     /// name, version, state, reason
@@ -121,6 +180,11 @@ impl Core {
         py.detach(|| self.server.serve_http_unix(&path)).map_err(|error| raise(py, &error, None))
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn serve_local(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.server.serve_local(&path)).map_err(|error| raise(py, &error, None))
+    }
+
     fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<u16> {
         py.detach(|| self.server.serve_metrics(address, port)).map_err(|error| raise(py, &error, None))
     }
@@ -129,9 +193,17 @@ impl Core {
         self.server.set_started();
     }
 
-    fn drain(&self, py: Python<'_>, timeout_s: f64) -> usize {
-        let patience = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-        py.detach(|| self.server.drain(patience))
+    /// An infinite time is none that ends.
+    fn drain(&self, py: Python<'_>, timeout_s: f64) -> PyResult<usize> {
+        let begun = Instant::now();
+        let longest = if timeout_s > 0.0 { Duration::MAX } else { Duration::ZERO };
+        let patience = Duration::try_from_secs_f64(timeout_s).unwrap_or(longest);
+        let turn = || {
+            let rest = patience.saturating_sub(begun.elapsed());
+            let left = self.server.drain(rest.min(SIGNAL_PATIENCE));
+            (left == 0 || rest <= SIGNAL_PATIENCE).then_some(left)
+        };
+        guarded(py, About::default, || in_turns(py, turn))
     }
 
     fn close(&self, py: Python<'_>) {
@@ -144,13 +216,9 @@ impl Core {
 }
 
 impl Core {
-    fn start(&self, name: &str, spec: &str, sessions: Vec<Arc<OnnxSession>>) -> Result<Arc<Runner>, Error> {
+    fn start(&self, name: &str, spec: &str, loaded: &[Loaded]) -> Result<Arc<Runner>, Error> {
         let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
-        let engine = |session| Ok(Arc::new(OnnxEngine::new(session, &spec)?) as Arc<dyn Engine>);
-        let mut engines = sessions.into_iter().map(engine).collect::<Result<Vec<_>, Error>>()?;
-        if let [shared] = &engines[..] {
-            engines = vec![shared.clone(); spec.instances];
-        }
+        let engines = engines(loaded, &spec)?;
         let options = RunnerOptions {
             drivers: Some(self.server.drivers()),
             thread_start: give_way,
@@ -160,15 +228,24 @@ impl Core {
     }
 }
 
+/// Threads that are joined here may need the interpreter.
+impl Drop for Core {
+    fn drop(&mut self) {
+        let closed = Python::try_attach(|py| py.detach(|| self.server.close()));
+        if closed.is_none() {
+            self.server.close();
+        }
+    }
+}
+
 fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Error> {
     serde_json::from_str(json)
         .map_err(|error| Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be read: {error}")))
 }
 
-fn retire(runners: &[Arc<Runner>]) {
+/// Runners that never served.
+fn discard(runners: &[Arc<Runner>]) {
     for runner in runners {
-        if !runner.retire(RETIRE_PATIENCE) {
-            log::warn!("model '{}' did not finish in time and was left behind", runner.spec().name);
-        }
+        runner.retire(Duration::ZERO);
     }
 }

@@ -2,24 +2,55 @@
 //!
 //! The GIL is released for everything that loads, waits or joins.
 
+mod alarm;
+mod arrivals;
+mod blocking;
+mod calls;
 mod core;
 mod errors;
+mod http_client;
+mod infer;
+mod loaded;
+mod local_array;
+mod local_client;
+mod local_stream;
+mod locks;
 mod logging;
+mod loops;
 mod onnx;
+mod orders;
+mod process;
+mod python_engine;
+mod result;
 mod scheduling;
+mod submission;
+mod turns;
+mod waiting;
 
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
 /// Read by a test that edits it, runs `make` and looks for the change.
 const BUILD_LABEL: &str = "kushi";
 
 #[pymodule(gil_used = true)]
 fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    process::refuse_sub_interpreters()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_LABEL", BUILD_LABEL)?;
     module.add_function(wrap_pyfunction!(errors::register_errors, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
     module.add_class::<onnx::OnnxModel>()?;
+    module.add_class::<python_engine::PythonModel>()?;
     module.add_class::<core::Core>()?;
+    module.add_class::<http_client::HttpClient>()?;
+    module.add_class::<local_client::LocalClient>()?;
+    module.add_class::<result::PyResultMapping>()?;
+    module.add_class::<result::PyTensor>()?;
+    module.add_class::<result::PyTimings>()?;
+    PyMapping::register::<result::PyResultMapping>(module.py())?;
+    process::watch(module)?;
+    module.add_class::<orders::Orders>()?;
+    module.add_class::<orders::Order>()?;
     Ok(())
 }

@@ -82,8 +82,9 @@ impl Log for StandardError {
             Form::Triton => format!("{letter}{}", stamp(now)),
             Form::Iso => format!("{} {letter}", iso_stamp(now)),
         };
-        // A closed standard error must not take the server down.
-        let _ = writeln!(std::io::stderr().lock(), "{start} {process} {file}:{line}] {text}");
+        // In one piece: Python writes there too. A closed standard error must not take the server down.
+        let whole = format!("{start} {process} {file}:{line}] {text}\n");
+        let _ = std::io::stderr().lock().write_all(whole.as_bytes());
     }
 
     fn flush(&self) {}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, os_text};
 use kushi_engine_onnx::{OnnxSession, SessionOptions, TensorInfo};
 use pyo3::prelude::*;
 
@@ -75,7 +75,8 @@ fn load(path: &Path, options: &SessionOptions) -> Result<OnnxSession, Error> {
             OnnxSession::load(path, options)
         };
         let thread = thread::Builder::new().name("kushi-load".into()).spawn_scoped(scope, work);
-        let thread = thread.map_err(|error| internal(format!("cannot start a thread: {error}")))?;
+        let thread =
+            thread.map_err(|error| internal(format!("cannot start a thread: {}", os_text(&error))))?;
         thread.join().map_err(|_| internal(format!("loading {} panicked", path.display())))?
     })
 }

@@ -8,12 +8,29 @@ use crate::{Buffer, DataType, Error, Inputs, ModelSpec, Shape, Tensor, TensorSpe
 
 /// An input as it was sent.
 #[derive(Clone, Debug)]
-pub struct InputDraft<'a> {
+pub struct InputDraft<'a, D = Buffer> {
     pub name: Cow<'a, str>,
     /// `None`: a name that is no data type.
     pub datatype: Option<DataType>,
     pub shape: Shape,
-    pub data: Buffer,
+    pub data: D,
+}
+
+/// The bytes of an input, at hand or yet to be fetched: only when all else about it is right.
+pub trait InputData {
+    fn byte_size(&self) -> usize;
+    /// As many bytes.
+    fn fetch(self) -> Result<Buffer, Error>;
+}
+
+impl InputData for Buffer {
+    fn byte_size(&self) -> usize {
+        self.len()
+    }
+
+    fn fetch(self) -> Result<Buffer, Error> {
+        Ok(self)
+    }
 }
 
 /// A request's tensors in the model's order.
@@ -26,10 +43,10 @@ pub struct Bound {
 
 impl ModelSpec {
     /// The checks run in Triton's order, so that a request with two faults hears of the same one.
-    pub fn bind(
+    pub fn bind<D: InputData>(
         &self,
         request_id: &str,
-        drafts: SmallVec<[InputDraft<'_>; 4]>,
+        drafts: SmallVec<[InputDraft<'_, D>; 4]>,
         outputs: &[&str],
     ) -> Result<Bound, Error> {
         let fault = |text: String| Error::invalid(format!("{}{text}", Prefix(request_id)));
@@ -46,9 +63,8 @@ impl ModelSpec {
         let rows = self.rows(&drafts).map_err(fault)?;
         let mut inputs: Inputs = SmallVec::from_elem(None, self.inputs.len());
         for (draft, place) in drafts.into_iter().zip(places) {
-            let datatype = self.check_tensor(&self.inputs[place], &draft, fault)?;
-            let InputDraft { name, shape, data, .. } = draft;
-            if inputs[place].replace(Tensor { datatype, shape, data }).is_some() {
+            let (name, tensor) = self.check_tensor(&self.inputs[place], draft, fault)?;
+            if inputs[place].replace(tensor).is_some() {
                 return Err(fault(format!("input '{name}' already exists in request")));
             }
         }
@@ -60,6 +76,14 @@ impl ModelSpec {
             return Err(fault(self.wrong_inputs(&given)));
         }
         Ok(Bound { inputs, wanted, rows })
+    }
+
+    /// The inputs that a caller means who gives `count` of them in the model's order.
+    pub fn first_inputs(&self, request_id: &str, count: usize) -> Result<&[TensorSpec], Error> {
+        self.inputs.get(..count).ok_or_else(|| {
+            let (prefix, expected, model) = (Prefix(request_id), self.expected_inputs(), &self.name);
+            Error::invalid(format!("{prefix}{expected} but got {count} inputs for model '{model}'"))
+        })
     }
 
     fn wanted(&self, outputs: &[&str]) -> Result<Wanted, Error> {
@@ -75,7 +99,7 @@ impl ModelSpec {
         Ok(wanted)
     }
 
-    fn check_input_count(&self, drafts: &[InputDraft<'_>]) -> Result<(), String> {
+    fn check_input_count<D>(&self, drafts: &[InputDraft<'_, D>]) -> Result<(), String> {
         if (self.required_inputs()..=self.inputs.len()).contains(&drafts.len()) {
             Ok(())
         } else {
@@ -95,21 +119,25 @@ impl ModelSpec {
         let missing = quoted(required_names.filter(|name| !given.contains(name)));
         // With none missing Triton prints the closing bracket alone.
         let missing = if missing == "[]" { "]" } else { &missing };
-        let required = self.required_inputs();
-        let expected = if required == self.inputs.len() {
-            format!("expected {required} inputs")
-        } else {
-            format!("expected number of inputs between {required} and {}", self.inputs.len())
-        };
         format!(
-            "{expected} but got {} inputs for model '{}'. Got input(s) {got}, \
+            "{} but got {} inputs for model '{}'. Got input(s) {got}, \
              but missing required input(s) {missing}. Please provide all required input(s).",
+            self.expected_inputs(),
             given.len(),
             self.name
         )
     }
 
-    fn rows(&self, drafts: &[InputDraft<'_>]) -> Result<usize, String> {
+    fn expected_inputs(&self) -> String {
+        let required = self.required_inputs();
+        if required == self.inputs.len() {
+            format!("expected {required} inputs")
+        } else {
+            format!("expected number of inputs between {required} and {}", self.inputs.len())
+        }
+    }
+
+    fn rows<D>(&self, drafts: &[InputDraft<'_, D>]) -> Result<usize, String> {
         if self.max_batch_size == 0 {
             return Ok(1);
         }
@@ -132,13 +160,13 @@ impl ModelSpec {
         }
     }
 
-    fn check_tensor(
+    fn check_tensor<'a, D: InputData>(
         &self,
         spec: &TensorSpec,
-        draft: &InputDraft<'_>,
+        draft: InputDraft<'a, D>,
         fault: impl Fn(String) -> Error,
-    ) -> Result<DataType, Error> {
-        let InputDraft { name, shape, data, .. } = draft;
+    ) -> Result<(Cow<'a, str>, Tensor), Error> {
+        let InputDraft { name, .. } = &draft;
         let model = &self.name;
         let datatype = match draft.datatype {
             Some(datatype) if datatype == spec.datatype => datatype,
@@ -150,26 +178,29 @@ impl ModelSpec {
                 )));
             }
         };
-        self.check_shape(spec, draft).map_err(&fault)?;
-        let count = element_count(shape);
+        self.check_shape(spec, &draft).map_err(&fault)?;
+        let InputDraft { name, shape, data, .. } = draft;
+        let count = element_count(&shape).ok_or_else(|| too_large(&name))?;
         let Some(size) = datatype.size() else {
-            let count = count.ok_or_else(|| too_large(name))?;
-            let cut_short = check_strings(name, model, count, data.as_bytes()).map_err(fault)?;
-            return cut_short.map_or(Ok(datatype), |text| Err(Error::invalid(text)));
+            let data = data.fetch()?;
+            let cut_short = check_strings(&name, model, count, data.as_bytes()).map_err(fault)?;
+            return match cut_short {
+                None => Ok((name, Tensor { datatype, shape, data })),
+                Some(text) => Err(Error::invalid(text)),
+            };
         };
-        let expected = count.and_then(|count| count.checked_mul(size));
-        let expected =
-            expected.filter(|&bytes| i64::try_from(bytes).is_ok()).ok_or_else(|| too_large(name))?;
-        let got = data.len();
+        let expected = count.checked_mul(size).filter(|&bytes| i64::try_from(bytes).is_ok());
+        let expected = expected.ok_or_else(|| too_large(&name))?;
+        let got = data.byte_size();
         if expected != got {
             return Err(fault(format!(
                 "input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {got}"
             )));
         }
-        Ok(datatype)
+        Ok((name, Tensor { datatype, shape, data: data.fetch()? }))
     }
 
-    fn check_shape(&self, spec: &TensorSpec, draft: &InputDraft<'_>) -> Result<(), String> {
+    fn check_shape<D>(&self, spec: &TensorSpec, draft: &InputDraft<'_, D>) -> Result<(), String> {
         let InputDraft { name, shape, .. } = draft;
         let model = &self.name;
         let batched = self.max_batch_size > 0;

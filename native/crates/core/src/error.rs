@@ -9,18 +9,32 @@ pub enum ErrorKind {
     InvalidInput,
     /// The request cannot be read at all. Triton answers INTERNAL here, and clients test for it.
     UnreadableInput,
+    /// The request names memory that is not registered: `NOT_FOUND` in Triton.
+    RegionNotFound,
     ModelNotFound,
+    /// No repository has the model that is to be loaded: INTERNAL in Triton.
+    NotInRepository,
     /// It is on its way.
     ModelNotReady,
+    /// It is being loaded or unloaded, and takes no other order meanwhile: INTERNAL in Triton.
+    ModelBusy,
     /// It has failed to load and will not come by waiting.
     ModelUnavailable,
+    /// What the order to load it hears.
+    LoadFailed,
     Overloaded,
     DeadlineExceeded,
     EngineFailed,
     Unsupported,
+    /// Models are not loaded and unloaded on demand: UNAVAILABLE in Triton.
+    ControlDisabled,
     ShuttingDown,
     Cancelled,
+    /// The server at the other end went away, as its client sees it.
+    ConnectionLost,
     ConfigInvalid,
+    /// The configuration of a model that is to be loaded is wrong: INTERNAL in Triton.
+    UnloadableConfig,
     Internal,
 }
 
@@ -54,19 +68,26 @@ struct Row {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 20] = [
         Self::InvalidInput,
         Self::UnreadableInput,
+        Self::RegionNotFound,
         Self::ModelNotFound,
+        Self::NotInRepository,
         Self::ModelNotReady,
+        Self::ModelBusy,
         Self::ModelUnavailable,
+        Self::LoadFailed,
         Self::Overloaded,
         Self::DeadlineExceeded,
         Self::EngineFailed,
         Self::Unsupported,
+        Self::ControlDisabled,
         Self::ShuttingDown,
         Self::Cancelled,
+        Self::ConnectionLost,
         Self::ConfigInvalid,
+        Self::UnloadableConfig,
         Self::Internal,
     ];
 
@@ -80,16 +101,23 @@ impl ErrorKind {
         match self {
             Self::InvalidInput     => row("invalid_input",     400, G::InvalidArgument, false, Other),
             Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
+            Self::RegionNotFound   => row("invalid_input",     404, G::NotFound,        false, Other),
             Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
+            Self::NotInRepository  => row("model_not_found",   500, G::Internal,        false, Other),
             Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
+            Self::ModelBusy        => row("model_not_ready",   500, G::Internal,        false, Other),
             Self::ModelUnavailable => row("model_unavailable", 503, G::Unavailable,     false, Other),
+            Self::LoadFailed       => row("model_unavailable", 400, G::InvalidArgument, false, Other),
             Self::Overloaded       => row("overloaded",        503, G::Unavailable,     true,  Rejected),
             Self::DeadlineExceeded => row("deadline_exceeded", 503, G::Unavailable,     false, Rejected),
             Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),
             Self::Unsupported      => row("unsupported",       501, G::Unimplemented,   false, Other),
+            Self::ControlDisabled  => row("unsupported",       503, G::Unavailable,     false, Other),
             Self::ShuttingDown     => row("shutting_down",     503, G::Unavailable,     true,  Rejected),
             Self::Cancelled        => row("cancelled",         400, G::Cancelled,       false, Canceled),
+            Self::ConnectionLost   => row("connection_lost",   503, G::Unavailable,     true,  Other),
             Self::ConfigInvalid    => row("config_invalid",    400, G::InvalidArgument, false, Other),
+            Self::UnloadableConfig => row("config_invalid",    500, G::Internal,        false, Other),
             Self::Internal         => row("internal_error",    500, G::Internal,        false, Other),
         }
     }
@@ -97,6 +125,17 @@ impl ErrorKind {
     /// The name under which Python finds its exception class.
     pub const fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// The first kind of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of that name which a client sees as `status`, else the first of that name.
+    pub fn find(name: &str, status: u16) -> Option<Self> {
+        let exact = Self::ALL.into_iter().find(|kind| kind.name() == name && kind.http_status() == status);
+        exact.or_else(|| Self::named(name))
     }
 
     pub const fn http_status(self) -> u16 {

@@ -1,12 +1,12 @@
 //! Which models there are: read by every request without a lock, written by the control plane.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 
 use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind, Runner, State};
+use crate::{Error, ErrorKind, ModelSpec, Runner, State};
 
 #[derive(Default)]
 pub struct Registry {
@@ -26,7 +26,12 @@ enum Version {
     Loading,
     Serving(Arc<Runner>),
     Failed(String),
+    /// Taken away; it may still finish what it began.
+    Removed(Weak<Runner>),
 }
+
+/// Triton's word for a version that was taken away.
+const UNLOADED: &str = "unloaded";
 
 /// One line of the repository index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +59,28 @@ impl Version {
             Self::Loading => State::Loading,
             Self::Serving(runner) => runner.state(),
             Self::Failed(_) => State::Failed,
+            Self::Removed(runner) => match runner.upgrade().map(|runner| runner.state()) {
+                None | Some(State::Unloaded | State::Failed) => State::Unloaded,
+                Some(_) => State::Draining,
+            },
         }
+    }
+
+    /// What the repository index says beside the state.
+    fn reason(&self) -> &str {
+        match self {
+            Self::Failed(reason) => reason,
+            Self::Removed(_) if self.state() == State::Unloaded => UNLOADED,
+            _ => "",
+        }
+    }
+
+    fn remove(&mut self) {
+        *self = match self {
+            Self::Serving(runner) => Self::Removed(Arc::downgrade(runner)),
+            Self::Removed(runner) => Self::Removed(runner.clone()),
+            Self::Loading | Self::Failed(_) => Self::Removed(Weak::new()),
+        };
     }
 }
 
@@ -78,11 +104,22 @@ impl Registry {
         version.runner().ok_or_else(|| {
             let text = format!("Request for unknown model: '{model}' version {number} is not at ready state");
             let kind = match version {
-                Version::Failed(_) => ErrorKind::ModelUnavailable,
-                _ => ErrorKind::ModelNotReady,
+                Version::Failed(_) | Version::Removed(_) => ErrorKind::ModelUnavailable,
+                Version::Loading | Version::Serving(_) => ErrorKind::ModelNotReady,
             };
             Error::new(kind, text)
         })
+    }
+
+    /// Where a request goes on that `runner` refused because a reload or an unload took its place.
+    /// `None`: it refused for a reason of its own.
+    pub fn moved(&self, runner: &Arc<Runner>, version: Option<u64>) -> Option<Result<Arc<Runner>, Error>> {
+        let ModelSpec { name, version: number, .. } = &**runner.spec();
+        let models = self.models.load();
+        let in_its_place = models.get(name).and_then(|versions| versions.by_number.get(number));
+        // A server that closes retires its runners where they are.
+        let still_there = matches!(in_its_place, Some(Version::Serving(found)) if Arc::ptr_eq(found, runner));
+        (!still_there).then(|| self.find(name, version))
     }
 
     /// Every runner that serves.
@@ -109,11 +146,7 @@ impl Registry {
                 rows.push(VersionRow { model, version: None, state: State::Failed, reason });
             }
             for (&number, version) in &versions.by_number {
-                let reason = match version {
-                    Version::Failed(reason) => reason.clone(),
-                    _ => String::new(),
-                };
-                let state = version.state();
+                let (state, reason) = (version.state(), version.reason().into());
                 rows.push(VersionRow { model: name.clone(), version: Some(number), state, reason });
             }
         }
@@ -123,7 +156,7 @@ impl Registry {
 
     /// Whether every model that should serve does.
     pub fn all_ready(&self) -> bool {
-        self.rows().iter().all(|row| row.state == State::Ready)
+        self.rows().iter().all(|row| matches!(row.state, State::Ready | State::Unloaded))
     }
 
     /// Names a version that is on its way; one that serves goes on serving.
@@ -131,7 +164,7 @@ impl Registry {
         self.change(model, |versions| {
             versions.reason = None;
             let known = versions.by_number.entry(version).or_insert(Version::Loading);
-            if matches!(known, Version::Failed(_)) {
+            if matches!(known, Version::Failed(_) | Version::Removed(_)) {
                 *known = Version::Loading;
             }
         });
@@ -141,13 +174,13 @@ impl Registry {
     /// finish what they began; the caller retires them.
     #[must_use = "the replaced runners must be retired"]
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Vec<Arc<Runner>> {
-        let by_number =
-            runners.into_iter().map(|runner| (runner.spec().version, Version::Serving(runner))).collect();
-        let mut replaced = Versions::default();
         self.change(model, |versions| {
-            replaced = std::mem::replace(versions, Versions { by_number, reason: None });
-        });
-        replaced.into_runners()
+            let replaced = versions.take();
+            for runner in runners {
+                versions.by_number.insert(runner.spec().version, Version::Serving(runner));
+            }
+            replaced
+        })
     }
 
     /// Records that a version, or the whole model, could not be loaded. What serves goes on serving.
@@ -167,34 +200,46 @@ impl Registry {
         });
     }
 
-    /// Forgets a model; the caller retires its runners.
-    #[must_use = "the removed runners must be retired"]
-    pub fn remove(&self, model: &str) -> Vec<Arc<Runner>> {
-        let _writing = lock(&self.writing);
-        let mut models = HashMap::clone(&self.models.load());
-        let removed = models.remove(model);
-        self.models.store(Arc::new(models));
-        removed.map(|versions| Versions::clone(&versions).into_runners()).unwrap_or_default()
+    /// A load has failed: what it announced and what did not fail itself does not come.
+    pub fn withdraw(&self, model: &str) {
+        self.change(model, |versions| {
+            let coming = |version: &&mut Version| matches!(version, Version::Loading);
+            versions.by_number.values_mut().filter(coming).for_each(Version::remove);
+        });
     }
 
-    fn change(&self, model: &str, change: impl FnOnce(&mut Versions)) {
+    /// Takes all versions of a model away; the caller retires the runners. The model is remembered as
+    /// unloaded.
+    #[must_use = "the removed runners must be retired"]
+    pub fn remove(&self, model: &str) -> Vec<Arc<Runner>> {
+        if !self.models.load().contains_key(model) {
+            return Vec::new();
+        }
+        self.change(model, Versions::take)
+    }
+
+    fn change<T>(&self, model: &str, change: impl FnOnce(&mut Versions) -> T) -> T {
         let _writing = lock(&self.writing);
         let mut models = HashMap::clone(&self.models.load());
         let mut versions = models.get(model).map(|versions| Versions::clone(versions)).unwrap_or_default();
-        change(&mut versions);
+        let changed = change(&mut versions);
         models.insert(model.into(), Arc::new(versions));
         self.models.store(Arc::new(models));
+        changed
     }
 }
 
 impl Versions {
-    fn into_runners(self) -> Vec<Arc<Runner>> {
-        self.by_number
-            .into_values()
-            .filter_map(|version| match version {
-                Version::Serving(runner) => Some(runner),
-                _ => None,
-            })
-            .collect()
+    /// Marks every version as removed, and answers those that served.
+    fn take(&mut self) -> Vec<Arc<Runner>> {
+        self.reason = None;
+        let mut taken = Vec::new();
+        for version in self.by_number.values_mut() {
+            if let Version::Serving(runner) = version {
+                taken.push(runner.clone());
+            }
+            version.remove();
+        }
+        taken
     }
 }

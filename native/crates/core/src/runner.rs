@@ -55,6 +55,13 @@ impl Work for Desk {
     }
 }
 
+/// The requests of a model version that have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    pub waiting: usize,
+    pub running: usize,
+}
+
 /// What [`Runner::submit`] asks of its caller.
 pub enum Admission {
     Queued,
@@ -119,6 +126,14 @@ impl Runner {
     /// Requests that wait for a slot.
     pub fn backlog(&self) -> Backlog {
         self.handover.with(|desk| desk.scheduler.backlog())
+    }
+
+    /// Requests inside, told apart at one instant.
+    pub fn occupancy(&self) -> Occupancy {
+        self.handover.with(|desk| {
+            let waiting = desk.scheduler.backlog().requests;
+            Occupancy { waiting, running: self.inside().saturating_sub(waiting) }
+        })
     }
 
     pub fn placement(&self) -> Placement {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crate::runner::Runner;
-use crate::{Error, ErrorKind, Step};
+use crate::{Error, ErrorKind, Step, os_text};
 
 /// How far below io threads the scheduler of the operating system ranks the calling thread from now on.
 const NICENESS: i32 = 10;
@@ -27,7 +27,10 @@ pub(crate) fn spawn(runner: &Arc<Runner>, count: usize, start: fn()) -> Result<V
                 drive(&runner);
             };
             Builder::new().name(name).spawn(work).map_err(|error| {
-                Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {error}"))
+                Error::new(
+                    ErrorKind::Internal,
+                    format!("cannot start an instance thread: {}", os_text(&error)),
+                )
             })
         })
         .collect()

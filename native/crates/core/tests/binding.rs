@@ -1,7 +1,10 @@
 //! A request is held against its model, with the texts that Triton's clients know.
 
-use kushi_core::{Bound, Buffer, DataType, Error, ErrorKind, InputDraft, ModelSpec, Shape};
+use std::cell::RefCell;
+
+use kushi_core::{Bound, Buffer, DataType, Error, ErrorKind, InputData, InputDraft, ModelSpec, Shape};
 use kushi_testkit::{echo_spec, tensor_spec};
+use smallvec::SmallVec;
 
 fn draft(name: &'static str, shape: &[i64], bytes: usize) -> InputDraft<'static> {
     InputDraft {
@@ -24,6 +27,10 @@ fn without_optional() -> ModelSpec {
     let mut spec = spec();
     spec.inputs.truncate(2);
     spec
+}
+
+fn nothing() -> SmallVec<[InputDraft<'static>; 4]> {
+    SmallVec::new()
 }
 
 fn bind(spec: &ModelSpec, drafts: &[InputDraft<'static>]) -> Result<Bound, Error> {
@@ -53,7 +60,7 @@ fn inputs_come_into_the_models_order_and_outputs_ascend_once() {
 
 #[test]
 fn the_text_names_the_request() {
-    let error = spec().bind("r7", [].into_iter().collect(), &[]).err();
+    let error = spec().bind("r7", nothing(), &[]).err();
     assert!(
         error.is_some_and(|error| error.message.starts_with("[request id: r7] expected number of inputs"))
     );
@@ -98,7 +105,7 @@ fn an_input_given_twice_does_not_stand_in_for_another() {
 fn unknown_names_are_refused_without_a_prefix() {
     let drafts = [draft("A", &[1, 4], 16), draft("Z", &[1, 4], 16)];
     assert_eq!(text(&spec(), &drafts), "unexpected inference input 'Z' for model 'm'");
-    let error = spec().bind("", [].into_iter().collect(), &["Z"]).err();
+    let error = spec().bind("", nothing(), &["Z"]).err();
     assert!(error.is_some_and(|error| error.message == "unexpected inference output 'Z' for model 'm'"));
 }
 
@@ -185,4 +192,40 @@ fn elements_of_bytes_are_counted_and_measured() {
         let text = text(&spec, &[strings(bytes)]);
         assert!(text.starts_with(expected), "{text}");
     }
+}
+
+/// Bytes that lie elsewhere; notes when they are fetched.
+struct Elsewhere<'a>(usize, &'a RefCell<usize>);
+
+impl InputData for Elsewhere<'_> {
+    fn byte_size(&self) -> usize {
+        self.0
+    }
+
+    fn fetch(self) -> Result<Buffer, Error> {
+        *self.1.borrow_mut() += 1;
+        Ok(Buffer::host(vec![0; self.0]))
+    }
+}
+
+#[test]
+fn bytes_are_fetched_once_all_else_about_an_input_is_right() {
+    let fetched = RefCell::new(0);
+    let bind = |datatype, shape: &[i64], bytes| {
+        let drafts = ["A", "B"].map(|name| InputDraft {
+            name: name.into(),
+            datatype: Some(datatype),
+            shape: Shape::from_slice(shape),
+            data: Elsewhere(bytes, &fetched),
+        });
+        spec().bind("", drafts.into_iter().collect(), &[])
+    };
+    assert!(bind(DataType::Fp32, &[1, 4], 16).is_err());
+    assert!(bind(DataType::Int32, &[1, 5], 20).is_err());
+    assert!(bind(DataType::Int32, &[9, 4], 144).is_err());
+    assert!(bind(DataType::Int32, &[1, 4], usize::MAX).is_err());
+    assert_eq!(*fetched.borrow(), 0);
+    let bound = bind(DataType::Int32, &[2, 4], 32);
+    assert_eq!(*fetched.borrow(), 2);
+    assert_eq!(bound.map(|bound| bound.rows), Ok(2));
 }

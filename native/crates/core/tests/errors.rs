@@ -8,22 +8,38 @@ fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
     let expected = [
         "invalid_input",
         "invalid_input",
+        "invalid_input",
+        "model_not_found",
         "model_not_found",
         "model_not_ready",
+        "model_not_ready",
+        "model_unavailable",
         "model_unavailable",
         "overloaded",
         "deadline_exceeded",
         "engine_failed",
         "unsupported",
+        "unsupported",
         "shutting_down",
         "cancelled",
+        "connection_lost",
+        "config_invalid",
         "config_invalid",
         "internal_error",
     ];
     assert_eq!(names, expected);
     for (place, kind) in ErrorKind::ALL.into_iter().enumerate() {
+        assert_eq!(ErrorKind::named(kind.name()).map(ErrorKind::name), Some(kind.name()));
         assert_eq!(kind as usize, place, "{kind:?} stands where it is declared, and none is left out");
     }
+}
+
+#[test]
+fn a_kind_is_found_by_its_name_and_status() {
+    assert_eq!(ErrorKind::find("model_not_found", 500), Some(ErrorKind::NotInRepository));
+    assert_eq!(ErrorKind::find("model_not_found", 404), Some(ErrorKind::ModelNotFound));
+    assert_eq!(ErrorKind::find("model_not_found", 418), Some(ErrorKind::ModelNotFound));
+    assert_eq!(ErrorKind::find("mischief", 500), None);
 }
 
 #[test]

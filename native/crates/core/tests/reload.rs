@@ -107,12 +107,63 @@ fn a_version_is_loading_then_failed_then_may_load_again() {
 }
 
 #[test]
-fn a_removed_model_is_unknown_and_handed_over_to_be_retired() {
+fn a_removed_model_is_remembered_as_unloaded_and_handed_over_to_be_retired() {
     let scene = version(1);
     let registry = serving(&scene);
+    scene.plug();
     let removed = registry.remove("echo");
     assert_eq!(removed.len(), 1);
-    assert!(registry.rows().is_empty());
+    assert_eq!(registry.rows(), [row(Some(1), State::Draining, "")]);
+    let refused = [found(&registry, None), found(&registry, Some(1))].map(Result::err);
+    let no_version = "Request for unknown model: 'echo' has no available versions";
+    let not_ready = "Request for unknown model: 'echo' version 1 is not at ready state";
+    assert_eq!(refused[0], Some((ErrorKind::ModelNotFound, no_version.into())));
+    assert_eq!(refused[1], Some((ErrorKind::ModelUnavailable, not_ready.into())));
+    scene.puppet.release_all();
     assert!(removed[0].retire(PATIENCE));
+    assert_eq!(registry.rows(), [row(Some(1), State::Unloaded, "unloaded")]);
+    assert!(registry.all_ready());
     assert!(registry.remove("echo").is_empty());
+    assert!(registry.remove("other").is_empty());
+    assert_eq!(registry.rows().len(), 1);
+}
+
+#[test]
+fn a_version_that_a_reload_leaves_out_is_unloaded() {
+    let (one, two) = (version(1), version(2));
+    let registry = serving(&one);
+    let replaced = registry.publish("echo", vec![two.runner.clone()]);
+    assert!(replaced[0].retire(PATIENCE));
+    let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Ready, "")];
+    assert_eq!(registry.rows(), rows);
+    assert!(registry.all_ready());
+}
+
+#[test]
+fn what_a_failed_load_announced_is_withdrawn() {
+    let registry = Registry::default();
+    registry.announce("echo", 1);
+    registry.announce("echo", 2);
+    registry.fail("echo", Some(2), "broken");
+    registry.withdraw("echo");
+    let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Failed, "broken")];
+    assert_eq!(registry.rows(), rows);
+}
+
+#[test]
+fn a_request_that_a_replaced_runner_refuses_goes_to_the_new_one() {
+    let (old, new) = (version(1), version(2));
+    let registry = serving(&old);
+    assert!(registry.moved(&old.runner, None).is_none(), "it serves");
+    let replaced = registry.publish("echo", vec![new.runner.clone()]);
+    assert!(replaced[0].retire(PATIENCE));
+    assert_eq!(old.refused(old.request(1, 1)).kind, ErrorKind::ShuttingDown);
+    let moved = |version| registry.moved(&old.runner, version);
+    assert!(moved(None).is_some_and(|next| next.is_ok_and(|next| Arc::ptr_eq(&next, &new.runner))));
+    assert!(moved(Some(1)).is_some_and(|next| next.is_err()));
+    // A server that closes leaves its runners where they are.
+    new.runner.stop_admitting();
+    assert!(registry.moved(&new.runner, None).is_none());
+    assert!(new.runner.retire(PATIENCE));
+    assert!(registry.moved(&new.runner, None).is_none());
 }

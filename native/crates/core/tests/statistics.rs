@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kushi_core::{
-    BatchRow, Clock, Error, ErrorKind, FailureReason, ModelSpec, QueuePolicy, Snapshot, Totals,
+    BatchRow, Clock, Error, ErrorKind, FailureReason, ModelSpec, Occupancy, QueuePolicy, Snapshot, Totals,
 };
 use kushi_testkit::{Act, Scene, echo_spec};
 
@@ -100,4 +100,21 @@ fn pending_requests_are_those_that_wait() {
     let backlog = scene.runner.backlog();
     assert_eq!((backlog.requests, backlog.rows, backlog.bytes), (2, 5, 20));
     assert_eq!(scene.runner.inside(), 3);
+}
+
+#[test]
+fn a_request_waits_then_runs_then_is_gone() {
+    let scene = Scene::new(echo_spec());
+    let occupancy = || scene.runner.occupancy();
+    assert_eq!(occupancy(), Occupancy { waiting: 0, running: 0 });
+    scene.plug();
+    let cancelled = scene.submit_rows(1, 1);
+    scene.submit_rows(2, 1);
+    assert_eq!(occupancy(), Occupancy { waiting: 2, running: 1 });
+    assert!(cancelled.cancel());
+    assert_eq!(occupancy(), Occupancy { waiting: 1, running: 1 });
+    scene.puppet.release_all();
+    scene.letters.answers(3);
+    scene.runner.drain(Duration::from_secs(30));
+    assert_eq!(occupancy(), Occupancy { waiting: 0, running: 0 });
 }

@@ -24,6 +24,10 @@ impl Connections {
         self.wakers.borrow().iter().flatten().for_each(Waker::wake_by_ref);
     }
 
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
     pub(crate) async fn run<I, S>(&self, connection: http1::Connection<I, S>) -> hyper::Result<()>
     where
         I: Read + Write + Unpin,
@@ -46,7 +50,8 @@ impl Connections {
         .await
     }
 
-    fn enter(&self) -> Entered<'_> {
+    /// A connection that is woken when the server closes.
+    pub(crate) fn enter(&self) -> Entered<'_> {
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.wakers.borrow_mut().push(None);
             self.wakers.borrow().len() - 1
@@ -55,7 +60,7 @@ impl Connections {
     }
 }
 
-struct Entered<'a> {
+pub(crate) struct Entered<'a> {
     connections: &'a Connections,
     index: usize,
     known: Cell<bool>,
@@ -63,7 +68,7 @@ struct Entered<'a> {
 
 impl Entered<'_> {
     /// A task keeps its waker for life: the first one is enough.
-    fn remember(&self, waker: &Waker) {
+    pub(crate) fn remember(&self, waker: &Waker) {
         if !self.known.replace(true) {
             self.connections.wakers.borrow_mut()[self.index] = Some(waker.clone());
         }

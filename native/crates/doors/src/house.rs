@@ -1,15 +1,18 @@
 //! What all doors share: the models, the limits, and whether the server is starting, serving or
 //! going away.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::Registry;
+use kushi_shm::Regions;
 
-use crate::http::metadata;
 use crate::machine::MachineMeter;
+use crate::manage::metadata;
+use crate::orders::Orders;
 use crate::server::ServerOptions;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +25,18 @@ pub(crate) enum Phase {
 
 pub(crate) struct House {
     pub registry: Registry,
+    pub server_version: String,
     pub server_metadata: Bytes,
     pub strict_readiness: bool,
     pub max_input_bytes: usize,
+    /// Where models are looked for.
+    pub repositories: Vec<PathBuf>,
+    /// Whether the doors take orders to load and unload models.
+    pub explicit_control: bool,
+    pub orders: Arc<Orders>,
+    /// What clients have registered; nothing unless they may.
+    pub regions: Arc<Regions>,
+    pub allow_client_regions: bool,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     phase: AtomicU8,
@@ -42,9 +54,15 @@ impl House {
         let about = metadata::server(&options.server_name, &options.server_version, &options.extensions);
         Self {
             registry: Registry::default(),
+            server_version: options.server_version.clone(),
             server_metadata: about.into(),
             strict_readiness: options.strict_readiness,
             max_input_bytes: options.max_input_bytes,
+            repositories: options.repositories.clone(),
+            explicit_control: options.explicit_control,
+            orders: Arc::default(),
+            regions: Arc::default(),
+            allow_client_regions: options.allow_client_regions,
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
             phase: AtomicU8::new(Phase::Starting as u8),
             answering: AtomicUsize::new(0),

@@ -21,10 +21,18 @@ use crate::pending::Pending;
 
 /// Sockets and leases that may wait for a thread to look at them.
 const INBOX_CAPACITY: usize = 4096;
+/// Of each io thread, for what would keep its connections waiting.
+const SIDE_THREADS: usize = 4;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    Http(HttpDoor),
+    Local,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpDoor {
     Inference,
     Metrics,
 }
@@ -90,6 +98,7 @@ impl IoThreads {
             let (report, started) = mpsc::channel();
             let work = move || match tokio::runtime::Builder::new_current_thread()
                 .enable_all()
+                .max_blocking_threads(SIDE_THREADS)
                 .build_local(LocalOptions::default())
             {
                 Ok(runtime) => {
@@ -235,7 +244,10 @@ impl Desk {
                 desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
                 desk.house.something_ended();
             });
-            crate::http::serve(&desk, socket, purpose).await;
+            match purpose {
+                Purpose::Http(door) => crate::http::serve(&desk, socket, door).await,
+                Purpose::Local => crate::local::serve(&desk, socket).await,
+            }
         });
     }
 

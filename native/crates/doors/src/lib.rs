@@ -8,11 +8,17 @@ mod connections;
 mod house;
 mod http;
 mod io;
-mod json;
+mod leaving;
 mod listen;
+mod local;
 mod machine;
+mod manage;
 mod metrics;
+mod orders;
 mod pending;
 mod server;
 
+use kushi_oip::json;
+
+pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};

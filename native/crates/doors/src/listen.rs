@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, os_text};
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::io::{IoThreads, Purpose};
@@ -36,7 +38,7 @@ impl Listener {
                     "Socket '{address}:{port}' already in use: choose another port, or stop what listens there"
                 )
             } else {
-                format!("cannot listen on {address}:{port}: {error}")
+                format!("cannot listen on {address}:{port}: {}", os_text(&error))
             };
             Error::new(ErrorKind::ConfigInvalid, text)
         };
@@ -50,8 +52,20 @@ impl Listener {
 
     /// A socket file that nobody listens on any more is replaced; any other file is left alone.
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
+        Self::unix_with(path, |path| unix::net::UnixListener::bind(path))
+    }
+
+    /// The same with a file that only its owner may connect to.
+    pub(crate) fn private_unix(path: &Path) -> Result<Self, Error> {
+        Self::unix_with(path, bind_private)
+    }
+
+    fn unix_with(
+        path: &Path,
+        bind: impl FnOnce(&Path) -> io::Result<unix::net::UnixListener>,
+    ) -> Result<Self, Error> {
         let fault = |error: io::Error| {
-            let text = format!("cannot listen on the socket {}: {error}", path.display());
+            let text = format!("cannot listen on the socket {}: {}", path.display(), os_text(&error));
             Error::new(ErrorKind::ConfigInvalid, text)
         };
         // A connection to a file that is no socket is refused in the same way.
@@ -62,10 +76,24 @@ impl Listener {
         {
             std::fs::remove_file(path).map_err(fault)?;
         }
-        let listener = unix::net::UnixListener::bind(path).map_err(fault)?;
+        let listener = bind(path).map_err(fault)?;
         listener.set_nonblocking(true).map_err(fault)?;
         Ok(Self::Unix(listener))
     }
+}
+
+/// The kernel gives the file the mode of the socket, so that there is no moment at which others could
+/// connect.
+fn bind_private(path: &Path) -> io::Result<unix::net::UnixListener> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&socket, mode)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // For a kernel that does not; nobody can connect before the socket listens.
+    rustix::fs::chmod(path, mode)?;
+    rustix::net::listen(&socket, BACKLOG as i32)?;
+    Ok(socket.into())
 }
 
 fn bind(at: SocketAddr, reuse_port: bool) -> io::Result<net::TcpListener> {

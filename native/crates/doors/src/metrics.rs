@@ -1,9 +1,9 @@
-//! Prometheus text with Triton's names; every name of a metric stands here and nowhere else.
+//! Prometheus text with Triton's names, and two of our own; every name of a metric stands here and nowhere else.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use kushi_core::{FailureReason, Runner, Snapshot};
+use kushi_core::{FailureReason, Occupancy, Runner, Snapshot};
 
 use crate::house::House;
 use crate::machine::MachineMeter;
@@ -53,6 +53,7 @@ const COUNTERS: [(&str, &str, Read); 8] = [
 struct Row {
     runner: Arc<Runner>,
     statistics: Snapshot,
+    occupancy: Occupancy,
     labels: String,
 }
 
@@ -64,13 +65,14 @@ pub(crate) fn render(house: &House) -> String {
         .map(|runner| {
             let spec = runner.spec();
             let labels = format!("model=\"{}\",version=\"{}\"", escape(&spec.name), spec.version);
-            Row { statistics: runner.statistics(), labels, runner }
+            Row { statistics: runner.statistics(), occupancy: runner.occupancy(), labels, runner }
         })
         .collect();
     let mut out = String::new();
     if !rows.is_empty() {
         models(&mut out, &rows);
     }
+    total(&mut out, &rows);
     if let Some(meter) = &house.machine {
         machine(&mut out, meter);
     }
@@ -90,12 +92,24 @@ fn models(out: &mut String, rows: &[Row]) {
     let name = "nv_inference_pending_request_count";
     family(out, name, "Instantaneous number of pending requests awaiting execution per-model.", "gauge");
     for row in rows {
-        sample(out, name, &row.labels, row.runner.backlog().requests as f64);
+        sample(out, name, &row.labels, row.occupancy.waiting as f64);
     }
     let name = "nv_model_load_duration_secs";
     family(out, name, "Model load time in seconds", "gauge");
     for row in rows {
         sample(out, name, &row.labels, row.runner.spec().load_seconds);
+    }
+}
+
+/// One number for the whole server, also where it has no model: what gateways and autoscalers read.
+fn total(out: &mut String, rows: &[Row]) {
+    let sum = |part: fn(&Occupancy) -> usize| rows.iter().map(|row| part(&row.occupancy)).sum::<usize>();
+    for (name, help, requests) in [
+        ("kushi_queue_requests", "Requests that wait, of all models", sum(|o| o.waiting)),
+        ("kushi_running_requests", "Requests that are being executed, of all models", sum(|o| o.running)),
+    ] {
+        family(out, name, help, "gauge");
+        sample(out, name, "", requests as f64);
     }
 }
 

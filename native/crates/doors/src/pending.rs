@@ -1,7 +1,8 @@
 //! The requests of one io thread that wait for answers.
 //!
 //! Lives on its thread alone. A key carries the place and the number of its use, so that mail for a
-//! request that nobody waits for any more finds nobody.
+//! request that nobody waits for any more finds nobody. A place passes mail on to whoever waits: one
+//! task for one request, or a [`Sink`] for many.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ struct Place {
     uses: u32,
     mail: VecDeque<Mail>,
     waker: Option<Waker>,
+    /// Takes the mail in place of a task.
+    sink: Option<(Rc<Sink>, u64)>,
 }
 
 /// Waits for the mail of one request; dropping it gives the request up.
@@ -36,26 +39,75 @@ pub(crate) struct Waiting {
     ticket: Option<Ticket>,
 }
 
+/// Takes the mail of many requests for one task, which is woken once for all that has come.
+#[derive(Default)]
+pub(crate) struct Sink {
+    mail: RefCell<Vec<(u64, Mail)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Sink {
+    /// Swaps everything that has come into `into`, which must be empty; each with the name that its
+    /// request was opened under.
+    pub(crate) fn take(&self, into: &mut Vec<(u64, Mail)>) {
+        std::mem::swap(&mut *self.mail.borrow_mut(), into);
+    }
+
+    /// A task keeps its waker for life: the first one is enough.
+    pub(crate) fn remember(&self, waker: &Waker) {
+        self.waker.borrow_mut().get_or_insert_with(|| waker.clone());
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn put(&self, name: u64, mail: Mail) {
+        let mut waiting = self.mail.borrow_mut();
+        waiting.push((name, mail));
+        if waiting.len() == 1 {
+            self.wake();
+        }
+    }
+}
+
 impl Pending {
     pub(crate) fn open(self: &Rc<Self>) -> Waiting {
+        self.open_with(None)
+    }
+
+    /// The mail goes to `sink`, under `name`.
+    pub(crate) fn open_to(self: &Rc<Self>, sink: &Rc<Sink>, name: u64) -> Waiting {
+        self.open_with(Some((sink.clone(), name)))
+    }
+
+    fn open_with(self: &Rc<Self>, sink: Option<(Rc<Sink>, u64)>) -> Waiting {
         let mut places = self.places.borrow_mut();
         let index = places.free.pop().unwrap_or_else(|| {
             places.all.push(Place::default());
             places.all.len() as u32 - 1
         });
-        let uses = places.all[index as usize].uses;
-        let key = u64::from(uses) << 32 | u64::from(index);
+        let place = &mut places.all[index as usize];
+        place.sink = sink;
+        let key = u64::from(place.uses) << 32 | u64::from(index);
         Waiting { pending: self.clone(), key, ticket: None }
     }
 
     pub(crate) fn deliver(&self, mail: Mail) {
         let mut places = self.places.borrow_mut();
         let (index, uses) = (mail.key as u32 as usize, (mail.key >> 32) as u32);
-        if let Some(place) = places.all.get_mut(index).filter(|place| place.uses == uses) {
-            place.mail.push_back(mail);
-            if let Some(waker) = place.waker.take() {
-                waker.wake();
-            }
+        let Some(place) = places.all.get_mut(index).filter(|place| place.uses == uses) else {
+            return;
+        };
+        if let Some((sink, name)) = &place.sink {
+            sink.put(*name, mail);
+            return;
+        }
+        place.mail.push_back(mail);
+        if let Some(waker) = place.waker.take() {
+            waker.wake();
         }
     }
 }
@@ -68,6 +120,11 @@ impl Waiting {
 
     pub(crate) fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
+    }
+
+    /// The end has come: there is nothing left to cancel.
+    pub(crate) fn ended(&mut self) {
+        self.ticket = None;
     }
 
     pub(crate) async fn next(&mut self) -> Mail {
@@ -101,8 +158,9 @@ impl Drop for Waiting {
             place.waker = None;
             // Usually empty, and then its memory serves the next request.
             let left: Vec<Mail> = place.mail.drain(..).collect();
+            let sink = place.sink.take();
             places.free.push(index);
-            left
+            (left, sink)
         };
         drop(left);
         if let Some(ticket) = self.ticket.take() {

@@ -7,17 +7,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Drivers, Error, ErrorKind, Registry};
+use bytes::Bytes;
+use kushi_core::{Drivers, Error, ErrorKind, Registry, Runner, os_text};
 
 use crate::house::{House, Phase};
-use crate::http::metadata;
-use crate::io::{IoThreads, Purpose};
+use crate::io::{HttpDoor, IoThreads, Purpose};
+use crate::leaving::Leaving;
 use crate::listen::Listener;
+use crate::manage::{self, metadata};
+use crate::orders::Orders;
 
 /// How long connections may take to close once all answers are written. What is open after that has
 /// not sent a whole request, or does not read its answer.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct ServerOptions {
     pub io_threads: usize,
     pub server_name: String,
@@ -27,6 +31,12 @@ pub struct ServerOptions {
     pub strict_readiness: bool,
     /// For the JSON of a request and for each tensor in it.
     pub max_input_bytes: usize,
+    /// Where models are looked for: directories of models, or model files.
+    pub repositories: Vec<PathBuf>,
+    /// Whether the doors take orders to load and unload models.
+    pub explicit_control: bool,
+    /// Whether clients may register shared memory for their tensors.
+    pub allow_client_regions: bool,
     /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
     pub cpu_metrics: bool,
     pub metrics_interval: Duration,
@@ -36,6 +46,7 @@ pub struct ServerOptions {
 pub struct Server {
     house: Arc<House>,
     io: Arc<IoThreads>,
+    leaving: Leaving,
     threads: Mutex<Vec<JoinHandle<()>>>,
     socket_files: Mutex<Vec<SocketFile>>,
     /// When the connections were told to close.
@@ -48,11 +59,12 @@ impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
         let house = Arc::new(House::new(options));
         let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &house).map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("cannot start an io thread: {error}"))
+            Error::new(ErrorKind::Internal, format!("cannot start an io thread: {}", os_text(&error)))
         })?;
         Ok(Self {
             house,
             io,
+            leaving: Leaving::default(),
             threads: Mutex::new(threads),
             socket_files: Mutex::default(),
             closing: OnceLock::new(),
@@ -64,6 +76,47 @@ impl Server {
         &self.house.registry
     }
 
+    /// Puts these versions in the place of all that the model had, and lets those finish. A server that
+    /// closes retires them at once.
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
+        let new = runners.clone();
+        self.leaving.retire(&self.house.registry.publish(model, runners));
+        // Whoever closes has looked at the registry after this phase began, or retires these as well.
+        if self.house.phase() == Phase::Exiting {
+            self.leaving.retire(&new);
+            return Err(Error::new(ErrorKind::ShuttingDown, "the engine is closed"));
+        }
+        Ok(())
+    }
+
+    /// Takes a model away, and lets its versions finish what they began.
+    pub fn unload(&self, model: &str) {
+        self.leaving.retire(&self.house.registry.remove(model));
+    }
+
+    /// What the doors ask of the control plane. Does not keep the server alive.
+    pub fn orders(&self) -> Arc<Orders> {
+        self.house.orders.clone()
+    }
+
+    /// Any request but inference, as the doors take it: status, name of the error's kind or nothing,
+    /// and body. Blocks while the control plane carries out an order.
+    pub fn call(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, &'static str, Bytes) {
+        let reply = manage::call_blocking(&self.house, method, path, &body.into());
+        (reply.status, reply.kind.map_or("", ErrorKind::name), reply.body)
+    }
+
+    /// The runner for a call from this process, and the version that was asked for; the empty text means
+    /// the latest.
+    pub fn find(&self, model: &str, version: &str) -> Result<(Arc<Runner>, Option<u64>), Error> {
+        let version = manage::version_number(Some(version).filter(|text| !text.is_empty()))?;
+        let found = self.house.registry.find(model, version).map_err(|error| match self.house.phase() {
+            Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
+            _ => error,
+        });
+        Ok((found?, version))
+    }
+
     /// The io threads, for runners to offer their second leases to.
     pub fn drivers(&self) -> Arc<dyn Drivers> {
         self.io.clone()
@@ -71,26 +124,40 @@ impl Server {
 
     /// Answers the port, which the system chooses for 0.
     pub fn serve_http(&self, address: &str, port: u16, reuse_port: bool) -> Result<u16, Error> {
-        self.listen_tcp(address, port, reuse_port, Purpose::Inference)
+        self.listen_tcp(address, port, reuse_port, HttpDoor::Inference)
     }
 
     pub fn serve_metrics(&self, address: &str, port: u16) -> Result<u16, Error> {
-        self.listen_tcp(address, port, false, Purpose::Metrics)
+        self.listen_tcp(address, port, false, HttpDoor::Metrics)
     }
 
-    fn listen_tcp(&self, address: &str, port: u16, reuse_port: bool, purpose: Purpose) -> Result<u16, Error> {
+    fn listen_tcp(&self, address: &str, port: u16, reuse_port: bool, door: HttpDoor) -> Result<u16, Error> {
         self.check_open()?;
         let (listener, port) = Listener::tcp(address, port, reuse_port)?;
-        self.io.listen(listener, purpose);
+        self.io.listen(listener, Purpose::Http(door));
         Ok(port)
     }
 
     pub fn serve_http_unix(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::unix, Purpose::Http(HttpDoor::Inference))
+    }
+
+    /// The local door, for processes of the same user.
+    pub fn serve_local(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::private_unix, Purpose::Local)
+    }
+
+    fn listen_unix(
+        &self,
+        path: &Path,
+        bind: fn(&Path) -> Result<Listener, Error>,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
         self.check_open()?;
-        let listener = Listener::unix(path)?;
+        let listener = bind(path)?;
         let file = SocketFile::new(path);
         self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
-        self.io.listen(listener, Purpose::Inference);
+        self.io.listen(listener, purpose);
         Ok(())
     }
 
@@ -106,12 +173,13 @@ impl Server {
         self.house.advance(Phase::Serving);
     }
 
-    /// Refuses new work and waits until every request that was received is answered, then closes the
-    /// connections, the slow readers' last. Answers how many requests are left at the end of
-    /// `patience`; may be called again.
+    /// Refuses new work, orders that have not begun as well, and waits until every request that was
+    /// received is answered, then closes the connections, the slow readers' last. Answers how many
+    /// requests are left at the end of `patience`; may be called again.
     pub fn drain(&self, patience: Duration) -> usize {
         let until = Instant::now() + patience;
         self.house.advance(Phase::Exiting);
+        self.house.orders.close();
         let runners = self.house.registry.runners();
         for runner in &runners {
             runner.stop_admitting();
@@ -122,7 +190,8 @@ impl Server {
         }
         // A request that its client has given up may still be executing.
         let rest = || until.saturating_duration_since(Instant::now());
-        let left = runners.iter().map(|runner| runner.drain(rest())).sum();
+        let left = runners.iter().map(|runner| runner.drain(rest())).sum::<usize>();
+        let left = left + self.leaving.wait_until_gone(rest());
         if left > 0 {
             return left;
         }
@@ -144,12 +213,16 @@ impl Server {
             return;
         }
         self.house.advance(Phase::Exiting);
+        self.house.orders.close();
         self.io.close_listeners();
         // While the io threads run: they may hold leases, which have to come home.
         for runner in self.house.registry.runners() {
             if !runner.retire(Duration::ZERO) {
                 log::warn!("model '{}' was still executing when the server closed", runner.spec().name);
             }
+        }
+        if self.leaving.wait_until_gone(FLUSH_PATIENCE) > 0 {
+            log::warn!("a model that was unloaded was still executing when the server closed");
         }
         self.io.stop();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -158,6 +231,7 @@ impl Server {
             }
         }
         self.io.clear();
+        self.house.regions.unregister_all();
         for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             file.remove();
         }

@@ -22,7 +22,19 @@ pub trait Subject {
     /// `spec` has another shape for the engine, that one. With a `max_batch_size` above 0, every shape
     /// has a batch dimension in front.
     fn engine(&self, model: Model, spec: &ModelSpec) -> Arc<dyn Engine>;
+
+    /// Whether the engine has tensors of this type, in any number of dimensions.
+    fn takes(&self, datatype: DataType) -> bool {
+        let _ = datatype;
+        true
+    }
 }
+
+/// A case by its name.
+pub type Case = (&'static str, fn(&dyn Subject));
+
+/// All cases, for a subject whose tests are not written in Rust.
+pub const CASES: &[Case] = crate::conformance_cases! { conformance_table!() };
 
 /// What an engine is to compute. Tensors have these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +89,12 @@ pub(crate) fn patient(mut spec: ModelSpec) -> ModelSpec {
     spec
 }
 
-/// One test for each case of the suite, on the subject that the expression makes.
+/// Hands the names of all cases to another macro of this crate.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_tests {
-    ($subject:expr) => {
-        $crate::conformance_tests! { $subject =>
+macro_rules! conformance_cases {
+    ($then:ident!($($given:tt)*)) => {
+        $crate::$then! { $($given)* =>
             every_datatype_passes_unchanged,
             strings_keep_zero_bytes_and_other_encodings,
             empty_tensors_pass,
@@ -101,6 +114,22 @@ macro_rules! conformance_tests {
             answers_do_not_share_memory_with_inputs,
             answers_outlive_the_engine,
         }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_table {
+    (=> $($case:ident,)*) => {
+        &[$((stringify!($case), $crate::conformance::$case),)*]
+    };
+}
+
+/// One test for each case of the suite, on the subject that the expression makes.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($subject:expr) => {
+        $crate::conformance_cases! { conformance_tests!($subject) }
     };
     ($subject:expr => $($case:ident,)*) => {
         $(

@@ -8,13 +8,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{Method, Response, StatusCode};
-use kushi_core::Error;
+use hyper::{Response, StatusCode};
+use kushi_core::{Error, Timings};
 
 use crate::house::Answering;
+use crate::manage::Reply;
 
-use crate::json::write;
-
+/// The name of the kind of an error.
+const ERROR: HeaderName = HeaderName::from_static("kushi-error");
+/// Asks for the answer header of the same name: queue, input, inference, output.
+pub(crate) const TIMINGS: HeaderName = HeaderName::from_static("kushi-timings");
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 /// Pieces of a body, sent in order without joining them.
@@ -65,26 +68,26 @@ impl Body for Chunks {
 
 pub(crate) type Answer = Response<Chunks>;
 
-pub(crate) fn empty(status: u16) -> Answer {
+pub(crate) fn empty(code: u16) -> Answer {
     let mut response = Response::new(Chunks::default());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() = status(code);
     response
 }
 
-fn with_body(status: u16, content_type: &'static str, body: Chunks) -> Answer {
-    let mut response = empty(status);
+fn with_body(code: u16, content_type: &'static str, body: Chunks) -> Answer {
+    let mut response = empty(code);
     *response.body_mut() = body;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-pub(crate) fn json(status: u16, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Answer {
     let mut chunks = Chunks::default();
     chunks.push(body.into());
-    with_body(status, "application/json", chunks)
+    with_body(code, "application/json", chunks)
 }
 
-pub(crate) fn text(body: String) -> Answer {
+pub(crate) fn text(body: impl Into<Bytes>) -> Answer {
     let mut chunks = Chunks::default();
     chunks.push(body.into());
     with_body(200, "text/plain; charset=utf-8", chunks)
@@ -96,25 +99,41 @@ pub(crate) fn tensors(json_length: usize, body: Chunks) -> Answer {
     response
 }
 
-pub(crate) fn refusal(status: u16, text: &str) -> Answer {
-    let mut body = b"{\"error\":".to_vec();
-    write::string(&mut body, text.as_bytes());
-    body.push(b'}');
-    json(status, body)
-}
-
-pub(crate) fn method_not_allowed(allowed: &Method) -> Answer {
-    let mut response = refusal(405, "Method Not Allowed");
-    if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
-        response.headers_mut().insert(ALLOW, allowed);
+/// The answer to a request that is no inference.
+pub(crate) fn managed(reply: Reply) -> Answer {
+    let mut response = match (reply.body.is_empty(), reply.text) {
+        (true, _) => empty(200),
+        (false, true) => text(reply.body),
+        (false, false) => json(200, reply.body),
+    };
+    *response.status_mut() = status(reply.status);
+    let headers = response.headers_mut();
+    if let Some(allowed) = reply.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    if let Some(kind) = reply.kind {
+        headers.insert(ERROR, HeaderValue::from_static(kind.name()));
+        if kind.retryable() {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
     }
     response
 }
 
 pub(crate) fn error(error: &Error) -> Answer {
-    let mut response = refusal(error.kind.http_status(), &error.message);
-    if error.kind.retryable() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    managed(Reply::error(error))
+}
+
+/// Tells where the time of a request went, in nanoseconds.
+pub(crate) fn tell_timings(answer: &mut Answer, timings: &Timings) {
+    let Timings { queue, compute_input, compute_infer, compute_output } = *timings;
+    let [queue, input, infer, output] =
+        [queue, compute_input, compute_infer, compute_output].map(|time| time.as_nanos());
+    if let Ok(value) = HeaderValue::from_str(&format!("{queue},{input},{infer},{output}")) {
+        answer.headers_mut().insert(TIMINGS, value);
     }
-    response
+}
+
+fn status(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -36,6 +36,15 @@ pub(crate) enum ReadError {
     TooLarge(Error),
 }
 
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge(error) => error,
+            ReadError::Broken => Self::invalid("the request body ended early"),
+        }
+    }
+}
+
 /// `json_length`: where the tensor data begins, if the head says so.
 pub(crate) async fn read(
     body: &mut Incoming,
@@ -104,13 +113,13 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, ReadError> {
 }
 
 /// A buffer whose byte at `json_length` is aligned.
-struct Aligned {
-    bytes: BytesMut,
+pub(super) struct Aligned {
+    pub bytes: BytesMut,
     start: usize,
 }
 
 impl Aligned {
-    fn new(length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
+    pub(super) fn new(length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
         let mut bytes = memory.take(length + ALIGNMENT);
         let data = bytes.as_ptr().wrapping_add(json_length.unwrap_or(0));
         let start = data.align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -132,7 +141,7 @@ impl Aligned {
         larger
     }
 
-    fn finish(self, memory: &BodyMemory) -> Bytes {
+    pub(super) fn finish(self, memory: &BodyMemory) -> Bytes {
         memory.freeze(self.bytes).slice(self.start..)
     }
 }

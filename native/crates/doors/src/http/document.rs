@@ -1,6 +1,6 @@
 //! The first pass over a request's JSON: checks it, and remembers where the members lie that matter.
 
-use crate::json::{Fault, Scanner, Span};
+use crate::json::{Fault, Key, Scanner, Span};
 
 /// Inputs and requested outputs of one request, together.
 pub(super) const MAX_TENSORS: usize = 1024;
@@ -27,7 +27,7 @@ pub(super) struct InputSpans {
     pub shape: Option<Span>,
     pub data: Option<Span>,
     pub binary_data_size: Option<Span>,
-    pub shared_memory_region: Option<Span>,
+    pub region: RegionSpans,
 }
 
 #[derive(Default)]
@@ -35,7 +35,27 @@ pub(super) struct OutputSpans {
     pub name: Option<Span>,
     pub binary_data: Option<Span>,
     pub classification: Option<Span>,
-    pub shared_memory_region: Option<Span>,
+    pub region: RegionSpans,
+}
+
+/// The parameters that place a tensor in shared memory.
+#[derive(Default)]
+pub(super) struct RegionSpans {
+    pub name: Option<Span>,
+    pub offset: Option<Span>,
+    pub byte_size: Option<Span>,
+}
+
+impl RegionSpans {
+    /// Where the value of the parameter `key` goes; `None` for another parameter.
+    fn place(&mut self, key: Key<'_>) -> Option<&mut Option<Span>> {
+        match () {
+            () if key.is("shared_memory_region") => Some(&mut self.name),
+            () if key.is("shared_memory_offset") => Some(&mut self.offset),
+            () if key.is("shared_memory_byte_size") => Some(&mut self.byte_size),
+            () => None,
+        }
+    }
 }
 
 /// Checks the whole document, and refuses what is no JSON at the offset that RapidJSON names.
@@ -64,9 +84,12 @@ pub(super) fn scan(json: &[u8]) -> Result<Document, Fault> {
     Ok(document)
 }
 
-fn keep(place: &mut Option<Span>, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+/// Passes over one value, and remembers where it lies if that matters.
+fn keep<'a>(place: impl Into<Option<&'a mut Option<Span>>>, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
     let span = scanner.skip()?;
-    place.get_or_insert(span);
+    if let Some(place) = place.into() {
+        place.get_or_insert(span);
+    }
     Ok(())
 }
 
@@ -109,10 +132,12 @@ fn scan_input(scanner: &mut Scanner<'_>) -> Result<InputSpans, Fault> {
             &mut spans.data
         } else if key.is("parameters") && !seen_parameters && scanner.is_object() {
             seen_parameters = true;
-            return scanner.object(|scanner, key| match () {
-                () if key.is("binary_data_size") => keep(&mut spans.binary_data_size, scanner),
-                () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
-                () => scanner.skip().map(drop),
+            return scanner.object(|scanner, key| {
+                let place = match () {
+                    () if key.is("binary_data_size") => Some(&mut spans.binary_data_size),
+                    () => spans.region.place(key),
+                };
+                keep(place, scanner)
             });
         } else {
             return scanner.skip().map(drop);
@@ -135,11 +160,13 @@ fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
         if !key.is("parameters") || !scanner.is_object() {
             return scanner.skip().map(drop);
         }
-        scanner.object(|scanner, key| match () {
-            () if key.is("binary_data") => keep(&mut spans.binary_data, scanner),
-            () if key.is("classification") => keep(&mut spans.classification, scanner),
-            () if key.is("shared_memory_region") => keep(&mut spans.shared_memory_region, scanner),
-            () => scanner.skip().map(drop),
+        scanner.object(|scanner, key| {
+            let place = match () {
+                () if key.is("binary_data") => Some(&mut spans.binary_data),
+                () if key.is("classification") => Some(&mut spans.classification),
+                () => spans.region.place(key),
+            };
+            keep(place, scanner)
         })
     })?;
     Ok(spans)

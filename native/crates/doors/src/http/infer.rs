@@ -9,13 +9,15 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderName};
 use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner, Ticket};
+use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::http::answer::{self, Answer, JSON_LENGTH};
-use crate::http::body::{self, Limits, MAX_BODY_BYTES, ReadError};
-use crate::http::request::{self, InferRequest};
+use crate::http::answer::{self, Answer, JSON_LENGTH, TIMINGS};
+use crate::http::body::{self, Limits, MAX_BODY_BYTES};
+use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::{self, Format};
 use crate::io::Desk;
+use crate::manage::{self, VersionText};
 use crate::pending::Waiting;
 
 /// How long the client will wait, from the moment its request arrives.
@@ -24,10 +26,12 @@ const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
     desk: &Rc<Desk>,
-    runner: &Arc<Runner>,
+    (model, version): (&str, VersionText<'_>),
     headers: &HeaderMap,
     body: &mut Incoming,
 ) -> Result<Answer, Error> {
+    let version = manage::version_number(version)?;
+    let runner = manage::find(&desk.house, model, version)?;
     let arrived = Instant::now();
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(headers)?;
@@ -39,14 +43,11 @@ pub(crate) async fn infer(
         Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },
         None => Limits { max_bytes: max_input_bytes, refusal: json_too_large },
     };
-    let body =
-        body::read(body, json_length, &limits, &desk.body_memory).await.map_err(|error| match error {
-            ReadError::TooLarge(error) => error,
-            ReadError::Broken => Error::invalid("the request body ended early"),
-        })?;
+    let body = body::read(body, json_length, &limits, &desk.body_memory).await?;
     let answering = desk.house.begin_answer();
-    let received = Received { body, json_length, arrived, deadline };
-    let answer = received.run(desk, runner).await;
+    let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
+    let received = Received { body, json_length, arrived, deadline, tell_timings };
+    let answer = received.run(desk, runner, version).await;
     let mut answer = answer.unwrap_or_else(|error| answer::error(&error));
     answer.body_mut().until_written(answering);
     Ok(answer)
@@ -57,21 +58,65 @@ struct Received {
     json_length: Option<usize>,
     arrived: Instant,
     deadline: Option<Instant>,
+    tell_timings: bool,
+}
+
+/// A request on its way, and how its answer is to be written.
+struct Submitted {
+    waiting: Waiting,
+    format: Format,
+    /// Where inputs came from, held until the answer.
+    regions: SmallVec<[Rc<RegionRange>; 4]>,
 }
 
 impl Received {
-    async fn run(self, desk: &Rc<Desk>, runner: &Arc<Runner>) -> Result<Answer, Error> {
-        let Self { body, json_length, arrived, deadline } = self;
-        let json_length = json_length.unwrap_or(body.len());
+    /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
+    async fn run(
+        &self,
+        desk: &Rc<Desk>,
+        mut runner: Arc<Runner>,
+        version: Option<u64>,
+    ) -> Result<Answer, Error> {
+        let Submitted { mut waiting, format, regions: _held } = loop {
+            match self.submit(desk, &runner)? {
+                Ok(submitted) => break submitted,
+                Err(refusal) => match desk.house.registry.moved(&runner, version) {
+                    Some(next) => runner = next?,
+                    None => return Err(refusal),
+                },
+            }
+        };
+        let spec = runner.spec();
+        let (response, end) = only_answer(&mut waiting, &spec.name).await?;
+        let mut answer = response::write(spec, &end.request.id, response, &format)?;
+        if self.tell_timings {
+            answer::tell_timings(&mut answer, &end.timings);
+        }
+        Ok(answer)
+    }
+
+    /// Fails outside when the request is wrong, inside when the runner takes no requests.
+    fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>) -> Result<Result<Submitted, Error>, Error> {
+        let body = &self.body;
+        let json_length = self.json_length.unwrap_or(body.len());
         if json_length > body.len() {
             return Err(header_out_of_range(body.len() as u64, json_length));
         }
         let spec = runner.spec();
+        let scope = Scope {
+            model: &spec.name,
+            max_input_bytes: desk.house.max_input_bytes,
+            regions: &desk.house.regions,
+            memory: &desk.body_memory,
+        };
         let InferRequest { id, parameters, timeout_us, inputs, outputs, binary_by_default } =
-            request::parse(&body, json_length, &spec.name, desk.house.max_input_bytes)?;
-        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
-        let bound = spec.bind(&id, inputs, &names)?;
-        let format = Format::new(spec, &bound.wanted, &outputs, binary_by_default)?;
+            request::parse(body, json_length, scope)?;
+        let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
+        let bound = {
+            let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+            spec.bind(&id, inputs, &names)?
+        };
+        let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
         let mut waiting = desk.pending.open();
         let request = Request {
             id,
@@ -81,8 +126,8 @@ impl Received {
             parameters,
             priority: 0,
             timeout_us,
-            deadline,
-            arrived,
+            deadline: self.deadline,
+            arrived: self.arrived,
             reply: Reply::new(desk.mailbox.clone(), waiting.key),
         };
         match runner.submit(request) {
@@ -91,14 +136,13 @@ impl Received {
                 if let Admission::Lead(lease) = admission {
                     desk.lead(lease);
                 }
+                Ok(Ok(Submitted { waiting, format, regions }))
             }
             Err((error, request)) => {
                 let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-                return Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)));
+                Ok(Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message))))
             }
         }
-        let (response, end) = only_answer(&mut waiting, &spec.name).await?;
-        Ok(response::write(spec, &end.request.id, response, &format))
     }
 }
 
@@ -210,7 +254,7 @@ fn header_out_of_range(body_length: u64, got: impl std::fmt::Display) -> Error {
     Error::invalid(format!("inference header size should be in range (0, {body_length}), got: {got}"))
 }
 
-fn json_too_large(bytes: usize, max: usize) -> Error {
+pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {
     Error::invalid(format!(
         "request JSON size of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
          --http-max-input-size to increase the limit."

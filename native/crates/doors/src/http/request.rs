@@ -5,12 +5,20 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, ErrorKind, InputDraft, Parameter, Shape};
+use kushi_core::{Buffer, DataType, Error, ErrorKind, InputData, InputDraft, Parameter, Shape};
+use kushi_shm::Regions;
 use smallvec::SmallVec;
 
+use crate::http::body::MAX_BODY_BYTES;
+use crate::http::body_memory::BodyMemory;
 use crate::http::document::{InputSpans, List, MAX_TENSORS, OutputSpans, scan};
+use crate::http::members::{NOT_UNSIGNED, boolean, missing, number, text, unreadable, unsigned};
+use crate::http::response::Way;
+use crate::http::shared_memory::{self, Data};
 use crate::http::tensor_json;
 use crate::json::read::{self, Value};
 use crate::json::{Fault, Scanner, Span};
@@ -24,7 +32,7 @@ pub(crate) struct InferRequest<'a> {
     pub id: String,
     pub parameters: Vec<(String, Parameter)>,
     pub timeout_us: Option<u64>,
-    pub inputs: SmallVec<[InputDraft<'a>; 4]>,
+    pub inputs: SmallVec<[InputDraft<'a, Data<'a>>; 4]>,
     pub outputs: SmallVec<[Output<'a>; 4]>,
     /// How outputs travel that the request does not list.
     pub binary_by_default: bool,
@@ -32,15 +40,23 @@ pub(crate) struct InferRequest<'a> {
 
 pub(crate) struct Output<'a> {
     pub name: Cow<'a, str>,
-    pub binary: bool,
+    pub way: Way,
+}
+
+/// What a request may refer to, and its bounds.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub model: &'a str,
+    pub max_input_bytes: usize,
+    pub regions: &'a Arc<Regions>,
+    pub memory: &'a BodyMemory,
 }
 
 /// Reads the first `json_length` bytes of `body` as JSON; the rest is binary tensor data.
 pub(crate) fn parse<'a>(
     body: &'a Bytes,
     json_length: usize,
-    model: &str,
-    max_input_bytes: usize,
+    scope: Scope<'a>,
 ) -> Result<InferRequest<'a>, Error> {
     let json = &body[..json_length];
     let document = scan(json).map_err(|fault| match fault {
@@ -72,16 +88,18 @@ pub(crate) fn parse<'a>(
     let mut tail = Tail { body, at: json_length };
     let mut names = Names::default();
     for spans in &inputs {
-        let draft = input(json, spans, &request.id, &mut names, &mut tail, model, max_input_bytes)?;
+        let draft = input(json, spans, &request.id, &mut names, &mut tail, scope)?;
         request.inputs.push(draft);
     }
     if tail.at < body.len() {
-        return Err(Error::invalid(format!("unexpected additional input data for model '{model}'")));
+        let text = format!("unexpected additional input data for model '{}'", scope.model);
+        return Err(Error::invalid(text));
     }
     let mut names = Names::default();
     for spans in items(document.outputs, "outputs")?.unwrap_or_default() {
-        request.read_output(json, &spans, &mut names)?;
+        request.read_output(json, &spans, &mut names, scope.regions)?;
     }
+    request.check_region_bytes()?;
     Ok(request)
 }
 
@@ -119,7 +137,7 @@ impl<'a> InferRequest<'a> {
                     let text = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.";
                     return Err(Error::invalid(text));
                 }
-                let value = parameter(value).ok_or_else(|| {
+                let value = read::parameter(value).ok_or_else(|| {
                     Error::invalid(format!(
                         "parameter '{name}' has invalid type. It should be either 'int', 'bool', or 'string'."
                     ))
@@ -135,7 +153,9 @@ impl<'a> InferRequest<'a> {
         json: &'a [u8],
         spans: &OutputSpans,
         names: &mut Names<'a>,
+        regions: &Arc<Regions>,
     ) -> Result<(), Error> {
+        check_one_way(json, spans)?;
         let name = text(json, spans.name.as_ref(), "name")?;
         if !names.insert(name.clone()) {
             return Err(Error::invalid(format!(
@@ -143,18 +163,35 @@ impl<'a> InferRequest<'a> {
                 prefix(&self.id)
             )));
         }
-        let binary = match &spans.binary_data {
-            Some(span) => boolean(read::value(&json[span.clone()]), "binary_data")?,
-            None => false,
-        };
-        if spans.shared_memory_region.is_some() {
-            return Err(no_shared_memory());
+        if let Some(span) = &spans.classification {
+            let classes = read::value(&json[span.clone()]);
+            number(classes)
+                .ok_or_else(|| unreadable(format!("Unable to set 'classification': {NOT_UNSIGNED}")))?;
         }
+        let way = if let Some(range) = shared_memory::range(json, &spans.region, regions)? {
+            Way::Region(range)
+        } else {
+            let value = spans.binary_data.as_ref().map(|span| read::value(&json[span.clone()]));
+            let binary = value.map_or(Ok(false), |value| boolean(value, "binary_data"))?;
+            if binary { Way::Binary } else { Way::Json }
+        };
         if spans.classification.is_some() {
             let text = format!("output '{name}' asks for classification, which is not supported");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.outputs.push(Output { name, binary });
+        self.outputs.push(Output { name, way });
+        Ok(())
+    }
+
+    /// What is read from regions is bounded as what comes in a body.
+    fn check_region_bytes(&self) -> Result<(), Error> {
+        let in_regions = self.inputs.iter().filter(|draft| matches!(draft.data, Data::Region(..)));
+        let bytes = in_regions.fold(0_usize, |bytes, draft| bytes.saturating_add(draft.data.byte_size()));
+        if bytes > MAX_BODY_BYTES {
+            let text =
+                format!("request has {bytes} bytes in shared memory, at most {MAX_BODY_BYTES} are allowed");
+            return Err(Error::invalid(text));
+        }
         Ok(())
     }
 }
@@ -165,9 +202,8 @@ fn input<'a>(
     request_id: &str,
     names: &mut Names<'a>,
     tail: &mut Tail<'_>,
-    model: &str,
-    max_input_bytes: usize,
-) -> Result<InputDraft<'a>, Error> {
+    scope: Scope<'a>,
+) -> Result<InputDraft<'a, Data<'a>>, Error> {
     check_one_source(spans)?;
     let name = text(json, spans.name.as_ref(), "name")?;
     let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
@@ -180,25 +216,41 @@ fn input<'a>(
     }
     let data = if let Some(span) = &spans.binary_data_size {
         let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;
-        tail.take(size, &name, model)?
-    } else if let Some(span) = &spans.data {
-        tensor_json::read(&json[span.clone()], &name, datatype, &shape, max_input_bytes)?
+        Data::Here(tail.take(size, &name, scope.model)?)
+    } else if let Some(range) = shared_memory::range(json, &spans.region, scope.regions)? {
+        Data::Region(Rc::new(range), scope.memory)
     } else {
-        return Err(no_shared_memory());
+        let data = &json[spans.data.clone().unwrap_or_default()];
+        Data::Here(tensor_json::read(data, &name, datatype, &shape, scope.max_input_bytes)?)
     };
     Ok(InputDraft { name, datatype, shape, data })
 }
 
-fn no_shared_memory() -> Error {
-    let text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
-    Error::new(ErrorKind::Unsupported, text)
+/// An output in a region comes in no other way.
+fn check_one_way(json: &[u8], spans: &OutputSpans) -> Result<(), Error> {
+    if spans.region.name.is_none() {
+        return Ok(());
+    }
+    if spans.classification.is_some() {
+        return Err(Error::invalid("Output can't set both 'shared_memory_region' and 'classification'"));
+    }
+    match spans.binary_data.as_ref().map(|span| read::value(&json[span.clone()])) {
+        None | Some(Value::Bool(false)) => Ok(()),
+        Some(Value::Bool(true)) => {
+            Err(Error::invalid("Output can't set both 'shared_memory_region' and 'binary_data'"))
+        }
+        Some(_) => {
+            let text = "Unable to set 'binary_data': attempt to access JSON non-boolean as boolean";
+            Err(unreadable(text))
+        }
+    }
 }
 
 fn check_one_source(spans: &InputSpans) -> Result<(), Error> {
     let sources = [
         (&spans.data, "'data'"),
         (&spans.binary_data_size, "'binary_data_size'"),
-        (&spans.shared_memory_region, "'shared_memory_region'"),
+        (&spans.region.name, "'shared_memory_region'"),
     ];
     let set: SmallVec<[&str; 3]> =
         sources.iter().filter(|(span, _)| span.is_some()).map(|&(_, name)| name).collect();
@@ -285,60 +337,6 @@ fn items<T>(list: Option<List<T>>, member: &str) -> Result<Option<Vec<T>>, Error
     }
 }
 
-fn text<'a>(json: &'a [u8], span: Option<&Span>, member: &str) -> Result<Cow<'a, str>, Error> {
-    let span = span.ok_or_else(|| missing(member))?;
-    match read::value(&json[span.clone()]) {
-        Value::String(raw) => Ok(match read::unescape(raw) {
-            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
-        }),
-        _ => Err(unreadable(format!(
-            "Unable to parse '{member}': attempt to access JSON non-string as string"
-        ))),
-    }
-}
-
-fn unsigned(value: Value<'_>, member: &str) -> Result<u64, Error> {
-    let number = match value {
-        Value::Number(number) => read::unsigned(number),
-        _ => None,
-    };
-    number.ok_or_else(|| {
-        let what = "attempt to access JSON non-unsigned-integer as unsigned-integer";
-        unreadable(format!("Unable to parse '{member}': {what}"))
-    })
-}
-
-fn boolean(value: Value<'_>, member: &str) -> Result<bool, Error> {
-    match value {
-        Value::Bool(value) => Ok(value),
-        _ => Err(unreadable(format!(
-            "Unable to parse '{member}': attempt to access JSON non-boolean as boolean"
-        ))),
-    }
-}
-
-fn parameter(value: Value<'_>) -> Option<Parameter> {
-    match value {
-        Value::Bool(value) => Some(Parameter::Bool(value)),
-        Value::Number(number) => {
-            Some(read::signed(number).map_or_else(|| Parameter::Double(read::double(number)), Parameter::Int))
-        }
-        Value::String(raw) => {
-            Some(Parameter::String(String::from_utf8_lossy(&read::unescape(raw)).into_owned()))
-        }
-        Value::Array | Value::Object | Value::Null => None,
-    }
-}
-
-fn missing(member: &str) -> Error {
-    unreadable(format!("Unable to parse '{member}': attempt to access non-existing object member '{member}'"))
-}
-
-fn unreadable(text: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::UnreadableInput, text)
-}
-
 fn prefix(id: &str) -> String {
     format!("[request id: {}] ", if id.is_empty() { "<id_unknown>" } else { id })
 }
@@ -354,26 +352,48 @@ mod tests {
         {"name":"B","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":5}}],
         "outputs":[{"name":"O","parameters":{"binary_data":true}}]}"#;
 
+    #[derive(Default)]
+    struct Place {
+        regions: Arc<Regions>,
+        memory: BodyMemory,
+    }
+
+    impl Place {
+        fn parse<'a>(&'a self, body: &'a Bytes, json_length: usize) -> Result<InferRequest<'a>, Error> {
+            let Self { regions, memory } = self;
+            parse(body, json_length, Scope { model: "m", max_input_bytes: 1 << 20, regions, memory })
+        }
+    }
+
     fn parse_text(text: &str, tail: &[u8]) -> Result<usize, Error> {
         let body: Bytes = [text.as_bytes(), tail].concat().into();
-        parse(&body, text.len(), "m", 1 << 20).map(|request| request.inputs.len())
+        Place::default().parse(&body, text.len()).map(|request| request.inputs.len())
+    }
+
+    fn bytes<'a>(request: &'a InferRequest<'_>, input: usize) -> &'a [u8] {
+        match &request.inputs[input].data {
+            Data::Here(buffer) => buffer.as_bytes(),
+            Data::Region(..) => panic!("the bytes are in the request"),
+        }
     }
 
     #[test]
     fn members_may_come_in_any_order_and_the_first_of_a_name_counts() {
         let text = r#"{"outputs":[],"id":"x","id":"y","inputs":[{"data":[1],"shape":[1],"name":"A","datatype":"INT8"}]}"#;
         let body: Bytes = text.as_bytes().to_vec().into();
-        let request = parse(&body, body.len(), "m", 1 << 20).unwrap();
+        let place = Place::default();
+        let request = place.parse(&body, body.len()).unwrap();
         assert_eq!((request.id.as_str(), &*request.inputs[0].name), ("x", "A"));
-        assert_eq!(request.inputs[0].data.as_bytes(), [1]);
+        assert_eq!(bytes(&request, 0), [1]);
     }
 
     #[test]
     fn binary_data_is_taken_from_behind_the_json_without_a_copy() {
         let text = VALID.replace("\"x\":[1.5],", "");
         let body: Bytes = [text.as_bytes(), b"\x01\0\0\0z"].concat().into();
-        let request = parse(&body, text.len(), "m", 1 << 20).unwrap();
-        assert_eq!(request.inputs[1].data.as_bytes().as_ptr(), body[text.len()..].as_ptr());
+        let place = Place::default();
+        let request = place.parse(&body, text.len()).unwrap();
+        assert_eq!(bytes(&request, 1).as_ptr(), body[text.len()..].as_ptr());
         assert_eq!(request.timeout_us, Some(5));
     }
 
@@ -415,7 +435,7 @@ mod tests {
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let body: Bytes = bytes.into();
             let cut = cut.min(body.len());
-            let _ = parse(&body, cut, "m", 1 << 20);
+            let _ = Place::default().parse(&body, cut);
         }
 
         #[test]
@@ -424,7 +444,7 @@ mod tests {
             bytes[at] = byte;
             let length = bytes.len();
             bytes.extend_from_slice(&tail);
-            let _ = parse(&bytes.into(), length, "m", 1 << 20);
+            let _ = Place::default().parse(&bytes.into(), length);
         }
 
         #[test]
@@ -438,11 +458,12 @@ mod tests {
                 {"name": "S", "datatype": "BYTES", "shape": [texts.len()], "data": texts},
             ]}).to_string();
             let body: Bytes = text.into_bytes().into();
-            let request = parse(&body, body.len(), "m", 1 << 20).unwrap();
+            let place = Place::default();
+            let request = place.parse(&body, body.len()).unwrap();
             let numbers: Vec<u8> = finite.iter().flat_map(|number| number.to_le_bytes()).collect();
-            prop_assert_eq!(request.inputs[0].data.as_bytes(), numbers);
+            prop_assert_eq!(bytes(&request, 0), numbers);
             let strings: Vec<u8> = texts.iter().flat_map(|text| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()).collect();
-            prop_assert_eq!(request.inputs[1].data.as_bytes(), strings);
+            prop_assert_eq!(bytes(&request, 1), strings);
         }
 
         #[test]

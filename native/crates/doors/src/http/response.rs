@@ -2,20 +2,29 @@
 
 use bytes::Bytes;
 use kushi_core::{DataType, Error, ModelSpec, Response, Tensor, Wanted};
+use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
 use crate::http::answer::{self, Answer, Chunks};
 use crate::http::request::Output;
+use crate::http::shared_memory;
 use crate::http::tensor_json;
 use crate::json::write;
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
 const COPIED_BYTES: usize = 16 << 10;
 
-/// Which outputs travel in binary.
+/// How an output comes to its client.
+pub(crate) enum Way {
+    Json,
+    Binary,
+    Region(RegionRange),
+}
+
+/// How each output comes.
 pub(crate) struct Format {
-    listed: SmallVec<[(u16, bool); 8]>,
-    binary_by_default: bool,
+    listed: SmallVec<[(u16, Way); 4]>,
+    otherwise: Way,
 }
 
 impl Format {
@@ -23,22 +32,17 @@ impl Format {
     pub(crate) fn new(
         spec: &ModelSpec,
         wanted: &Wanted,
-        outputs: &[Output<'_>],
+        outputs: SmallVec<[Output<'_>; 4]>,
         binary_by_default: bool,
     ) -> Result<Self, Error> {
-        let listed = wanted
-            .iter()
-            .map(|&index| {
-                let name = &spec.outputs[usize::from(index)].name;
-                (index, outputs.iter().any(|output| output.name == *name && output.binary))
-            })
-            .collect();
-        let format = Self { listed, binary_by_default };
+        let place = |output: Output<'_>| Some((spec.output(&output.name)? as u16, output.way));
+        let listed = outputs.into_iter().filter_map(place).collect();
+        let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
         let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
         for (index, output) in spec.outputs.iter().enumerate() {
             let index = index as u16;
             let asked = wanted.is_empty() || wanted.contains(&index);
-            if asked && half(output.datatype) && !format.is_binary(index) {
+            if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
                 return Err(Error::invalid(format!(
                     "sending {} data via JSON is not supported. Please use the binary data format for output",
                     output.datatype
@@ -48,13 +52,20 @@ impl Format {
         Ok(format)
     }
 
-    fn is_binary(&self, index: u16) -> bool {
+    fn way(&self, index: u16) -> &Way {
         let listed = self.listed.iter().find(|(listed, _)| *listed == index);
-        listed.map_or(self.binary_by_default, |&(_, binary)| binary)
+        listed.map_or(&self.otherwise, |(_, way)| way)
     }
 }
 
-pub(crate) fn write(spec: &ModelSpec, id: &str, response: Response, format: &Format) -> Answer {
+/// Fails when an output does not get into its region.
+pub(crate) fn write(
+    spec: &ModelSpec,
+    id: &str,
+    response: Response,
+    format: &Format,
+) -> Result<Answer, Error> {
+    shared_memory::fill(spec, &response, |index| format.way(index))?;
     let mut head = Vec::with_capacity(256);
     head.push(b'{');
     if !id.is_empty() {
@@ -73,26 +84,30 @@ pub(crate) fn write(spec: &ModelSpec, id: &str, response: Response, format: &For
             head.push(b',');
         }
         write_output(&mut head, &spec.outputs[usize::from(index)].name, &tensor);
-        if format.is_binary(index) {
-            head.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
-            write::integer(&mut head, tensor.data.len());
-            head.push(b'}');
-            if !tensor.data.is_empty() {
-                tail.push(tensor.data.into_bytes());
+        match format.way(index) {
+            Way::Binary => {
+                head.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+                write::integer(&mut head, tensor.data.len());
+                head.push(b'}');
+                if !tensor.data.is_empty() {
+                    tail.push(tensor.data.into_bytes());
+                }
             }
-        } else {
-            head.extend_from_slice(b",\"data\":[");
-            tensor_json::write(&mut head, tensor.datatype, tensor.data.as_bytes());
-            head.push(b']');
+            Way::Json => {
+                head.extend_from_slice(b",\"data\":[");
+                tensor_json::write(&mut head, tensor.datatype, tensor.data.as_bytes());
+                head.push(b']');
+            }
+            Way::Region(_) => {}
         }
         head.push(b'}');
     }
     head.extend_from_slice(b"]}");
     if tail.is_empty() {
-        return answer::json(200, head);
+        return Ok(answer::json(200, head));
     }
     let json_length = head.len();
-    answer::tensors(json_length, assemble(head, tail))
+    Ok(answer::tensors(json_length, assemble(head, tail)))
 }
 
 fn write_output(head: &mut Vec<u8>, name: &str, tensor: &Tensor) {

@@ -24,6 +24,9 @@ pub fn server(io_threads: usize) -> Server {
         extensions: vec![],
         strict_readiness: true,
         max_input_bytes: 1 << 20,
+        repositories: vec![],
+        explicit_control: true,
+        allow_client_regions: true,
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,
     };

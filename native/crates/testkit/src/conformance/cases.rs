@@ -18,6 +18,10 @@ fn identity(datatype: DataType, dims: &[i64]) -> ModelSpec {
     spec(&[("IN", datatype, dims)], &[("OUT", datatype, dims)])
 }
 
+fn taken<const N: usize>(subject: &dyn Subject, datatypes: [DataType; N]) -> impl Iterator<Item = DataType> {
+    datatypes.into_iter().filter(|datatype| subject.takes(*datatype))
+}
+
 fn assert_same(sent: &Input<'_>, got: &Tensor) {
     assert_eq!(got.datatype, sent.datatype);
     assert_eq!(got.shape.as_slice(), sent.shape, "shape of {}", sent.datatype);
@@ -25,7 +29,7 @@ fn assert_same(sent: &Input<'_>, got: &Tensor) {
 }
 
 pub fn every_datatype_passes_unchanged(subject: &dyn Subject) {
-    for datatype in DataType::ALL {
+    for datatype in taken(subject, DataType::ALL) {
         let probe = probe(subject, Model::Identity, identity(datatype, &[-1]));
         for seed in 1..4 {
             let sent = some_input(datatype, &[1, 7], seed);
@@ -35,6 +39,9 @@ pub fn every_datatype_passes_unchanged(subject: &dyn Subject) {
 }
 
 pub fn strings_keep_zero_bytes_and_other_encodings(subject: &dyn Subject) {
+    if !subject.takes(DataType::Bytes) {
+        return;
+    }
     let probe = probe(subject, Model::Identity, identity(DataType::Bytes, &[-1]));
     let long = vec![b'x'; 100_000];
     let strings: [&[u8]; 8] =
@@ -44,7 +51,7 @@ pub fn strings_keep_zero_bytes_and_other_encodings(subject: &dyn Subject) {
 }
 
 pub fn empty_tensors_pass(subject: &dyn Subject) {
-    for datatype in [DataType::Fp32, DataType::Bool, DataType::Bytes] {
+    for datatype in taken(subject, [DataType::Fp32, DataType::Bool, DataType::Bytes]) {
         let batched = probe(subject, Model::Identity, identity(datatype, &[-1]));
         let sent = input("IN", datatype, &[2, 0], []);
         assert_same(&sent, &batched.ask_one(&sent));
@@ -55,7 +62,7 @@ pub fn empty_tensors_pass(subject: &dyn Subject) {
 }
 
 pub fn scalars_pass(subject: &dyn Subject) {
-    for datatype in [DataType::Fp64, DataType::Int8, DataType::Bytes] {
+    for datatype in taken(subject, [DataType::Fp64, DataType::Int8, DataType::Bytes]) {
         let probe = probe(subject, Model::Identity, unbatched(identity(datatype, &[])));
         let sent = some_input(datatype, &[], 5);
         assert_same(&sent, &probe.ask_one(&sent));
@@ -63,7 +70,7 @@ pub fn scalars_pass(subject: &dyn Subject) {
 }
 
 pub fn a_request_of_several_rows_keeps_their_order(subject: &dyn Subject) {
-    for datatype in [DataType::Int16, DataType::Bytes] {
+    for datatype in taken(subject, [DataType::Int16, DataType::Bytes]) {
         let probe = probe(subject, Model::Identity, identity(datatype, &[3]));
         let sent = some_input(datatype, &[FULL as i64, 3], 6);
         assert_same(&sent, &probe.ask_one(&sent));
@@ -71,7 +78,7 @@ pub fn a_request_of_several_rows_keeps_their_order(subject: &dyn Subject) {
 }
 
 pub fn joined_requests_get_their_own_rows_back(subject: &dyn Subject) {
-    for datatype in DataType::ALL {
+    for datatype in taken(subject, DataType::ALL) {
         let probe = probe(subject, Model::Identity, patient(identity(datatype, &[-1])));
         for round in 0..3 {
             let sent = [1, 3, 2, 2].map(|rows| some_input(datatype, &[rows, 5], 10 * round + rows as u64));
@@ -263,7 +270,7 @@ pub fn large_tensors_pass(subject: &dyn Subject) {
 }
 
 pub fn inputs_may_lie_unaligned(subject: &dyn Subject) {
-    for datatype in DataType::ALL {
+    for datatype in taken(subject, DataType::ALL) {
         let probe = probe(subject, Model::Identity, identity(datatype, &[-1]));
         let sent = some_input(datatype, &[1, 9], 4);
         let length = sent.data.len();
@@ -278,7 +285,7 @@ pub fn inputs_may_lie_unaligned(subject: &dyn Subject) {
 }
 
 pub fn answers_do_not_share_memory_with_inputs(subject: &dyn Subject) {
-    for datatype in [DataType::Fp32, DataType::Bytes] {
+    for datatype in taken(subject, [DataType::Fp32, DataType::Bytes]) {
         let tensor = ("X", datatype, &[-1][..]);
         for patience in [false, true] {
             let spec = spec(&[tensor], &[tensor]);
@@ -301,7 +308,7 @@ pub fn answers_do_not_share_memory_with_inputs(subject: &dyn Subject) {
 }
 
 pub fn answers_outlive_the_engine(subject: &dyn Subject) {
-    for datatype in [DataType::Fp32, DataType::Bytes] {
+    for datatype in taken(subject, [DataType::Fp32, DataType::Bytes]) {
         let probe = probe(subject, Model::Identity, identity(datatype, &[-1]));
         let sent = some_input(datatype, &[4, 1000], 9);
         let got = probe.ask_one(&sent);

@@ -1,0 +1,1 @@
+"""What is shipped besides our own code: licences, notices, bill of materials"""

@@ -1,0 +1,208 @@
+//! Tensors for other frameworks, by the DLPack protocol.
+//!
+//! <https://dmlc.github.io/dlpack/latest/c_api.html>
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use kushi_core::{Buffer, DataType, Shape, Tensor, element_count};
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::Fault;
+use crate::write::View;
+
+/// The device type and number of host memory.
+pub const CPU: (i32, i32) = (1, 0);
+
+const VERSION: Version = Version { major: 1, minor: 1 };
+const FLAG_IS_COPIED: u64 = 1 << 1;
+/// What consumers may rely on, for a tensor that is copied anyway.
+const ALIGNMENT: usize = 64;
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    index: i32,
+}
+
+#[repr(C)]
+struct Type {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    datatype: Type,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
+struct Legacy {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Legacy)>,
+}
+
+#[repr(C)]
+struct Versioned {
+    version: Version,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+/// What a consumer gets: the description first, then what keeps it valid.
+#[repr(C)]
+struct Exported<M> {
+    managed: M,
+    shape: Shape,
+    strides: Shape,
+    _buffer: Buffer,
+}
+
+/// A capsule around the tensor's memory, to be consumed once. `copy`: `Some(true)` asks for memory of
+/// its own, `Some(false)` for none, whatever it takes.
+pub fn capsule<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    versioned: bool,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let datatype = type_of(tensor.datatype)
+        .ok_or_else(|| PyBufferError::new_err("a tensor of BYTES cannot be handed on by DLPack"))?;
+    let size = tensor.datatype.size().unwrap_or(1);
+    View::of(tensor).check(size)?;
+    let misaligned = tensor.data.as_bytes().as_ptr().align_offset(size) != 0;
+    if misaligned && copy == Some(false) {
+        return Err(PyBufferError::new_err("the tensor is not aligned, DLPack needs a copy of it").into());
+    }
+    let copied = misaligned || copy == Some(true);
+    let buffer = if copied { aligned_copy(py, &tensor.data) } else { tensor.data.clone() };
+    let flags = if copied { FLAG_IS_COPIED } else { 0 };
+    let strides = strides(&tensor.shape);
+    let shape = tensor.shape.clone();
+    let described = DlTensor {
+        data: buffer.as_bytes().as_ptr().cast_mut().cast(),
+        device: Device { kind: CPU.0, index: CPU.1 },
+        dimensions: shape.len() as i32,
+        datatype,
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    if versioned {
+        let deleter = Some(delete::<Versioned> as unsafe extern "C" fn(*mut Versioned));
+        let managed =
+            Versioned { version: VERSION, context: ptr::null_mut(), deleter, flags, tensor: described };
+        export(py, Exported { managed, shape, strides, _buffer: buffer })
+    } else {
+        let deleter = Some(delete::<Legacy> as unsafe extern "C" fn(*mut Legacy));
+        let managed = Legacy { tensor: described, context: ptr::null_mut(), deleter };
+        export(py, Exported { managed, shape, strides, _buffer: buffer })
+    }
+}
+
+fn type_of(datatype: DataType) -> Option<Type> {
+    const INT: u8 = 0;
+    const UINT: u8 = 1;
+    const FLOAT: u8 = 2;
+    const BFLOAT: u8 = 4;
+    const BOOL: u8 = 6;
+    let code = match datatype {
+        DataType::Bool => BOOL,
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 => UINT,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => INT,
+        DataType::Fp16 | DataType::Fp32 | DataType::Fp64 => FLOAT,
+        DataType::Bf16 => BFLOAT,
+        DataType::Bytes => return None,
+    };
+    datatype.size().map(|size| Type { code, bits: size as u8 * 8, lanes: 1 })
+}
+
+/// In elements, row by row.
+fn strides(shape: &Shape) -> Shape {
+    (0..shape.len()).map(|at| element_count(&shape[at + 1..]).unwrap_or(0) as i64).collect()
+}
+
+fn aligned_copy(py: Python<'_>, data: &Buffer) -> Buffer {
+    let bytes = data.as_bytes();
+    py.detach(|| {
+        let mut memory: Vec<u8> = Vec::with_capacity(bytes.len() + ALIGNMENT);
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        memory.resize(start, 0);
+        memory.extend_from_slice(bytes);
+        Buffer::host(memory).slice(start..start + bytes.len())
+    })
+}
+
+/// A description that a consumer knows by the name of its capsule.
+trait Managed: Sized {
+    const NAME: &'static CStr;
+
+    fn tensor(&mut self) -> &mut DlTensor;
+}
+
+impl Managed for Legacy {
+    const NAME: &'static CStr = c"dltensor";
+
+    fn tensor(&mut self) -> &mut DlTensor {
+        &mut self.tensor
+    }
+}
+
+impl Managed for Versioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+
+    fn tensor(&mut self) -> &mut DlTensor {
+        &mut self.tensor
+    }
+}
+
+fn export<M: Managed>(py: Python<'_>, exported: Exported<M>) -> Result<Bound<'_, PyAny>, Fault> {
+    let mut exported = Box::new(exported);
+    let (shape, strides) = (exported.shape.as_mut_ptr(), exported.strides.as_mut_ptr());
+    let tensor = exported.managed.tensor();
+    (tensor.shape, tensor.strides) = (shape, strides);
+    let exported = Box::into_raw(exported);
+    // SAFETY: the pointer is that of a box, which the capsule owns until it is consumed; a failure leaves
+    // the box to us.
+    unsafe {
+        let capsule = ffi::PyCapsule_New(exported.cast(), M::NAME.as_ptr(), Some(forsaken::<M>));
+        Bound::from_owned_ptr_or_err(py, capsule).map_err(|error| {
+            drop(Box::from_raw(exported));
+            error.into()
+        })
+    }
+}
+
+/// The consumer has no more use for it; comes on any thread.
+unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
+    // SAFETY: the description is the first field of a box that was given away by `export`.
+    drop(unsafe { Box::from_raw(managed.cast::<Exported<M>>()) });
+}
+
+/// A capsule ends. A consumer has given it another name, and deletes what was in it.
+unsafe extern "C" fn forsaken<M: Managed>(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls this with a capsule that `export` made.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) == 1 {
+            delete(ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()).cast::<M>());
+        }
+    }
+}

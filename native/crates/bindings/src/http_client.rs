@@ -1,0 +1,197 @@
+//! `HttpClient`: calls to any server that speaks the protocol over HTTP.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use kushi_client::{Answer, HttpOptions, InferCall, Ticket};
+use kushi_core::Error;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::arrivals::Outcome;
+use crate::calls::{Arguments, route};
+use crate::errors::{About, guarded, raise_about};
+use crate::locks::lock;
+use crate::loops::{EventLoop, call_answer};
+use crate::process::Process;
+use crate::result::PyResultMapping;
+use crate::turns::{SIGNAL_PATIENCE, in_turns};
+use crate::waiting::Hold;
+
+#[pyclass(frozen, module = "kushi_native")]
+pub(crate) struct HttpClient {
+    /// Left as it is in a forked child: threads that are not there may hold its locks.
+    client: ManuallyDrop<Arc<kushi_client::HttpClient>>,
+    process: Process,
+}
+
+#[pymethods]
+impl HttpClient {
+    #[new]
+    fn new(py: Python<'_>, url: &str) -> PyResult<Self> {
+        let client = py.detach(|| kushi_client::HttpClient::new(url, HttpOptions::default()));
+        let client = client.map_err(|error| raise_about(py, &error, &About::default()))?;
+        Ok(Self { client: ManuallyDrop::new(Arc::new(client)), process: Process::current() })
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn infer<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<PyResultMapping> {
+        let arguments = Arguments::of(arguments)?;
+        guarded(py, || arguments.about(), || self.wait_for_infer(py, &arguments))
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn async_infer<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = Arguments::of(arguments)?;
+        guarded(
+            py,
+            || arguments.about(),
+            || {
+                self.own(py, || arguments.about())?;
+                let event_loop = EventLoop::running(py)?;
+                self.begin_infer(py, &event_loop, &arguments).or_else(|error| event_loop.failed(py, error))
+            },
+        )
+    }
+
+    #[pyo3(signature = (method, path, body, deadline, /))]
+    fn call(
+        &self,
+        py: Python<'_>,
+        method: String,
+        path: String,
+        body: &[u8],
+        deadline: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        guarded(py, About::default, || {
+            self.own(py, About::default)?;
+            let call = route(method, path, body, deadline)?;
+            let pending = Pending::begin(|slot| self.client.call(call, move |answer| slot.fill(answer)));
+            let answer = pending.wait(py, &self.client)?;
+            call_answer(py, answer, &About::default())
+        })
+    }
+
+    #[pyo3(signature = (method, path, body, deadline, /))]
+    fn async_call<'py>(
+        &self,
+        py: Python<'py>,
+        method: String,
+        path: String,
+        body: &[u8],
+        deadline: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        guarded(py, About::default, || {
+            self.own(py, About::default)?;
+            let event_loop = EventLoop::running(py)?;
+            let begun = route(method, path, body, deadline).and_then(|call| {
+                let key = event_loop.reserve();
+                let completer = event_loop.completer(key);
+                let done = move |answer| completer.complete(Outcome::Call(answer));
+                let ticket = self.client.call(call, done);
+                event_loop.wait(py, key, self.hold(ticket), About::default(), None)
+            });
+            begun.or_else(|error| event_loop.failed(py, error))
+        })
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if self.process.is_current() {
+            py.detach(|| self.client.close());
+        }
+    }
+}
+
+impl HttpClient {
+    fn own(&self, py: Python<'_>, about: impl FnOnce() -> About) -> PyResult<()> {
+        self.process.check("Client").map_err(|error| raise_about(py, &error, &about()))
+    }
+
+    fn hold(&self, ticket: Ticket) -> Hold {
+        let client = Arc::clone(&self.client);
+        Hold::Client(Box::new(move || client.cancel(ticket)))
+    }
+
+    fn begin_infer<'py>(
+        &self,
+        py: Python<'py>,
+        event_loop: &EventLoop,
+        arguments: &Arguments<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let call = Box::new(arguments.read()?);
+        let about = About { model: call.model.clone(), request_id: call.id.clone() };
+        let key = event_loop.reserve();
+        let completer = event_loop.completer(key);
+        let done = move |call, answer| completer.complete(Outcome::Infer(call, answer));
+        let ticket = self.client.infer(call, done);
+        // The client's thread keeps the deadline.
+        event_loop.wait(py, key, self.hold(ticket), about, None)
+    }
+
+    fn wait_for_infer(&self, py: Python<'_>, arguments: &Arguments<'_>) -> PyResult<PyResultMapping> {
+        self.own(py, || arguments.about())?;
+        let call = Box::new(arguments.read()?);
+        let about = About { model: call.model.clone(), request_id: call.id.clone() };
+        let pending =
+            Pending::begin(|slot| self.client.infer(call, move |call, answer| slot.fill((call, answer))));
+        let (_released_here, answer): (Box<InferCall>, Result<Answer, Error>) =
+            pending.wait(py, &self.client)?;
+        answer.map(PyResultMapping::from).map_err(|error| raise_about(py, &error, &about))
+    }
+}
+
+impl Drop for HttpClient {
+    fn drop(&mut self) {
+        if self.process.is_current() {
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.client) };
+        }
+    }
+}
+
+/// A call that its caller waits for.
+struct Pending<T> {
+    slot: Arc<Slot<T>>,
+    ticket: Ticket,
+}
+
+struct Slot<T> {
+    outcome: Mutex<Option<T>>,
+    filled: Condvar,
+}
+
+impl<T> Slot<T> {
+    fn fill(&self, outcome: T) {
+        *lock(&self.outcome) = Some(outcome);
+        self.filled.notify_one();
+    }
+
+    fn wait(&self, at_most: Duration) -> Option<T> {
+        let outcome = lock(&self.outcome);
+        let waited = self.filled.wait_timeout_while(outcome, at_most, |outcome| outcome.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+}
+
+impl<T: Send> Pending<T> {
+    fn begin(submit: impl FnOnce(Arc<Slot<T>>) -> Ticket) -> Self {
+        let slot = Arc::new(Slot { outcome: Mutex::new(None), filled: Condvar::new() });
+        Self { ticket: submit(slot.clone()), slot }
+    }
+
+    /// Waits without the GIL; a signal that raises cancels the call.
+    fn wait(self, py: Python<'_>, client: &kushi_client::HttpClient) -> PyResult<T> {
+        in_turns(py, || self.slot.wait(SIGNAL_PATIENCE)).inspect_err(|_| client.cancel(self.ticket))
+    }
+}

@@ -1,0 +1,60 @@
+//! Orders to load and unload models, as the control plane takes them.
+
+use std::sync::{Arc, Mutex};
+
+use kushi_core::{Error, ErrorKind};
+use kushi_doors::Action;
+use pyo3::prelude::*;
+
+use crate::locks::lock;
+
+/// Outlives the core that it belongs to, and then has no more orders.
+#[pyclass(frozen, module = "kushi_native")]
+pub(crate) struct Orders(pub(crate) Arc<kushi_doors::Orders>);
+
+#[pymethods]
+impl Orders {
+    /// Sleeps until there is an order; `None` once the server closes.
+    fn next(&self, py: Python<'_>) -> Option<Order> {
+        let order = py.detach(|| self.0.next())?;
+        let (loads, model) = (order.action == Action::Load, order.model.clone());
+        Some(Order { loads, model, unanswered: Mutex::new(Some(order)) })
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+/// Dropped unanswered it answers with an error; only the first answer counts.
+#[pyclass(frozen, module = "kushi_native")]
+pub(crate) struct Order {
+    /// Whether the model is to be loaded, or else unloaded.
+    #[pyo3(get)]
+    loads: bool,
+    #[pyo3(get)]
+    model: String,
+    unanswered: Mutex<Option<kushi_doors::Order>>,
+}
+
+#[pymethods]
+impl Order {
+    fn done(&self) {
+        self.answer(Ok(()));
+    }
+
+    /// `status` tells kinds of the same name apart.
+    fn fail(&self, kind: &str, status: u16, message: String) {
+        let kind = ErrorKind::find(kind, status).unwrap_or(ErrorKind::Internal);
+        self.answer(Err(Error::new(kind, message)));
+    }
+}
+
+impl Order {
+    fn answer(&self, result: Result<(), Error>) {
+        let order = lock(&self.unanswered).take();
+        if let Some(order) = order {
+            order.answer(result);
+        }
+    }
+}

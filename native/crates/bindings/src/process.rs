@@ -1,0 +1,113 @@
+//! Which process an object belongs to: a forked child has copies of everything and none of the threads.
+
+use std::ffi::{c_int, c_void};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use kushi_core::{Error, ErrorKind};
+use kushi_doors::Server;
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::locks::lock;
+
+/// How many forks lie between this process and the one that loaded the module.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static SERVERS: Mutex<Vec<Weak<Server>>> = Mutex::new(Vec::new());
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function may be called at any exit of this process.
+    unsafe {
+        on_exit(leave, std::ptr::null_mut());
+    }
+}
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Ends a forked child behind the exit handlers of Python and before those of libraries that were loaded
+/// before the fork: ONNX Runtime's wait for threads that the child does not have.
+#[cfg(target_env = "gnu")]
+extern "C" fn leave(status: c_int, _: *mut c_void) {
+    // SAFETY: flushes what an exit flushes, and ends the process.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(status);
+    }
+}
+
+/// To be called once, when the module is loaded.
+pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // SAFETY: the handler changes an atomic and nothing else, which a child may do.
+    if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
+        log::warn!("forks are not noticed: an engine used in a forked child will hang");
+    }
+    // What is registered later runs first: servers are closed, then those who are in Python are waited for.
+    kushi_engine_python::exit::watch(module.py())?;
+    let close = wrap_pyfunction!(close_servers, module)?;
+    module.py().import("atexit")?.call_method1("register", (close,))?;
+    Ok(())
+}
+
+/// Statics of this module and of NumPy's are the main interpreter's.
+pub(crate) fn refuse_sub_interpreters() -> PyResult<()> {
+    // SAFETY: an interpreter is attached, whose state is looked at.
+    let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if id == 0 {
+        return Ok(());
+    }
+    let text = "kushi_native does not work in a sub-interpreter: import it in the main interpreter";
+    Err(PyImportError::new_err(text))
+}
+
+/// The process that made an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    forks: u32,
+    id: u32,
+}
+
+impl Process {
+    pub(crate) fn current() -> Self {
+        Self { forks: FORKS.load(Ordering::Relaxed), id: process::id() }
+    }
+
+    pub(crate) fn is_current(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.forks
+    }
+
+    /// `what` is the object as its user knows it.
+    pub(crate) fn check(self, what: &str) -> Result<(), Error> {
+        if self.is_current() {
+            return Ok(());
+        }
+        let (parent, child) = (self.id, process::id());
+        let text = format!(
+            "this {what} belongs to process {parent} and does not work in its forked child {child}: make it after the \
+             fork"
+        );
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+}
+
+/// Closes the server before the interpreter goes: threads of an engine in Python need it to come home.
+pub(crate) fn close_at_exit(server: &Arc<Server>) {
+    let mut servers = lock(&SERVERS);
+    servers.retain(|server| server.strong_count() > 0);
+    servers.push(Arc::downgrade(server));
+}
+
+#[pyfunction]
+fn close_servers(py: Python<'_>) {
+    py.detach(|| {
+        let servers = std::mem::take(&mut *lock(&SERVERS));
+        // Does nothing in a child of the process that made it.
+        servers.iter().filter_map(Weak::upgrade).for_each(|server| server.close());
+    });
+}

@@ -1,0 +1,121 @@
+//! Calls to the models of this process: from their arguments into a model's queue, and back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kushi_client::{Answer, Draft, InferCall};
+use kushi_core::{
+    Admission, End, Error, ErrorKind, InputDraft, Lease, ModelSpec, Reply, Request, Response, Runner, Ticket,
+};
+use kushi_doors::Server;
+use smallvec::SmallVec;
+
+use crate::calls::with_id;
+
+/// A call that has its place in a queue.
+pub(crate) struct Submitted {
+    pub runner: Arc<Runner>,
+    pub ticket: Ticket,
+    /// To be driven, or handed to the io threads.
+    pub lease: Option<Lease>,
+}
+
+/// `reply` makes the way back, once for each model version that is asked: a reload may take the place of
+/// the first.
+pub(crate) fn submit(
+    server: &Server,
+    mut call: InferCall,
+    reply: impl Fn() -> Reply,
+) -> Result<Submitted, Error> {
+    let arrived = Instant::now();
+    let deadline = call.patience.and_then(|patience| arrived.checked_add(patience));
+    let (mut runner, version) = server.find(&call.model, &call.version)?;
+    loop {
+        let mut request = request(runner.spec(), call, arrived, reply())?;
+        request.deadline = deadline;
+        match runner.submit(request) {
+            Ok((ticket, admission)) => {
+                let lease = match admission {
+                    Admission::Lead(lease) => Some(lease),
+                    Admission::Queued => None,
+                };
+                return Ok(Submitted { runner, ticket, lease });
+            }
+            Err((error, request)) => match server.registry().moved(&runner, version) {
+                Some(next) => {
+                    call = again(runner.spec(), request);
+                    runner = next?;
+                }
+                None => return Err(with_id(&error, &request.id)),
+            },
+        }
+    }
+}
+
+fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) -> Result<Request, Error> {
+    let InferCall { id, inputs, outputs, parameters, priority, timeout_us, .. } = call;
+    let by_position = inputs.iter().any(|draft| draft.name.is_none());
+    let places = if by_position { spec.first_inputs(&id, inputs.len())? } else { &[] };
+    let drafts = inputs.into_iter().enumerate().map(|(position, Draft { name, tensor })| InputDraft {
+        name: name.map_or_else(|| Cow::Borrowed(places[position].name.as_str()), Cow::Owned),
+        datatype: Some(tensor.datatype),
+        shape: tensor.shape,
+        data: tensor.data,
+    });
+    let drafts = drafts.collect();
+    let names: SmallVec<[&str; 8]> = outputs.iter().map(String::as_str).collect();
+    let bound = spec.bind(&id, drafts, &names)?;
+    Ok(Request {
+        id,
+        inputs: bound.inputs,
+        wanted: bound.wanted,
+        rows: bound.rows,
+        parameters,
+        priority,
+        timeout_us,
+        deadline: None,
+        arrived,
+        reply,
+    })
+}
+
+/// The call of a request that came back, with its inputs by name.
+fn again(spec: &ModelSpec, request: Request) -> InferCall {
+    let inputs =
+        spec.inputs.iter().zip(request.inputs).filter_map(|(spec, tensor)| {
+            tensor.map(|tensor| Draft { name: Some(spec.name.clone()), tensor })
+        });
+    InferCall {
+        inputs: inputs.collect(),
+        outputs: request.wanted.iter().map(|&at| spec.outputs[usize::from(at)].name.clone()).collect(),
+        id: request.id,
+        parameters: request.parameters,
+        priority: request.priority,
+        timeout_us: request.timeout_us,
+        ..InferCall::default()
+    }
+}
+
+/// The answer of a unary call from its end and the responses that came before it.
+pub(crate) fn answer(
+    spec: &ModelSpec,
+    responses: usize,
+    only: Option<Response>,
+    end: &mut End,
+) -> Result<Answer, Error> {
+    std::mem::replace(&mut end.result, Ok(()))?;
+    let Some(Response { outputs }) = only.filter(|_| responses == 1) else {
+        let text = format!("model '{}' gave {responses} responses, a call takes exactly 1", spec.name);
+        return Err(Error::new(ErrorKind::EngineFailed, text));
+    };
+    let named = |(at, tensor)| (spec.outputs[usize::from(at)].name.clone(), tensor);
+    Ok(Answer {
+        model: spec.name.clone(),
+        version: spec.version.to_string(),
+        id: std::mem::take(&mut end.request.id),
+        parameters: Vec::new(),
+        outputs: outputs.into_iter().map(named).collect(),
+        timings: Some(end.timings),
+    })
+}

@@ -1,0 +1,158 @@
+//! The calls of one event loop that wait for their ends, each in a place with a key.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kushi_core::{ModelSpec, Response, Ticket};
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::errors::About;
+
+/// One call in flight.
+pub(crate) struct Waiting {
+    /// `None` once it has been given up: then the call waits for its end, to release what it holds.
+    pub promise: Option<Promise>,
+    pub hold: Hold,
+    pub about: About,
+}
+
+/// The future that the caller has, and what hears of its cancellation.
+pub(crate) struct Promise {
+    pub future: Py<PyAny>,
+    pub on_done: Py<PyAny>,
+}
+
+impl Promise {
+    /// Tells the caller, who may have gone. What is no error and comes in between, a `KeyboardInterrupt` say, goes on
+    /// its way.
+    pub(crate) fn settle(self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<()> {
+        let future = self.future.bind(py);
+        match tell(future, self.on_done.bind(py), outcome) {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                error.write_unraisable(py, Some(future));
+                Ok(())
+            }
+            told => told,
+        }
+    }
+}
+
+fn tell(future: &Bound<'_, PyAny>, on_done: &Bound<'_, PyAny>, outcome: PyResult<Py<PyAny>>) -> PyResult<()> {
+    let py = future.py();
+    // A future that is done has given its callbacks to the loop.
+    let removed = future.call_method1(intern!(py, "remove_done_callback"), (on_done,))?;
+    if removed.extract::<usize>()? == 0 && future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    match outcome {
+        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
+        Err(error) if error.is_instance_of::<PyException>(py) => {
+            future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?
+        }
+        // CancelledError, which a future does not take as an exception of its own.
+        Err(_) => future.call_method0(intern!(py, "cancel"))?,
+    };
+    Ok(())
+}
+
+/// What a call has at the other side.
+#[allow(clippy::large_enum_variant, reason = "most are of the large kind")]
+pub(crate) enum Hold {
+    /// A place in a model's queue in this process, and the responses that have come from there.
+    Core { ticket: Ticket, spec: Arc<ModelSpec>, responses: usize, only: Option<Response> },
+    /// A client's.
+    Client(Box<dyn Fn() + Send>),
+}
+
+/// What is to be done about a call whose time has come.
+pub(crate) enum Expiry {
+    /// Nobody needs to wait for its end.
+    Over,
+    /// Its end comes by itself, at this time at the latest.
+    Later(Option<Instant>),
+}
+
+impl Hold {
+    pub(crate) fn cancel(&self) {
+        match self {
+            Self::Core { ticket, .. } => drop(ticket.cancel()),
+            Self::Client(cancel) => cancel(),
+        }
+    }
+
+    pub(crate) fn expire(&self, now: Instant) -> Expiry {
+        match self {
+            Self::Core { ticket, .. } if ticket.expire() => Expiry::Over,
+            // Queued, its end is on its way. Executing, what is left is its own deadline.
+            Self::Core { ticket, .. } => Expiry::Later(ticket.deadline.filter(|&deadline| deadline > now)),
+            Self::Client(cancel) => {
+                cancel();
+                Expiry::Over
+            }
+        }
+    }
+}
+
+/// A key carries the place and the number of its use, so that an answer for a call that is no more
+/// finds nobody.
+#[derive(Default)]
+pub(crate) struct Places {
+    all: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    uses: u32,
+    waiting: Option<Waiting>,
+}
+
+impl Places {
+    /// The key under which a call can be put.
+    pub(crate) fn reserve(&mut self) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Place::default());
+            self.all.len() as u32 - 1
+        });
+        u64::from(self.all[index as usize].uses) << 32 | u64::from(index)
+    }
+
+    fn place(&mut self, key: u64) -> Option<&mut Place> {
+        let (index, uses) = (key as u32 as usize, (key >> 32) as u32);
+        self.all.get_mut(index).filter(|place| place.uses == uses)
+    }
+
+    pub(crate) fn put(&mut self, key: u64, waiting: Waiting) {
+        if let Some(place) = self.place(key) {
+            place.waiting = Some(waiting);
+        }
+    }
+
+    pub(crate) fn get(&mut self, key: u64) -> Option<&mut Waiting> {
+        self.place(key).and_then(|place| place.waiting.as_mut())
+    }
+
+    /// Gives the place to others.
+    pub(crate) fn release(&mut self, key: u64) -> Option<Waiting> {
+        let place = self.place(key)?;
+        place.uses = place.uses.wrapping_add(1);
+        let waiting = place.waiting.take();
+        self.free.push(key as u32);
+        waiting
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiting> {
+        self.all.iter().filter_map(|place| place.waiting.as_ref())
+    }
+
+    pub(crate) fn clear(&mut self) -> Vec<Waiting> {
+        self.free.clear();
+        std::mem::take(&mut self.all).into_iter().filter_map(|place| place.waiting).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! What a caller asks for and what comes back, the same over every transport.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kushi_core::{ErrorKind, Parameter, Tensor, Timings};
+use smallvec::SmallVec;
+
+/// One inference request.
+#[derive(Clone, Debug, Default)]
+pub struct InferCall {
+    pub model: String,
+    /// Empty: the latest.
+    pub version: String,
+    /// Empty: none.
+    pub id: String,
+    pub inputs: SmallVec<[Draft; 4]>,
+    /// Empty: all.
+    pub outputs: Vec<String>,
+    pub parameters: Vec<(String, Parameter)>,
+    /// 0 is the model's default level.
+    pub priority: u32,
+    /// The parameter `timeout`: a wish for the queue.
+    pub timeout_us: Option<u64>,
+    /// From now until the answer is of no more use; covers connecting, waiting and computing.
+    pub patience: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// `None`: the input at this position of the model.
+    pub name: Option<String>,
+    pub tensor: Tensor,
+}
+
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub model: String,
+    pub version: String,
+    pub id: String,
+    pub parameters: Vec<(String, Parameter)>,
+    pub outputs: Vec<(String, Tensor)>,
+    /// `None` from servers that do not tell.
+    pub timings: Option<Timings>,
+}
+
+/// Anything but inference: a request of the protocol's HTTP routes.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    pub method: String,
+    pub path: String,
+    pub body: Bytes,
+    pub patience: Option<Duration>,
+}
+
+/// A refusal is an answer too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallAnswer {
+    pub status: u16,
+    /// Of a refusal, whose body is `{"error": "…"}`.
+    pub kind: Option<ErrorKind>,
+    pub body: Bytes,
+}

@@ -1,0 +1,268 @@
+//! The thread of a client: takes calls from an inbox, runs each as a task, ends each exactly once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use kushi_core::{Error, ErrorKind, Inbox};
+use tokio::runtime::LocalOptions;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::HttpOptions;
+use super::address::Address;
+use super::server::Server;
+use super::{fault, infer, manage};
+use crate::{Answer, Call, CallAnswer, InferCall};
+
+/// Calls under way at one time; beyond it they are refused at once.
+const MAX_CALLS: usize = 65_536;
+
+type InferDone = Box<dyn FnOnce(Box<InferCall>, Result<Answer, Error>) + Send>;
+type CallDone = Box<dyn FnOnce(Result<CallAnswer, Error>) + Send>;
+
+pub(super) enum Job {
+    Infer(Box<InferCall>, InferDone),
+    Call(Call, CallDone),
+}
+
+impl Job {
+    fn fail(self, error: Error) {
+        match self {
+            Self::Infer(call, done) => done(call, Err(error)),
+            Self::Call(_, done) => done(Err(error)),
+        }
+    }
+}
+
+enum Order {
+    Run { id: u64, deadline: Option<Instant>, job: Job },
+    Cancel(u64),
+    Close,
+}
+
+/// The thread, as callers see it.
+pub(super) struct Background {
+    inbox: Inbox<Order>,
+    next_id: AtomicU64,
+    under_way: AtomicUsize,
+    /// Nobody looks into the inbox any more.
+    ended: AtomicBool,
+}
+
+impl Background {
+    pub(super) fn start(
+        address: Address,
+        options: HttpOptions,
+    ) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
+        let arrived = Arc::new(Notify::new());
+        let bell = arrived.clone();
+        let background = Arc::new(Self {
+            inbox: Inbox::new(MAX_CALLS, move || bell.notify_one()),
+            next_id: AtomicU64::new(0),
+            under_way: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        });
+        let own = background.clone();
+        let (report, started) = mpsc::channel();
+        let work = move || {
+            let _end = EndOfThread(own.clone());
+            match tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+            {
+                Ok(runtime) => {
+                    let _ = report.send(Ok(()));
+                    let desk = Rc::new(Desk {
+                        server: Server::new(address, &options),
+                        tasks: RefCell::default(),
+                        closing: Cell::new(false),
+                        background: own,
+                    });
+                    // As a task like the others: waking the runtime's main future costs a look at the
+                    // sockets.
+                    let attending = runtime.spawn_local(attend(desk, arrived));
+                    if let Err(error) = runtime.block_on(attending) {
+                        log::error!("the thread of an HTTP client ended: {error}");
+                    }
+                    // A resolver that hangs holds up nobody who closes.
+                    runtime.shutdown_background();
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("kushi-http".into()).spawn(work);
+        let thread = thread.and_then(|thread| {
+            started.recv().map_err(std::io::Error::other)??;
+            Ok(thread)
+        });
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("cannot start the thread of an HTTP client: {error}"))
+        })?;
+        Ok((background, thread))
+    }
+
+    pub(super) fn submit(&self, job: Job, patience: Option<Duration>) -> u64 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
+        if self.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_CALLS {
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            let text = format!("{MAX_CALLS} calls of this client are under way already");
+            job.fail(Error::new(ErrorKind::Overloaded, text));
+            return id;
+        }
+        self.inbox.push_owed(Order::Run { id, deadline, job });
+        self.refuse_the_rest_if_ended();
+        id
+    }
+
+    pub(super) fn cancel(&self, id: u64) {
+        self.inbox.push_owed(Order::Cancel(id));
+        self.refuse_the_rest_if_ended();
+    }
+
+    pub(super) fn close(&self) {
+        self.inbox.push_owed(Order::Close);
+        self.refuse_the_rest_if_ended();
+    }
+
+    /// Whatever was pushed after the thread's last look is seen here: it announces its end before that look.
+    fn refuse_the_rest_if_ended(&self) {
+        if self.ended.load(Ordering::Acquire) {
+            self.refuse_the_rest();
+        }
+    }
+
+    fn refuse_the_rest(&self) {
+        let mut rest = Vec::new();
+        self.inbox.drain(&mut rest);
+        for order in rest {
+            if let Order::Run { job, .. } = order {
+                self.under_way.fetch_sub(1, Ordering::Relaxed);
+                job.fail(closed());
+            }
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::ConnectionLost, "the client is closed")
+}
+
+/// Runs when the thread ends, also by a panic.
+struct EndOfThread(Arc<Background>);
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+        self.0.refuse_the_rest();
+    }
+}
+
+/// What the tasks of the thread share.
+struct Desk {
+    server: Server,
+    tasks: RefCell<HashMap<u64, AbortHandle>>,
+    closing: Cell<bool>,
+    background: Arc<Background>,
+}
+
+async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
+    let mut burst = Vec::new();
+    loop {
+        desk.background.inbox.drain(&mut burst);
+        for order in burst.drain(..) {
+            match order {
+                Order::Run { id, deadline, job } if !desk.closing.get() => {
+                    let call = Running { desk: desk.clone(), id, job: Some(job) };
+                    let task = tokio::task::spawn_local(call.run(deadline));
+                    desk.tasks.borrow_mut().insert(id, task.abort_handle());
+                }
+                Order::Run { id, job, .. } => drop(Running { desk: desk.clone(), id, job: Some(job) }),
+                Order::Cancel(id) => {
+                    if let Some(task) = desk.tasks.borrow().get(&id) {
+                        task.abort();
+                    }
+                }
+                // The tasks end with the runtime.
+                Order::Close => desk.closing.set(true),
+            }
+        }
+        if desk.closing.get() {
+            return;
+        }
+        arrived.notified().await;
+    }
+}
+
+/// A call under way. Dropped before its end has come, it was cancelled, the client closed, or a bug.
+struct Running {
+    desk: Rc<Desk>,
+    id: u64,
+    job: Option<Job>,
+}
+
+impl Running {
+    async fn run(mut self, deadline: Option<Instant>) {
+        let server = &self.desk.server;
+        match &self.job {
+            Some(Job::Infer(call, _)) => {
+                let answer = within(deadline, pin!(infer::infer(server, call, deadline))).await;
+                if let Some(Job::Infer(call, done)) = self.end() {
+                    done(call, answer);
+                }
+            }
+            Some(Job::Call(call, _)) => {
+                let answer = within(deadline, pin!(manage::call(server, call))).await;
+                if let Some(Job::Call(_, done)) = self.end() {
+                    done(answer);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn end(&mut self) -> Option<Job> {
+        self.desk.tasks.borrow_mut().remove(&self.id);
+        let job = self.job.take()?;
+        self.desk.background.under_way.fetch_sub(1, Ordering::Relaxed);
+        Some(job)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(job) = self.end() {
+            job.fail(if thread::panicking() {
+                Error::new(ErrorKind::Internal, "the client has failed, see standard error")
+            } else if self.desk.closing.get() {
+                closed()
+            } else {
+                // As the core words it.
+                Error::new(ErrorKind::Cancelled, "")
+            });
+        }
+    }
+}
+
+/// `work` by reference: a task is copied several times on its way, and its size counts.
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: Pin<&mut impl Future<Output = Result<T, Error>>>,
+) -> Result<T, Error> {
+    match deadline {
+        None => work.await,
+        // What is late already is not begun.
+        Some(deadline) if deadline <= Instant::now() => Err(fault::expired()),
+        Some(deadline) => {
+            tokio::time::timeout_at(deadline.into(), work).await.unwrap_or_else(|_| Err(fault::expired()))
+        }
+    }
+}

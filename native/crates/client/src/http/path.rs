@@ -1,0 +1,60 @@
+//! Paths of the protocol.
+
+use kushi_core::{Error, ErrorKind};
+
+/// `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`; an empty version means the latest.
+pub(super) fn model(name: &str, version: &str) -> String {
+    let mut path = String::with_capacity(64);
+    path.push_str("/v2/models/");
+    encode(&mut path, name);
+    if !version.is_empty() {
+        path.push_str("/versions/");
+        encode(&mut path, version);
+    }
+    path
+}
+
+/// Refuses what has no path of its own, in the words of the server.
+pub(super) fn check_model(name: &str, version: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        let text = format!("Request for unknown model: '{name}' is not found");
+        return Err(Error::new(ErrorKind::ModelNotFound, text));
+    }
+    if version.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "failed to get model version from specified version string '{version}' (details: stol), version should be \
+         an integral value > 0"
+    )))
+}
+
+fn encode(path: &mut String, name: &str) {
+    for &byte in name.as_bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            let hex = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
+            path.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_segment() {
+        assert_eq!(model("a-b_c.1", ""), "/v2/models/a-b_c.1");
+        assert_eq!(model("a/b c?é", "7"), "/v2/models/a%2Fb%20c%3F%C3%A9/versions/7");
+    }
+
+    #[test]
+    fn only_numbers_are_versions() {
+        assert_eq!(check_model("m", "12"), Ok(()));
+        assert_eq!(check_model("m", ""), Ok(()));
+        assert_eq!(check_model("m", "-1").unwrap_err().kind, ErrorKind::InvalidInput);
+        assert_eq!(check_model("", "1").unwrap_err().kind, ErrorKind::ModelNotFound);
+    }
+}

@@ -1,0 +1,9 @@
+//! A client of the Open Inference Protocol, without Python: one call, whichever way it travels.
+#![forbid(unsafe_code)]
+
+mod call;
+mod http;
+pub mod local;
+
+pub use call::{Answer, Call, CallAnswer, Draft, InferCall};
+pub use http::{HttpClient, HttpOptions, Ticket};

@@ -1,0 +1,459 @@
+//! One stream to a server, and the calls that share it.
+//!
+//! What always holds: each call ends once, by an [`Ended`] or by being handed back when the stream is
+//! [`wreck`](Connection::wreck)ed; one that was given up is still in flight until the server has ended it, and
+//! keeps its slots until then. Nothing here waits, reads a clock or starts a thread: whoever owns the
+//! connection watches the socket, and brings the time.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use kushi_core::Error;
+use kushi_oip::{Frame, Hello, Kind, MAX_BODY_BYTES, Reader, Release, Slot, SlotRange};
+use kushi_shm::{LentSlot, receive};
+use prost::Message;
+use smallvec::SmallVec;
+
+use super::decode::{self, Violation};
+use super::door::Door;
+use super::encode;
+use super::heartbeat::{Beat, LOST_AFTER, beat};
+use super::outgoing::Outgoing;
+use super::slots::{Announced, Leases, Placed, Views};
+use super::texts;
+use crate::call::{Answer, Call, CallAnswer, InferCall};
+
+/// Of the frames and messages of crate oip.
+const PROTOCOL: u32 = 1;
+/// What a server takes from one connection.
+const MAX_IN_FLIGHT: usize = 65_536;
+/// Beyond this the server has not read for long.
+const MAX_UNSENT_BYTES: usize = 256 << 20;
+/// What one read may bring, unless a frame is known to be longer.
+const ROOM_BYTES: usize = 16 << 10;
+/// Reads of one turn; other sockets of the same thread go on then.
+const MAX_READS: usize = 64;
+/// Descriptors that came ahead of their frames.
+const MAX_DESCRIPTORS: usize = 64;
+
+pub struct Connection<T> {
+    stream: Arc<UnixStream>,
+    door: Arc<Door>,
+    reader: Reader,
+    descriptors: VecDeque<OwnedFd>,
+    outgoing: Outgoing,
+    calls: HashMap<u64, Flight<T>>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    greeted: bool,
+    /// A sign of life, or the moment when the first of the calls in flight began.
+    heard: Instant,
+    pinged: Option<Instant>,
+    /// Bytes that the socket had no room for wait in `outgoing`.
+    blocked: bool,
+    announced: Announced,
+    views: Views,
+}
+
+struct Flight<T> {
+    /// `None`: given up.
+    asker: Option<T>,
+    expects: Kind,
+    deadline: Option<Instant>,
+    slots: SmallVec<[LentSlot; 1]>,
+    frame: Range<u64>,
+    /// It was handed from a broken stream to this one, and will not be handed on again.
+    resent: bool,
+}
+
+/// The end of a call that somebody waits for.
+#[derive(Debug)]
+pub struct Ended<T> {
+    pub asker: T,
+    pub outcome: Result<Outcome, Error>,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    Answer(Answer),
+    CallAnswer(CallAnswer),
+}
+
+/// Calls of a broken stream that nothing was sent of.
+pub struct Unsent<T>(Vec<(u64, Vec<u8>, Flight<T>)>);
+
+impl<T> Unsent<T> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When there is no other stream to send them on.
+    pub fn fail(self, error: &Error, ended: &mut Vec<Ended<T>>) {
+        let askers = self.0.into_iter().filter_map(|(_, _, flight)| flight.asker);
+        ended.extend(askers.map(|asker| Ended { asker, outcome: Err(error.clone()) }));
+    }
+}
+
+impl<T> Connection<T> {
+    /// `stream` does not block.
+    pub fn new(stream: Arc<UnixStream>, door: Arc<Door>, now: Instant) -> Self {
+        let mut outgoing = Outgoing::default();
+        let hello = Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into() };
+        outgoing.message(Kind::Hello, 0, &hello);
+        Self {
+            stream,
+            door,
+            reader: Reader::default(),
+            descriptors: VecDeque::new(),
+            outgoing,
+            calls: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            greeted: false,
+            heard: now,
+            pinged: None,
+            blocked: false,
+            announced: Announced::default(),
+            views: Views::default(),
+        }
+    }
+
+    pub fn stream(&self) -> &Arc<UnixStream> {
+        &self.stream
+    }
+
+    pub fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// All who wait for answers.
+    pub fn askers(&self) -> impl Iterator<Item = &T> {
+        self.calls.values().filter_map(|flight| flight.asker.as_ref())
+    }
+
+    /// Whether something waits for a [`Connection::flush`].
+    pub fn has_unsent(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Queues a request for the next flush; the answer goes to `asker`, who is dropped on an error.
+    pub fn infer(
+        &mut self,
+        call: &InferCall,
+        placed: Placed,
+        asker: T,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<u64, Error> {
+        self.admit()?;
+        let mut slots = SmallVec::new();
+        let mut inline_bytes = 0_usize;
+        let mut ranges = SmallVec::<[Option<SlotRange>; 4]>::new();
+        for (input, placed) in call.inputs.iter().zip(placed) {
+            let known = |(slot, _): &(LentSlot, SlotRange)| {
+                self.announced.announce(self.door.arena(), slot, &mut self.outgoing)
+            };
+            let range = placed.filter(known).map(|(slot, range)| {
+                slots.push(slot);
+                range
+            });
+            if range.is_none() {
+                inline_bytes = inline_bytes.saturating_add(input.tensor.data.len());
+            }
+            ranges.push(range);
+        }
+        if inline_bytes > MAX_BODY_BYTES {
+            return Err(texts::no_room(&call.model, inline_bytes));
+        }
+        let timeout_us = deadline.map_or(0, |deadline| (deadline - now).as_micros().max(1) as u64);
+        let flight = Flight { expects: Kind::Answer, ..Flight::new(asker, deadline, slots) };
+        self.append(flight, now, |out, id| encode::infer(out.open(), id, call, &ranges, timeout_us))
+    }
+
+    /// The same for anything but inference, by the method and path that it has over HTTP.
+    pub fn call(
+        &mut self,
+        call: &Call,
+        asker: T,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<u64, Error> {
+        self.admit()?;
+        let flight = Flight { expects: Kind::CallAnswer, ..Flight::new(asker, deadline, SmallVec::new()) };
+        let Call { method, path, body, .. } = call.clone();
+        let message = kushi_oip::Call { method, path, body };
+        self.append(flight, now, |out, id| {
+            out.message(Kind::Call, id, &message);
+            message.encoded_len()
+        })
+    }
+
+    fn admit(&self) -> Result<(), Error> {
+        if self.calls.len() >= MAX_IN_FLIGHT || self.outgoing.len() > MAX_UNSENT_BYTES {
+            return Err(texts::overloaded(self.door.path(), self.calls.len(), self.outgoing.len()));
+        }
+        Ok(())
+    }
+
+    /// `write` answers the length of the body that it wrote.
+    fn append(
+        &mut self,
+        mut flight: Flight<T>,
+        now: Instant,
+        write: impl FnOnce(&mut Outgoing, u64) -> usize,
+    ) -> Result<u64, Error> {
+        let (id, start) = (self.door.next_id(), self.outgoing.end());
+        let body = write(&mut self.outgoing, id);
+        if body > MAX_BODY_BYTES {
+            self.outgoing.take_back(start);
+            return Err(texts::too_long(body));
+        }
+        flight.frame = start..self.outgoing.end();
+        self.begin(id, flight, now);
+        Ok(id)
+    }
+
+    fn begin(&mut self, id: u64, flight: Flight<T>, now: Instant) {
+        if self.calls.is_empty() {
+            self.heard = self.heard.max(now);
+        }
+        if let Some(deadline) = flight.deadline {
+            self.deadlines.insert((deadline, id));
+        }
+        self.calls.insert(id, flight);
+    }
+
+    /// Nobody waits for this call any more. The server is told with the next flush.
+    pub fn cancel(&mut self, id: u64) -> Option<T> {
+        let flight = self.calls.get_mut(&id)?;
+        let asker = flight.asker.take()?;
+        if let Some(deadline) = flight.deadline.take() {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.outgoing.signal(Kind::Cancel, id);
+        Some(asker)
+    }
+
+    /// Sends what the socket takes; true when there is no room to wait for. That the server has closed is no failure
+    /// here: what it said before is still to be read, and the end behind it.
+    pub fn flush(&mut self, now: Instant) -> Result<bool, Error> {
+        self.views.release(&mut self.outgoing);
+        self.announced.forget_dropped(self.door.arena(), &mut self.outgoing);
+        let sent = match self.outgoing.send(&*self.stream) {
+            Ok(sent) => sent,
+            Err(error) if texts::is_end(&error) => {
+                self.blocked = false;
+                return Ok(true);
+            }
+            Err(error) => return Err(texts::broken(self.door.path(), &error)),
+        };
+        if self.blocked && sent {
+            // The other side has read.
+            self.heard = self.heard.max(now);
+        }
+        self.blocked = !self.outgoing.is_empty();
+        Ok(!self.blocked)
+    }
+
+    /// Reads what has come, without waiting for more.
+    pub fn receive(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) -> Result<(), Error> {
+        for _ in 0..MAX_READS {
+            let wanted = self.reader.missing().max(ROOM_BYTES);
+            let into = self.reader.room(wanted);
+            let room = into.capacity() - into.len();
+            let received = match receive(&*self.stream, into) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(texts::broken(self.door.path(), &error)),
+            };
+            if received.bytes == 0 {
+                return Err(texts::closed(self.door.path(), self.greeted));
+            }
+            self.heard = self.heard.max(now);
+            let more = received.bytes == room || received.descriptor.is_some();
+            self.descriptors.extend(received.descriptor);
+            self.read_frames(ended)?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_frames(&mut self, ended: &mut Vec<Ended<T>>) -> Result<(), Error> {
+        let violation = |path: &Path, text: Violation| texts::violation(path, &text);
+        loop {
+            let frame =
+                self.reader.next_frame().map_err(|error| violation(self.door.path(), error.to_string()))?;
+            let Some(frame) = frame else { break };
+            if !self.greeted {
+                self.greet(&frame)?;
+                continue;
+            }
+            if frame.kind == Kind::Failure && frame.id == 0 {
+                let reason =
+                    decode::failure(&frame.body).map_err(|text| violation(self.door.path(), text))?;
+                return Err(texts::ended(self.door.path(), &reason));
+            }
+            self.take(frame, ended).map_err(|text| violation(self.door.path(), text))?;
+        }
+        if self.descriptors.len() > MAX_DESCRIPTORS {
+            return Err(violation(self.door.path(), "file descriptors that belong to no slot".into()));
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, frame: &Frame) -> Result<(), Error> {
+        let hello = Some(frame).filter(|frame| frame.kind == Kind::Hello);
+        match hello.map(|frame| Hello::decode(&frame.body[..])) {
+            Some(Ok(hello)) if hello.protocol == PROTOCOL => {
+                self.greeted = true;
+                Ok(())
+            }
+            Some(Ok(hello)) => Err(texts::mismatch(self.door.path(), &hello, PROTOCOL)),
+            _ => Err(texts::violation(self.door.path(), "it did not begin with its version")),
+        }
+    }
+
+    fn take(&mut self, frame: Frame, ended: &mut Vec<Ended<T>>) -> Result<(), Violation> {
+        let Frame { kind, id, body } = frame;
+        match kind {
+            Kind::Answer | Kind::Failure | Kind::CallAnswer => self.end(kind, id, body, ended),
+            Kind::Slot => {
+                let slot: Slot = read(&body)?;
+                let descriptor = self.descriptors.pop_front().ok_or("a slot without its file descriptor")?;
+                self.views.add(slot, descriptor)
+            }
+            Kind::Forget => {
+                self.views.forget(&read::<Release>(&body)?.slots);
+                Ok(())
+            }
+            Kind::Ping => {
+                self.outgoing.signal(Kind::Pong, id);
+                Ok(())
+            }
+            Kind::Pong => Ok(()),
+            Kind::Hello | Kind::Infer | Kind::Cancel | Kind::Call | Kind::Release => {
+                Err(format!("a frame of the kind {kind:?}, which only clients send"))
+            }
+        }
+    }
+
+    fn end(&mut self, kind: Kind, id: u64, body: Bytes, ended: &mut Vec<Ended<T>>) -> Result<(), Violation> {
+        let flight = self.calls.remove(&id).ok_or_else(|| format!("an answer to the unknown call {id}"))?;
+        if let Some(deadline) = flight.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        if kind != Kind::Failure && kind != flight.expects {
+            return Err(format!("an answer of the kind {kind:?} to call {id}"));
+        }
+        let outcome = match kind {
+            Kind::Failure => Err(decode::failure(&body)?),
+            Kind::CallAnswer => Ok(Outcome::CallAnswer(decode::call_answer(body)?)),
+            // Also when nobody waits for it: its slots are released by reading and dropping it.
+            _ => {
+                let mut leases = Leases::default();
+                Ok(Outcome::Answer(decode::answer(&body, |range| self.views.lease(&mut leases, range))?))
+            }
+        };
+        if let Some(asker) = flight.asker {
+            ended.push(Ended { asker, outcome });
+        }
+        Ok(())
+    }
+
+    /// What is due at `now`: calls whose deadline has passed end, and a silent server is asked for a sign of life or
+    /// given up. To be followed by a flush. Answers when to call it next; `None` while no call is in flight.
+    pub fn tick(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) -> Result<Option<Instant>, Error> {
+        let expires = self.next_deadline().is_some_and(|deadline| deadline <= now);
+        if expires || self.beat(now) == Beat::Lost {
+            // What has come or left already counts, however late this look is.
+            self.receive(now, ended)?;
+            self.flush(now)?;
+        }
+        while let Some(&(_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+            match self.cancel(id) {
+                Some(asker) => ended.push(Ended { asker, outcome: Err(texts::expired()) }),
+                // Unreachable, as whoever gives up a call takes its deadline away.
+                None => self.deadlines.retain(|&(_, other)| other != id),
+            }
+        }
+        loop {
+            match self.beat(now) {
+                Beat::Rest => return Ok(None),
+                Beat::Wait(until) => {
+                    return Ok(Some(self.next_deadline().map_or(until, |deadline| deadline.min(until))));
+                }
+                Beat::Ping => {
+                    self.outgoing.signal(Kind::Ping, 0);
+                    self.pinged = Some(now);
+                }
+                Beat::Lost => return Err(texts::silent(self.door.path(), LOST_AFTER)),
+            }
+        }
+    }
+
+    fn beat(&self, now: Instant) -> Beat {
+        beat(now, self.heard, self.pinged, self.calls.len())
+    }
+
+    /// The earliest moment for the next [`Connection::tick`]; a call that comes now may have an earlier deadline.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The stream is broken, or no longer wanted: all calls end with `error`, except those that nothing was sent of
+    /// and that may be sent on another stream, once.
+    pub fn wreck(self, error: &Error, ended: &mut Vec<Ended<T>>) -> Unsent<T> {
+        let mut calls: Vec<_> = self.calls.into_iter().collect();
+        calls.sort_unstable_by_key(|(id, _)| *id);
+        let mut unsent = Vec::new();
+        for (id, mut flight) in calls {
+            let Some(asker) = flight.asker.take() else { continue };
+            match self.outgoing.unsent(&flight.frame).filter(|_| !flight.resent) {
+                Some(frame) => unsent.push((id, frame.into(), Flight { asker: Some(asker), ..flight })),
+                None => ended.push(Ended { asker, outcome: Err(error.clone()) }),
+            }
+        }
+        Unsent(unsent)
+    }
+
+    /// Takes over calls of a broken stream, before any of its own. They keep their numbers.
+    pub fn adopt(&mut self, unsent: Unsent<T>, now: Instant) {
+        for (id, frame, mut flight) in unsent.0 {
+            for slot in &flight.slots {
+                self.announced.announce(self.door.arena(), slot, &mut self.outgoing);
+            }
+            let start = self.outgoing.end();
+            self.outgoing.open().extend_from_slice(&frame);
+            flight.frame = start..self.outgoing.end();
+            flight.resent = true;
+            self.begin(id, flight, now);
+        }
+    }
+}
+
+impl<T> Flight<T> {
+    fn new(asker: T, deadline: Option<Instant>, slots: SmallVec<[LentSlot; 1]>) -> Self {
+        Self { asker: Some(asker), expects: Kind::Answer, deadline, slots, frame: 0..0, resent: false }
+    }
+}
+
+impl<T> AsFd for Connection<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn read<M: Message + Default>(body: &[u8]) -> Result<M, Violation> {
+    M::decode(body).map_err(|error| format!("an unreadable message: {error}"))
+}

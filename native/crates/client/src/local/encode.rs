@@ -1,0 +1,169 @@
+//! Calls as frames, written from where their parts lie.
+//!
+//! The bytes are those of a [`ModelInferRequest`](kushi_oip::ModelInferRequest); the message is not built
+//! first because each of its strings would be copied twice.
+
+use kushi_core::{Parameter, Tensor};
+use kushi_oip::wire::{self, put_bytes, put_double, put_number, put_numbers, put_text};
+use kushi_oip::{HEADER_BYTES, Kind, SlotRange, write_header};
+
+use crate::call::InferCall;
+
+/// What a call needs beside its inputs' bytes, as long as its strings are short.
+const USUAL_BYTES: usize = 256;
+
+/// Appends the frame of a call and answers the length of its body. An input that has a slot travels there, every
+/// other one in the frame.
+pub(crate) fn infer(
+    out: &mut Vec<u8>,
+    id: u64,
+    call: &InferCall,
+    slots: &[Option<SlotRange>],
+    timeout_us: u64,
+) -> usize {
+    let inputs = || call.inputs.iter().zip(slots);
+    let inline =
+        || inputs().filter(|(_, slot)| slot.is_none()).map(|(input, _)| input.tensor.data.as_bytes());
+    let start = out.len();
+    out.reserve(HEADER_BYTES + USUAL_BYTES + inline().map(|bytes| bytes.len() + 8).sum::<usize>());
+    write_header(out, Kind::Infer, id, 0);
+    put_text(out, 1, &call.model);
+    put_text(out, 2, &call.version);
+    put_text(out, 3, &call.id);
+    for (key, value) in &call.parameters {
+        put_parameter(out, key, |out| put_value(out, value));
+    }
+    if call.priority != 0 {
+        put_parameter(out, "priority", |out| put_number(out, 5, u64::from(call.priority)));
+    }
+    if let Some(timeout_us) = call.timeout_us {
+        put_parameter(out, "timeout", |out| put_number(out, 2, timeout_us));
+    }
+    for (input, slot) in inputs() {
+        put_input(out, input.name.as_deref().unwrap_or_default(), &input.tensor, *slot);
+    }
+    for name in &call.outputs {
+        wire::put_length(out, 6, wire::text_length(1, name));
+        put_text(out, 1, name);
+    }
+    for bytes in inline() {
+        put_bytes(out, 7, bytes);
+    }
+    if timeout_us != 0 {
+        put_number(out, 1001, timeout_us);
+    }
+    let length = out.len() - start - HEADER_BYTES;
+    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    length
+}
+
+fn put_input(out: &mut Vec<u8>, name: &str, tensor: &Tensor, slot: Option<SlotRange>) {
+    let datatype = tensor.datatype.name();
+    let numbers = slot.map(|SlotRange { slot, offset, length }| [(1, slot), (2, offset), (3, length)]);
+    let slot_length = |numbers: [(u32, u64); 3]| -> usize {
+        numbers.iter().map(|&(field, number)| wire::number_length(field, number)).sum()
+    };
+    let length = wire::text_length(1, name)
+        + wire::text_length(2, datatype)
+        + wire::numbers_length(3, &tensor.shape)
+        + numbers.map_or(0, |numbers| wire::bytes_length(1001, slot_length(numbers)));
+    wire::put_length(out, 5, length);
+    put_text(out, 1, name);
+    put_text(out, 2, datatype);
+    put_numbers(out, 3, &tensor.shape);
+    if let Some(numbers) = numbers {
+        wire::put_length(out, 1001, slot_length(numbers));
+        for (field, number) in numbers {
+            put_number(out, field, number);
+        }
+    }
+}
+
+/// One entry of the map of parameters. They are rare.
+fn put_parameter(out: &mut Vec<u8>, key: &str, put_value: impl FnOnce(&mut Vec<u8>)) {
+    let mut value = Vec::new();
+    put_value(&mut value);
+    wire::put_length(out, 4, wire::text_length(1, key) + wire::bytes_length(2, value.len()));
+    put_text(out, 1, key);
+    put_bytes(out, 2, &value);
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Parameter) {
+    match value {
+        Parameter::Bool(value) => put_number(out, 1, u64::from(*value)),
+        Parameter::Int(value) => put_number(out, 2, *value as u64),
+        Parameter::String(value) => put_bytes(out, 3, value.as_bytes()),
+        Parameter::Double(value) => put_double(out, 4, *value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use kushi_core::{Buffer, DataType};
+    use kushi_oip::infer_parameter::Choice;
+    use kushi_oip::{InferParameter, ModelInferRequest, Reader};
+    use prost::Message;
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::call::Draft;
+
+    fn read(out: &[u8]) -> ModelInferRequest {
+        let mut reader = Reader::default();
+        reader.push(out);
+        let frame = reader.next_frame().unwrap().unwrap();
+        assert_eq!((frame.kind, frame.id), (Kind::Infer, 9));
+        ModelInferRequest::decode(frame.body).unwrap()
+    }
+
+    fn tensor(datatype: DataType, shape: &[i64], data: &'static [u8]) -> Tensor {
+        Tensor { datatype, shape: shape.into(), data: Buffer::host(data) }
+    }
+
+    #[test]
+    fn a_call_reads_back_as_the_message() {
+        let call = InferCall {
+            model: "m".into(),
+            version: "3".into(),
+            id: "request".into(),
+            inputs: smallvec![
+                Draft { name: Some("A".into()), tensor: tensor(DataType::Fp32, &[2, 300], b"inline") },
+                Draft { name: None, tensor: tensor(DataType::Bytes, &[], b"elsewhere") },
+                Draft { name: None, tensor: tensor(DataType::Int8, &[0], b"") },
+            ],
+            outputs: vec!["Y".into(), "Z".into()],
+            parameters: vec![
+                ("flag".into(), Parameter::Bool(false)),
+                ("count".into(), Parameter::Int(-7)),
+                ("ratio".into(), Parameter::Double(0.5)),
+                ("text".into(), Parameter::String(String::new())),
+            ],
+            priority: 2,
+            timeout_us: Some(1000),
+            patience: None,
+        };
+        let range = SlotRange { slot: 1 << 40, offset: 128, length: 9 };
+        let mut out = Vec::new();
+        infer(&mut out, 9, &call, &[None, Some(range), None], 70_000);
+        let read = read(&out);
+        assert_eq!((&*read.model_name, &*read.model_version, &*read.id), ("m", "3", "request"));
+        assert_eq!(read.timeout_us, 70_000);
+        let names: Vec<_> = read.inputs.iter().map(|input| (&*input.name, &*input.datatype)).collect();
+        assert_eq!(names, [("A", "FP32"), ("", "BYTES"), ("", "INT8")]);
+        assert_eq!(read.inputs[0].shape, [2, 300]);
+        assert_eq!(read.inputs[1].slot, Some(range));
+        assert_eq!(read.raw_input_contents, [Bytes::from("inline"), Bytes::new()]);
+        assert_eq!(read.outputs.iter().map(|output| &*output.name).collect::<Vec<_>>(), ["Y", "Z"]);
+        let expected = [
+            ("flag", Choice::Bool(false)),
+            ("count", Choice::Int64(-7)),
+            ("ratio", Choice::Double(0.5)),
+            ("text", Choice::String(String::new())),
+            ("priority", Choice::Uint64(2)),
+            ("timeout", Choice::Int64(1000)),
+        ];
+        let expected = expected.map(|(key, choice)| (key.into(), InferParameter { choice: Some(choice) }));
+        assert_eq!(read.parameters, expected.into());
+    }
+}

@@ -1,0 +1,21 @@
+//! The client of the local door: frames over a Unix stream, large tensors in shared memory beside it.
+//!
+//! A [`Connection`] is the protocol and knows no thread; an event loop drives one of its own. Callers that
+//! wait in threads of theirs use [`Streams`], a pool of connections.
+
+mod connect;
+mod connection;
+mod decode;
+mod door;
+mod encode;
+mod heartbeat;
+mod outgoing;
+mod slots;
+mod streams;
+mod texts;
+
+pub use connection::{Connection, Ended, Outcome, Unsent};
+pub use door::Door;
+pub use slots::{Arena, Placed, SLOT_BYTES};
+pub use streams::{Interrupted, Streams};
+pub use texts::client_closed;

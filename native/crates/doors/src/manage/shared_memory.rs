@@ -1,0 +1,126 @@
+//! Regions of shared memory: what there is, register, unregister.
+//!
+//! There is no CUDA memory here: its routes answer as those of a Triton that was built without GPUs.
+
+use kushi_core::{Error, ErrorKind};
+use kushi_shm::{RegionError, RegionFault, Registration};
+
+use crate::house::House;
+use crate::json::read::{self, Value};
+use crate::json::{Scanner, write};
+use crate::manage::body::{Json, unreadable};
+use crate::manage::reply::Reply;
+use crate::manage::route::{Memory, RegionAction};
+
+/// `region`: empty for all.
+pub(super) fn answer(
+    house: &House,
+    memory: Memory,
+    region: &str,
+    action: RegionAction,
+    body: &[u8],
+) -> Result<Reply, Error> {
+    if action == RegionAction::Status {
+        return status(house, memory, region);
+    }
+    if !house.allow_client_regions {
+        let text =
+            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if action == RegionAction::Register {
+        register(house, memory, region, body)?;
+    } else if memory == Memory::System && region.is_empty() {
+        house.regions.unregister_all();
+    } else if memory == Memory::System {
+        house.regions.unregister(region);
+    }
+    Ok(Reply::empty(200))
+}
+
+fn status(house: &House, memory: Memory, region: &str) -> Result<Reply, Error> {
+    let found = match (memory, region) {
+        (Memory::System, "") => house.regions.all(),
+        (Memory::Cuda, "") => Vec::new(),
+        _ => match (house.regions.find(region), memory) {
+            (Some(found), Memory::System) => vec![found],
+            (Some(_), Memory::Cuda) => {
+                return Err(not_found(format!(
+                    "The region named '{region}' is registered as system shared memory, not CUDA shared memory"
+                )));
+            }
+            (None, _) => {
+                let memory = if memory == Memory::System { "system" } else { "cuda" };
+                return Err(not_found(format!("Unable to find {memory} shared memory region: '{region}'")));
+            }
+        },
+    };
+    let mut out = vec![b'['];
+    for Registration { name, key, offset, byte_size } in found {
+        out.extend_from_slice(if out.len() > 1 { b",{\"name\":" } else { b"{\"name\":" });
+        write::string(&mut out, name.as_bytes());
+        out.extend_from_slice(b",\"key\":");
+        write::string(&mut out, key.as_bytes());
+        out.extend_from_slice(b",\"offset\":");
+        write::integer(&mut out, offset);
+        out.extend_from_slice(b",\"byte_size\":");
+        write::integer(&mut out, byte_size);
+        out.push(b'}');
+    }
+    out.push(b']');
+    Ok(Reply::json(out))
+}
+
+fn register(house: &House, memory: Memory, region: &str, body: &[u8]) -> Result<(), Error> {
+    if region.is_empty() {
+        let memory = if memory == Memory::System { "system" } else { "cuda" };
+        let text = format!("'region name' is necessary to register {memory} shared memory region");
+        return Err(Error::invalid(text));
+    }
+    if memory == Memory::Cuda {
+        let text = format!("failed to register CUDA shared memory region: '{region}', GPUs not supported");
+        return Err(Error::invalid(text));
+    }
+    let registration = registration(region, body)?;
+    house.regions.register(registration).map_err(region_error)
+}
+
+fn registration(region: &str, body: &[u8]) -> Result<Registration, Error> {
+    if body.is_empty() {
+        // The scanner names the fault of an empty document as of any other.
+        let fault = Scanner::new(body).document(|scanner| scanner.skip().map(drop));
+        fault.map_err(|fault| unreadable(fault.to_string()))?;
+    }
+    let document = Json::parse(body)?;
+    let member = |name| document.and_then(|document| document.member(name)).map(Json::value);
+    let missing = |name| Error::invalid(format!("Shared memory register request has no '{name}' field"));
+    let key = match member("key").ok_or_else(|| missing("key"))? {
+        Value::String(raw) => read::text(raw).into_owned(),
+        _ => return Err(unreadable("attempt to access JSON non-string as string")),
+    };
+    let offset = member("offset").map_or(Ok(0), unsigned)?;
+    let byte_size = unsigned(member("byte_size").ok_or_else(|| missing("byte_size"))?)?;
+    Ok(Registration { name: region.into(), key, offset, byte_size })
+}
+
+fn unsigned(value: Value<'_>) -> Result<u64, Error> {
+    let number = match value {
+        Value::Number(number) => read::unsigned(number),
+        _ => None,
+    };
+    number.ok_or_else(|| unreadable("attempt to access JSON non-unsigned-integer as unsigned-integer"))
+}
+
+fn not_found(text: String) -> Error {
+    Error::new(ErrorKind::RegionNotFound, text)
+}
+
+pub(crate) fn region_error(error: RegionError) -> Error {
+    let kind = match error.fault {
+        RegionFault::Invalid => ErrorKind::InvalidInput,
+        RegionFault::Unknown => ErrorKind::RegionNotFound,
+        RegionFault::Unusable => ErrorKind::UnreadableInput,
+        RegionFault::Full => ErrorKind::Overloaded,
+    };
+    Error::new(kind, error.text)
+}

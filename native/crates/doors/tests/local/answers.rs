@@ -1,0 +1,231 @@
+//! What comes back, in which order, whatever the engine does.
+
+use bytes::{Bytes, BytesMut};
+use kushi_core::{Error, ErrorKind};
+use kushi_oip::{Call, InferRequestedOutputTensor, InferTensorContents, Kind, ModelInferRequest};
+use kushi_testkit::{Act, echo_spec, respond, until};
+
+use crate::client::{Client, Outcome, frame, request, request_of, tensor};
+use crate::site::Site;
+
+#[test]
+fn an_answer_names_its_model_its_request_and_its_outputs_and_tells_timings() {
+    let site = Site::default();
+    let mut client = site.connect();
+    client.infer(3, &ModelInferRequest { id: "mine".into(), model_version: "1".into(), ..request(5) });
+    let (id, answer) = client.answer();
+    assert_eq!((id, &*answer.model_name, &*answer.model_version, &*answer.id), (3, "echo", "1", "mine"));
+    let output = &answer.outputs[0];
+    assert_eq!((&*output.name, &*output.datatype, &output.shape[..]), ("OUTPUT", "INT32", &[1, 1][..]));
+    assert_eq!(answer.raw_output_contents, [Bytes::from(5_i32.to_le_bytes().to_vec())]);
+    assert!(answer.timings.is_some());
+}
+
+#[test]
+fn answers_come_in_any_order() {
+    let site = Site::default();
+    site.puppet.script([Act::Late, Act::Echo]);
+    let mut client = site.connect();
+    client.infer(1, &request(1));
+    site.puppet.await_batches(1);
+    client.infer(2, &request(2));
+    assert!(client.echoes(2, 2));
+    respond(site.puppet.late(), 1);
+    let (id, answer) = client.answer();
+    assert_eq!((id, answer.outputs.len()), (1, 0));
+}
+
+#[test]
+fn the_answers_of_a_batch_arrive_together() {
+    let site = Site::default();
+    site.puppet.hold();
+    let mut client = site.connect();
+    client.infer(1, &request(1));
+    site.puppet.await_batches(1);
+    let mut burst = BytesMut::new();
+    for id in 2..10 {
+        burst.extend_from_slice(&frame(Kind::Infer, id, &request(id as i32)));
+    }
+    client.send(&burst);
+    until("a full batch", || site.runner.backlog().requests == 8);
+    site.puppet.release(0);
+    assert!(client.echoes(1, 1));
+    let before = client.reads;
+    site.puppet.release(1);
+    assert!((2..10).all(|id| client.echoes(id, id as i32)));
+    assert_eq!(client.reads, before + 1);
+    assert_eq!(site.puppet.seen()[1].rows, 8);
+}
+
+#[test]
+fn inputs_without_names_are_taken_by_position() {
+    let site = Site::default();
+    let mut client = site.connect();
+    let mut by_position = request(5);
+    by_position.inputs[0].name.clear();
+    client.infer(1, &by_position);
+    assert!(client.echoes(1, 5));
+    by_position.inputs.push(by_position.inputs[0].clone());
+    by_position.raw_input_contents.push(by_position.raw_input_contents[0].clone());
+    client.infer(2, &by_position);
+    let (id, kind, text) = client.failure();
+    assert_eq!((id, &*kind), (2, "invalid_input"));
+    assert_eq!(text, "expected 1 inputs but got 2 inputs for model 'echo'");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_and_the_next_one_is_answered() {
+    let site = Site::default();
+    let mut client = site.connect();
+    let named = |name: &str| ModelInferRequest { model_name: name.into(), ..request(1) };
+    let version = |version: &str| ModelInferRequest { model_version: version.into(), ..request(1) };
+    let output = InferRequestedOutputTensor { name: "NONE".into(), ..Default::default() };
+    let contents = InferTensorContents { int_contents: vec![1], ..Default::default() };
+    let typed = kushi_oip::InferInputTensor { contents: Some(contents), ..tensor(&[1, 1]) };
+    let other_type = kushi_oip::InferInputTensor { datatype: "FP32".into(), ..tensor(&[1, 1]) };
+    for (request, kind, text) in [
+        (named("nobody"), "model_not_found", "Request for unknown model: 'nobody' is not found"),
+        (version("9"), "model_not_found", "Request for unknown model: 'echo' version 9 is not found"),
+        (
+            version("x"),
+            "invalid_input",
+            "failed to get model version from specified version string 'x' (details: stol), version should be an \
+             integral value > 0",
+        ),
+        (
+            ModelInferRequest { outputs: vec![output], ..request(1) },
+            "invalid_input",
+            "unexpected inference output 'NONE' for model 'echo'",
+        ),
+        (
+            ModelInferRequest { raw_input_contents: vec![], ..request(1) },
+            "invalid_input",
+            "expected 1 raw_input_contents, one for each input without a slot, got 0",
+        ),
+        (
+            ModelInferRequest { raw_input_contents: vec![Bytes::new(); 2], ..request(1) },
+            "invalid_input",
+            "expected 1 raw_input_contents, one for each input without a slot, got 2",
+        ),
+        (
+            request_of(typed, vec![]),
+            "invalid_input",
+            "input 'INPUT' has typed contents, expected raw_input_contents or a slot",
+        ),
+        (
+            request_of(tensor(&[1, 1]), vec![0; 5]),
+            "invalid_input",
+            "input byte size mismatch for input 'INPUT' for model 'echo'. Expected 4, got 5",
+        ),
+        (
+            request_of(other_type, vec![0; 4]),
+            "invalid_input",
+            "inference input 'INPUT' data-type is 'FP32', but model 'echo' expects 'INT32'",
+        ),
+    ] {
+        client.infer(4, &request);
+        assert_eq!(client.failure(), (4, kind.into(), text.into()));
+    }
+    client.send(&frame(Kind::Infer, 5, &kushi_oip::Hello { protocol: 9, version: String::new() }));
+    let (id, kind, text) = client.failure();
+    assert_eq!((id, &*kind), (5, "invalid_input"));
+    assert_eq!(text, "failed to parse the request: a field has another type than expected");
+    assert!(client.asks(6));
+}
+
+#[test]
+fn an_engine_that_fails_panics_or_says_nothing_is_a_failure_and_the_next_request_is_answered() {
+    let site = Site::default();
+    let mut client = site.connect();
+    let failure = Error::new(ErrorKind::EngineFailed, "out of flour");
+    for (act, text) in [
+        (Act::Fail(failure), "out of flour"),
+        (Act::Panic, "the engine of model 'echo' panicked"),
+        (Act::Drop, "the engine of model 'echo' dropped the batch unanswered"),
+        (Act::Silence, "model 'echo' gave 0 responses, expected exactly 1"),
+        (Act::Respond(3), "model 'echo' gave 3 responses, expected exactly 1"),
+    ] {
+        site.puppet.script([act]);
+        client.infer(1, &request(1));
+        assert_eq!(client.failure(), (1, "engine_failed".into(), text.into()));
+        assert!(client.asks(7));
+    }
+}
+
+#[test]
+fn a_cancelled_request_frees_its_place_at_once_and_still_ends() {
+    let mut spec = echo_spec();
+    spec.queue.max_requests = 1;
+    let site = Site::new(spec);
+    site.puppet.hold();
+    let mut client = site.connect();
+    client.infer(1, &request(1));
+    site.puppet.await_batches(1);
+    client.infer(2, &request(2));
+    client.infer(3, &request(3));
+    assert_eq!(client.failure(), (3, "overloaded".into(), "Exceeds maximum queue size".into()));
+    client.cancel(2);
+    assert_eq!(client.failure(), (2, "cancelled".into(), String::new()));
+    client.infer(3, &request(3));
+    until("a full queue", || site.runner.backlog().requests == 1);
+    client.cancel(1);
+    client.cancel(99);
+    client.await_pong();
+    site.puppet.release_all();
+    assert_eq!(client.failure(), (1, "cancelled".into(), String::new()));
+    assert!(client.echoes(3, 3));
+}
+
+#[test]
+fn deadlines_end_requests_in_the_queue_and_in_the_engine() {
+    let site = Site::default();
+    site.puppet.hold();
+    let mut client = site.connect();
+    let patient = |timeout_us, value| ModelInferRequest { timeout_us, ..request(value) };
+    // Long enough for the instance thread to take it, on a busy machine too.
+    client.infer(1, &patient(500_000, 1));
+    site.puppet.await_batches(1);
+    client.infer(2, &patient(60_000_000, 2));
+    client.infer(3, &patient(20_000, 3));
+    let mut expired: Vec<_> = [client.failure(), client.failure()].into();
+    expired.sort();
+    let text = "Request timeout expired";
+    assert_eq!(expired, [1, 3].map(|id| (id, "deadline_exceeded".to_owned(), text.to_owned())));
+    // The engine still holds the first one; its id is free.
+    client.infer(1, &patient(u64::MAX, 4));
+    site.puppet.release_all();
+    assert!(client.echoes(2, 2) && client.echoes(1, 4));
+}
+
+#[test]
+fn a_ping_is_answered_while_requests_are_not() {
+    let site = Site::default();
+    site.puppet.hold();
+    let mut client = site.connect();
+    client.infer(1, &request(1));
+    site.puppet.await_batches(1);
+    client.await_pong();
+}
+
+#[test]
+fn everything_else_is_asked_by_the_routes_of_the_http_door() {
+    let site = Site::default();
+    let mut client = site.connect();
+    let call =
+        |method: &str, path: &str| Call { method: method.into(), path: path.into(), body: Bytes::new() };
+    let ask = |client: &mut Client, call: &Call| {
+        client.send(&frame(Kind::Call, 8, call));
+        match client.outcome() {
+            Some((8, Outcome::Call(answer))) => answer,
+            other => panic!("no answer: {other:?}"),
+        }
+    };
+    let about = ask(&mut client, &call("GET", "/v2"));
+    assert_eq!((about.status, &*about.kind), (200, ""));
+    assert!(about.body.starts_with(b"{\"name\":\"site\",\"version\":\"7.7\""), "{about:?}");
+    let unknown = ask(&mut client, &call("GET", "/v2/models/nobody"));
+    assert_eq!((unknown.status, &*unknown.kind), (404, "model_not_found"));
+    assert_eq!(ask(&mut client, &call("GET", "/v2/nowhere")).status, 404);
+    assert_eq!(ask(&mut client, &call("GET", "/v2/models/echo/ready")).status, 200);
+    assert_eq!(ask(&mut client, &call("GET", "/v2/health/ready")).status, 200);
+}

@@ -1,0 +1,38 @@
+//! Python's exceptions as errors of the engine.
+
+use kushi_core::{Error, ErrorKind};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTracebackMethods;
+
+/// The longest text of an exception that is passed on.
+const LONGEST_BYTES: usize = 8 << 10;
+
+/// Any exception, an exit or an interrupt too: they end a batch, and not the thread that met them.
+pub(crate) fn described(py: Python<'_>, error: &PyErr, model: &str) -> Error {
+    let class = error.get_type(py);
+    let value = error.value(py);
+    let says_all = value
+        .getattr(intern!(py, "kind"))
+        .is_ok_and(|kind| kind.extract::<String>().is_ok_and(|kind| kind == ErrorKind::EngineFailed.name()));
+    let value = value.str().map(|text| text.to_string_lossy().into_owned());
+    let name = class.fully_qualified_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|_| "an exception".into());
+    let mut text = match value {
+        // The control plane's own exception.
+        Ok(text) if says_all => text,
+        Ok(text) if text.is_empty() => format!("model '{model}' raised {name}"),
+        Ok(text) => format!("model '{model}' raised {name}: {text}"),
+        Err(_) => format!("model '{model}' raised {name}, which cannot be printed"),
+    };
+    if text.len() > LONGEST_BYTES {
+        let end = (0..=LONGEST_BYTES).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    if log::log_enabled!(log::Level::Debug) {
+        let trace = error.traceback(py).and_then(|trace| trace.format().ok());
+        log::debug!("{text}\n{}", trace.unwrap_or_default());
+    }
+    Error::new(ErrorKind::EngineFailed, text)
+}

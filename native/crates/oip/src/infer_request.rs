@@ -1,0 +1,220 @@
+//! A [`ModelInferRequest`](crate::ModelInferRequest), read where it lies: nothing in it is copied, and
+//! reading costs no more memory than the bounds allow.
+
+use kushi_core::{Error, Parameter, Shape};
+use smallvec::SmallVec;
+
+use crate::SlotRange;
+use crate::wire::{Fields, Value, WireError};
+
+/// Of inputs and outputs together; each costs many times its bytes in the message.
+pub const MAX_TENSORS: usize = 1024;
+pub const MAX_PARAMETERS: usize = 1024;
+/// Of one tensor.
+pub const MAX_DIMENSIONS: usize = 1024;
+
+#[derive(Debug, Default, PartialEq)]
+pub struct InferRequest<'a> {
+    pub model_name: &'a str,
+    pub model_version: &'a str,
+    pub id: &'a str,
+    /// Without those that have a meaning, which are below.
+    pub parameters: Vec<(String, Parameter)>,
+    pub priority: u32,
+    /// The parameter `timeout`.
+    pub queue_timeout_us: Option<u64>,
+    pub inputs: SmallVec<[Input<'a>; 4]>,
+    pub outputs: SmallVec<[&'a str; 8]>,
+    pub raw_input_contents: SmallVec<[&'a [u8]; 4]>,
+    /// How long the client will wait from now; 0 is for ever.
+    pub timeout_us: u64,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Input<'a> {
+    pub name: &'a str,
+    pub datatype: &'a str,
+    pub shape: Shape,
+    pub slot: Option<SlotRange>,
+    /// Whether the tensor stands in typed fields, which are not read.
+    pub typed: bool,
+}
+
+impl<'a> InferRequest<'a> {
+    pub fn read(message: &'a [u8]) -> Result<Self, Error> {
+        let mut request = Self::default();
+        let mut fields = Fields::new(message);
+        while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+            match field {
+                1 => request.model_name = value.text().map_err(unreadable)?,
+                2 => request.model_version = value.text().map_err(unreadable)?,
+                3 => request.id = value.text().map_err(unreadable)?,
+                4 => request.read_parameter(value)?,
+                5 => {
+                    request.check_tensors()?;
+                    request.inputs.push(input(value)?);
+                }
+                6 => {
+                    request.check_tensors()?;
+                    request.outputs.push(output(value).map_err(unreadable)?);
+                }
+                7 if request.raw_input_contents.len() == MAX_TENSORS => return Err(too_many_tensors()),
+                7 => request.raw_input_contents.push(value.bytes().map_err(unreadable)?),
+                1001 => request.timeout_us = value.varint().map_err(unreadable)?,
+                _ => {}
+            }
+        }
+        Ok(request)
+    }
+
+    fn check_tensors(&self) -> Result<(), Error> {
+        if self.inputs.len() + self.outputs.len() < MAX_TENSORS { Ok(()) } else { Err(too_many_tensors()) }
+    }
+
+    fn read_parameter(&mut self, entry: Value<'a>) -> Result<(), Error> {
+        let (key, value) = parameter(entry).map_err(unreadable)?;
+        let wrong_type = |expected: &str| {
+            Error::invalid(format!("invalid value type for '{key}' parameter, expected {expected}."))
+        };
+        let negative = || Error::invalid(format!("invalid value for '{key}', expected value >= 0."));
+        match key {
+            "timeout" => match value {
+                Some(Number::Of(Parameter::Int(us))) => {
+                    self.queue_timeout_us = Some(us.try_into().map_err(|_| negative())?);
+                }
+                Some(Number::Unsigned(us)) => self.queue_timeout_us = Some(us),
+                _ => return Err(wrong_type("int64_param")),
+            },
+            "priority" => match value {
+                Some(Number::Of(Parameter::Int(level))) => {
+                    self.priority =
+                        u64::try_from(level).map_err(|_| negative())?.try_into().unwrap_or(u32::MAX);
+                }
+                Some(Number::Unsigned(level)) => self.priority = level.try_into().unwrap_or(u32::MAX),
+                _ => return Err(wrong_type("int64_param or uint64_param")),
+            },
+            _ if key.starts_with("triton_") => {
+                let text = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.";
+                return Err(Error::invalid(text));
+            }
+            _ => {
+                let value = match value {
+                    Some(Number::Of(value)) => value,
+                    Some(Number::Unsigned(value)) => Parameter::Int(value.try_into().map_err(|_| {
+                        Error::invalid(format!(
+                            "parameter '{key}' is {value}, at most {} is possible",
+                            i64::MAX
+                        ))
+                    })?),
+                    None => return Err(Error::invalid(format!("parameter '{key}' has no value"))),
+                };
+                if self.parameters.len() == MAX_PARAMETERS {
+                    let text =
+                        format!("request has more parameters than {MAX_PARAMETERS}, which is the most");
+                    return Err(Error::invalid(text));
+                }
+                self.parameters.push((key.into(), value));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: WireError) -> Error {
+    Error::invalid(format!("failed to parse the request: {error}"))
+}
+
+fn too_many_tensors() -> Error {
+    Error::invalid(format!("request has more inputs and outputs than {MAX_TENSORS}, which is the most"))
+}
+
+/// Numbers of the protocol that a [`Parameter`] may have no room for.
+enum Number {
+    Of(Parameter),
+    Unsigned(u64),
+}
+
+fn parameter(entry: Value<'_>) -> Result<(&str, Option<Number>), WireError> {
+    let (mut key, mut found) = ("", None);
+    let mut fields = Fields::new(entry.bytes()?);
+    while let Some((field, value)) = fields.next_field()? {
+        match field {
+            1 => key = value.text()?,
+            2 => {
+                let mut choices = Fields::new(value.bytes()?);
+                while let Some((choice, value)) = choices.next_field()? {
+                    found = match choice {
+                        1 => Some(Number::Of(Parameter::Bool(value.varint()? != 0))),
+                        2 => Some(Number::Of(Parameter::Int(value.varint()? as i64))),
+                        3 => Some(Number::Of(Parameter::String(value.text()?.into()))),
+                        4 => Some(Number::Of(Parameter::Double(value.double()?))),
+                        5 => Some(Number::Unsigned(value.varint()?)),
+                        _ => found,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((key, found))
+}
+
+fn input(value: Value<'_>) -> Result<Input<'_>, Error> {
+    let mut input = Input::default();
+    let mut fields = Fields::new(value.bytes().map_err(unreadable)?);
+    while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+        match field {
+            1 => input.name = value.text().map_err(unreadable)?,
+            2 => input.datatype = value.text().map_err(unreadable)?,
+            3 => {
+                let shape = &mut input.shape;
+                let mut excess = false;
+                value
+                    .varints(|dim| {
+                        excess |= shape.len() == MAX_DIMENSIONS;
+                        if !excess {
+                            shape.push(dim as i64);
+                        }
+                        Ok(())
+                    })
+                    .map_err(unreadable)?;
+                if excess {
+                    let text = format!(
+                        "input '{}' has more dimensions than {MAX_DIMENSIONS}, which is the most",
+                        input.name
+                    );
+                    return Err(Error::invalid(text));
+                }
+            }
+            5 => input.typed = true,
+            1001 => input.slot = Some(slot_range(value).map_err(unreadable)?),
+            _ => {}
+        }
+    }
+    Ok(input)
+}
+
+fn output(value: Value<'_>) -> Result<&str, WireError> {
+    let mut name = "";
+    let mut fields = Fields::new(value.bytes()?);
+    while let Some((field, value)) = fields.next_field()? {
+        if field == 1 {
+            name = value.text()?;
+        }
+    }
+    Ok(name)
+}
+
+fn slot_range(value: Value<'_>) -> Result<SlotRange, WireError> {
+    let mut range = SlotRange::default();
+    let mut fields = Fields::new(value.bytes()?);
+    while let Some((field, value)) = fields.next_field()? {
+        match field {
+            1 => range.slot = value.varint()?,
+            2 => range.offset = value.varint()?,
+            3 => range.length = value.varint()?,
+            _ => {}
+        }
+    }
+    Ok(range)
+}

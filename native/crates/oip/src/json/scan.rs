@@ -1,0 +1,464 @@
+//! The checking pass: walks a document once, refuses what RapidJSON refuses, at the same offset.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A value's bytes in the document.
+pub type Span = Range<usize>;
+
+/// Levels of nesting before a document is refused; the bits of [`Scanner::kinds`] bound it too.
+const MAX_DEPTH: u32 = 120;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    Empty,
+    RootNotSingular,
+    ValueInvalid,
+    MissName,
+    MissColon,
+    MissCommaOrBrace,
+    MissCommaOrBracket,
+    BadHex,
+    BadSurrogate,
+    BadEscape,
+    MissQuotation,
+    BadEncoding,
+    NumberTooBig,
+    MissFraction,
+    MissExponent,
+}
+
+impl Syntax {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Empty => "The document is empty.",
+            Self::RootNotSingular => "The document root must not be followed by other values.",
+            Self::ValueInvalid => "Invalid value.",
+            Self::MissName => "Missing a name for object member.",
+            Self::MissColon => "Missing a colon after a name of object member.",
+            Self::MissCommaOrBrace => "Missing a comma or '}' after an object member.",
+            Self::MissCommaOrBracket => "Missing a comma or ']' after an array element.",
+            Self::BadHex => "Incorrect hex digit after \\u escape in string.",
+            Self::BadSurrogate => "The surrogate pair in string is invalid.",
+            Self::BadEscape => "Invalid escape character in string.",
+            Self::MissQuotation => "Missing a closing quotation mark in string.",
+            Self::BadEncoding => "Invalid encoding in string.",
+            Self::NumberTooBig => "Number too big to be stored in double.",
+            Self::MissFraction => "Miss fraction part in number.",
+            Self::MissExponent => "Miss exponent in number.",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Syntax { what: Syntax, offset: usize },
+    TooDeep,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { what, offset } => {
+                write!(f, "failed to parse the request JSON buffer: {} at {offset}", what.text())
+            }
+            Self::TooDeep => f.write_str("JSON nesting depth exceeds maximum allowed limit (100)"),
+        }
+    }
+}
+
+impl Fault {
+    /// The fault alone, in our own voice.
+    pub fn what(self) -> String {
+        match self {
+            Self::Syntax { what, offset } => {
+                format!("{} at byte {offset}", what.text().trim_end_matches('.').to_lowercase())
+            }
+            Self::TooDeep => "nested too deeply".to_owned(),
+        }
+    }
+}
+
+/// Moves over a document value by value. A NUL byte counts as its end, as RapidJSON has it.
+pub struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: u32,
+    /// One bit per open container inside [`Scanner::skip`]: 1 for an object, the innermost lowest.
+    kinds: u128,
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Self { bytes, at, depth: 0, kinds: 0 }
+    }
+
+    /// Runs `root` on the document's one value.
+    pub fn document(&mut self, root: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        self.blanks();
+        if matches!(self.peek(), 0 | b']' | b'}' | b',' | b':') {
+            return self.fault(Syntax::Empty);
+        }
+        root(self)?;
+        self.blanks();
+        if self.peek() == 0 { Ok(()) } else { self.fault(Syntax::RootNotSingular) }
+    }
+
+    pub fn is_object(&self) -> bool {
+        self.peek() == b'{'
+    }
+
+    pub fn is_array(&self) -> bool {
+        self.peek() == b'['
+    }
+
+    /// Walks the members of the object that begins here; `member` must consume each value.
+    pub fn object(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Key<'a>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.enter()?;
+        if self.peek() == b'}' {
+            return self.leave();
+        }
+        loop {
+            let key = self.key()?;
+            member(self, key)?;
+            self.blanks();
+            match self.peek() {
+                b',' => self.step(),
+                b'}' => return self.leave(),
+                _ => return self.fault(Syntax::MissCommaOrBrace),
+            }
+        }
+    }
+
+    /// Walks the elements of the array that begins here; `element` must consume each value.
+    pub fn array(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        self.enter()?;
+        if self.peek() == b']' {
+            return self.leave();
+        }
+        loop {
+            element(self)?;
+            self.blanks();
+            match self.peek() {
+                b',' => self.step(),
+                b']' => return self.leave(),
+                _ => return self.fault(Syntax::MissCommaOrBracket),
+            }
+        }
+    }
+
+    /// Passes over one value of any kind.
+    pub fn skip(&mut self) -> Result<Span, Fault> {
+        let start = self.at;
+        let base = self.depth;
+        loop {
+            match self.peek() {
+                b'{' => {
+                    self.enter()?;
+                    self.kinds = self.kinds << 1 | 1;
+                    if self.peek() != b'}' {
+                        self.key()?;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    self.enter()?;
+                    self.kinds <<= 1;
+                    if self.peek() != b']' {
+                        continue;
+                    }
+                }
+                _ => self.scalar()?,
+            }
+            if !self.close_containers(base)? {
+                return Ok(start..self.at);
+            }
+        }
+    }
+
+    /// After a value inside [`Scanner::skip`]: closes what ends here. True when another value follows.
+    fn close_containers(&mut self, base: u32) -> Result<bool, Fault> {
+        while self.depth > base {
+            self.blanks();
+            let in_object = self.kinds & 1 == 1;
+            match (self.peek(), in_object) {
+                (b'}', true) | (b']', false) => {
+                    self.kinds >>= 1;
+                    self.leave()?;
+                }
+                (b',', true) => {
+                    self.step();
+                    self.key()?;
+                    return Ok(true);
+                }
+                (b',', false) => {
+                    self.step();
+                    return Ok(true);
+                }
+                (_, true) => return self.fault(Syntax::MissCommaOrBrace),
+                (_, false) => return self.fault(Syntax::MissCommaOrBracket),
+            }
+        }
+        Ok(false)
+    }
+
+    fn scalar(&mut self) -> Result<(), Fault> {
+        match self.peek() {
+            b'"' => self.string().map(drop),
+            b'n' => self.literal(b"null"),
+            b't' => self.literal(b"true"),
+            b'f' => self.literal(b"false"),
+            _ => self.number(),
+        }
+    }
+
+    fn peek(&self) -> u8 {
+        self.bytes.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn blanks(&mut self) {
+        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+    }
+
+    /// Over a punctuation mark to what follows it.
+    fn step(&mut self) {
+        self.at += 1;
+        self.blanks();
+    }
+
+    fn enter(&mut self) -> Result<(), Fault> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Fault::TooDeep);
+        }
+        self.step();
+        Ok(())
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "reads as the last word of its callers")]
+    fn leave(&mut self) -> Result<(), Fault> {
+        self.depth -= 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn fault<T>(&self, what: Syntax) -> Result<T, Fault> {
+        Err(Fault::Syntax { what, offset: self.at })
+    }
+
+    fn key(&mut self) -> Result<Key<'a>, Fault> {
+        if self.peek() != b'"' {
+            return self.fault(Syntax::MissName);
+        }
+        let key = self.string()?;
+        self.blanks();
+        if self.peek() != b':' {
+            return self.fault(Syntax::MissColon);
+        }
+        self.step();
+        Ok(key)
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
+        for &expected in word {
+            if self.peek() != expected {
+                return self.fault(Syntax::ValueInvalid);
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<Key<'a>, Fault> {
+        let start = self.at + 1;
+        self.at = start;
+        let mut escaped = false;
+        loop {
+            match self.peek() {
+                b'"' => break,
+                b'\\' => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                0 => return self.fault(Syntax::MissQuotation),
+                0x01..0x20 => return self.fault(Syntax::BadEncoding),
+                _ => self.at += 1,
+            }
+        }
+        let raw = &self.bytes[start..self.at];
+        self.at += 1;
+        Ok(Key { raw, escaped })
+    }
+
+    fn escape(&mut self) -> Result<(), Fault> {
+        let offset = self.at;
+        let fault = |what| Err(Fault::Syntax { what, offset });
+        self.at += 1;
+        match self.peek() {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                self.at += 1;
+                Ok(())
+            }
+            b'u' => {
+                self.at += 1;
+                let Some(unit) = self.hex4() else { return fault(Syntax::BadHex) };
+                match unit {
+                    0xD800..0xDC00 => {
+                        if !self.bytes[self.at..].starts_with(b"\\u") {
+                            return fault(Syntax::BadSurrogate);
+                        }
+                        self.at += 2;
+                        match self.hex4() {
+                            None => fault(Syntax::BadHex),
+                            Some(0xDC00..0xE000) => Ok(()),
+                            Some(_) => fault(Syntax::BadSurrogate),
+                        }
+                    }
+                    0xDC00..0xE000 => fault(Syntax::BadSurrogate),
+                    _ => Ok(()),
+                }
+            }
+            _ => fault(Syntax::BadEscape),
+        }
+    }
+
+    fn hex4(&mut self) -> Option<u32> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            unit = unit << 4 | char::from(self.peek()).to_digit(16)?;
+            self.at += 1;
+        }
+        Some(unit)
+    }
+
+    fn digits(&mut self) -> bool {
+        let start = self.at;
+        while self.peek().is_ascii_digit() {
+            self.at += 1;
+        }
+        self.at > start
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        if self.peek() == b'-' {
+            self.at += 1;
+        }
+        match self.peek() {
+            b'0' => self.at += 1,
+            b'1'..=b'9' => {
+                self.digits();
+            }
+            b'N' => return self.literal(b"NaN"),
+            b'I' => {
+                self.literal(b"Inf")?;
+                return if self.peek() == b'i' { self.literal(b"inity") } else { Ok(()) };
+            }
+            _ => return self.fault(Syntax::ValueInvalid),
+        }
+        let whole_digits = self.at - start;
+        if self.peek() == b'.' {
+            self.at += 1;
+            if !self.digits() {
+                return self.fault(Syntax::MissFraction);
+            }
+        }
+        let mut has_exponent = false;
+        if matches!(self.peek(), b'e' | b'E') {
+            has_exponent = true;
+            self.at += 1;
+            if matches!(self.peek(), b'+' | b'-') {
+                self.at += 1;
+            }
+            if !self.digits() {
+                return self.fault(Syntax::MissExponent);
+            }
+        }
+        // Only these can pass the largest double.
+        if (has_exponent || whole_digits > 300)
+            && super::read::double(&self.bytes[start..self.at]).is_infinite()
+        {
+            return Err(Fault::Syntax { what: Syntax::NumberTooBig, offset: start });
+        }
+        Ok(())
+    }
+}
+
+/// A member's name or a string, still in its JSON form.
+#[derive(Clone, Copy)]
+pub struct Key<'a> {
+    raw: &'a [u8],
+    escaped: bool,
+}
+
+impl Key<'_> {
+    pub fn is(&self, name: &str) -> bool {
+        if self.escaped {
+            super::read::unescape(self.raw) == name.as_bytes()
+        } else {
+            self.raw == name.as_bytes()
+        }
+    }
+
+    pub fn to_text(self) -> String {
+        String::from_utf8_lossy(&super::read::unescape(self.raw)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &[u8]) -> Result<(), Fault> {
+        Scanner::new(text).document(|scanner| scanner.skip().map(drop))
+    }
+
+    #[test]
+    fn refuses_at_the_offsets_of_rapidjson() {
+        use Syntax as S;
+        #[rustfmt::skip]
+        let table: &[(&[u8], S, usize)] = &[
+            (b"", S::Empty, 0), (b"  ", S::Empty, 2), (b"]", S::Empty, 0), (b"{} 1", S::RootNotSingular, 3),
+            (b"nul", S::ValueInvalid, 3), (b"nan", S::ValueInvalid, 1), (b"-a", S::ValueInvalid, 1), (b"[1,]", S::ValueInvalid, 3),
+            (b"[,1]", S::ValueInvalid, 1), (b"{\"a\":}", S::ValueInvalid, 5), (b"{a:1}", S::MissName, 1), (b"{\"a\":1,}", S::MissName, 7),
+            (b"{\"a\" 1}", S::MissColon, 5), (b"{\"a\":1 2}", S::MissCommaOrBrace, 7), (b"[1 2]", S::MissCommaOrBracket, 3),
+            (b"\"\\u12G4\"", S::BadHex, 1), (b"\"\\uD800x\"", S::BadSurrogate, 1), (b"\"\\q\"", S::BadEscape, 1),
+            (b"\"ab", S::MissQuotation, 3), (b"\"a\0\"", S::MissQuotation, 2), (b"\"a\n\"", S::BadEncoding, 2),
+            (b"[1e400]", S::NumberTooBig, 1), (b"1.", S::MissFraction, 2), (b"1e+", S::MissExponent, 3), (b"01", S::RootNotSingular, 1),
+            (b"Infx", S::RootNotSingular, 3), (b"tRue", S::ValueInvalid, 1), (b"[", S::ValueInvalid, 1), (b"{", S::MissName, 1),
+        ];
+        for &(text, what, offset) in table {
+            let expected = Err(Fault::Syntax { what, offset });
+            assert_eq!(check(text), expected, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn accepts_what_rapidjson_accepts() {
+        let texts: &[&[u8]] = &[
+            b"{}\0garbage",
+            b"\xef\xbb\xbf[1, 2.5e3, -0]",
+            b"[NaN, Infinity, -Inf]",
+            b"\"\xff\\u00e9\\ud83d\\ude00\"",
+            b"{\"a\":{\"b\":[{},[]]},\"a\":null}",
+            b"123456789012345678901234567890",
+            b"1e-400",
+        ];
+        for text in texts {
+            assert_eq!(check(text), Ok(()), "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deep = |n: usize| [b"[".repeat(n), b"]".repeat(n)].concat();
+        assert_eq!(check(&deep(120)), Ok(()));
+        assert_eq!(check(&deep(100_000)), Err(Fault::TooDeep));
+    }
+}

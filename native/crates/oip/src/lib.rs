@@ -1,0 +1,19 @@
+//! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
+//! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
+#![forbid(unsafe_code)]
+
+mod frame;
+pub mod infer_request;
+pub mod json;
+mod messages;
+pub mod tensor_json;
+pub mod wire;
+
+pub use frame::{
+    Frame, FrameError, HEADER_BYTES, Kind, MAX_BODY_BYTES, Reader, write_frame, write_header, write_message,
+};
+pub use messages::{
+    Call, CallAnswer, Failure, Hello, InferInputTensor, InferOutputTensor, InferParameter,
+    InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, Release, Slot,
+    SlotRange, Timings, infer_parameter,
+};

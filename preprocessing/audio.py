@@ -1,0 +1,238 @@
+"""
+From recordings to chunks of mono sound at 16 kHz, and from a probability per chunk to the times of activity.
+
+What always holds: for any bytes `decode` answers finite samples within -1..1 or raises UnreadableAudio, and a recording
+that is too long is refused before it is decoded.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .errors import UnreadableAudio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    Samples = npt.NDArray[np.float32]
+
+__all__ = [
+    "CHUNK",
+    "MAX_SECONDS",
+    "RATE",
+    "Chunker",
+    "Segment",
+    "activity",
+    "chunks",
+    "decode",
+    "decode_pcm16",
+    "resample",
+]
+
+RATE = 16_000
+CHUNK = 256
+MAX_SECONDS = 600.0
+RATES = (1_000, 384_000)
+CROSSINGS = 16
+"""Zero crossings of the low-pass on either side: enough to keep what is audible and drop what would fold back"""
+
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_WIDTHS = {(_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32)}
+_MAX_RIFF_CHUNKS = 256
+"""Far more than any program writes before the samples"""
+_UNKNOWN_LENGTH = 0xFFFFFFFF
+"""What programs write that cannot seek back when the recording ends"""
+
+
+class Segment(NamedTuple):
+    """Seconds from the beginning of the recording"""
+
+    start: float
+    end: float
+
+
+class _Wav(NamedTuple):
+    coding: int
+    channels: int
+    rate: int
+    frame: int
+    """Bytes of one sample of all channels"""
+    bits: int
+    samples: memoryview
+
+
+def decode(data: bytes, *, rate: int = RATE, max_seconds: float = MAX_SECONDS) -> Samples:
+    """
+    float32 samples within -1..1 from a WAV file: PCM of 8, 16, 24 or 32 bits or float32, of any rate, with any number
+    of channels, which are averaged.
+    """
+    wav = _read(data)
+    if (wav.coding, wav.bits) not in _WIDTHS:
+        raise UnreadableAudio(
+            f"expected a WAV of PCM with 8, 16, 24 or 32 bits or of float32, got coding {wav.coding} of {wav.bits} bits"
+        )
+    frame = wav.channels * wav.bits // 8
+    if not frame or wav.frame != frame:
+        raise UnreadableAudio(
+            f"expected frames of {wav.channels} channels of {wav.bits} bits, got frames of {wav.frame} bytes"
+        )
+    frames = len(wav.samples) // frame
+    _check(frames, wav.rate, max_seconds)
+    levels = _levels(wav.samples[: frames * frame], wav.coding, wav.bits)
+    return resample(levels.reshape(frames, wav.channels).mean(axis=1, dtype=np.float32), wav.rate, rate)
+
+
+def decode_pcm16(
+    data: bytes, *, recorded_at: int = RATE, rate: int = RATE, max_seconds: float = MAX_SECONDS
+) -> Samples:
+    """float32 samples from bare PCM: mono, 16 bits, little-endian"""
+    if len(data) % 2:
+        raise UnreadableAudio(f"expected samples of two bytes each, got {len(data)} bytes")
+    _check(len(data) // 2, recorded_at, max_seconds)
+    return resample(_levels(data, _PCM, 16), recorded_at, rate)
+
+
+def resample(samples: Samples, recorded_at: int, rate: int = RATE) -> Samples:
+    """
+    The same sound at another rate: what is above half of either rate is filtered out, not folded back. The work grows
+    with the length and with nothing else, whatever the two rates are.
+    """
+    if recorded_at == rate or not len(samples):
+        return np.clip(samples, -1, 1)
+    common = math.gcd(recorded_at, rate)
+    # output n lies at n * step / phases of the input; outputs that are `phases` apart lie equally between two inputs
+    phases, step = rate // common, recorded_at // common
+    reach = math.ceil(CROSSINGS * max(1, recorded_at / rate))
+    length = -(-len(samples) * phases // step)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(samples, (reach - 1, reach + 1)), 2 * reach)
+    resampled = np.empty(length, np.float32)
+    for phase in range(min(phases, length)):
+        first, between = divmod(phase * step, phases)
+        outputs = len(range(phase, length, phases))
+        taps = _low_pass(between / phases, reach, min(1, rate / recorded_at))
+        resampled[phase::phases] = windows[first::step][:outputs] @ taps
+    return np.clip(resampled, -1, 1)
+
+
+def chunks(samples: Samples) -> Samples:
+    """float32 [N, 256]; the last one is filled up with silence"""
+    return np.pad(samples, (0, -len(samples) % CHUNK)).reshape(-1, CHUNK)
+
+
+class Chunker:
+    """Cuts a stream of bare PCM (mono, 16 bits, little-endian, 16 kHz) into chunks, however its bytes arrive."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Samples]:
+        """The chunks, float32 [1, 256] each, that are complete with these bytes"""
+        data = self._rest + data
+        complete = len(data) // (2 * CHUNK) * (2 * CHUNK)
+        self._rest = data[complete:]
+        return list(_levels(data[:complete], _PCM, 16).reshape(-1, 1, CHUNK))
+
+    def finish(self) -> list[Samples]:
+        """What is left, filled up with silence, if anything is; a stream may begin after it"""
+        rest, self._rest = self._rest, b""
+        return list(chunks(decode_pcm16(rest))[:, None])
+
+
+def activity(
+    probabilities: npt.NDArray[np.float32],
+    *,
+    threshold: float = 0.5,
+    gap_seconds: float = 0.048,
+    shortest_seconds: float = 0.032,
+) -> list[Segment]:
+    """
+    When something was heard, from one probability per chunk. Pauses up to `gap_seconds` are taken for no pause, then
+    what is shorter than `shortest_seconds` is dropped.
+    """
+    active = np.concatenate([[False], probabilities.ravel() > threshold, [False]])
+    starts, ends = np.flatnonzero(active[1:] != active[:-1]).reshape(-1, 2).T
+    apart = starts[1:] - ends[:-1] > _count(gap_seconds)
+    starts, ends = np.append(starts[:1], starts[1:][apart]), np.append(ends[:-1][apart], ends[-1:])
+    long_enough = ends - starts >= _count(shortest_seconds)
+    seconds = CHUNK / RATE
+    return [
+        Segment(float(start) * seconds, float(end) * seconds)
+        for start, end in zip(starts[long_enough], ends[long_enough], strict=True)
+    ]
+
+
+def _count(seconds: float) -> float:
+    """Chunks; rounded where the division is not exact in binary"""
+    return round(seconds * RATE / CHUNK, 6)
+
+
+def _check(frames: int, rate: int, max_seconds: float) -> None:
+    if not RATES[0] <= rate <= RATES[1]:
+        raise UnreadableAudio(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}")
+    if frames > max_seconds * rate:
+        raise UnreadableAudio(f"expected at most {max_seconds:g} seconds, got {frames / rate:.1f}")
+
+
+def _read(data: bytes) -> _Wav:
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise UnreadableAudio(f"expected a WAV file, got {_opening(data)}")
+    layout = memoryview(b"")
+    for name, content, announced in _riff_chunks(memoryview(data)):
+        if name == b"fmt ":
+            layout = content
+        if name == b"data":
+            if len(layout) < 16:
+                raise UnreadableAudio("expected a WAV file that says what its samples are before they come")
+            if len(content) < announced != _UNKNOWN_LENGTH:
+                raise UnreadableAudio(f"the WAV file is truncated: expected {announced} bytes, got {len(content)}")
+            coding, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", layout)
+            if coding == _EXTENSIBLE and len(layout) >= 26:
+                # the coding is the beginning of a longer identifier
+                (coding,) = struct.unpack_from("<H", layout, 24)
+            return _Wav(coding, channels, rate, frame, bits, content)
+    raise UnreadableAudio("expected a WAV file with samples, found none in it")
+
+
+def _riff_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int]]:
+    """Name, content and announced length of each; a content may be shorter than announced"""
+    at = 12
+    for _ in range(_MAX_RIFF_CHUNKS):
+        if at + 8 > len(data):
+            return
+        name, announced = struct.unpack_from("<4sI", data, at)
+        yield name, data[at + 8 : at + 8 + announced], announced
+        # each begins at an even place
+        at += 8 + announced + announced % 2
+
+
+def _opening(data: bytes) -> str:
+    return f"{len(data)} bytes that begin with {data[:12]!r}" if data else "no bytes"
+
+
+def _levels(data: bytes | memoryview, coding: int, bits: int) -> Samples:
+    if coding == _FLOAT:
+        levels = np.frombuffer(data, "<f4").astype(np.float32)
+        if not np.isfinite(levels).all():
+            raise UnreadableAudio("expected samples that are finite numbers, found others among them")
+        return np.clip(levels, -1, 1)
+    if bits == 8:
+        return ((np.frombuffer(data, np.uint8).astype(np.int16) - 128) / 128).astype(np.float32)
+    if bits == 24:
+        wide = np.zeros((len(data) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+        data, bits = wide.tobytes(), 32
+    whole = np.frombuffer(data, f"<i{bits // 8}").astype(np.float64)
+    return (whole / 2.0 ** (bits - 1)).astype(np.float32)
+
+
+def _low_pass(between: float, reach: int, cutoff: float) -> Samples:
+    """The weights of the inputs around a place `between` two of them: a sinc under a Hann window, of sum 1"""
+    distance = np.arange(1 - reach, reach + 1) - between
+    taps = np.sinc(distance * cutoff) * np.cos(np.pi / 2 * distance / reach) ** 2
+    return np.asarray(taps / taps.sum(), np.float32)

@@ -1,0 +1,5 @@
+"""
+PyTorch models: TorchScript archives and exported programs, run by PyTorch's own library in this process.
+
+`backend` is the module that loads them; it and those that it stands on import PyTorch, the others do not.
+"""

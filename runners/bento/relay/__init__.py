@@ -1,0 +1,1 @@
+"""The way of the protocol's routes to the engine and back, unread"""

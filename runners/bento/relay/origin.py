@@ -1,0 +1,46 @@
+"""Where the protocol's routes of a Bento lead to: the HTTP of its own engine, or of one on another host"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from ..place import Place
+    from ..web.asgi import Scope
+
+__all__ = ["Origin"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An engine that speaks HTTP"""
+
+    url: str
+    """For a Client of it"""
+    address: Path | tuple[str, int]
+    host: bytes | None = None
+    """In the place of the Host that a client sent, which names the Bento and not this one"""
+    prefix: bytes = b""
+
+    @classmethod
+    def at(cls, place: Place) -> Self:
+        return cls(f"unix://{place.local}", place.http)
+
+    @classmethod
+    def of(cls, url: str) -> Self | None:
+        """None where another protocol is spoken"""
+        parts = urlsplit(url.strip())
+        if parts.scheme != "http" or not parts.hostname:
+            return None
+        address = parts.hostname, parts.port or 80
+        return cls(url, address, parts.netloc.encode(), parts.path.rstrip("/").encode())
+
+    def addressed(self, scope: Scope) -> Scope:
+        """A request to the Bento, as this engine is to see it"""
+        if self.host is None:
+            return scope
+        headers = [(b"host", self.host), *(header for header in scope["headers"] if header[0] != b"host")]
+        return {**scope, "headers": headers, "raw_path": self.prefix + scope["raw_path"]}

@@ -1,0 +1,194 @@
+"""
+The management calls of an Engine and a Client, under the names and argument names of tritonclient.
+
+Each exists twice, as `load_model` and as `async_load_model`, and answers what `tritonclient.http` answers: plain
+dictionaries and lists. A failure raises the exception of its kind. Headers and query parameters are not taken: no call
+here has a meaning for them. Questions take a deadline; changes, such as loading, are never abandoned half-way.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from . import routes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from .routes import Answer, Route
+
+__all__ = ["Management"]
+
+
+class Management(ABC):
+    """What can be asked of a server, and what can be changed about its models"""
+
+    @abstractmethod
+    def _call(self, route: Route, deadline: float | timedelta | None = None) -> Answer: ...
+
+    @abstractmethod
+    async def _async_call(self, route: Route, deadline: float | timedelta | None = None) -> Answer: ...
+
+    def is_server_live(self, *, deadline: float | timedelta | None = None) -> bool:
+        """Whether the server is alive"""
+        return routes.succeeded(self._call(routes.server("/health/live"), deadline))
+
+    async def async_is_server_live(self, *, deadline: float | timedelta | None = None) -> bool:
+        """Whether the server is alive"""
+        return routes.succeeded(await self._async_call(routes.server("/health/live"), deadline))
+
+    def is_server_ready(self, *, deadline: float | timedelta | None = None) -> bool:
+        """Whether the server takes requests"""
+        return routes.succeeded(self._call(routes.server("/health/ready"), deadline))
+
+    async def async_is_server_ready(self, *, deadline: float | timedelta | None = None) -> bool:
+        """Whether the server takes requests"""
+        return routes.succeeded(await self._async_call(routes.server("/health/ready"), deadline))
+
+    def is_model_ready(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> bool:
+        """Whether a model, or one version of it, takes requests; False too where there is no such model"""
+        return routes.succeeded(self._call(routes.model(model_name, model_version, "/ready"), deadline))
+
+    async def async_is_model_ready(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> bool:
+        """Whether a model, or one version of it, takes requests; False too where there is no such model"""
+        return routes.succeeded(await self._async_call(routes.model(model_name, model_version, "/ready"), deadline))
+
+    def get_server_metadata(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """Name, version and extensions of the server"""
+        return self._asked(routes.server(), deadline)
+
+    async def async_get_server_metadata(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """Name, version and extensions of the server"""
+        return await self._async_asked(routes.server(), deadline)
+
+    def get_model_metadata(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """Versions, inputs and outputs of a model"""
+        return self._asked(routes.model(model_name, model_version), deadline)
+
+    async def async_get_model_metadata(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """Versions, inputs and outputs of a model"""
+        return await self._async_asked(routes.model(model_name, model_version), deadline)
+
+    def get_model_config(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """The configuration of a model, completed"""
+        return self._asked(routes.model(model_name, model_version, "/config"), deadline)
+
+    async def async_get_model_config(
+        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """The configuration of a model, completed"""
+        return await self._async_asked(routes.model(model_name, model_version, "/config"), deadline)
+
+    def get_model_repository_index(self, *, deadline: float | timedelta | None = None) -> list[dict[str, Any]]:
+        """Every model and version of the repository with its state"""
+        return self._listed(routes.index(), deadline)
+
+    async def async_get_model_repository_index(
+        self, *, deadline: float | timedelta | None = None
+    ) -> list[dict[str, Any]]:
+        """Every model and version of the repository with its state"""
+        return await self._async_listed(routes.index(), deadline)
+
+    def get_inference_statistics(
+        self, model_name: str = "", model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """Counts and durations of one model, or of all"""
+        return self._asked(routes.statistics(model_name, model_version), deadline)
+
+    async def async_get_inference_statistics(
+        self, model_name: str = "", model_version: str | int = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """Counts and durations of one model, or of all"""
+        return await self._async_asked(routes.statistics(model_name, model_version), deadline)
+
+    def get_metrics(self, *, deadline: float | timedelta | None = None) -> str:
+        """What was counted of all models, as Prometheus reads it"""
+        return routes.text(routes.metrics(), self._call(routes.metrics(), deadline))
+
+    async def async_get_metrics(self, *, deadline: float | timedelta | None = None) -> str:
+        """What was counted of all models, as Prometheus reads it"""
+        return routes.text(routes.metrics(), await self._async_call(routes.metrics(), deadline))
+
+    def load_model(
+        self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """
+        Loads a model, or loads it again, and returns when it is ready.
+
+        config: a model configuration as JSON that replaces the one of the repository.
+        files: a model directory that replaces the one of the repository, as "file:1/model.onnx" → content; needs
+            a config.
+        """
+        self._changed(routes.load(model_name, config, files))
+
+    async def async_load_model(
+        self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """The same as `load_model`, for an event loop"""
+        await self._async_changed(routes.load(model_name, config, files))
+
+    def unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
+        """Unloads a model; requests that it has accepted are answered"""
+        self._changed(routes.unload(model_name, dependents=unload_dependents))
+
+    async def async_unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
+        """The same as `unload_model`, for an event loop"""
+        await self._async_changed(routes.unload(model_name, dependents=unload_dependents))
+
+    def get_system_shared_memory_status(
+        self, region_name: str = "", *, deadline: float | timedelta | None = None
+    ) -> list[dict[str, Any]]:
+        """The registered regions of shared memory, or one of them"""
+        return self._listed(routes.regions(region_name), deadline)
+
+    async def async_get_system_shared_memory_status(
+        self, region_name: str = "", *, deadline: float | timedelta | None = None
+    ) -> list[dict[str, Any]]:
+        """The registered regions of shared memory, or one of them"""
+        return await self._async_listed(routes.regions(region_name), deadline)
+
+    def register_system_shared_memory(self, name: str, key: str, byte_size: int, offset: int = 0) -> None:
+        """Registers a region of the shared memory object `key` under a name"""
+        self._changed(routes.register_region(name, key, byte_size, offset))
+
+    async def async_register_system_shared_memory(self, name: str, key: str, byte_size: int, offset: int = 0) -> None:
+        """Registers a region of the shared memory object `key` under a name"""
+        await self._async_changed(routes.register_region(name, key, byte_size, offset))
+
+    def unregister_system_shared_memory(self, name: str = "") -> None:
+        """Forgets one region of shared memory, or all"""
+        self._changed(routes.unregister_region(name))
+
+    async def async_unregister_system_shared_memory(self, name: str = "") -> None:
+        """Forgets one region of shared memory, or all"""
+        await self._async_changed(routes.unregister_region(name))
+
+    def _asked(self, route: Route, deadline: float | timedelta | None) -> dict[str, Any]:
+        return routes.document(route, self._call(route, deadline))
+
+    async def _async_asked(self, route: Route, deadline: float | timedelta | None) -> dict[str, Any]:
+        return routes.document(route, await self._async_call(route, deadline))
+
+    def _listed(self, route: Route, deadline: float | timedelta | None) -> list[dict[str, Any]]:
+        return routes.rows(route, self._call(route, deadline))
+
+    async def _async_listed(self, route: Route, deadline: float | timedelta | None) -> list[dict[str, Any]]:
+        return routes.rows(route, await self._async_call(route, deadline))
+
+    def _changed(self, route: Route) -> None:
+        routes.accepted(route, self._call(route))
+
+    async def _async_changed(self, route: Route) -> None:
+        routes.accepted(route, await self._async_call(route))

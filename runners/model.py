@@ -1,0 +1,86 @@
+"""
+Model: the handle of one model of an Engine or a Client, `engine.digits` or `engine.model("digits", version=3)`.
+
+It holds no more than the two names. Whether there is such a model is known when it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Mapping
+
+    from kushi_native import Result
+    from numpy.typing import ArrayLike
+
+__all__ = ["Model"]
+
+
+class _Verbs(Protocol):
+    """What a handle needs of the Engine or the Client that made it"""
+
+    def infer(self, model: str, /, *inputs: ArrayLike | Mapping[str, ArrayLike], model_version: str) -> Result: ...
+
+    def async_infer(
+        self, model: str, /, *inputs: ArrayLike | Mapping[str, ArrayLike], model_version: str
+    ) -> Future[Result]: ...
+
+
+class Model:
+    """
+    One model, to be asked with its inputs alone: all by position, in the model's order, or all by name.
+
+        answer = engine.digits.run(image)
+        answer = await engine.digits.async_run(image=image)
+
+    What its inputs are: `engine.get_model_metadata("digits")["inputs"]`. For a deadline, parameters or some of the
+    outputs there is `engine.infer("digits", …)`.
+    """
+
+    __slots__ = ("_calls", "_name", "_version")
+
+    def __init__(self, calls: _Verbs, name: str, version: str = "") -> None:
+        self._calls = calls
+        self._name = name
+        self._version = version
+
+    @property
+    def name(self) -> str:
+        """The name of the model"""
+        return self._name
+
+    @property
+    def version(self) -> str:
+        """The version that is asked, "" for the latest"""
+        return self._version
+
+    def run(self, /, *inputs: ArrayLike | Mapping[str, ArrayLike], **named: ArrayLike) -> Result:
+        """Asks the model and waits for its answer, without holding the interpreter lock"""
+        return self._calls.infer(self._name, *self._chosen(inputs, named), model_version=self._version)
+
+    def async_run(self, /, *inputs: ArrayLike | Mapping[str, ArrayLike], **named: ArrayLike) -> Future[Result]:
+        """The same as a future of the running event loop; cancelling it takes the request out of the queue"""
+        return self._calls.async_infer(self._name, *self._chosen(inputs, named), model_version=self._version)
+
+    def _chosen(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        if not named:
+            return inputs
+        if inputs:
+            names = ", ".join(map(repr, named))
+            raise TypeError(
+                f"model {self._name!r}: expected all inputs by position or all by name, got {len(inputs)} by position "
+                f"and {names} by name"
+            )
+        return (named,)
+
+    def __repr__(self) -> str:
+        version = f" version {self._version}" if self._version else ""
+        return f"<Model {self._name!r}{version} of {self._calls!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle 'Model' object: send the name {self._name!r} and ask an Engine or a Client of the other "
+            "process for it"
+        )

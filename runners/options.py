@@ -1,0 +1,113 @@
+"""What can be chosen about an engine: by a program, or by the flags of a server"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ._version import __version__
+from .errors import ConfigInvalid
+from .log import LogOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from .settings import ServerSettings
+
+__all__ = ["ALL_MODELS", "EngineOptions", "engine_options", "log_options"]
+
+ALL_MODELS = "*"
+_EXTENSIONS = ("model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """
+    What can be chosen about an engine; every default is that of `kushi serve`.
+
+    server_name: the name in the metadata.
+    auto_complete: complete config.pbtxt from the model.
+    load_threads: how many models are loaded at the same time.
+    strict_readiness: ready only when every model is.
+    model_control, load_models: "none" loads all models at the start; "explicit" loads those of load_models, ("*",) for
+        all, and lets clients load others.
+    io_threads: None for the usable cores.
+    http_max_input_bytes: the largest JSON of a request over HTTP, and the largest tensor in it.
+    client_shared_memory: let clients register shared memory of this host.
+    cpu_metrics, metrics_interval_ms: whether metrics include nv_cpu_*, and how often those are read.
+    log: what is logged.
+    """
+
+    server_name: str = "triton"
+    auto_complete: bool = True
+    load_threads: int = 4
+    strict_readiness: bool = True
+    model_control: Literal["none", "explicit"] = "none"
+    load_models: tuple[str, ...] = ()
+    io_threads: int | None = None
+    http_max_input_bytes: int = 64 * 1024 * 1024
+    client_shared_memory: bool = False
+    cpu_metrics: bool = True
+    metrics_interval_ms: int = 2000
+    log: LogOptions = field(default_factory=LogOptions)
+
+    def __post_init__(self) -> None:
+        if self.load_threads < 1:
+            raise ConfigInvalid(f"load_threads is {self.load_threads}, expected 1 or more")
+        if self.load_models and self.model_control != "explicit":
+            raise ConfigInvalid("load_models needs model_control='explicit': without it all models are loaded")
+        if ALL_MODELS in self.load_models and len(self.load_models) > 1:
+            raise ConfigInvalid(f"load_models: '{ALL_MODELS}' stands for all models, expected no other name beside it")
+
+    def to_json(self, repositories: tuple[Path, ...]) -> str:
+        """The options as the native core takes them"""
+        return json.dumps(
+            {
+                "server_name": self.server_name,
+                "server_version": __version__,
+                "extensions": (*_EXTENSIONS, *self._allowed_extensions()),
+                "strict_readiness": self.strict_readiness,
+                "repositories": [str(path.absolute()) for path in repositories],
+                "explicit_control": self.model_control == "explicit",
+                "allow_client_regions": self.client_shared_memory,
+                "io_threads": self.io_threads,
+                "http": {"max_input_bytes": self.http_max_input_bytes},
+                "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
+                "log": asdict(self.log),
+            }
+        )
+
+    def _allowed_extensions(self) -> Iterable[str]:
+        if self.client_shared_memory:
+            yield "system_shared_memory"
+
+
+def engine_options(settings: ServerSettings) -> EngineOptions:
+    """What the flags of a server say about its engine"""
+    return EngineOptions(
+        server_name=settings.id,
+        auto_complete=not settings.disable_auto_complete_config,
+        load_threads=settings.model_load_thread_count,
+        strict_readiness=settings.strict_readiness,
+        model_control=settings.model_control_mode,
+        load_models=settings.load_model,
+        io_threads=settings.http_thread_count,
+        http_max_input_bytes=settings.http_max_input_size,
+        client_shared_memory=settings.allow_client_shm,
+        cpu_metrics=settings.allow_cpu_metrics,
+        metrics_interval_ms=settings.metrics_interval_ms,
+        log=log_options(settings),
+    )
+
+
+def log_options(settings: ServerSettings) -> LogOptions:
+    """What the flags of a server say about its log"""
+    return LogOptions(
+        verbose=settings.log_verbose,
+        info=settings.log_info,
+        warning=settings.log_warning,
+        error=settings.log_error,
+        form=settings.log_format,
+    )

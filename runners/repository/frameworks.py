@@ -1,0 +1,46 @@
+"""The frameworks that execute models in this version: their names in config.pbtxt, their files, their parameters"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["FRAMEWORKS", "Framework"]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One value of `backend`; the first platform and the first file are the defaults"""
+
+    platforms: tuple[str, ...]
+    files: tuple[str, ...]
+    cpu_instances: int
+    parameters: tuple[str, ...]
+
+
+FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
+    {
+        "onnxruntime": Framework(
+            platforms=("onnxruntime_onnx",),
+            files=("model.onnx",),
+            cpu_instances=2,
+            parameters=("execution_mode", "inter_op_thread_count", "intra_op_thread_count"),
+        ),
+        "pytorch": Framework(
+            platforms=("pytorch_libtorch", "libtorch", "torch_aoti"),
+            files=("model.pt", "model.pt2"),
+            cpu_instances=1,
+            parameters=(
+                "DISABLE_CUDNN",
+                "DISABLE_OPTIMIZED_EXECUTION",
+                "ENABLE_CACHE_CLEANING",
+                "ENABLE_JIT_EXECUTOR",
+                "ENABLE_JIT_PROFILING",
+                "ENABLE_TENSOR_FUSER",
+                "ENABLE_WEIGHT_SHARING",
+                "INFERENCE_MODE",
+                "INTER_OP_THREAD_COUNT",
+                "INTRA_OP_THREAD_COUNT",
+            ),
+        ),
+    }
+)

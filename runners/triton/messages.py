@@ -1,0 +1,42 @@
+"""
+Answers of the management calls as the gRPC package of tritonclient gives them: protobuf messages, or the JSON of those.
+
+Loaded when a runner of the type "grpc" is asked for one, since it needs grpc.
+"""
+
+import json
+from typing import Any
+
+from google.protobuf.json_format import MessageToJson, ParseDict
+from google.protobuf.message import Message
+from tritonclient.grpc import service_pb2
+
+__all__ = ["message", "plain"]
+
+
+def message(call: str, answer: Any) -> Message:  # noqa: ANN401 - any JSON
+    """The answer of a management call, which is JSON, as a message"""
+    kind, document = _shaped(call, answer)
+    made: Message = ParseDict(document, getattr(service_pb2, kind)(), ignore_unknown_fields=True)
+    return made
+
+
+def plain(answered: Message) -> Any:  # noqa: ANN401 - any JSON
+    """A message as tritonclient answers it with as_json=True"""
+    return json.loads(MessageToJson(answered, preserving_proto_field_name=True))
+
+
+def _shaped(call: str, answer: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - any JSON
+    match call:
+        case "get_server_metadata":
+            return "ServerMetadataResponse", answer
+        case "get_model_metadata":
+            return "ModelMetadataResponse", answer
+        case "get_model_config":
+            return "ModelConfigResponse", {"config": answer}
+        case "get_model_repository_index":
+            return "RepositoryIndexResponse", {"models": answer}
+        case "get_inference_statistics":
+            return "ModelStatisticsResponse", answer
+        case _:
+            return "SystemSharedMemoryStatusResponse", {"regions": {region["name"]: region for region in answer}}

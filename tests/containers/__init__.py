@@ -1,0 +1,1 @@
+"""The image of ``service.py``, built and run as users do: ``make test-containers``."""

@@ -1,0 +1,304 @@
+"""Models that are loaded, loaded again and unloaded while others ask them."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests import models
+from tests.contract import requests
+from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
+from tests.integration.occupied import occupy, send_behind_another, slow_request
+from tests.raw_http import frame
+from tests.serving import eventually, run_to_end, thread_names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO
+
+    from tests.conftest import StartServer
+    from tests.raw_http import Connection, Response
+    from tests.serving import Server
+
+EXPLICIT = "--model-control-mode=explicit"
+PORTS = ("--http-address=127.0.0.1", "--http-port=0", "--metrics-address=127.0.0.1", "--metrics-port=0")
+HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS))
+ONE_HEADERS, ONE_BODY = requests.body(Infer("plus", [Tensor("INPUT0", "INT32", (1, 1), values=[0])]))
+
+
+def load(server: Server, name: str) -> Response:
+    return server.post(f"/v2/repository/models/{name}/load", b"")
+
+
+def unload(server: Server, name: str) -> Response:
+    return server.post(f"/v2/repository/models/{name}/unload", b"")
+
+
+def states(server: Server) -> dict[str, str]:
+    rows = server.post("/v2/repository/index", b"").json()
+    return {f"{row['name']}:{row.get('version', '')}": row.get("state", "") for row in rows}
+
+
+def write_plus(repository: Path, constant: int, version: int = 1) -> None:
+    file = repository / "plus" / str(version) / "model.onnx"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(models.plus_constant(constant).SerializeToString())
+
+
+def plus(server: Server, version: str = "") -> int:
+    response = server.post(requests.path("plus", version), ONE_BODY, ONE_HEADERS)
+    assert response.status == 200, response
+    return int(response.json()["outputs"][0]["data"][0])
+
+
+def instance_threads(server: Server, model: str) -> int:
+    return sum(name.startswith(f"{model}_") for name in thread_names(server.pid).values())
+
+
+def test_only_the_named_models_are_loaded_at_the_start(repository: Path, start_server: StartServer) -> None:
+    for name in ("a", "b", "c"):
+        models.write_add_sub(repository, name)
+    server = start_server(repository, EXPLICIT, "--load-model=a", "--load-model=c")
+    assert states(server) == {"a:1": "READY", "b:": "", "c:1": "READY"}
+
+
+def test_a_star_loads_all_models_at_the_start(repository: Path, start_server: StartServer) -> None:
+    for name in ("a", "b"):
+        models.write_add_sub(repository, name)
+    server = start_server(repository, EXPLICIT, "--load-model=*")
+    assert states(server) == {"a:1": "READY", "b:1": "READY"}
+    assert unload(server, "a").status == 200
+
+
+def test_a_model_to_load_that_is_not_there_ends_the_start(repository: Path) -> None:
+    models.write_add_sub(repository)
+    ended = run_to_end(f"--model-repository={repository}", *PORTS, EXPLICIT, "--load-model=missing")
+    assert ended.returncode == 1
+    assert "failed to load 'missing', failed to poll from model repository" in ended.stdout
+    assert "exiting because 'missing' failed to load" in ended.stdout
+
+
+def test_a_changed_model_file_is_picked_up_by_a_load(repository: Path, start_server: StartServer) -> None:
+    write_plus(repository, 5)
+    server = start_server(repository, EXPLICIT, "--load-model=plus")
+    assert plus(server) == 5
+    write_plus(repository, 6)
+    assert plus(server) == 5
+    assert load(server, "plus").status == 200
+    assert plus(server) == 6
+
+
+def test_versions_come_and_go_with_a_load(repository: Path, start_server: StartServer) -> None:
+    write_plus(repository, 1)
+    (repository / "plus/config.pbtxt").write_text("version_policy { all { } }")
+    server = start_server(repository, EXPLICIT, "--load-model=plus")
+    write_plus(repository, 2, version=2)
+    assert states(server) == {"plus:1": "READY"}
+    assert load(server, "plus").status == 200
+    assert states(server) == {"plus:1": "READY", "plus:2": "READY"}
+    assert (plus(server), plus(server, "1")) == (2, 1)
+    (repository / "plus/config.pbtxt").write_text("version_policy { specific { versions: [1] } }")
+    assert load(server, "plus").status == 200
+    assert plus(server) == 1
+    gone = server.post(requests.path("plus", "2"), ONE_BODY, ONE_HEADERS)
+    assert (gone.status, gone.error) == (
+        503,
+        "Request for unknown model: 'plus' version 2 is not at ready state",
+    )
+    eventually(lambda: states(server) == {"plus:1": "READY", "plus:2": "UNAVAILABLE"}, "version 2 is gone")
+
+
+@dataclass
+class Asker:
+    """A client that asks without a pause until it is told to stop, and keeps what was not as it should be."""
+
+    server: Server
+    stop: threading.Event
+    answers: list[int] = field(default_factory=list)
+    wrong: list[Response] = field(default_factory=list)
+
+    def run(self) -> None:
+        with self.server.connect() as connection:
+            while not self.stop.is_set():
+                response = connection.ask("POST", requests.path("plus"), ONE_HEADERS, ONE_BODY)
+                if response.status == 200:
+                    self.answers.append(response.json()["outputs"][0]["data"][0])
+                else:
+                    self.wrong.append(response)
+
+
+def test_reloads_under_load_lose_no_request(repository: Path, start_server: StartServer) -> None:
+    write_plus(repository, 0)
+    server = start_server(repository, EXPLICIT, "--load-model=plus")
+    stop = threading.Event()
+    askers = [Asker(server, stop) for _ in range(4)]
+    threads = [threading.Thread(target=asker.run) for asker in askers]
+    for thread in threads:
+        thread.start()
+    try:
+        for constant in range(1, 16):
+            write_plus(repository, constant)
+            assert load(server, "plus").status == 200
+            seen = [len(asker.answers) for asker in askers]
+            eventually(
+                lambda seen=seen: all(len(asker.answers) > n for asker, n in zip(askers, seen, strict=True)),  # type: ignore[misc] # bound now
+                "everybody is answered",
+            )
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    for asker in askers:
+        assert asker.wrong == []
+        assert asker.answers == sorted(asker.answers)
+        assert asker.answers[-1] == 15
+    eventually(lambda: instance_threads(server, "plus") <= 2, "the replaced versions' threads have ended")
+
+
+def test_a_request_is_finished_where_it_began(repository: Path, start_server: StartServer) -> None:
+    models.write_slow(repository)
+    server = start_server(repository, EXPLICIT, "--load-model=slow")
+    with occupy(server) as occupied:
+        assert load(server, "slow").status == 200
+        with server.connect() as connection:
+            connection.send(slow_request(3))
+            assert connection.receive().json()["outputs"][0]["data"] == [3]
+        assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
+
+
+def test_a_request_that_a_reload_overtakes_is_answered_by_the_new_version(
+    repository: Path, start_server: StartServer
+) -> None:
+    write_plus(repository, 1)
+    server = start_server(repository, EXPLICIT, "--load-model=plus")
+    with server.connect() as connection:
+        whole = frame("POST", requests.path("plus"), ONE_HEADERS, ONE_BODY)
+        connection.send(frame("GET", "/v2/health/live") + whole[:-1])
+        assert connection.receive("GET").status == 200
+        old = {thread for thread, name in thread_names(server.pid).items() if name.startswith("plus_")}
+        assert old
+        write_plus(repository, 2)
+        assert load(server, "plus").status == 200
+        eventually(lambda: not old & thread_names(server.pid).keys(), "the old version is gone")
+        connection.send(whole[-1:])
+        assert connection.receive().json()["outputs"][0]["data"] == [2]
+
+
+def test_a_request_that_an_unload_overtakes_hears_that_the_model_is_gone(
+    repository: Path, start_server: StartServer
+) -> None:
+    write_plus(repository, 1)
+    server = start_server(repository, EXPLICIT, "--load-model=plus")
+    with server.connect() as connection:
+        whole = frame("POST", requests.path("plus"), ONE_HEADERS, ONE_BODY)
+        connection.send(frame("GET", "/v2/health/live") + whole[:-1])
+        assert connection.receive("GET").status == 200
+        assert unload(server, "plus").status == 200
+        eventually(lambda: states(server) == {"plus:1": "UNAVAILABLE"}, "the model is gone")
+        connection.send(whole[-1:])
+        response = connection.receive()
+        assert (response.status, response.error) == (
+            404,
+            "Request for unknown model: 'plus' has no available versions",
+        )
+
+
+def test_an_unload_answers_what_was_accepted(repository: Path, start_server: StartServer) -> None:
+    models.write_slow(repository)
+    server = start_server(repository, EXPLICIT, "--load-model=slow")
+    with occupy(server) as occupied:
+        assert unload(server, "slow").status == 200
+        assert states(server) == {"slow:1": "UNLOADING"}
+        assert server.get("/v2/models/slow/ready").status == 404
+        assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
+    eventually(lambda: states(server) == {"slow:1": "UNAVAILABLE"}, "the model is gone")
+
+
+def test_an_unload_gives_threads_and_memory_back(repository: Path, start_server: StartServer) -> None:
+    weights = models.large(64 << 20)
+    models.write(repository, "large", weights, "instance_group [ { kind: KIND_CPU count: 3 } ]")
+    server = start_server(repository, EXPLICIT)
+    assert load(server, "large").status == 200
+    eventually(lambda: instance_threads(server, "large") == 3, "every instance has its thread")
+    loaded = server.memory_kib()
+    assert unload(server, "large").status == 200
+    eventually(lambda: instance_threads(server, "large") == 0, "the threads have ended")
+    eventually(lambda: server.memory_kib() < loaded - (48 << 10), "the weights are gone")
+
+
+@dataclass
+class HeldLoad:
+    """A load that stands still, because its configuration comes out of a pipe, until it is written."""
+
+    connection: Connection
+    configuration: IO[str]
+
+    def go_on(self) -> Response:
+        with self.configuration as writing:
+            writing.write("max_batch_size: 4")
+        with self.connection as waiting:
+            return waiting.receive()
+
+
+def hold_load(server: Server, repository: Path) -> HeldLoad:
+    write_plus(repository, 1)
+    pipe = repository / "plus/config.pbtxt"
+    os.mkfifo(pipe)
+    connection = server.connect()
+    connection.send(frame("POST", "/v2/repository/models/plus/load"))
+    # opens when the other side does
+    return HeldLoad(connection, pipe.open("w"))
+
+
+def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(repository: Path, start_server: StartServer) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, EXPLICIT)
+    held = hold_load(server, repository)
+    busy = "a related model 'plus' to a load/unload request is currently loading or unloading"
+    for refused in (load(server, "plus"), unload(server, "plus")):
+        assert (refused.status, refused.error, refused.header("retry-after")) == (500, busy, None)
+    assert load(server, "add_sub").status == 200
+    assert server.post(requests.path("add_sub"), BODY, HEADERS).status == 200
+    assert held.go_on().status == 200
+    assert states(server) == {"add_sub:1": "READY", "plus:1": "READY"}
+    assert unload(server, "plus").status == 200
+
+
+def test_a_client_that_leaves_does_not_stop_its_load(repository: Path, start_server: StartServer) -> None:
+    server = start_server(repository, EXPLICIT)
+    held = hold_load(server, repository)
+    held.connection.close()
+    with held.configuration as writing:
+        writing.write("max_batch_size: 4")
+    eventually(lambda: states(server) == {"plus:1": "READY"}, "the model is loaded")
+
+
+def test_a_load_under_way_is_answered_before_the_server_ends(repository: Path, start_server: StartServer) -> None:
+    server = start_server(repository, EXPLICIT)
+    held = hold_load(server, repository)
+    server.terminate()
+    # the log tells of the end just before it begins
+    server.log.wait_for(re.compile("Waiting for in-flight requests to complete"), 30)
+    eventually(lambda: server.post("/v2/repository/index", b"").status == 503, "the server takes no orders")
+    assert server.post("/v2/repository/index", b"").error == "Server not ready"
+    answer = held.go_on()
+    assert (answer.status, answer.header("kushi-error")) == (503, "shutting_down")
+    assert server.wait() == 0
+    assert "Traceback" not in server.log.text()
+
+
+def test_orders_that_have_not_begun_are_refused_when_the_server_drains(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, EXPLICIT, "--model-load-thread-count=1")
+    held = hold_load(server, repository)
+    with send_behind_another(server, frame("POST", "/v2/repository/models/add_sub/load")) as waiting:
+        server.terminate()
+        answer = waiting.receive()
+    assert (answer.status, answer.error) == (503, "Server not ready")
+    assert held.go_on().status == 503
+    assert server.wait() == 0

@@ -1,0 +1,262 @@
+"""Services that were written for ``bentoml.triton.Runner``, on a TritonRunner: only the constructor is another one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+import tritonclient.http as http_client
+
+from runners import (
+    ConfigInvalid,
+    DeadlineExceeded,
+    Engine,
+    InvalidInput,
+    ModelNotFound,
+    ShuttingDown,
+    TritonRunner,
+    Unsupported,
+)
+from tests import models
+from tests.integration import triton_service as service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+    from tests.conftest import StartServer
+
+EXPLICIT = ["--model-control-mode=explicit", "--load-model=*", "--log-info=false"]
+ROW = service.ROW
+ONES = service.ONES
+INPUTS = [
+    {"name": "INPUT0", "datatype": "INT32", "shape": [-1, 16]},
+    {"name": "INPUT1", "datatype": "INT32", "shape": [-1, 16]},
+]
+NAMES = ["add_sub", "identity_bytes"]
+
+
+@pytest.fixture(scope="module")
+def model_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    models.write_add_sub(folder)
+    inputs, outputs = ([(name, "BYTES", [-1])] for name in ("INPUT0", "OUTPUT0"))
+    text = models.config("identity_bytes", inputs, outputs, max_batch_size=8)
+    models.write(folder, "identity_bytes", models.identity("BYTES"), text)
+    return folder
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, model_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Puts a runner of some type, on an engine somewhere, under the code of the service"""
+    kind, place = request.param
+    if place == "repository":
+        runner = TritonRunner("triton_runner", str(model_repository), kind, cli_args=EXPLICIT)
+    else:
+        start: StartServer = request.getfixturevalue("start_server")
+        socket = request.getfixturevalue("tmp_path") / "socket"
+        server = start(model_repository, *EXPLICIT[:2], f"--local-socket={socket}")
+        url = f"unix://{socket}" if place == "unix" else f"http://127.0.0.1:{server.http[1]}"
+        runner = TritonRunner("triton_runner", tritonserver_type=kind, url=url)
+    monkeypatch.setattr(service, "triton_runner", runner)
+    yield kind
+    runner.destroy()
+
+
+everywhere = pytest.mark.parametrize(
+    "served", [(kind, place) for kind in ("grpc", "http") for place in ("repository", "unix", "http")], indirect=True
+)
+
+
+def answers(calls: list[Callable[[], Coroutine[Any, Any, Any]]]) -> dict[str, Any]:
+    async def all_of_them() -> dict[str, Any]:
+        return {call.__name__: await call() for call in calls}
+
+    return asyncio.run(all_of_them())
+
+
+@everywhere
+def test_the_code_of_a_service_runs_unchanged(served: str) -> None:
+    told = answers(service.GRPC if served == "grpc" else service.HTTP)
+    np.testing.assert_array_equal(told.pop("predict"), ROW + 1)
+    np.testing.assert_array_equal(told.pop("predict_by_name"), ROW - 1)
+    np.testing.assert_array_equal(told.pop("predict_with"), ROW - 1)
+    np.testing.assert_array_equal(told.pop("predict_in_parallel"), [ROW + 1, ROW + 2, ROW + 3, ROW + 4])
+    assert told.pop("predict_strings") == [b"fire", "串".encode()]
+    assert told.pop("mistakes") == ["InvalidInput", "ModelNotFound", "InvalidInput"]
+    assert told.pop("health") == [True, True, True, True, False]
+    assert told.pop("unload_and_load") == [False, True]
+    if served == "grpc":
+        tensors = [tuple(tensor.values()) for tensor in INPUTS]
+        assert told.pop("messages") == [NAMES, ("add_sub", 8, ["INPUT0", "INPUT1"]), tensors, ["add_sub"], "triton"]
+        printed = [{**tensor, "shape": [str(size) for size in (-1, 16)]} for tensor in INPUTS]
+        assert told.pop("json_of_messages") == [NAMES, 8, printed]
+    else:
+        assert told.pop("dictionaries") == [NAMES, ("add_sub", 8), INPUTS, ["add_sub"]]
+    assert told == {}
+
+
+@pytest.mark.parametrize("served", [("grpc", "repository")], indirect=True)
+@pytest.mark.parametrize("client", [grpc_client, http_client], ids=["grpc", "http"])
+def test_the_inputs_of_tritonclient_are_taken(served: str, client: ModuleType) -> None:
+    np.testing.assert_array_equal(asyncio.run(service.predict_with_the_client(client)), ROW - 1)
+    words = asyncio.run(service.predict_with_inputs_of_the_client(client))
+    assert words.tolist() == [[b"fire", b""]]
+
+
+def test_an_input_of_tritonclient_is_taken_as_json(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    first, second = (http_client.InferInput(name, [1, 16], "INT32") for name in ("INPUT0", "INPUT1"))
+    first.set_data_from_numpy(ROW, binary_data=False)
+    second.set_data_from_numpy(ONES, binary_data=True)
+    assert (runner.add_sub.run(first, second)["OUTPUT0"] == ROW + 1).all()
+    runner.destroy()
+
+
+def test_an_input_of_tritonclient_without_data_is_refused(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    for client in (grpc_client, http_client):
+        given = client.InferInput("INPUT0", [1, 16], "INT32")
+        with pytest.raises(InvalidInput, match="input 'INPUT0' has no data, expected set_data_from_numpy"):
+            runner.add_sub.run(given, ONES)
+        given.set_shared_memory("region", 64)
+        with pytest.raises(Unsupported, match="input 'INPUT0' lies in shared memory"):
+            runner.add_sub.run(given, ONES)
+    runner.destroy()
+
+
+def test_an_output_of_tritonclient_that_asks_for_more_than_its_name_is_refused(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+
+    async def asked(inputs: list[Any], outputs: list[Any]) -> list[str]:
+        return list(await runner.infer("add_sub", inputs, outputs=outputs))
+
+    inputs: list[Any] = []
+    for client in (grpc_client, http_client):
+        inputs = [client.InferInput(name, [1, 16], "INT32").set_data_from_numpy(ROW) for name in ("INPUT0", "INPUT1")]
+        assert asyncio.run(asked(inputs, [client.InferRequestedOutput("OUTPUT1")])) == ["OUTPUT1"]
+        ranked = client.InferRequestedOutput("OUTPUT0", class_count=3)
+        with pytest.raises(Unsupported, match="output 'OUTPUT0' asks for classification"):
+            asyncio.run(asked(inputs, [ranked]))
+        shared = client.InferRequestedOutput("OUTPUT0")
+        shared.set_shared_memory("region", 64)
+        with pytest.raises(Unsupported, match="output 'OUTPUT0' is wanted in shared memory"):
+            asyncio.run(asked(inputs, [shared]))
+    with pytest.raises(InvalidInput, match="inputs: expected a list of what tritonclient calls InferInput, got"):
+        asyncio.run(asked([ROW, ONES], []))
+    with pytest.raises(InvalidInput, match="outputs: expected a list of what tritonclient calls InferRequestedOutput"):
+        asyncio.run(asked(inputs, ["OUTPUT0"]))
+    runner.destroy()
+
+
+def test_flags_are_taken_with_their_values_behind_them(model_repository: Path) -> None:
+    flags = ["--model-control-mode", "explicit", "--load-model", "add_sub"]
+    runner = TritonRunner("r", model_repository, cli_args=flags)
+    assert (runner.add_sub.run(ROW, ONES)["OUTPUT0"] == ROW + 1).all()
+    assert not asyncio.run(runner.is_model_ready("identity_bytes"))
+    runner.destroy()
+
+
+def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    runner = TritonRunner("Runner", tmp_path / "nowhere")
+    assert (runner.name, runner.tritonserver_type, runner.cli_args) == ("runner", "grpc", [])
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(ConfigInvalid, match="nowhere"):
+        runner.init_local()
+    with pytest.raises(ConfigInvalid, match="nowhere"):
+        asyncio.run(runner.is_server_live())
+    assert not asyncio.run(runner.runner_handle_is_ready())
+
+
+def test_threads_that_come_at_the_same_time_share_one_engine(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    opened: list[object] = []
+    threads = [threading.Thread(target=lambda: opened.append(runner._opened())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 8
+    assert len(set(map(id, opened))) == 1
+    assert asyncio.run(runner.runner_handle_is_ready(timeout=5))
+    runner.destroy()
+
+
+def test_the_first_use_fails_when_a_model_cannot_be_loaded_as_tritonserver_does(tmp_path: Path) -> None:
+    models.write_add_sub(tmp_path)
+    models.write(tmp_path, "broken", b"not a model")
+    with pytest.raises(ConfigInvalid, match="broken"):
+        TritonRunner("r", tmp_path).add_sub.run(ROW, ONES)
+    runner = TritonRunner("r", tmp_path, cli_args=["--exit-on-error=false"])
+    assert (runner.add_sub.run(ROW, ONES)["OUTPUT0"] == ROW + 1).all()
+    runner.destroy()
+
+
+def test_a_runner_that_is_destroyed_opens_nothing_again(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    runner.init_client()
+    runner.destroy()
+    runner.destroy()
+    with pytest.raises(ShuttingDown, match="TritonRunner 'r' is destroyed"):
+        runner.add_sub.run(ROW, ONES)
+
+
+def test_what_no_engine_answers_is_refused_by_name(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    with pytest.raises(Unsupported, match="TritonRunner 'r': get_trace_settings is not supported yet"):
+        _ = runner.get_trace_settings
+    with pytest.raises(Unsupported, match="headers and query_params are not supported"):
+        asyncio.run(runner.load_model("add_sub", headers={"access-key": "admin"}))
+    with pytest.raises(Unsupported, match="sequences are not supported yet"):
+        asyncio.run(runner.infer("add_sub", [], sequence_id=5))
+    runner.destroy()
+
+
+def test_a_timeout_of_the_client_is_one_of_the_call(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    with pytest.raises(DeadlineExceeded, match="get_model_config took longer than its client_timeout of 0 s"):
+        asyncio.run(runner.get_model_config("add_sub", client_timeout=0))
+    runner.destroy()
+
+
+def test_an_error_of_a_management_call_is_one_of_ours(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository, "http")
+    with pytest.raises(ModelNotFound, match="missing"):
+        asyncio.run(runner.get_model_config("missing"))
+    runner.destroy()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raised", "text"),
+    [
+        ({}, InvalidInput, "expected either a model_repository or a url"),
+        ({"model_repository": "m", "url": "http://h:1"}, InvalidInput, "expected either a model_repository or a url"),
+        ({"model_repository": "m", "tritonserver_type": "ftp"}, InvalidInput, "expected 'grpc' or 'http', got 'ftp'"),
+        ({"url": "http://h:1", "cli_args": ["--x"]}, InvalidInput, "cli_args: expected none beside a url"),
+        ({"model_repository": "m", "cli_args": ["--no-such"]}, ConfigInvalid, "cli_args: unknown flag --no-such"),
+        ({"model_repository": "m", "cli_args": ["x"]}, ConfigInvalid, "cli_args: expected flags that begin with --"),
+        ({"model_repository": "m", "cli_args": "--id=a"}, ConfigInvalid, "expected a list of flags, got '--id"),
+        ({"model_repository": "m", "cli_args": ["--http-port=1"]}, Unsupported, "--http-port concerns a server"),
+        ({"model_repository": "m", "cli_args": ["--trace-rate=1"]}, Unsupported, "cli_args: --trace-rate is a flag"),
+    ],
+)
+def test_arguments_that_cannot_be_right_are_refused(
+    arguments: dict[str, Any], raised: type[Exception], text: str
+) -> None:
+    with pytest.raises(raised) as caught:
+        TritonRunner("r", **arguments)
+    assert text in str(caught.value)
+
+
+def test_a_runner_and_an_engine_live_beside_each_other(model_repository: Path) -> None:
+    runner = TritonRunner("r", model_repository)
+    with Engine(model_repository) as engine:
+        both = engine.add_sub.run(ROW, ONES)["OUTPUT0"] == runner.model("add_sub").run(ROW, ONES)["OUTPUT0"]
+        assert both.all()
+    runner.destroy()

@@ -1,0 +1,1 @@
+"""What runs on PyTorch itself, in the environment of ``make test-torch``."""

@@ -1,0 +1,115 @@
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.backends.torch.archive import Format, inspect
+from runners.errors import ConfigInvalid, KushiError, Unsupported
+
+SCRIPT = dict.fromkeys(("data.pkl", "constants.pkl", "version", "code/__torch__.py"), "")
+PROGRAM: dict[str, Any] = {
+    "archive_format": "pt2",
+    "models/model.json": {"graph_module": {"graph": {"nodes": []}}},
+    "data/weights/model_weights_config.json": {"config": {}},
+    "data/constants/model_constants_config.json": {"config": {}},
+}
+
+
+def archive(path: Path, records: Mapping[str, object], folder: str = "model/") -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in records.items():
+            file.writestr(folder + name, content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_the_table_of_contents_tells_the_format(tmp_path: Path) -> None:
+    assert inspect(archive(tmp_path / "model.pt", SCRIPT)) is Format.SCRIPT
+    assert inspect(archive(tmp_path / "model.pt2", PROGRAM)) is Format.EXPORTED
+    # the name of the file does not
+    assert inspect(archive(tmp_path / "other.bin", PROGRAM, folder="anything/")) is Format.EXPORTED
+
+
+def payload(**changes: object) -> dict[str, Any]:
+    entry = {"path_name": "weight_0", "use_pickle": False} | changes
+    return PROGRAM | {"data/weights/model_weights_config.json": {"config": {"layer.weight": entry}}}
+
+
+@pytest.mark.parametrize(
+    ("records", "error", "text"),
+    [
+        (
+            {"data.pkl": "", "version": ""},
+            ConfigInvalid,
+            "was written by torch.save: a Python pickle, which can run any",
+        ),
+        (
+            {"readme.txt": ""},
+            ConfigInvalid,
+            "is no PyTorch archive, expected TorchScript or an exported program: save it",
+        ),
+        ({"data/aotinductor/model/a.so": "", "archive_format": "pt2"}, Unsupported, "is a package of AOTInductor"),
+        (PROGRAM | {"models/second.json": {}}, ConfigInvalid, "holds 2 programs, expected one"),
+        (PROGRAM | {"models/model.json": "{"}, ConfigInvalid, "is damaged: models/model.json: "),
+        ({k: v for k, v in PROGRAM.items() if "weights" not in k}, Unsupported, "has the form of PyTorch before 2.9"),
+        (payload(use_pickle=True), Unsupported, "holds 'layer.weight' as a Python object"),
+        (payload(path_name="custom_obj_0"), Unsupported, "holds 'layer.weight' as a Python object"),
+        (payload(path_name="opaque_obj_0"), Unsupported, "holds 'layer.weight' as a Python object"),
+    ],
+    ids=str,
+)
+def test_what_is_more_than_data_and_operators_is_refused(
+    tmp_path: Path, records: Mapping[str, object], error: type[KushiError], text: str
+) -> None:
+    path = archive(tmp_path / "model.pt", records)
+    with pytest.raises(error) as raised:
+        inspect(path)
+    assert str(raised.value).startswith(f"'{path}' ")
+    assert text in str(raised.value)
+
+
+def test_plain_weights_pass(tmp_path: Path) -> None:
+    assert inspect(archive(tmp_path / "model.pt2", payload())) is Format.EXPORTED
+
+
+@pytest.mark.parametrize(("content", "kind"), [(pickle.dumps({}), "a Python pickle"), (b"", "no PyTorch archive")])
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(
+        ConfigInvalid, match=f"is {kind}, expected a TorchScript archive or an exported program: save it"
+    ):
+        inspect(path)
+
+
+def test_a_program_in_the_form_of_old_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.pt2", {"serialized_exported_program.json": "{}", "version": "8.1"}, folder="")
+    with pytest.raises(Unsupported, match=r"the form of PyTorch before 2\.8: load it with the PyTorch that wrote it"):
+        inspect(path)
+
+
+def test_a_record_that_is_cut_is_damage(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.pt2", PROGRAM)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"graph_module"', b'"graph_model" ', 1))
+    with pytest.raises(ConfigInvalid, match="is damaged: Bad CRC-32"):
+        inspect(path)
+
+
+def test_weights_with_another_checksum_are_damage(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.pt", SCRIPT | {"data/0": "the weights"})
+    path.write_bytes(path.read_bytes().replace(b"the weights", b"the heights", 1))
+    with pytest.raises(ConfigInvalid, match=r"is damaged: the checksum of its record 'model/data/0' is another one"):
+        inspect(path)
+
+
+@pytest.mark.parametrize("second", ["model/models/MODEL.json", "other/models/model.json", "models/model.json"])
+def test_two_records_of_which_either_may_be_read_are_refused(tmp_path: Path, second: str) -> None:
+    path = archive(tmp_path / "model.pt2", PROGRAM)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(second, "{}")
+    with pytest.raises(ConfigInvalid, match="has records of the same name, or in several folders"):
+        inspect(path)

@@ -1,0 +1,196 @@
+"""What our application takes from BentoML's insides: each test here fails when BentoML has changed them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import bentoml
+import pytest
+from bentoml.exceptions import InvalidArgument
+from bentoml.validators import ContentType
+from pydantic import BaseModel, Field
+
+from runners.bento import service
+from runners.bento.web.access_log import AccessLog
+from runners.bento.web.application import ApplicationFactory
+from runners.bento.web.timeout import Timeout
+from runners.bento.web.tracing import Tracing
+from tests.unit.bento.asgi import Call, ask
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from tests.unit.bento.asgi import Answer
+
+
+class Checked(BaseModel):
+    number: int = Field(ge=0)
+
+
+class Endpoints:
+    """Endpoints of every kind."""
+
+    @bentoml.api
+    async def awaited(self, number: int) -> list[int]:
+        return [number]
+
+    @bentoml.api(route="/elsewhere")
+    async def streamed(self, number: int) -> AsyncIterator[str]:
+        yield str(number)
+
+    @bentoml.api
+    def in_thread(self, number: int) -> int:
+        return number
+
+    @bentoml.api
+    def parts(self, number: int) -> Iterator[str]:
+        yield str(number)
+
+    @bentoml.api
+    async def refused(self) -> int:
+        raise InvalidArgument("three, not two")
+
+    @bentoml.api
+    async def wrong(self) -> Checked:
+        return Checked(number=-1)
+
+    @bentoml.api
+    async def body(self, image: Annotated[Path, ContentType("image/*")], /) -> int:
+        return image.stat().st_size
+
+    @bentoml.api(batchable=True)
+    async def batched(self, numbers: list[int]) -> list[int]:
+        return numbers
+
+
+Example: Any = service(name="Example", workers=1)(Endpoints)
+
+
+@pytest.fixture
+def factory() -> ApplicationFactory:
+    Example.inject_config()
+    made = ApplicationFactory(Example, is_main=True)
+    # they can be made once in a process
+    made.enable_metrics = False
+    return made
+
+
+def started(factory: ApplicationFactory, *calls: Call) -> list[Answer]:
+    async def main() -> list[Answer]:
+        application: Starlette = factory()
+        async with application.router.lifespan_context(application):
+            return [await ask(application, call) for call in calls]
+
+    return asyncio.run(main())
+
+
+def call(path: str, value: dict[str, Any]) -> Call:
+    return Call(path, headers=[(b"content-type", b"application/json")], body=[json.dumps(value).encode()])
+
+
+def test_our_middleware_takes_the_place_of_bentomls(factory: ApplicationFactory) -> None:
+    kinds: list[Any] = [middleware.cls for middleware in factory.middlewares]
+    places = [kinds.index(kind) for kind in (Tracing, AccessLog, Timeout)]
+    assert places == sorted(places)
+    assert not {"OpenTelemetryMiddleware", "AccessLogMiddleware", "TimeoutMiddleware"} & {
+        kind.__name__ for kind in kinds
+    }
+
+
+def test_the_endpoints_that_can_be_cancelled_are_watched(factory: ApplicationFactory) -> None:
+    (watched,) = [cast("list[str]", made.kwargs["watched"]) for made in factory.middlewares if "watched" in made.kwargs]
+    assert sorted(watched) == ["/awaited", "/body", "/elsewhere", "/refused", "/wrong"]
+
+
+def test_an_endpoint_is_made_once(factory: ApplicationFactory) -> None:
+    async def main() -> None:
+        application = factory()
+        async with application.router.lifespan_context(application):
+            instance: Any = factory._service_instance
+            for name in Example.apis:
+                assert getattr(instance, name).local is getattr(instance, name).local
+            assert await instance.awaited.local(3) == [3]
+
+    asyncio.run(main())
+
+
+def test_every_kind_of_endpoint_answers(factory: ApplicationFactory) -> None:
+    paths = ("/awaited", "/elsewhere", "/in_thread", "/parts")
+    answers = started(factory, *(call(path, {"number": 7}) for path in paths), call("/batched", {"numbers": [1, 2]}))
+    assert [answer.body for answer in answers] == [b"[7]", b"7", b"7", b"7", b"[1, 2]"]
+
+
+def test_an_answer_has_what_bentoml_puts_into_its_head(factory: ApplicationFactory) -> None:
+    asked = call("/awaited", {"number": 7})
+    heads: list[list[tuple[bytes, bytes]]] = []
+    send = asked.send
+
+    async def sent(message: Any) -> None:  # noqa: ANN401 - passed on
+        heads.append(list(message.get("headers", ())))
+        await send(message)
+
+    asked.send = sent  # type: ignore[method-assign]
+    started(factory, asked)
+    names = sorted(name for name, _ in heads[0])
+    assert names == [b"content-length", b"content-type", b"server", b"x-bentoml-request-id"]
+    found = dict(heads[0])
+    assert found[b"content-length"] == b"3"
+    assert found[b"server"] == b"BentoML Service/Example"
+    assert re.fullmatch(rb"[0-9a-f]{16}", found[b"x-bentoml-request-id"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (call("/awaited", {}), "the input is not as declared: 'number': Field required"),
+        (call("/awaited", {"number": "x"}), "the input is not as declared: 'number': Input should be a valid integer"),
+        (Call("/awaited", body=[b'{"number"']), "the input is not as declared: Invalid JSON"),
+        (call("/refused", {}), "three, not two"),
+    ],
+)
+def test_what_a_client_got_wrong_is_told_and_not_logged(
+    factory: ApplicationFactory, caplog: pytest.LogCaptureFixture, asked: Call, said: str
+) -> None:
+    (answer,) = started(factory, asked)
+    assert answer.status == 400
+    assert answer.json()["error"].startswith(said)
+    assert "Traceback" not in caplog.text
+
+
+def test_the_page_is_about_the_service_and_tells_nobody_who_looks_at_it(factory: ApplicationFactory) -> None:
+    (answer,) = started(factory, Call("/", method="GET"))
+    html = answer.body.decode()
+    assert "<title>Example</title>" in html
+    assert "swagger-ui-bundle.js" in html
+    assert re.findall(r"https?://[^/\"' ]+", html.replace("https://github.com/bentoml/BentoML", "")) == []
+
+
+def test_the_document_is_about_the_service(factory: ApplicationFactory) -> None:
+    (answer,) = started(factory, Call("/docs.json", method="GET"))
+    about = answer.json()["info"]
+    assert about == {"title": "Example", "version": "dev", "description": "# Example\n\nEndpoints of every kind."}
+
+
+def test_what_an_endpoint_got_wrong_is_logged(factory: ApplicationFactory, caplog: pytest.LogCaptureFixture) -> None:
+    started(factory, call("/wrong", {}))
+    assert "Traceback" in caplog.text
+    assert "greater than or equal to 0" in caplog.text
+
+
+@pytest.mark.parametrize("before", [b"", b' "', b"\xff\xfe", b"\t", b"\0\x01", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("link", [b"http://198.51.100.1/", b"HTTPS:x", b"h\xfft\nt\tp\xff://198.51.100.1/"])
+def test_a_link_in_the_place_of_a_body_is_refused(factory: ApplicationFactory, before: bytes, link: bytes) -> None:
+    (answer,) = started(factory, Call("/body", headers=[(b"content-type", b"image/png")], body=[before + link]))
+    assert answer.status == 400
+    assert answer.json()["error"].startswith("the body is a link")
+
+
+def test_a_body_that_only_has_a_link_is_a_file(factory: ApplicationFactory) -> None:
+    body = b"\x89PNG\r\n http://198.51.100.1/"
+    (answer,) = started(factory, Call("/body", headers=[(b"content-type", b"image/png")], body=[body]))
+    assert (answer.status, answer.body) == (200, b"%d" % len(body))

@@ -1,0 +1,146 @@
+"""The image of a service: which arguments it takes, and that what goes into it is what the project says"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from bentoml._internal.configuration.containers import BentoMLContainer
+from bentoml.exceptions import BentoMLException, InvalidArgument
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from runners import __version__
+from runners.bento import image
+from runners.bento.image import _UV, BuildArguments
+from tests.serving import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ASKED: dict[str, Any] = yaml.safe_load((ROOT / "bentofile.yaml").read_text())
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = {"cpu": "onnxruntime", "gpu": "onnxruntime-gpu"}
+
+
+@pytest.fixture
+def given() -> Iterator[dict[str, str]]:
+    """The arguments of `bentoml build`"""
+    arguments: dict[str, str] = {}
+    BentoMLContainer.bento_arguments.set(arguments)
+    yield arguments
+    BentoMLContainer.bento_arguments.reset()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("base_image", value)
+            for value in [
+                "debian\nRUN id",
+                "debian\n",
+                "debian\r\nRUN id",
+                "debian AS x",
+                "debian\tx",
+                "--platform=x debian",
+                'debian"',
+                "debian'",
+                "debian;id",
+                "debian$X",
+                "${X}",
+                "debian`id`",
+                "debian\\",
+                "debian#x",
+                "",
+                "d" * 256,
+            ]
+        ),
+        *(("python_version", value) for value in ["3.11\nRUN id", "3.11\n", "3.11 ", "3.11;id", "3.10", "3", "'3.11'"]),
+        *(("variant", value) for value in ["gpu", "cpu\nRUN id", "cpu ", ""]),
+    ],
+)
+def test_an_argument_that_would_say_more_in_a_dockerfile_is_refused(
+    given: dict[str, str], name: str, value: str
+) -> None:
+    given[name] = value
+    with pytest.raises(InvalidArgument, match=rf"via --arg option: 1 validation error for BuildArguments\n{name}\n"):
+        image()
+
+
+@pytest.mark.parametrize("base", ["debian:bookworm-slim", ASKED["args"]["base_image"], "host:5000/a/b_c@sha256:0a1b"])
+def test_names_of_images_are_taken(given: dict[str, str], base: str) -> None:
+    given["base_image"] = base
+    assert image().base_image == base
+
+
+def test_bentofile_asks_for_what_there_is() -> None:
+    assert BuildArguments(**ASKED["args"]).variant == "cuda"
+    assert ASKED["args"].keys() == BuildArguments.model_fields.keys()
+
+
+@pytest.mark.parametrize(("variant", "package"), [("cpu", "onnxruntime"), ("cuda", "onnxruntime-gpu")])
+def test_a_service_without_a_lock_gets_an_onnxruntime(given: dict[str, str], variant: str, package: str) -> None:
+    given["variant"] = variant
+    (wanted,) = image().python_requirements.split()
+    extra = PROJECT["project"]["optional-dependencies"]["cpu" if variant == "cpu" else "gpu"]
+    assert Requirement(wanted).name == package
+    assert [wanted] == extra
+
+
+def test_a_lock_that_the_bento_does_not_hold_builds_nothing(given: dict[str, str], tmp_path: Path) -> None:
+    made = image(lock="requirements/mine-{runtime}.txt")
+    with pytest.raises(BentoMLException, match=re.escape("'requirements/mine-cpu.txt' is not in the Bento")):
+        made.freeze(tmp_path, [])
+
+
+@pytest.mark.parametrize("runtime", LOCKS)
+def test_the_lock_holds_what_the_project_asks_for_with_hashes(runtime: str) -> None:
+    text = (ROOT / f"requirements/bento-{runtime}.txt").read_text()
+    locked = {name: (version, hashes) for name, version, hashes in _entries(text)}
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *extras[runtime], *extras["bento"], *PROJECT["dependency-groups"]["service"]]
+    wanted = [Requirement(each) for each in asked if not each.startswith("kushi-native")]
+    assert all(locked[canonicalize_name(each.name)][0] in each.specifier for each in wanted)
+    assert all("--hash=sha256:" in hashes for _, hashes in locked.values())
+    assert locked.keys() & {*LOCKS.values()} == {LOCKS[runtime]}
+    unused = re.findall(r"^[\w-]+", (ROOT / "requirements/unused.in").read_text(), re.MULTILINE)
+    assert unused
+    assert not locked.keys() & {*unused}
+    assert "index" not in text
+    # BentoML adds its own, without a hash, and it has to be the same
+    assert locked["bentoml"][0] == version("bentoml")
+
+
+def test_the_versions_are_those_that_are_tested() -> None:
+    """Of which there may be several, for several versions of Python"""
+    tested = {entry[:2] for entry in _entries((ROOT / "requirements/dev.txt").read_text())}
+    for runtime in LOCKS:
+        packed = {entry[:2] for entry in _entries((ROOT / f"requirements/bento-{runtime}.txt").read_text())}
+        assert {name for name, _ in packed - tested} <= {"onnxruntime-gpu"}
+
+
+def test_bentofile_names_the_wheel_of_this_version() -> None:
+    (path,) = ASKED["python"]["packages"]
+    name, version, _, _ = parse_wheel_filename(path.removeprefix("./wheels/"))
+    assert (name, str(version)) == ("kushi-native", __version__)
+
+
+def _entries(lock: str) -> list[tuple[str, str, str]]:
+    """Name, version and hashes of each package"""
+    return re.findall(r"^([\w.-]+)==(\S+)[^\n]*((?:\n +--hash=\S+(?: \\)?)+)", lock, re.MULTILINE)
+
+
+def test_the_uv_of_the_image_is_the_locked_one_with_a_hash_of_its_lock() -> None:
+    requirement, _, digest = _UV.partition(" --hash=sha256:")
+    (locked,) = re.findall(
+        rf"^{re.escape(requirement)} (.*(?:\n .*)*)", (ROOT / "requirements/bootstrap.txt").read_text(), re.MULTILINE
+    )
+    assert len(digest) == 64
+    assert f"--hash=sha256:{digest}" in locked

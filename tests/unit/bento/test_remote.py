@@ -1,0 +1,85 @@
+"""A Client of an engine elsewhere: calls end when it stands still, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from runners import ConnectionLost, DeadlineExceeded
+from runners.bento.remote import RemoteClient
+from tests import models
+from tests.serving import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS = np.array([[20_000]])
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes connections, and says nothing"""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    repository = tmp_path_factory.mktemp("models")
+    models.write_slow(repository)
+    server = Server.start(repository)
+    yield server
+    server.kill()
+
+
+def test_all_calls_to_an_engine_that_stands_still_end(silent: str) -> None:
+    with RemoteClient(silent) as client:
+
+        async def main() -> None:
+            calls = [client.async_infer("any", np.zeros(1)) for _ in range(300)]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            assert {str(error) for error in found} == {f"the engine at {silent} stands still"}
+            with pytest.raises(ConnectionLost, match="stands still"):
+                await client.any.async_run(np.zeros(1))
+
+        for _ in range(2):
+            # in each event loop
+            asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_deadline_comes_first(silent: str) -> None:
+    with RemoteClient(silent) as client:
+
+        async def main() -> Any:  # noqa: ANN401 - nothing comes back
+            return await client.async_infer("any", np.zeros(1), deadline=0.02)
+
+        with pytest.raises(DeadlineExceeded):
+            asyncio.run(main())
+
+
+def test_calls_that_take_long_are_answered_while_the_engine_lives(server: Server) -> None:
+    with RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
+
+        async def main() -> list[Any]:
+            return await asyncio.gather(*(client.slow.async_run(STEPS) for _ in range(4)))
+
+        assert len(asyncio.run(main())) == 4
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_watched_no_more(server: Server) -> None:
+    with RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
+
+        async def main() -> None:
+            async with asyncio.timeout(30):
+                call = client.slow.async_run(10 * STEPS)
+                while len(asyncio.all_tasks()) == 1:
+                    await asyncio.sleep(0.01)
+                call.cancel()
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.sleep(0.01)
+
+        asyncio.run(main())
