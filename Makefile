@@ -101,12 +101,15 @@ test-rust: setup ## The tests of native/
 model-check:
 	RUSTFLAGS="--cfg loom" && export RUSTFLAGS && $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom handover
 
-.PHONY: cargo-tests model-check conformance
+.PHONY: cargo-tests plain-cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
-	then $(CARGO) nextest run $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
-	else $(CARGO) test --quiet $(RUST_TESTS); fi
+	then $(CARGO) nextest run $(if $(CI),--retries 1) $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
+	else $(CURDIR)/.ci/twice $(MAKE) --no-print-directory plain-cargo-tests; fi
+
+plain-cargo-tests:
+	$(CARGO) test --quiet --no-fail-fast $(RUST_TESTS)
 
 # the suite of testkit, as the Python module that tests/conformance.py loads
 conformance: $(SYNCED)

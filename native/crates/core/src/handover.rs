@@ -78,6 +78,13 @@ impl<W: Work, S> Handover<W, S> {
         f(&mut lock(&self.state).work)
     }
 
+    /// Whether every slot is home, there is nothing to do, and one thread for each slot sleeps uncalled.
+    pub(crate) fn at_rest(&self, now: Instant) -> bool {
+        let state = lock(&self.state);
+        let asleep = state.sleepers == state.slots && state.called == 0;
+        asleep && state.free.len() == state.slots && matches!(state.work.due(now), Err(None))
+    }
+
     /// Adds work. Answers a slot when the caller has to lead: nobody does, or all who do are executing.
     /// A leader on its way takes this work too, so that a burst on one io thread does not occupy every
     /// slot.

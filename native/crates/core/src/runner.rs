@@ -140,6 +140,11 @@ impl Runner {
         self.handover.with(|desk| desk.gate.placement())
     }
 
+    /// Whether nothing waits, nothing runs and every instance thread is asleep.
+    pub fn at_rest(&self) -> bool {
+        self.handover.at_rest(self.now())
+    }
+
     pub fn now(&self) -> Instant {
         self.ledger.clock.now()
     }
