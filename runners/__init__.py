@@ -6,6 +6,7 @@ from ._version import __version__
 from .client import Client
 from .engine import Engine, ModelState
 from .errors import (
+    AccessDenied,
     ConfigInvalid,
     ConnectionLost,
     DeadlineExceeded,
@@ -22,9 +23,11 @@ from .errors import (
 )
 from .model import Model
 from .options import EngineOptions
+from .restrictions import Restriction
 from .triton import TritonRunner
 
 __all__ = [
+    "AccessDenied",
     "Client",
     "ConfigInvalid",
     "ConnectionLost",
@@ -41,6 +44,7 @@ __all__ = [
     "ModelState",
     "ModelUnavailable",
     "Overloaded",
+    "Restriction",
     "Result",
     "ShuttingDown",
     "Tensor",

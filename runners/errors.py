@@ -5,7 +5,7 @@ KushiError (.kind .status .retryable .model .request_id)
 ├── InvalidInput (ValueError)        ├── Overloaded                        ├── ConfigInvalid
 ├── ModelNotFound (LookupError)      ├── DeadlineExceeded (TimeoutError)   ├── EngineFailed
 ├── ModelNotReady                    ├── Unsupported                       ├── ConnectionLost (ConnectionError)
-│   └── ModelUnavailable             ├── ShuttingDown
+│   └── ModelUnavailable             ├── ShuttingDown                      ├── AccessDenied (PermissionError)
 └── InternalError (a bug of ours)      cancelled calls raise asyncio.CancelledError
 
 The kinds are those of the native core; a test holds the two lists together.
@@ -19,6 +19,7 @@ from typing import ClassVar
 
 __all__ = [
     "KINDS",
+    "AccessDenied",
     "ConfigInvalid",
     "ConnectionLost",
     "DeadlineExceeded",
@@ -77,6 +78,12 @@ class ModelNotFound(KushiError, LookupError):
     """No model, or no version of it, goes by that name"""
 
     kind = "model_not_found"
+
+
+class AccessDenied(KushiError, PermissionError):
+    """The server asks for a token that the request lacks"""
+
+    kind = "access_denied"
 
 
 class ModelNotReady(KushiError):
@@ -151,6 +158,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "invalid_input": Kind(400, retryable=False, raised=InvalidInput),
     "model_not_found": Kind(404, retryable=False, raised=ModelNotFound),
+    "access_denied": Kind(403, retryable=False, raised=AccessDenied),
     "model_not_ready": Kind(503, retryable=True, raised=ModelNotReady),
     "model_unavailable": Kind(503, retryable=False, raised=ModelUnavailable),
     "overloaded": Kind(503, retryable=True, raised=Overloaded),

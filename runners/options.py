@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ._version import __version__
 from .errors import ConfigInvalid
 from .log import LogOptions
+from .restrictions import Restriction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +36,7 @@ class EngineOptions:
         all, and lets clients load others.
     io_threads: None for the usable cores.
     http_max_input_bytes: the largest JSON of a request over HTTP, and the largest tensor in it.
+    http_restrictions: which routes over HTTP ask for a token; the local socket asks for none.
     client_shared_memory: let clients register shared memory of this host.
     cpu_metrics, metrics_interval_ms: whether metrics include nv_cpu_*, and how often those are read.
     log: what is logged.
@@ -48,6 +50,7 @@ class EngineOptions:
     load_models: tuple[str, ...] = ()
     io_threads: int | None = None
     http_max_input_bytes: int = 64 * 1024 * 1024
+    http_restrictions: tuple[Restriction, ...] = ()
     client_shared_memory: bool = False
     cpu_metrics: bool = True
     metrics_interval_ms: int = 2000
@@ -73,7 +76,10 @@ class EngineOptions:
                 "explicit_control": self.model_control == "explicit",
                 "allow_client_regions": self.client_shared_memory,
                 "io_threads": self.io_threads,
-                "http": {"max_input_bytes": self.http_max_input_bytes},
+                "http": {
+                    "max_input_bytes": self.http_max_input_bytes,
+                    "restrictions": [(rule.apis, rule.header, rule.value) for rule in self.http_restrictions],
+                },
                 "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
                 "log": asdict(self.log),
             }
@@ -95,6 +101,7 @@ def engine_options(settings: ServerSettings) -> EngineOptions:
         load_models=settings.load_model,
         io_threads=settings.http_thread_count,
         http_max_input_bytes=settings.http_max_input_size,
+        http_restrictions=settings.http_restricted_api,
         client_shared_memory=settings.allow_client_shm,
         cpu_metrics=settings.allow_cpu_metrics,
         metrics_interval_ms=settings.metrics_interval_ms,

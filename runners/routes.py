@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from .errors import KINDS, EngineFailed, InternalError, InvalidInput, KushiError
+from .errors import KINDS, AccessDenied, EngineFailed, InternalError, InvalidInput, KushiError
 
 __all__ = [
     "Answer",
@@ -116,8 +116,11 @@ def unregister_region(name: str) -> Route:
 
 
 def succeeded(answer: Answer) -> bool:
-    """Whether a question that is answered by the status alone is answered with yes"""
-    return answer[0] == 200
+    """Whether a question that is answered by the status alone is answered with yes; raises where it may not be asked"""
+    status, kind, body = answer
+    if kind == AccessDenied.kind:
+        raise AccessDenied(_message(status, body), status=status)
+    return status == 200
 
 
 def text(route: Route, answer: Answer) -> str:

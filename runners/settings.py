@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from .errors import ConfigInvalid, Unsupported
+from .restrictions import Restriction, parse_restriction
 from .tritonserver import ABSENT, ABSENT_VALUES
 
 __all__ = [
@@ -45,6 +46,15 @@ def _listed(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
+def _restrictions(value: object) -> object:
+    """A flag is given once for each, the variable for all"""
+    if isinstance(value, str):
+        return [parse_restriction(part.strip(), f"{_PREFIX}HTTP_RESTRICTED_API") for part in value.split(";") if part]
+    if isinstance(value, list):
+        return [parse_restriction(part, "--http-restricted-api") for part in value]
+    return value
+
+
 @dataclass(frozen=True)
 class _Placeholder:
     """What stands for the value of a flag in its help"""
@@ -55,6 +65,9 @@ class _Placeholder:
 _Switch = Annotated[bool, BeforeValidator(_boolean), Field(strict=True)]
 _Paths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeholder("PATH")]
 _Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeholder("NAME")]
+_Restrictions = Annotated[
+    tuple[Restriction, ...], NoDecode, BeforeValidator(_restrictions), _Placeholder("API,…:HEADER=VALUE")
+]
 _Path = Annotated[str | None, _Placeholder("PATH")]
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -121,6 +134,12 @@ class ServerSettings(BaseSettings):
         ge=1,
         description="Largest JSON of a request, and largest tensor in it, in bytes; tensors sent as bytes are bounded "
         "only by the 2 GiB of a body.",
+    )
+    http_restricted_api: _Restrictions = Field(
+        (),
+        description="Ask for a token: requests to these APIs must have this header with this value. APIs are health, "
+        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and logging. May be "
+        "repeated; the variable, which other users of the host cannot see, takes several, separated by semicolons.",
     )
     allow_client_shm: _Switch = Field(
         default=False,

@@ -54,7 +54,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "grpc-server-key",
             "host-policy",
             "http-header-forward-pattern",
-            "http-restricted-api",
             "metrics-config",
             "min-supported-compute-capability",
             "model-config-name",

@@ -10,6 +10,7 @@ from runners.errors import KINDS, ConfigInvalid, InvalidInput, KushiError, about
 DESIGN = {
     "invalid_input": ("InvalidInput", 400, ValueError),
     "model_not_found": ("ModelNotFound", 404, LookupError),
+    "access_denied": ("AccessDenied", 403, PermissionError),
     "model_not_ready": ("ModelNotReady", 503, KushiError),
     "model_unavailable": ("ModelUnavailable", 503, KushiError),
     "overloaded": ("Overloaded", 503, KushiError),

@@ -21,6 +21,7 @@ __all__ = [
     "__version__",
     "init_onnxruntime",
     "register_errors",
+    "routes",
 ]
 
 __version__: str
@@ -28,6 +29,7 @@ BUILD_LABEL: str
 
 def register_errors(table: dict[str, Callable[[str, str | None, str | None], BaseException]]) -> None: ...
 def init_onnxruntime(library: str) -> str: ...
+def routes() -> list[tuple[str, str, str]]: ...
 @final
 class OnnxModel:
     def __new__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...errors import KushiError
+from ...errors import AccessDenied, KushiError
 
 if TYPE_CHECKING:
     from ...calls import Calls
@@ -39,6 +39,9 @@ class Watch:
             try:
                 if not await self._engine.async_is_server_live(deadline=_ANSWER_SECONDS):
                     return
+            except AccessDenied:
+                # An engine that asks for a token lives.
+                pass
             except KushiError:
                 return
             await asyncio.sleep(_LOOK_SECONDS)

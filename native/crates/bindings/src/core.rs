@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Server, ServerOptions};
+use kushi_doors::{Restriction, Server, ServerOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
@@ -42,6 +42,8 @@ struct Options {
 #[serde(deny_unknown_fields)]
 struct HttpOptions {
     max_input_bytes: usize,
+    /// The APIs, the header and its value.
+    restrictions: Vec<(Vec<String>, String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +75,7 @@ impl Core {
             max_input_bytes: options.http.max_input_bytes,
             repositories: options.repositories,
             explicit_control: options.explicit_control,
+            restrictions: restrictions(options.http.restrictions),
             allow_client_regions: options.allow_client_regions,
             cpu_metrics: options.metrics.cpu,
             metrics_interval: Duration::from_millis(options.metrics.interval_ms),
@@ -241,6 +244,16 @@ impl Drop for Core {
 fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Error> {
     serde_json::from_str(json)
         .map_err(|error| Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be read: {error}")))
+}
+
+fn restrictions(rules: Vec<(Vec<String>, String, String)>) -> Vec<Restriction> {
+    rules.into_iter().map(|(apis, header, value)| Restriction { apis, header, value }).collect()
+}
+
+/// Every route of the HTTP door: method, path with names in braces, and the category that it belongs to.
+#[pyfunction]
+pub(crate) fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
+    kushi_doors::routes()
 }
 
 /// Runners that never served.

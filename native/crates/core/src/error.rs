@@ -12,6 +12,8 @@ pub enum ErrorKind {
     /// The request names memory that is not registered: `NOT_FOUND` in Triton.
     RegionNotFound,
     ModelNotFound,
+    /// The request lacks the token that its route asks for.
+    AccessDenied,
     /// No repository has the model that is to be loaded: INTERNAL in Triton.
     NotInRepository,
     /// It is on its way.
@@ -68,11 +70,12 @@ struct Row {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::InvalidInput,
         Self::UnreadableInput,
         Self::RegionNotFound,
         Self::ModelNotFound,
+        Self::AccessDenied,
         Self::NotInRepository,
         Self::ModelNotReady,
         Self::ModelBusy,
@@ -103,6 +106,7 @@ impl ErrorKind {
             Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
             Self::RegionNotFound   => row("invalid_input",     404, G::NotFound,        false, Other),
             Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
+            Self::AccessDenied     => row("access_denied",     403, G::Unavailable,     false, Other),
             Self::NotInRepository  => row("model_not_found",   500, G::Internal,        false, Other),
             Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
             Self::ModelBusy        => row("model_not_ready",   500, G::Internal,        false, Other),

@@ -10,6 +10,7 @@ fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
         "invalid_input",
         "invalid_input",
         "model_not_found",
+        "access_denied",
         "model_not_found",
         "model_not_ready",
         "model_not_ready",

@@ -7,9 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::Registry;
+use kushi_core::{Error, Registry};
 use kushi_shm::Regions;
 
+use crate::http::restrictions::Restrictions;
 use crate::machine::MachineMeter;
 use crate::manage::metadata;
 use crate::orders::Orders;
@@ -34,6 +35,8 @@ pub(crate) struct House {
     /// Whether the doors take orders to load and unload models.
     pub explicit_control: bool,
     pub orders: Arc<Orders>,
+    /// For the HTTP doors; the local door is for this user alone.
+    pub restrictions: Restrictions,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
     pub allow_client_regions: bool,
@@ -50,9 +53,9 @@ pub(crate) struct House {
 pub(crate) struct Answering(Arc<House>);
 
 impl House {
-    pub(crate) fn new(options: &ServerOptions) -> Self {
+    pub(crate) fn new(options: &ServerOptions) -> Result<Self, Error> {
         let about = metadata::server(&options.server_name, &options.server_version, &options.extensions);
-        Self {
+        Ok(Self {
             registry: Registry::default(),
             server_version: options.server_version.clone(),
             server_metadata: about.into(),
@@ -61,6 +64,7 @@ impl House {
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
             orders: Arc::default(),
+            restrictions: Restrictions::new(&options.restrictions)?,
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
@@ -68,7 +72,7 @@ impl House {
             answering: AtomicUsize::new(0),
             quiet: Mutex::new(()),
             changed: Condvar::new(),
-        }
+        })
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -20,5 +20,7 @@ mod server;
 
 use kushi_oip::json;
 
+pub use http::restrictions::Restriction;
+pub use manage::routes;
 pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};

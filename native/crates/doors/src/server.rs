@@ -11,6 +11,7 @@ use bytes::Bytes;
 use kushi_core::{Drivers, Error, ErrorKind, Registry, Runner, os_text};
 
 use crate::house::{House, Phase};
+use crate::http::restrictions::Restriction;
 use crate::io::{HttpDoor, IoThreads, Purpose};
 use crate::leaving::Leaving;
 use crate::listen::Listener;
@@ -35,6 +36,8 @@ pub struct ServerOptions {
     pub repositories: Vec<PathBuf>,
     /// Whether the doors take orders to load and unload models.
     pub explicit_control: bool,
+    /// Which routes of the HTTP doors ask for a token.
+    pub restrictions: Vec<Restriction>,
     /// Whether clients may register shared memory for their tensors.
     pub allow_client_regions: bool,
     /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
@@ -57,7 +60,7 @@ pub struct Server {
 
 impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
-        let house = Arc::new(House::new(options));
+        let house = Arc::new(House::new(options)?);
         let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &house).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("cannot start an io thread: {}", os_text(&error)))
         })?;

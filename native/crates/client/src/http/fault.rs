@@ -55,6 +55,7 @@ pub(super) fn kind(status: StatusCode, headers: &HeaderMap, text: &str) -> Error
 
 fn foreign_kind(status: StatusCode, text: &str) -> ErrorKind {
     match status.as_u16() {
+        401 | 403 => ErrorKind::AccessDenied,
         404 if text == NO_ROUTE => ErrorKind::Unsupported,
         404 => ErrorKind::ModelNotFound,
         408 | 504 => ErrorKind::DeadlineExceeded,

@@ -25,6 +25,8 @@ fn status_and_text_tell_the_kind_of_other_servers() {
     use ErrorKind as K;
     for (status, text, kind) in [
         (400, "unexpected inference input 'X' for model 'm'", K::InvalidInput),
+        (401, "who are you", K::AccessDenied),
+        (403, "This API is restricted, expecting header 'k'", K::AccessDenied),
         (413, "too much", K::InvalidInput),
         (404, "Request for unknown model: 'm' is not found", K::ModelNotFound),
         (405, "Method Not Allowed", K::Unsupported),

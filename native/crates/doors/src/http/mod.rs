@@ -8,6 +8,7 @@ mod infer;
 mod members;
 mod request;
 mod response;
+pub(crate) mod restrictions;
 mod shared_memory;
 mod stream;
 
@@ -85,7 +86,8 @@ fn metrics_door(house: &House, request: &Request<Incoming>) -> Answer {
 
 async fn inference_door(desk: &Rc<Desk>, request: Request<Incoming>) -> Answer {
     let (head, mut body) = request.into_parts();
-    let answered = match manage::find_route(head.method.as_str(), head.uri.path()) {
+    let admit = |category| desk.house.restrictions.check(category, &head.headers);
+    let answered = match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
         Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
             infer::infer(desk, (&name, version), &head.headers, &mut body).await
         }

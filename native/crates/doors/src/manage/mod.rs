@@ -9,6 +9,7 @@ mod models;
 mod reply;
 mod repository;
 mod route;
+mod routes;
 mod shared_memory;
 
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::orders::Placed;
 
 pub(crate) use models::{find, version_number};
 pub(crate) use reply::Reply;
-pub(crate) use route::{ModelRoute, Route, VersionText, find as find_route};
+pub(crate) use route::{Category, ModelRoute, Route, VersionText, find as find_route, find_admitted};
+pub use routes::routes;
 pub(crate) use shared_memory::region_error;
 
 /// How a reply comes about.

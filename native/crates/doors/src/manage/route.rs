@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use kushi_core::Error;
+
 use crate::manage::reply::Reply;
 use crate::orders::Action;
 
@@ -61,8 +63,68 @@ pub(crate) enum ModelRoute {
     Infer,
 }
 
+/// What a token can be asked for, all routes of it together; the names are Triton's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Category {
+    Health,
+    Metadata,
+    Inference,
+    SharedMemory,
+    ModelConfig,
+    ModelRepository,
+    Statistics,
+    Trace,
+    Logging,
+}
+
+impl Category {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Health,
+        Self::Metadata,
+        Self::Inference,
+        Self::SharedMemory,
+        Self::ModelConfig,
+        Self::ModelRepository,
+        Self::Statistics,
+        Self::Trace,
+        Self::Logging,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Metadata => "metadata",
+            Self::Inference => "inference",
+            Self::SharedMemory => "shared-memory",
+            Self::ModelConfig => "model-config",
+            Self::ModelRepository => "model-repository",
+            Self::Statistics => "statistics",
+            Self::Trace => "trace",
+            Self::Logging => "logging",
+        }
+    }
+}
+
 impl Route<'_> {
-    fn method(&self) -> &'static str {
+    pub(crate) fn category(&self) -> Category {
+        match self {
+            Self::Server => Category::Metadata,
+            Self::Live | Self::Ready => Category::Health,
+            // They tell of every model what its statistics tell.
+            Self::AllStatistics | Self::Metrics => Category::Statistics,
+            Self::Model { what, .. } => match what {
+                ModelRoute::Metadata => Category::Metadata,
+                ModelRoute::Ready => Category::Health,
+                ModelRoute::Config => Category::ModelConfig,
+                ModelRoute::Statistics => Category::Statistics,
+                ModelRoute::Infer => Category::Inference,
+            },
+            Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
+            Self::Regions { .. } => Category::SharedMemory,
+        }
+    }
+
+    pub(super) fn method(&self) -> &'static str {
         match self {
             Self::Regions { action: RegionAction::Status, .. } => "GET",
             Self::Model { what: ModelRoute::Infer, .. }
@@ -81,14 +143,24 @@ impl Route<'_> {
 
 /// The resource, or the refusal of a path or a method that does not exist.
 pub(crate) fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, Reply> {
+    find_admitted(method, path, |_| Ok(()))
+}
+
+/// The same where `admit` may refuse a category of routes, whatever the method.
+pub(crate) fn find_admitted<'a>(
+    method: &str,
+    path: &'a str,
+    admit: impl FnOnce(Category) -> Result<(), Error>,
+) -> Result<Route<'a>, Reply> {
     let route = resource(path).ok_or_else(Reply::not_found)?;
+    admit(route.category()).map_err(|refusal| Reply::error(&refusal))?;
     if method != route.method() {
         return Err(Reply::wrong_method(route.method()));
     }
     Ok(route)
 }
 
-fn resource(path: &str) -> Option<Route<'_>> {
+pub(super) fn resource(path: &str) -> Option<Route<'_>> {
     if path == "/metrics" {
         return Some(Route::Metrics);
     }

@@ -26,6 +26,7 @@ pub fn server(io_threads: usize) -> Server {
         max_input_bytes: 1 << 20,
         repositories: vec![],
         explicit_control: true,
+        restrictions: Vec::new(),
         allow_client_regions: true,
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,

@@ -1,0 +1,33 @@
+"""Which routes of the HTTP doors ask for a token: what --http-restricted-api says"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .errors import ConfigInvalid
+
+__all__ = ["Restriction", "parse_restriction"]
+
+_EXPECTED = "expected API,…:HEADER=VALUE"
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """
+    Requests to the routes of `apis` must have `header` with this `value`.
+
+    apis: of health, metadata, inference, shared-memory, model-config, model-repository, statistics, trace, logging.
+    """
+
+    apis: tuple[str, ...]
+    header: str
+    value: str = field(repr=False)
+
+
+def parse_restriction(text: str, source: str) -> Restriction:
+    """`text` as tritonserver takes it; it may hold a secret, so that no message shows it"""
+    apis, colon, token = text.partition(":")
+    header, equals, value = token.partition("=")
+    if not (apis and colon and header and equals and value):
+        raise ConfigInvalid(f"{source}: {_EXPECTED}, got something else, not shown here because it may hold a secret")
+    return Restriction(tuple(apis.split(",")), header, value)
