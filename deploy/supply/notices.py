@@ -27,10 +27,11 @@ _MARKS: Final = {
     "MIT": "Permission is hereby granted, free of charge",
     "ISC": "Permission to use, copy, modify, and/or distribute this software",
     "BSD-2-Clause": "Redistribution and use in source and binary forms",
+    "BSD-3-Clause": "Neither the name of the copyright holder nor the names of its contributors",
     "Unicode-3.0": "UNICODE LICENSE V3",
 }
 _LICENCE: Final = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
-_NOTICE: Final = re.compile(r"notice|licen[cs]e.third.party", re.IGNORECASE)
+_NOTICE: Final = re.compile(r"notice|licen[cs]e.third.party|licen[cs]e.boringssl", re.IGNORECASE)
 
 
 def notices(crates: Iterable[Crate]) -> str:
