@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["ALL_MODELS", "EngineOptions", "engine_options", "log_options"]
 
 ALL_MODELS = "*"
-_EXTENSIONS = ("model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics")
+_EXTENSIONS = (
+    "model_repository",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "schedule_policy",
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from ..errors import Unsupported
 from .frameworks import FRAMEWORKS
-from .messages import ModelConfig, ModelQueuePolicy
+from .messages import ModelConfig
 
 __all__ = ["check_honoured"]
 
@@ -29,13 +29,17 @@ _HONOURED: dict[str, Any] = {
         "preferred_batch_size": None,
         "max_queue_delay_microseconds": None,
         "preserve_ordering": None,
+        "priority_levels": None,
+        "default_priority_level": None,
         "default_queue_policy": None,
+        "priority_queue_policy": None,
     },
     "instance_group": dict.fromkeys(("name", "kind", "count", "gpus", "profile")),
     # pinned memory speeds up copies to a GPU; on CPU both of its values mean the same
     "optimization": {"graph": None, "input_pinned_memory": None, "output_pinned_memory": None},
     "parameters": None,
 }
+_MAX_LEVELS = 1024
 _PARAMETERS = ("kushi.inline", "kushi.max_queue_bytes")
 
 
@@ -43,11 +47,10 @@ def check_honoured(config: ModelConfig) -> None:
     """Raises for the first thing in `config`, whose backend is known, that this version would not honour"""
     for path in _beyond(config, _HONOURED, ""):
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
-    policy = config.dynamic_batching.default_queue_policy
-    if policy.timeout_action != ModelQueuePolicy.REJECT:
+    levels = config.dynamic_batching.priority_levels
+    if levels > _MAX_LEVELS:
         raise Unsupported(
-            "field 'dynamic_batching.default_queue_policy.timeout_action': DELAY is not supported by this version, "
-            "expected REJECT"
+            f"field 'dynamic_batching.priority_levels' is {levels}, at most {_MAX_LEVELS} are supported by this version"
         )
     framework = FRAMEWORKS.get(config.backend)
     known = (*(framework.parameters if framework else ()), *_PARAMETERS)

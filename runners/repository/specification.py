@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import ConfigInvalid
 from .config_json import to_plain
-from .messages import ModelConfig, ModelInput, ModelOutput
+from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
 from .tensors import protocol_type
 
 __all__ = ["Specification", "instances_of", "parameter", "specify"]
@@ -47,13 +48,21 @@ class BatchingSpecification(_Frozen):
     preserve_ordering: bool
 
 
-class QueueSpecification(_Frozen):
-    """Bounds and deadlines of the queue; `max_requests` 0 is no bound in number"""
+class QueuePolicySpecification(_Frozen):
+    """The rules of one priority level; `max_requests` 0 is no bound in number"""
 
     max_requests: int
-    max_bytes: int
     default_timeout_us: int
     allow_timeout_override: bool
+    timeout_action: Literal["REJECT", "DELAY"]
+
+
+class QueueSpecification(_Frozen):
+    """The queue: its bound in bytes, and its levels, of which the first is served first"""
+
+    max_bytes: int
+    levels: tuple[QueuePolicySpecification, ...]
+    default_level: int
 
 
 class Specification(_Frozen):
@@ -159,13 +168,23 @@ def _queue(config: ModelConfig) -> QueueSpecification:
     max_bytes = parameter(config, "kushi.max_queue_bytes", _MAX_BYTES)
     if max_bytes == 0:
         raise ConfigInvalid(f"parameter 'kushi.max_queue_bytes' of model '{config.name}': expected at least 1, got 0")
-    policy = config.dynamic_batching.default_queue_policy
-    stated = config.HasField("dynamic_batching") and config.dynamic_batching.HasField("default_queue_policy")
+    batching = config.dynamic_batching
+    own = dict(batching.priority_queue_policy) if batching.priority_levels else {}
+    default = batching.default_queue_policy if batching.HasField("default_queue_policy") else None
     return QueueSpecification(
-        max_requests=policy.max_queue_size if stated else _MAX_REQUESTS,
         max_bytes=max_bytes,
-        default_timeout_us=policy.default_timeout_microseconds,
-        allow_timeout_override=policy.allow_timeout_override,
+        levels=tuple(_level(own.get(level, default)) for level in range(1, max(1, batching.priority_levels) + 1)),
+        default_level=max(1, batching.default_priority_level) if batching.priority_levels else 1,
+    )
+
+
+def _level(policy: ModelQueuePolicy | None) -> QueuePolicySpecification:
+    stated = policy or ModelQueuePolicy(max_queue_size=_MAX_REQUESTS)
+    return QueuePolicySpecification(
+        max_requests=stated.max_queue_size,
+        default_timeout_us=stated.default_timeout_microseconds,
+        allow_timeout_override=stated.allow_timeout_override,
+        timeout_action="DELAY" if stated.timeout_action == ModelQueuePolicy.DELAY else "REJECT",
     )
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 from ..errors import ConfigInvalid, Unsupported
 from .frameworks import FRAMEWORKS
-from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
+from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput, ModelQueuePolicy
 
 __all__ = ["check_instance_groups", "check_model", "check_tensors"]
 
@@ -25,15 +25,37 @@ def check_model(config: ModelConfig, directory: str) -> None:
         raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
     if config.max_batch_size < 0:
         raise ConfigInvalid(f"'max_batch_size' must be non-negative value for {name}")
-    for size in config.dynamic_batching.preferred_batch_size:
-        if size <= 0:
-            raise ConfigInvalid(f"dynamic batching preferred size must be positive for {name}")
-        if size > config.max_batch_size:
-            raise ConfigInvalid(f"dynamic batching preferred size must be <= max batch size for {name}")
+    _check_batching(config)
     if name != directory:
         raise ConfigInvalid(
             f"unexpected directory name '{directory}' for model '{name}', directory name must equal model name"
         )
+
+
+def _check_batching(config: ModelConfig) -> None:
+    name, batching = config.name, config.dynamic_batching
+    for size in batching.preferred_batch_size:
+        if size <= 0:
+            raise ConfigInvalid(f"dynamic batching preferred size must be positive for {name}")
+        if size > config.max_batch_size:
+            raise ConfigInvalid(f"dynamic batching preferred size must be <= max batch size for {name}")
+    levels = batching.priority_levels
+    if levels:
+        if not 1 <= batching.default_priority_level <= levels:
+            raise ConfigInvalid(f"default priority level must be in range [1, {levels}] for {name}")
+        if any(not 1 <= level <= levels for level in batching.priority_queue_policy):
+            raise ConfigInvalid(f"priority queue policy must have priority level in range [1, {levels}] for {name}")
+    if batching.preserve_ordering:
+        if levels > 1:
+            raise ConfigInvalid(f"Only one priority level is allowed when 'preserve_ordering' is true for {name}")
+        if any(map(_delays, (batching.default_queue_policy, *batching.priority_queue_policy.values()))):
+            raise ConfigInvalid(
+                f"Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for {name}"
+            )
+
+
+def _delays(policy: ModelQueuePolicy) -> bool:
+    return policy.default_timeout_microseconds != 0 and policy.timeout_action == ModelQueuePolicy.DELAY
 
 
 def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = ()) -> None:

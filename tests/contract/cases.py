@@ -395,6 +395,24 @@ MEMBER_CASES: Final = [
         f"Unable to parse 'timeout': {NOT_UNSIGNED}",
     ),
     Case(
+        "a priority that is a string",
+        document(parameters={"priority": "high"}),
+        Code.INTERNAL,
+        f"Unable to parse 'priority': {NOT_UNSIGNED}",
+    ),
+    Case(
+        "a priority that is negative",
+        document(parameters={"priority": -1}),
+        Code.INTERNAL,
+        f"Unable to parse 'priority': {NOT_UNSIGNED}",
+    ),
+    Case(
+        "a priority of more than 64 bits",
+        document(parameters={"priority": 2**64}),
+        Code.INTERNAL,
+        f"Unable to parse 'priority': {NOT_UNSIGNED}",
+    ),
+    Case(
         "binary_data_output that is a number",
         document(parameters={"binary_data_output": 1}),
         Code.INTERNAL,

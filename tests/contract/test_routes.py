@@ -133,9 +133,14 @@ def test_the_server_describes_itself(connection: Connection) -> None:
     assert list(document) == ["name", "version", "extensions"]
     assert document["name"] == "triton"
     assert document["version"]
-    assert {"binary_tensor_data", "parameters", "statistics", "model_configuration", "model_repository"} <= set(
-        document["extensions"]
-    )
+    assert {
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "schedule_policy",
+        "model_configuration",
+        "model_repository",
+    } <= set(document["extensions"])
     assert not {"classification", "sequence", "trace", "logging"} & set(document["extensions"])
     assert response.header("content-type") == "application/json"
 

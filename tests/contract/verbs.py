@@ -125,6 +125,8 @@ ANSWERS: Final = [
     Answer("parameters of every type", add_sub(ROW, ONES, parameters={"a": True, "b": 1, "c": 1.5, "d": "x"}), sums()),
     Answer("a timeout as a parameter", add_sub(ROW, ONES, parameters={"timeout": 60_000_000}), sums()),
     Answer("a priority", add_sub(ROW, ONES, priority=2), sums()),
+    Answer("a priority beyond all levels", add_sub(ROW, ONES, priority=2**64 - 1), sums()),
+    Answer("a priority as a parameter", add_sub(ROW, ONES, parameters={"priority": 2**64 - 1}), sums()),
     Answer(
         "an optional input left out",
         Call("optional", ({"INPUT0": np.array([1], np.int32)},)),

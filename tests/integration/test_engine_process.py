@@ -14,6 +14,8 @@ from runners import ConfigInvalid, Engine
 from tests import models
 from tests.serving import eventually, thread_names
 
+LEVEL = {"max_requests": 0, "default_timeout_us": 0, "allow_timeout_override": False, "timeout_action": "REJECT"}
+
 
 def threads_of(model: str) -> list[str]:
     return [name for name in thread_names(os.getpid()).values() if name.startswith(f"{model}_")]
@@ -35,7 +37,7 @@ def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path:
             "inputs": [{**tensor, "reshape": None, "optional": False} for tensor in tensors],
             "outputs": [],
             "batching": None,
-            "queue": {"max_requests": 0, "max_bytes": 1, "default_timeout_us": 0, "allow_timeout_override": False},
+            "queue": {"max_bytes": 1, "levels": [LEVEL], "default_level": 1},
             "instances": 1,
             "inline": True,
             "config_json": "{}",

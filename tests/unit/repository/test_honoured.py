@@ -15,7 +15,9 @@ HONOURED = [
     'output { name: "Y" reshape { shape: [ ] } }',
     "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 5 preserve_ordering: true }",
     "dynamic_batching { default_queue_policy { default_timeout_microseconds: 5 allow_timeout_override: true } }",
-    "dynamic_batching { default_queue_policy { max_queue_size: 5 timeout_action: REJECT } }",
+    "dynamic_batching { default_queue_policy { max_queue_size: 5 timeout_action: DELAY } }",
+    "dynamic_batching { priority_levels: 1024 default_priority_level: 1 }",
+    "dynamic_batching { priority_levels: 1 default_priority_level: 1 priority_queue_policy { key: 1 value { } } }",
     'instance_group { name: "g" kind: KIND_CPU count: 2 }',
     "instance_group { kind: KIND_AUTO }",
     "optimization { graph { level: 1 } }",
@@ -59,9 +61,6 @@ REFUSED = {
     "instance_group { secondary_devices { device_id: 1 } }": "instance_group[0].secondary_devices",
     "instance_group { passive: true }": "instance_group[0].passive",
     "instance_group { host_policy: 'p' }": "instance_group[0].host_policy",
-    "dynamic_batching { priority_levels: 2 }": "dynamic_batching.priority_levels",
-    "dynamic_batching { default_priority_level: 1 }": "dynamic_batching.default_priority_level",
-    "dynamic_batching { priority_queue_policy { key: 1 value { } } }": "dynamic_batching.priority_queue_policy",
     "optimization { priority: PRIORITY_MAX }": "optimization.priority",
     "optimization { cuda { graphs: true } }": "optimization.cuda.graphs",
     "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }": (
@@ -90,9 +89,12 @@ def test_every_field_of_the_configuration_is_either_honoured_or_refused() -> Non
     assert tried >= fields - {"response_cache", "model_transaction_policy"}
 
 
-def test_delaying_expired_requests_is_refused() -> None:
-    with pytest.raises(Unsupported, match="timeout_action': DELAY is not supported by this version, expected REJECT"):
-        check_honoured(config("dynamic_batching { default_queue_policy { timeout_action: DELAY } }"))
+def test_more_levels_than_a_queue_keeps_are_refused() -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_honoured(config("dynamic_batching { priority_levels: 1025 }"))
+    assert str(raised.value) == (
+        "field 'dynamic_batching.priority_levels' is 1025, at most 1024 are supported by this version"
+    )
 
 
 @pytest.mark.parametrize(

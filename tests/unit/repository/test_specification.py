@@ -27,10 +27,16 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
         "outputs": [{"name": "Y", "datatype": "FP32", "dims": [2], "reshape": None}],
         "batching": {"preferred_batch_sizes": [8], "max_queue_delay_us": 0, "preserve_ordering": False},
         "queue": {
-            "max_requests": 4096,
             "max_bytes": 268435456,
-            "default_timeout_us": 0,
-            "allow_timeout_override": False,
+            "levels": [
+                {
+                    "max_requests": 4096,
+                    "default_timeout_us": 0,
+                    "allow_timeout_override": False,
+                    "timeout_action": "REJECT",
+                }
+            ],
+            "default_level": 1,
         },
         "instances": 2,
         "inline": True,
@@ -64,13 +70,33 @@ def test_the_batcher_gets_its_three_settings() -> None:
 )
 def test_a_queue_policy_replaces_the_bound_in_number(policy: str, max_requests: int) -> None:
     queue = specification(f"dynamic_batching {{ {policy} }}").queue
-    assert (queue.max_requests, queue.max_bytes) == (max_requests, 268435456)
+    assert ([level.max_requests for level in queue.levels], queue.max_bytes) == ([max_requests], 268435456)
 
 
 def test_the_timeouts_of_the_queue_policy_are_kept() -> None:
-    policy = "default_queue_policy { default_timeout_microseconds: 9 allow_timeout_override: true }"
-    queue = specification(f"dynamic_batching {{ {policy} }}").queue
-    assert (queue.default_timeout_us, queue.allow_timeout_override) == (9, True)
+    policy = "default_timeout_microseconds: 9 allow_timeout_override: true timeout_action: DELAY"
+    (level,) = specification(f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}").queue.levels
+    assert (level.default_timeout_us, level.allow_timeout_override, level.timeout_action) == (9, True, "DELAY")
+
+
+def test_each_level_has_its_own_policy_or_the_default_one() -> None:
+    queue = specification(
+        "dynamic_batching { priority_levels: 3 default_priority_level: 2 default_queue_policy { max_queue_size: 7 } "
+        "priority_queue_policy { key: 3 value { default_timeout_microseconds: 9 timeout_action: DELAY } } }"
+    ).queue
+    assert [(level.max_requests, level.default_timeout_us, level.timeout_action) for level in queue.levels] == [
+        (7, 0, "REJECT"),
+        (7, 0, "REJECT"),
+        (0, 9, "DELAY"),
+    ]
+    assert queue.default_level == 2
+
+
+def test_without_levels_what_is_said_of_them_means_nothing() -> None:
+    queue = specification(
+        "dynamic_batching { default_priority_level: 2 priority_queue_policy { key: 1 value { max_queue_size: 2 } } }"
+    ).queue
+    assert ([level.max_requests for level in queue.levels], queue.default_level) == ([4096], 1)
 
 
 def test_instances_of_all_groups_add_up() -> None:

@@ -44,6 +44,45 @@ def test_a_wrong_model_is_refused_with_tritons_text(text: str, error: type[Kushi
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "batching",
+    [
+        "priority_levels: 2 default_priority_level: 2 priority_queue_policy { key: 2 value { timeout_action: DELAY } }",
+        "preserve_ordering: true priority_levels: 1 default_priority_level: 1",
+        "preserve_ordering: true default_queue_policy { timeout_action: DELAY }",
+    ],
+    ids=["two levels", "one ordered level", "a delay that never comes"],
+)
+def test_levels_that_tritons_rules_allow_pass(batching: str) -> None:
+    check_model(config(f"{ONNX} dynamic_batching {{ {batching} }}"), "m")
+
+
+IN_RANGE = "must be in range [1, 2] for m"
+KEY_IN_RANGE = "priority queue policy must have priority level in range [1, 2] for m"
+ONE_LEVEL = "Only one priority level is allowed when 'preserve_ordering' is true for m"
+NO_DELAY = "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m"
+LEVELS = "priority_levels: 2 default_priority_level: 1"
+DELAYS = "{ default_timeout_microseconds: 1 timeout_action: DELAY }"
+
+
+@pytest.mark.parametrize(
+    ("batching", "message"),
+    [
+        ("priority_levels: 2", f"default priority level {IN_RANGE}"),
+        ("priority_levels: 2 default_priority_level: 3", f"default priority level {IN_RANGE}"),
+        (f"{LEVELS} priority_queue_policy {{ key: 0 value {{ }} }}", KEY_IN_RANGE),
+        (f"{LEVELS} priority_queue_policy {{ key: 3 value {{ }} }}", KEY_IN_RANGE),
+        (f"preserve_ordering: true {LEVELS}", ONE_LEVEL),
+        (f"preserve_ordering: true default_queue_policy {DELAYS}", NO_DELAY),
+        (f"preserve_ordering: true priority_queue_policy {{ key: 1 value {DELAYS} }}", NO_DELAY),
+    ],
+)
+def test_wrong_levels_are_refused_with_tritons_text(batching: str, message: str) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        check_model(config(f"{ONNX} dynamic_batching {{ {batching} }}"), "m")
+    assert str(raised.value) == message
+
+
 def test_the_directory_must_be_named_as_the_model() -> None:
     with pytest.raises(ConfigInvalid) as raised:
         check_model(config(ONNX), "other")

@@ -65,11 +65,11 @@ impl<'py> Arguments<'py> {
         if !self.deadline.is_none() {
             call.patience = Some(patience(&self.deadline)?);
         }
-        let priority = self.priority.extract().map_err(|_| {
+        let priority: u64 = self.priority.extract().map_err(|_| {
             invalid(format_args!("priority is {}, expected an int of 0 or more", shown(&self.priority)))
         })?;
         if priority != 0 {
-            call.priority = priority;
+            call.priority = level(priority);
         }
         Ok(call)
     }
@@ -253,7 +253,7 @@ fn read_parameters(given: &Bound<'_, PyAny>, call: &mut InferCall) -> Result<(),
         let key = text(&key, "the name of a parameter", "a str")?;
         match key.as_str() {
             "timeout" => call.timeout_us = Some(unsigned(&key, &value, "an int of microseconds")?),
-            "priority" => call.priority = unsigned(&key, &value, "an int of 0 or more")?,
+            "priority" => call.priority = level(unsigned(&key, &value, "an int of 0 or more")?),
             _ if key.starts_with("triton_") => {
                 return Err(invalid(
                     "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.",
@@ -270,6 +270,11 @@ fn read_parameters(given: &Bound<'_, PyAny>, call: &mut InferCall) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// No model has as many levels as it takes to tell the largest apart.
+fn level(priority: u64) -> u32 {
+    priority.try_into().unwrap_or(u32::MAX)
 }
 
 fn unsigned<'py, T>(key: &str, value: &Bound<'py, PyAny>, expected: &str) -> Result<T, Wrong>

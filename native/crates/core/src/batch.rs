@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::gather::Splitter;
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
-use crate::scheduler::Entry;
+use crate::queue::Entry;
 use crate::statistics::Tally;
 use crate::{End, Error, ErrorKind, Gathered, Mail, ModelSpec, Request, Response, Scratch, Tensor, Timings};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::ordering::Ordering;
 use crate::outbox::Outbox;
-use crate::scheduler::Entry;
+use crate::queue::Entry;
 use crate::statistics::Tally;
 use crate::sync::{Condvar, Mutex, lock};
 use crate::{Clock, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};

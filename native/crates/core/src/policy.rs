@@ -47,14 +47,14 @@ impl BatchPolicy {
 
 pub fn decide(policy: &BatchPolicy, queue: impl IntoIterator<Item = Waiting>, now: Instant) -> Decision {
     let mut queue = queue.into_iter();
-    let Some(oldest) = queue.next() else {
+    let Some(first) = queue.next() else {
         return Decision::Idle;
     };
     if !policy.joins {
         return Decision::Run { requests: 1 };
     }
-    let prefix = measure(policy, oldest, queue);
-    let age = now.saturating_duration_since(oldest.since);
+    let prefix = measure(policy, first, queue);
+    let age = now.saturating_duration_since(prefix.oldest);
     let delay_is_over = age >= policy.max_delay;
     if let Some(requests) = prefix.preferred
         && (policy.max_delay.is_zero() || !delay_is_over)
@@ -64,7 +64,7 @@ pub fn decide(policy: &BatchPolicy, queue: impl IntoIterator<Item = Waiting>, no
     if delay_is_over || prefix.cannot_grow {
         Decision::Run { requests: prefix.requests }
     } else {
-        Decision::Wait { until: oldest.since + policy.max_delay }
+        Decision::Wait { until: prefix.oldest + policy.max_delay }
     }
 }
 
@@ -73,16 +73,19 @@ struct Prefix {
     /// Requests of the longest part of the prefix whose rows are a preferred size.
     preferred: Option<usize>,
     cannot_grow: bool,
+    /// Since when its oldest request waits, which need not be the first one.
+    oldest: Instant,
 }
 
-fn measure(policy: &BatchPolicy, oldest: Waiting, queue: impl Iterator<Item = Waiting>) -> Prefix {
+fn measure(policy: &BatchPolicy, first: Waiting, queue: impl Iterator<Item = Waiting>) -> Prefix {
     let largest_preferred = policy.largest_preferred();
     let is_preferred = |rows| policy.preferred_rows.contains(&rows);
-    let mut rows = oldest.rows;
+    let mut rows = first.rows;
     let mut prefix = Prefix {
         requests: 1,
         preferred: is_preferred(rows).then_some(1),
         cannot_grow: rows >= largest_preferred,
+        oldest: first.since,
     };
     if rows >= policy.max_rows {
         return prefix;
@@ -98,6 +101,7 @@ fn measure(policy: &BatchPolicy, oldest: Waiting, queue: impl Iterator<Item = Wa
         }
         rows += next.rows;
         prefix.requests += 1;
+        prefix.oldest = prefix.oldest.min(next.since);
         if is_preferred(rows) {
             prefix.preferred = Some(prefix.requests);
         }
@@ -174,5 +178,15 @@ mod tests {
         let waiting = Waiting { rows: 1, bytes: 4, since: now, joins_previous: true };
         assert_eq!(decide(&policy, [], now), Decision::Idle);
         assert_eq!(decide(&policy, [waiting; 4], now), Decision::Run { requests: 1 });
+    }
+
+    #[test]
+    fn the_oldest_request_ends_the_wait_wherever_it_stands() {
+        let policy = BatchPolicy { max_rows: 8, joins: true, preferred_rows: vec![8], max_delay: 5 * MS };
+        let start = Instant::now();
+        let queue =
+            [3, 1, 2].map(|ms| Waiting { rows: 1, bytes: 4, since: start + ms * MS, joins_previous: true });
+        assert_eq!(decide(&policy, queue, start + 5 * MS), Decision::Wait { until: start + 6 * MS });
+        assert_eq!(decide(&policy, queue, start + 6 * MS), Decision::Run { requests: 3 });
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
-use crate::scheduler::{Entry, Scheduler};
+use crate::queue::Entry;
+use crate::scheduler::Scheduler;
 use crate::sync::{Mutex, lock};
 use crate::threads;
 use crate::{
@@ -77,7 +78,7 @@ impl Runner {
         engines: Vec<Arc<dyn Engine>>,
         options: RunnerOptions,
     ) -> Result<Arc<Self>, Error> {
-        let scheduler = Box::new(DynamicBatcher::new(spec.batch_policy(), spec.queue.clone()));
+        let scheduler = Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue));
         Self::start_with(spec, scheduler, engines, options)
     }
 
@@ -156,14 +157,11 @@ impl Runner {
         let claim = request.reply.claim.clone();
         let arrived = request.arrived;
         let deadline = request.deadline;
-        let patience = ledger.spec.queue.timeout(request.timeout_us).map(|timeout| arrived + timeout);
-        let expires = match (deadline, patience) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let mut entry = Entry::new(request, &ledger.spec.queue);
+        let expires = entry.expires;
         let admitted = self.handover.admit(arrived, |desk| {
             let number = desk.next_number;
-            let entry = Entry::new(number, request, expires);
+            entry.number = number;
             // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
             // finds the door shut.
             if ledger.state() != State::Ready {

@@ -21,7 +21,7 @@ pub struct ModelSpec {
     pub outputs: Vec<TensorSpec>,
     /// `None`: requests run one at a time, in order of arrival.
     pub batching: Option<Batching>,
-    pub queue: QueuePolicy,
+    pub queue: QueueSpec,
     pub instances: usize,
     /// Whether short batches may run on io threads.
     pub inline: bool,
@@ -54,13 +54,35 @@ pub struct Batching {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// Of all levels together.
+    pub max_bytes: usize,
+    /// At least one; the first is served first.
+    pub levels: Vec<QueuePolicy>,
+    /// The number, from 1, of the level of requests that name none.
+    pub default_level: usize,
+}
+
+/// The rules of one priority level.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueuePolicy {
     /// 0: bounded by bytes alone.
     pub max_requests: usize,
-    pub max_bytes: usize,
     /// 0: requests wait as long as it takes.
     pub default_timeout_us: u64,
     pub allow_timeout_override: bool,
+    pub timeout_action: TimeoutAction,
+}
+
+/// What becomes of a request that has waited for its timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TimeoutAction {
+    /// It ends with an error.
+    Reject,
+    /// It lets the others of its level go first.
+    Delay,
 }
 
 impl ModelSpec {
@@ -89,6 +111,17 @@ impl ModelSpec {
 
     pub fn preserves_order(&self) -> bool {
         self.batching.as_ref().is_some_and(|batching| batching.preserve_ordering)
+    }
+}
+
+impl QueueSpec {
+    /// Where in [`QueueSpec::levels`] a request of this priority waits: 0, and a level that does not
+    /// exist, are the default level.
+    pub fn level(&self, priority: u32) -> usize {
+        match priority as usize {
+            priority @ 1.. if priority <= self.levels.len() => priority - 1,
+            _ => self.default_level - 1,
+        }
     }
 }
 
@@ -160,9 +193,9 @@ mod tests {
     fn a_request_timeout_only_shortens_an_allowed_default() {
         let policy = |default_timeout_us, allow_timeout_override| QueuePolicy {
             max_requests: 0,
-            max_bytes: 0,
             default_timeout_us,
             allow_timeout_override,
+            timeout_action: TimeoutAction::Reject,
         };
         let us = |n| Some(Duration::from_micros(n));
         for (default, allowed, requested, expected) in [
@@ -173,6 +206,20 @@ mod tests {
             (100, false, Some(5), us(100)),
         ] {
             assert_eq!(policy(default, allowed).timeout(requested), expected);
+        }
+    }
+
+    #[test]
+    fn a_priority_that_names_no_level_is_the_default_level() {
+        let policy = QueuePolicy {
+            max_requests: 0,
+            default_timeout_us: 0,
+            allow_timeout_override: false,
+            timeout_action: TimeoutAction::Reject,
+        };
+        let queue = QueueSpec { max_bytes: 0, levels: vec![policy; 3], default_level: 2 };
+        for (priority, level) in [(0, 1), (1, 0), (2, 1), (3, 2), (4, 1), (u32::MAX, 1)] {
+            assert_eq!(queue.level(priority), level, "priority {priority}");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use kushi_core::{ErrorKind, FailureReason, ModelSpec, QueuePolicy};
-use kushi_testkit::{Scene, echo_spec, int32};
+use kushi_core::{ErrorKind, FailureReason, ModelSpec, QueuePolicy, QueueSpec};
+use kushi_testkit::{Scene, echo_spec, int32, queue_of, wide};
 
 fn bounded(max_requests: usize, max_bytes: usize) -> Scene {
-    let queue = QueuePolicy { max_requests, max_bytes, ..echo_spec().queue };
+    let queue = QueueSpec { max_bytes, ..queue_of([QueuePolicy { max_requests, ..wide() }]) };
     Scene::new(ModelSpec { queue, ..echo_spec() })
 }
 

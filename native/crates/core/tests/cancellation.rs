@@ -1,7 +1,7 @@
 //! A caller that goes away frees its place at once, and its work is not done where that can be.
 
 use kushi_core::{Error, ErrorKind, FailureReason, ModelSpec, QueuePolicy, Response, Sent};
-use kushi_testkit::{Act, Answer, PATIENCE, Scene, echo_spec, int32};
+use kushi_testkit::{Act, Answer, PATIENCE, Scene, echo_spec, int32, queue_of, wide};
 
 fn is_cancelled(answer: &Answer) -> bool {
     answer.error().is_some_and(|Error { kind, message }| *kind == ErrorKind::Cancelled && message.is_empty())
@@ -9,7 +9,7 @@ fn is_cancelled(answer: &Answer) -> bool {
 
 #[test]
 fn cancelling_frees_the_queue_place_at_once() {
-    let queue = QueuePolicy { max_requests: 1, ..echo_spec().queue };
+    let queue = queue_of([QueuePolicy { max_requests: 1, ..wide() }]);
     let scene = Scene::new(ModelSpec { queue, ..echo_spec() });
     scene.plug();
     let ticket = scene.submit_rows(1, 1);

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use kushi_core::{Clock, Error, ErrorKind, FailureReason, ModelSpec, QueuePolicy, Request};
-use kushi_testkit::{Answer, Scene, echo_spec};
+use kushi_testkit::{Answer, Scene, echo_spec, queue_of, wide};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn scene(default_timeout_us: u64, allow_timeout_override: bool) -> Scene {
-    let queue = QueuePolicy { default_timeout_us, allow_timeout_override, ..echo_spec().queue };
+    let queue = queue_of([QueuePolicy { default_timeout_us, allow_timeout_override, ..wide() }]);
     Scene::new(ModelSpec { queue, ..echo_spec() })
 }
 

@@ -8,7 +8,7 @@ use kushi_core::{
     Buffer, DataType, Error, ErrorKind, Inputs, Lease, ModelSpec, QueuePolicy, Request, Shape, Step, Tensor,
     Ticket,
 };
-use kushi_testkit::{Act, PATIENCE, Scene, drive, echo_spec, int32, tensor_spec};
+use kushi_testkit::{Act, PATIENCE, Scene, drive, echo_spec, int32, queue_of, tensor_spec, wide};
 use proptest::prelude::*;
 
 /// Seeds are printed by a failing test; nothing is kept beside the sources.
@@ -78,6 +78,7 @@ enum Event {
         rows: usize,
         width: i64,
         deadline_ms: Option<u64>,
+        priority: u32,
     },
     /// Of the request that was submitted so many before.
     Cancel(usize),
@@ -89,8 +90,9 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let submit = (1_usize..=8, 1_i64..=2, prop::option::weighted(0.2, 0_u64..3))
-        .prop_map(|(rows, width, deadline_ms)| Event::Submit { rows, width, deadline_ms });
+    let submit = (1_usize..=8, 1_i64..=2, prop::option::weighted(0.2, 0_u64..3), 1_u32..=3).prop_map(
+        |(rows, width, deadline_ms, priority)| Event::Submit { rows, width, deadline_ms, priority },
+    );
     prop_oneof![
         12 => submit,
         2 => (0_usize..4).prop_map(Event::Cancel),
@@ -120,6 +122,7 @@ struct Plan {
     preserve_ordering: bool,
     delay_us: u64,
     max_requests: usize,
+    levels: usize,
     acts: Vec<Act>,
     /// One list of events for each submitting thread.
     threads: Vec<Vec<Event>>,
@@ -128,15 +131,17 @@ struct Plan {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let shape = (1_usize..=3, any::<bool>(), any::<bool>(), prop_oneof![Just(0), Just(500)], 0_usize..20);
+    let queue = (prop_oneof![Just(0), Just(500)], 0_usize..20, 1_usize..=3);
+    let shape = (1_usize..=3, any::<bool>(), any::<bool>(), queue);
     let threads = prop::collection::vec(prop::collection::vec(event(), 1..40), 1..4);
     (shape, prop::collection::vec(act(), 0..30), threads, prop::bool::weighted(0.3)).prop_map(
-        |((instances, inline, preserve_ordering, delay_us, max_requests), acts, threads, cut_short)| Plan {
+        |((instances, inline, preserve_ordering, queue), acts, threads, cut_short)| Plan {
             instances,
-            inline: inline && delay_us == 0,
+            inline: inline && queue.0 == 0,
             preserve_ordering,
-            delay_us,
-            max_requests,
+            delay_us: queue.0,
+            max_requests: queue.1,
+            levels: queue.2,
             acts,
             threads,
             cut_short,
@@ -153,10 +158,12 @@ fn play(scene: &Scene, thread: usize, events: &[Event]) -> (Vec<(u64, usize)>, u
     for (number, event) in events.iter().enumerate() {
         let back = |count: usize| tickets.len().checked_sub(count + 1).map(|place| &tickets[place]);
         match *event {
-            Event::Submit { rows, width, deadline_ms } => {
-                let key = (thread * 1000 + number) as u64;
+            Event::Submit { rows, width, deadline_ms, priority } => {
+                let level = scene.runner.spec().queue.level(priority);
+                let key = (thread * 10_000 + level * 1000 + number) as u64;
                 let values = std::iter::repeat_n(key as i32, rows * width as usize);
-                let mut request = scene.request_of(key, int32(&[rows as i64, width], values));
+                let request = scene.request_of(key, int32(&[rows as i64, width], values));
+                let mut request = Request { priority, ..request };
                 request.deadline = deadline_ms.map(|ms| request.arrived + Duration::from_millis(ms));
                 match scene.runner.submit(request) {
                     Ok((ticket, admission)) => {
@@ -205,7 +212,7 @@ proptest! {
         let mut spec = ModelSpec {
             instances: plan.instances,
             inline: plan.inline,
-            queue: QueuePolicy { max_requests: plan.max_requests, ..echo_spec().queue },
+            queue: queue_of(vec![QueuePolicy { max_requests: plan.max_requests, ..wide() }; plan.levels]),
             ..echo_spec()
         };
         if let Some(batching) = &mut spec.batching {
@@ -260,11 +267,11 @@ proptest! {
         let seen = &scene.puppet.seen()[warm..];
         for batch in seen {
             prop_assert!(batch.rows <= 8);
-            prop_assert!(in_order_of_each_thread(&batch.ids), "{:?}", batch.ids);
+            prop_assert!(in_order_of_each_thread_and_level(&batch.ids), "{:?}", batch.ids);
         }
         if plan.instances == 1 {
             let all: Vec<String> = seen.iter().flat_map(|batch| batch.ids.clone()).collect();
-            prop_assert!(in_order_of_each_thread(&all), "{:?}", all);
+            prop_assert!(in_order_of_each_thread_and_level(&all), "{:?}", all);
         }
 
         let statistics = scene.runner.statistics();
@@ -274,8 +281,8 @@ proptest! {
     }
 }
 
-/// First in, first out: the keys of each submitting thread ascend.
-fn in_order_of_each_thread(ids: &[String]) -> bool {
+/// First in, first out: the keys of each submitting thread and level ascend.
+fn in_order_of_each_thread_and_level(ids: &[String]) -> bool {
     let mut last = BTreeMap::new();
     ids.iter()
         .filter_map(|id| id.parse::<u64>().ok())

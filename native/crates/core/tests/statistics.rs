@@ -5,7 +5,7 @@ use std::time::Duration;
 use kushi_core::{
     BatchRow, Clock, Error, ErrorKind, FailureReason, ModelSpec, Occupancy, QueuePolicy, Snapshot, Totals,
 };
-use kushi_testkit::{Act, Scene, echo_spec};
+use kushi_testkit::{Act, Scene, echo_spec, queue_of, wide};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -46,7 +46,7 @@ fn row_of_one() -> BatchRow {
 
 #[test]
 fn each_failure_counts_once_with_its_reason() {
-    let queue = QueuePolicy { max_requests: 3, default_timeout_us: 1000, ..echo_spec().queue };
+    let queue = queue_of([QueuePolicy { max_requests: 3, default_timeout_us: 1000, ..wide() }]);
     let scene = Scene::new(ModelSpec { queue, ..echo_spec() });
     scene.puppet.script([Act::Fail(Error::new(ErrorKind::EngineFailed, "broken")), Act::Panic]);
     scene.plug();

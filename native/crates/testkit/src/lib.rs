@@ -19,7 +19,7 @@ pub use clock::ManualClock;
 pub use leasebox::LeaseBox;
 pub use letterbox::{Answer, Letterbox};
 pub use puppet::{Act, PuppetEngine, Seen, copy_inputs, respond};
-pub use scene::{Scene, drive, echo_spec, int32, tensor_spec};
+pub use scene::{Scene, drive, echo_spec, int32, queue_of, tensor_spec, wide};
 
 /// How long a test waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kushi_core::{
     Admission, Batching, Buffer, Clock, DataType, Drivers, Engine, Error, Lease, ModelSpec, Placement,
-    QueuePolicy, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor, TensorSpec, Ticket, Wanted,
+    QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor, TensorSpec, Ticket,
+    TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -33,17 +34,28 @@ pub fn echo_spec() -> ModelSpec {
             max_queue_delay_us: 0,
             preserve_ordering: false,
         }),
-        queue: QueuePolicy {
-            max_requests: 0,
-            max_bytes: 1 << 30,
-            default_timeout_us: 0,
-            allow_timeout_override: false,
-        },
+        queue: queue_of([wide()]),
         instances: 1,
         inline: true,
         config_json: "{}".into(),
         load_seconds: 0.0,
     }
+}
+
+/// A level without bounds or timeouts.
+pub fn wide() -> QueuePolicy {
+    QueuePolicy {
+        max_requests: 0,
+        default_timeout_us: 0,
+        allow_timeout_override: false,
+        timeout_action: TimeoutAction::Reject,
+    }
+}
+
+/// A queue of these levels, of which the last is the default.
+pub fn queue_of(levels: impl Into<Vec<QueuePolicy>>) -> QueueSpec {
+    let levels = levels.into();
+    QueueSpec { max_bytes: 1 << 30, default_level: levels.len(), levels }
 }
 
 /// INT32 values in row-major order.

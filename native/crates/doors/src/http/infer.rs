@@ -109,7 +109,7 @@ impl Received {
             regions: &desk.house.regions,
             memory: &desk.body_memory,
         };
-        let InferRequest { id, parameters, timeout_us, inputs, outputs, binary_by_default } =
+        let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
             request::parse(body, json_length, scope)?;
         let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
         let bound = {
@@ -124,7 +124,7 @@ impl Received {
             wanted: bound.wanted,
             rows: bound.rows,
             parameters,
-            priority: 0,
+            priority,
             timeout_us,
             deadline: self.deadline,
             arrived: self.arrived,

@@ -31,6 +31,7 @@ const MAX_DIMENSIONS: usize = 1024;
 pub(crate) struct InferRequest<'a> {
     pub id: String,
     pub parameters: Vec<(String, Parameter)>,
+    pub priority: u32,
     pub timeout_us: Option<u64>,
     pub inputs: SmallVec<[InputDraft<'a, Data<'a>>; 4]>,
     pub outputs: SmallVec<[Output<'a>; 4]>,
@@ -66,6 +67,7 @@ pub(crate) fn parse<'a>(
     let mut request = InferRequest {
         id: String::new(),
         parameters: Vec::new(),
+        priority: 0,
         timeout_us: None,
         inputs: SmallVec::new(),
         outputs: SmallVec::new(),
@@ -128,7 +130,7 @@ impl<'a> InferRequest<'a> {
             if key.is("timeout") {
                 self.timeout_us = Some(unsigned(value, "timeout")?);
             } else if key.is("priority") {
-                unsigned(value, "priority")?;
+                self.priority = unsigned(value, "priority")?.try_into().unwrap_or(u32::MAX);
             } else if key.is("binary_data_output") {
                 self.binary_by_default = boolean(value, "binary_data_output")?;
             } else {

@@ -46,7 +46,7 @@ fn an_answer_may_come_late_and_from_another_thread() {
 #[test]
 fn a_client_that_hangs_up_frees_its_queue_place() {
     let mut spec = echo_spec();
-    spec.queue.max_requests = 1;
+    spec.queue.levels[0].max_requests = 1;
     let site = Site::new(1, spec);
     site.puppet.hold();
     let (mut first, mut second, mut third) = (site.connect(), site.connect(), site.connect());

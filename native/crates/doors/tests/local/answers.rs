@@ -155,7 +155,7 @@ fn an_engine_that_fails_panics_or_says_nothing_is_a_failure_and_the_next_request
 #[test]
 fn a_cancelled_request_frees_its_place_at_once_and_still_ends() {
     let mut spec = echo_spec();
-    spec.queue.max_requests = 1;
+    spec.queue.levels[0].max_requests = 1;
     let site = Site::new(spec);
     site.puppet.hold();
     let mut client = site.connect();
