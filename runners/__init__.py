@@ -22,7 +22,7 @@ from .errors import (
     Unsupported,
 )
 from .model import Model
-from .options import EngineOptions
+from .options import EngineOptions, Limits
 from .restrictions import Restriction
 from .triton import TritonRunner
 
@@ -38,6 +38,7 @@ __all__ = [
     "InternalError",
     "InvalidInput",
     "KushiError",
+    "Limits",
     "Model",
     "ModelNotFound",
     "ModelNotReady",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .settings import ServerSettings
 
-__all__ = ["ALL_MODELS", "EngineOptions", "engine_options", "log_options"]
+__all__ = ["ALL_MODELS", "EngineOptions", "Limits", "engine_options", "log_options"]
 
 ALL_MODELS = "*"
 _EXTENSIONS = (
@@ -28,6 +28,34 @@ _EXTENSIONS = (
     "statistics",
     "schedule_policy",
 )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """
+    What clients may ask of the doors; every default is that of `kushi serve`.
+
+    max_input_bytes: of a body, and of a tensor in its JSON.
+    max_chunks, max_head_bytes, max_headers, max_json_depth: of a request over HTTP.
+    max_tensors: inputs and requested outputs of a request together.
+    head_timeout_seconds: from the first byte of a request to the last of its head.
+    body_timeout_seconds: without a byte of a body that is awaited, or of an answer that is not read.
+    idle_timeout_seconds: between two requests.
+    max_connections: of each door.
+    max_inflight_bytes: that large requests and answers in flight hold, over all doors.
+    """
+
+    max_input_bytes: int = 64 * 1024 * 1024
+    max_chunks: int = 65536
+    max_head_bytes: int = 64 * 1024
+    max_headers: int = 100
+    max_json_depth: int = 100
+    max_tensors: int = 1024
+    head_timeout_seconds: int = 10
+    body_timeout_seconds: int = 30
+    idle_timeout_seconds: int = 75
+    max_connections: int = 16384
+    max_inflight_bytes: int = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,8 +70,8 @@ class EngineOptions:
     model_control, load_models: "none" loads all models at the start; "explicit" loads those of load_models, ("*",) for
         all, and lets clients load others.
     io_threads: None for the usable cores.
-    http_max_input_bytes: the largest JSON of a request over HTTP, and the largest tensor in it.
     http_restrictions: which routes over HTTP ask for a token; the local socket asks for none.
+    limits: what clients may ask for.
     client_shared_memory: let clients register shared memory of this host.
     cpu_metrics, metrics_interval_ms: whether metrics include nv_cpu_*, and how often those are read.
     log: what is logged.
@@ -56,8 +84,8 @@ class EngineOptions:
     model_control: Literal["none", "explicit"] = "none"
     load_models: tuple[str, ...] = ()
     io_threads: int | None = None
-    http_max_input_bytes: int = 64 * 1024 * 1024
     http_restrictions: tuple[Restriction, ...] = ()
+    limits: Limits = field(default_factory=Limits)
     client_shared_memory: bool = False
     cpu_metrics: bool = True
     metrics_interval_ms: int = 2000
@@ -84,7 +112,7 @@ class EngineOptions:
                 "allow_client_regions": self.client_shared_memory,
                 "io_threads": self.io_threads,
                 "http": {
-                    "max_input_bytes": self.http_max_input_bytes,
+                    **asdict(self.limits),
                     "restrictions": [(rule.apis, rule.header, rule.value) for rule in self.http_restrictions],
                 },
                 "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
@@ -107,12 +135,28 @@ def engine_options(settings: ServerSettings) -> EngineOptions:
         model_control=settings.model_control_mode,
         load_models=settings.load_model,
         io_threads=settings.http_thread_count,
-        http_max_input_bytes=settings.http_max_input_size,
         http_restrictions=settings.http_restricted_api,
+        limits=_limits(settings),
         client_shared_memory=settings.allow_client_shm,
         cpu_metrics=settings.allow_cpu_metrics,
         metrics_interval_ms=settings.metrics_interval_ms,
         log=log_options(settings),
+    )
+
+
+def _limits(settings: ServerSettings) -> Limits:
+    return Limits(
+        max_input_bytes=settings.http_max_input_size,
+        max_chunks=settings.http_max_chunks,
+        max_head_bytes=settings.http_max_head_size,
+        max_headers=settings.http_max_headers,
+        max_json_depth=settings.http_max_json_depth,
+        max_tensors=settings.http_max_tensors,
+        head_timeout_seconds=settings.http_head_timeout_secs,
+        body_timeout_seconds=settings.http_body_timeout_secs,
+        idle_timeout_seconds=settings.http_idle_timeout_secs,
+        max_connections=settings.http_max_connections,
+        max_inflight_bytes=settings.max_inflight_bytes,
     )
 
 

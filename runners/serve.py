@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from . import log
+from .descriptors import allow_connections
 from .doors import probe_tcp, probe_unix
 from .engine import Engine
 from .errors import KushiError, about
@@ -39,6 +40,7 @@ def serve(settings: ServerSettings, started: float) -> int:
             _LOG.error("--log-file: cannot write to '%s': %s", settings.log_file, error.strerror)
             return 1
     log.setup(log_options(settings))
+    allow_connections(settings.http_max_connections)
     signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
         _probe_doors(settings)

@@ -35,6 +35,7 @@ __all__ = [
 _PREFIX = "KUSHI_"
 _ENGINE_URL = f"{_PREFIX}ENGINE_URL"
 _ALIASES = {"model-store": "model-repository"}
+_MOST_BODY_BYTES = 2**31 - 1  # tritonserver's
 _WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 
 
@@ -132,8 +133,35 @@ class ServerSettings(BaseSettings):
     http_max_input_size: int = Field(
         64 * 1024 * 1024,
         ge=1,
-        description="Largest JSON of a request, and largest tensor in it, in bytes; tensors sent as bytes are bounded "
-        "only by the 2 GiB of a body.",
+        le=_MOST_BODY_BYTES,
+        description="Largest body of a request in bytes, and largest tensor in its JSON.",
+    )
+    http_max_chunks: int = Field(65536, ge=1, description="Most chunks of a body that comes in chunks.")
+    http_max_head_size: int = Field(
+        64 * 1024, ge=1024, le=1024 * 1024, description="Largest request line with all headers, in bytes."
+    )
+    http_max_headers: int = Field(100, ge=8, le=1024, description="Most headers of a request.")
+    http_max_json_depth: int = Field(100, ge=1, le=100, description="Deepest nesting of a value in JSON.")
+    http_max_tensors: int = Field(
+        1024, ge=1, le=65536, description="Most inputs and requested outputs of a request together."
+    )
+    http_head_timeout_secs: int = Field(
+        10, ge=1, description="Seconds from the first byte of a request to the last of its head; then 408."
+    )
+    http_body_timeout_secs: int = Field(
+        30,
+        ge=1,
+        description="Seconds without a byte of a body that is awaited, then 408, or of an answer that the client does "
+        "not read.",
+    )
+    http_idle_timeout_secs: int = Field(75, ge=1, description="Seconds that a connection may wait for a request.")
+    http_max_connections: int = Field(
+        16384, ge=1, description="Most connections of each door; over it only health is answered, all else with 503."
+    )
+    max_inflight_bytes: int = Field(
+        1024 * 1024 * 1024,
+        ge=1,
+        description="Most bytes that large requests and answers in flight hold; a body over it is refused with 503.",
     )
     http_restricted_api: _Restrictions = Field(
         (),

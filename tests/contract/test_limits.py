@@ -10,7 +10,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import HEADER_LENGTH, Infer, Output, Tensor
-from tests.raw_http import Connection, chunked, frame
+from tests.raw_http import Connection, Response, chunked, frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,15 +95,22 @@ def test_a_limit_of_ones_own_is_kept(repository: Path, start_server: StartServer
         assert (response.status, response.error) == (400, expected)
 
 
-def test_binary_data_may_be_larger_than_the_limit_of_json(repository: Path, start_server: StartServer) -> None:
+def test_binary_data_counts_towards_the_limit(repository: Path, start_server: StartServer) -> None:
     models.write_identities(repository)
     server = start_server(repository, "--http-max-input-size=1000")
-    data = bytes(8000)
-    tensor = Tensor("INPUT0", "INT32", (1, 2000), raw=data)
-    headers, body = requests.body(Infer("identity_int32", [tensor], [Output("OUTPUT0", binary=True)]))
-    response = server.post(PATH, body, headers)
-    assert response.status == 200, response.body
-    assert response.binary == data
+
+    def ask(numbers: int) -> Response:
+        tensor = Tensor("INPUT0", "INT32", (1, numbers), raw=bytes(4 * numbers))
+        headers, body = requests.body(Infer("identity_int32", [tensor], [Output("OUTPUT0", binary=True)]))
+        return server.post(PATH, body, headers)
+
+    assert ask(100).binary == bytes(400)
+    response = ask(2000)
+    assert response.status == 400
+    assert response.error.startswith("request body of 8")
+    assert response.error.endswith(
+        " bytes exceeds the maximum allowed input size of 1000 bytes. Use --http-max-input-size to increase the limit."
+    )
 
 
 @pytest.mark.parametrize("count", [1_000, 20_000])

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Restriction, Server, ServerOptions};
+use kushi_doors::{Limits, Restriction, Server, ServerOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
@@ -44,6 +44,34 @@ struct HttpOptions {
     max_input_bytes: usize,
     /// The APIs, the header and its value.
     restrictions: Vec<(Vec<String>, String, String)>,
+    max_chunks: usize,
+    max_head_bytes: usize,
+    max_headers: usize,
+    max_json_depth: u32,
+    max_tensors: usize,
+    head_timeout_seconds: u64,
+    body_timeout_seconds: u64,
+    idle_timeout_seconds: u64,
+    max_connections: usize,
+    max_inflight_bytes: usize,
+}
+
+impl HttpOptions {
+    fn limits(&self) -> Limits {
+        Limits {
+            max_input_bytes: self.max_input_bytes,
+            max_chunks: self.max_chunks,
+            max_head_bytes: self.max_head_bytes,
+            max_headers: self.max_headers,
+            max_json_depth: self.max_json_depth,
+            max_tensors: self.max_tensors,
+            head_timeout: Duration::from_secs(self.head_timeout_seconds),
+            body_timeout: Duration::from_secs(self.body_timeout_seconds),
+            idle_timeout: Duration::from_secs(self.idle_timeout_seconds),
+            max_connections: self.max_connections,
+            max_inflight_bytes: self.max_inflight_bytes,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -72,7 +100,7 @@ impl Core {
             server_version: options.server_version,
             extensions: options.extensions,
             strict_readiness: options.strict_readiness,
-            max_input_bytes: options.http.max_input_bytes,
+            limits: options.http.limits(),
             repositories: options.repositories,
             explicit_control: options.explicit_control,
             restrictions: restrictions(options.http.restrictions),

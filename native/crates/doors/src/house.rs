@@ -10,10 +10,13 @@ use bytes::Bytes;
 use kushi_core::{Error, Registry};
 use kushi_shm::Regions;
 
+use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 use crate::http::restrictions::Restrictions;
+use crate::limits::Limits;
 use crate::machine::MachineMeter;
 use crate::manage::metadata;
 use crate::orders::Orders;
+use crate::pool::Pool;
 use crate::server::ServerOptions;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,11 @@ pub(crate) struct House {
     pub server_version: String,
     pub server_metadata: Bytes,
     pub strict_readiness: bool,
-    pub max_input_bytes: usize,
+    pub limits: Limits,
+    /// What requests in flight hold.
+    pub budget: Arc<Budget>,
+    /// For what would keep an io thread from its connections.
+    pub pool: Pool,
     /// Where models are looked for.
     pub repositories: Vec<PathBuf>,
     /// Whether the doors take orders to load and unload models.
@@ -50,7 +57,11 @@ pub(crate) struct House {
 }
 
 /// Held from the moment that a request has been received until its answer has been written.
-pub(crate) struct Answering(Arc<House>);
+pub(crate) struct Answering {
+    house: Arc<House>,
+    /// Of a large body or answer.
+    pub reservation: Option<Reservation>,
+}
 
 impl House {
     pub(crate) fn new(options: &ServerOptions) -> Result<Self, Error> {
@@ -60,7 +71,9 @@ impl House {
             server_version: options.server_version.clone(),
             server_metadata: about.into(),
             strict_readiness: options.strict_readiness,
-            max_input_bytes: options.max_input_bytes,
+            limits: options.limits.clone(),
+            budget: Arc::new(Budget::new(options.limits.max_inflight_bytes)),
+            pool: Pool::new(options.io_threads.div_ceil(2)),
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
             orders: Arc::default(),
@@ -94,7 +107,7 @@ impl House {
 
     pub(crate) fn begin_answer(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::SeqCst);
-        Answering(self.clone())
+        Answering { house: self.clone(), reservation: None }
     }
 
     pub(crate) fn answering(&self) -> usize {
@@ -124,9 +137,27 @@ impl House {
     }
 }
 
+impl Answering {
+    /// Counts a body of so many bytes, if there is room for it.
+    pub(crate) fn cover(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes < COUNTED_BYTES {
+            return Ok(());
+        }
+        let reservation = self.reservation.get_or_insert_with(|| self.house.budget.open());
+        reservation.cover(bytes)?;
+        reservation.settle(bytes);
+        Ok(())
+    }
+
+    /// Counts an answer of so many bytes, which stays until it has been written.
+    pub(crate) fn owe(&mut self, bytes: usize) {
+        self.reservation.get_or_insert_with(|| self.house.budget.open()).owe(bytes);
+    }
+}
+
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.answering.fetch_sub(1, Ordering::SeqCst);
-        self.0.something_ended();
+        self.house.answering.fetch_sub(1, Ordering::SeqCst);
+        self.house.something_ended();
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::connections::Connections;
 use crate::house::House;
 use crate::http::body_memory::BodyMemory;
-use crate::listen::{Listener, Socket, accept};
+use crate::listen::{Door, Guest, Listener, Socket, accept};
 use crate::pending::Pending;
 
 /// Sockets and leases that may wait for a thread to look at them.
@@ -38,9 +38,9 @@ pub(crate) enum HttpDoor {
 }
 
 enum Item {
-    Listen(Listener, Purpose, Arc<IoThreads>),
+    Listen(Listener, Arc<Door>, Arc<IoThreads>),
     CloseListeners,
-    Socket(Socket, Purpose),
+    Socket(Socket, Guest),
     Lead(Lease),
     Mail(Vec<Mail>),
     /// Connections finish what they are at and close.
@@ -122,8 +122,8 @@ impl IoThreads {
     }
 
     /// Accepts on the first thread and hands the sockets out to all.
-    pub(crate) fn listen(self: &Arc<Self>, listener: Listener, purpose: Purpose) {
-        self.threads[0].inbox.push_owed(Item::Listen(listener, purpose, self.clone()));
+    pub(crate) fn listen(self: &Arc<Self>, listener: Listener, door: Arc<Door>) {
+        self.threads[0].inbox.push_owed(Item::Listen(listener, door, self.clone()));
     }
 
     pub(crate) fn close_listeners(&self) {
@@ -131,14 +131,14 @@ impl IoThreads {
     }
 
     /// Hands a socket to the thread with the fewest connections.
-    pub(crate) fn hand_out(&self, socket: Socket, purpose: Purpose) {
+    pub(crate) fn hand_out(&self, socket: Socket, guest: Guest) {
         let Some(thread) =
             self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
         else {
             return;
         };
         thread.connections.fetch_add(1, Ordering::Relaxed);
-        if let Err(InboxFull(item)) = thread.inbox.push(Item::Socket(socket, purpose)) {
+        if let Err(InboxFull(item)) = thread.inbox.push(Item::Socket(socket, guest)) {
             thread.connections.fetch_sub(1, Ordering::Relaxed);
             log::warn!("closing a new connection: {INBOX_CAPACITY} wait for an io thread already");
             drop(item);
@@ -194,11 +194,10 @@ async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
         for item in burst.drain(..) {
             match item {
                 Item::Mail(mail) => mail.into_iter().for_each(|mail| desk.pending.deliver(mail)),
-                Item::Socket(socket, purpose) => desk.welcome(socket, purpose),
+                Item::Socket(socket, guest) => desk.welcome(socket, guest),
                 Item::Lead(lease) => desk.lead(lease),
-                Item::Listen(listener, purpose, threads) => {
-                    listeners
-                        .push(tokio::task::spawn_local(accept(listener, purpose, threads)).abort_handle());
+                Item::Listen(listener, door, threads) => {
+                    listeners.push(tokio::task::spawn_local(accept(listener, door, threads)).abort_handle());
                 }
                 Item::CloseListeners => listeners.drain(..).for_each(|listener| listener.abort()),
                 Item::CloseConnections => desk.connections.close(),
@@ -237,18 +236,26 @@ impl Desk {
         });
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, purpose: Purpose) {
+    fn welcome(self: &Rc<Self>, socket: Socket, guest: Guest) {
         let desk = self.clone();
         tokio::task::spawn_local(async move {
             let _ended = Finally(|| {
                 desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
                 desk.house.something_ended();
             });
-            match purpose {
-                Purpose::Http(door) => crate::http::serve(&desk, socket, door).await,
+            match guest.purpose() {
+                Purpose::Http(door) => crate::http::serve(&desk, socket, door, &guest).await,
                 Purpose::Local => crate::local::serve(&desk, socket).await,
             }
         });
+    }
+
+    /// From now on connections are looked over.
+    pub(crate) fn look_over_connections(self: &Rc<Self>) {
+        if self.connections.need_looks() {
+            let desk = self.clone();
+            tokio::task::spawn_local(async move { desk.connections.look_over(&desk.house.limits).await });
+        }
     }
 
     /// A connection's client has stopped reading, or reads again.

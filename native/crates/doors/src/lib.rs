@@ -4,11 +4,14 @@
 //! run, and answered on the thread that its connection lives on.
 #![forbid(unsafe_code)]
 
+mod activity;
+mod budget;
 mod connections;
 mod house;
 mod http;
 mod io;
 mod leaving;
+mod limits;
 mod listen;
 mod local;
 mod machine;
@@ -16,11 +19,13 @@ mod manage;
 mod metrics;
 mod orders;
 mod pending;
+mod pool;
 mod server;
 
 use kushi_oip::json;
 
 pub use http::restrictions::Restriction;
+pub use limits::Limits;
 pub use manage::routes;
 pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};

@@ -6,7 +6,8 @@ use std::os::unix;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, os_text};
 use rustix::fs::Mode;
@@ -18,10 +19,58 @@ use crate::io::{IoThreads, Purpose};
 const BACKLOG: u32 = 4096;
 /// Out of file descriptors, say: try again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections over the bound that a door takes in, to answer their questions after its health and to
+/// tell them that it is full.
+const SURPLUS: usize = 256;
+/// A door that is full says so in the log, and not again before this.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) enum Socket {
     Tcp(net::TcpStream),
     Unix(unix::net::UnixStream),
+}
+
+/// The connections of one listener, and their bound.
+pub(crate) struct Door {
+    pub purpose: Purpose,
+    most: usize,
+    open: AtomicUsize,
+}
+
+/// A connection's place at its door.
+pub(crate) struct Guest {
+    door: Arc<Door>,
+    /// One too many: it hears that the door is full.
+    pub surplus: bool,
+}
+
+impl Door {
+    pub(crate) fn new(purpose: Purpose, most: usize) -> Arc<Self> {
+        Arc::new(Self { purpose, most, open: AtomicUsize::new(0) })
+    }
+
+    fn admit(self: &Arc<Self>) -> Option<Guest> {
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        let guest = Guest { door: self.clone(), surplus: before >= self.most };
+        let room = if self.purpose == Purpose::Local { self.most } else { self.most.saturating_add(SURPLUS) };
+        (before < room).then_some(guest)
+    }
+}
+
+impl Guest {
+    pub(crate) fn purpose(&self) -> Purpose {
+        self.door.purpose
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.door.most
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.door.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Bound and listening, not yet tied to a runtime.
@@ -109,43 +158,70 @@ fn bind(at: SocketAddr, reuse_port: bool) -> io::Result<net::TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-pub(crate) async fn accept(listener: Listener, purpose: Purpose, threads: Arc<IoThreads>) {
+pub(crate) async fn accept(listener: Listener, door: Arc<Door>, threads: Arc<IoThreads>) {
     let result = match listener {
-        Listener::Tcp(listener) => accept_tcp(listener, purpose, &threads).await,
-        Listener::Unix(listener) => accept_unix(listener, purpose, &threads).await,
+        Listener::Tcp(listener) => accept_tcp(listener, &door, &threads).await,
+        Listener::Unix(listener) => accept_unix(listener, &door, &threads).await,
     };
     if let Err(error) = result {
         log::error!("a listener failed: {error}");
     }
 }
 
-async fn accept_tcp(listener: net::TcpListener, purpose: Purpose, threads: &IoThreads) -> io::Result<()> {
+async fn accept_tcp(listener: net::TcpListener, door: &Arc<Door>, threads: &IoThreads) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
+    let mut complaints = Complaints::default();
     loop {
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => threads.hand_out(Socket::Tcp(stream), purpose),
-            Err(error) => pause(&error).await,
+            Ok(stream) => hand_in(Socket::Tcp(stream), door, threads, &mut complaints),
+            Err(error) => pause(&error, &mut complaints).await,
         }
     }
 }
 
 async fn accept_unix(
     listener: unix::net::UnixListener,
-    purpose: Purpose,
+    door: &Arc<Door>,
     threads: &IoThreads,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
+    let mut complaints = Complaints::default();
     loop {
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => threads.hand_out(Socket::Unix(stream), purpose),
-            Err(error) => pause(&error).await,
+            Ok(stream) => hand_in(Socket::Unix(stream), door, threads, &mut complaints),
+            Err(error) => pause(&error, &mut complaints).await,
         }
     }
 }
 
-async fn pause(error: &io::Error) {
+fn hand_in(socket: Socket, door: &Arc<Door>, threads: &IoThreads, complaints: &mut Complaints) {
+    let guest = door.admit();
+    if guest.as_ref().is_none_or(|guest| guest.surplus) {
+        let most = door.most;
+        complaints
+            .say(|| format!("refusing connections: {most} are open at a door (--http-max-connections)"));
+    }
+    if let Some(guest) = guest {
+        threads.hand_out(socket, guest);
+    }
+}
+
+async fn pause(error: &io::Error, complaints: &mut Complaints) {
     if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-        log::warn!("cannot accept a connection: {error}");
+        complaints.say(|| format!("cannot accept a connection: {error}"));
         tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// What would be said for every connection, said now and then.
+#[derive(Default)]
+struct Complaints(Option<Instant>);
+
+impl Complaints {
+    fn say(&mut self, what: impl FnOnce() -> String) {
+        if self.0.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            self.0 = Some(Instant::now());
+            log::warn!("{}", what());
+        }
     }
 }

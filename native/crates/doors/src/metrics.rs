@@ -1,4 +1,4 @@
-//! Prometheus text with Triton's names, and two of our own; every name of a metric stands here and nowhere else.
+//! Prometheus text with Triton's names, and a few of our own; every name of a metric stands here and nowhere else.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(crate) fn render(house: &House) -> String {
     if !rows.is_empty() {
         models(&mut out, &rows);
     }
-    total(&mut out, &rows);
+    total(&mut out, &rows, house.budget.held());
     if let Some(meter) = &house.machine {
         machine(&mut out, meter);
     }
@@ -102,7 +102,7 @@ fn models(out: &mut String, rows: &[Row]) {
 }
 
 /// One number for the whole server, also where it has no model: what gateways and autoscalers read.
-fn total(out: &mut String, rows: &[Row]) {
+fn total(out: &mut String, rows: &[Row], inflight_bytes: usize) {
     let sum = |part: fn(&Occupancy) -> usize| rows.iter().map(|row| part(&row.occupancy)).sum::<usize>();
     for (name, help, requests) in [
         ("kushi_queue_requests", "Requests that wait, of all models", sum(|o| o.waiting)),
@@ -111,6 +111,9 @@ fn total(out: &mut String, rows: &[Row]) {
         family(out, name, help, "gauge");
         sample(out, name, "", requests as f64);
     }
+    let name = "kushi_inflight_bytes";
+    family(out, name, "Bytes that large requests and answers in flight hold", "gauge");
+    sample(out, name, "", inflight_bytes as f64);
 }
 
 fn failures(out: &mut String, rows: &[Row]) {

@@ -14,7 +14,8 @@ use crate::house::{House, Phase};
 use crate::http::restrictions::Restriction;
 use crate::io::{HttpDoor, IoThreads, Purpose};
 use crate::leaving::Leaving;
-use crate::listen::Listener;
+use crate::limits::Limits;
+use crate::listen::{Door, Listener};
 use crate::manage::{self, metadata};
 use crate::orders::Orders;
 
@@ -30,8 +31,7 @@ pub struct ServerOptions {
     pub extensions: Vec<String>,
     /// Ready only when every model is.
     pub strict_readiness: bool,
-    /// For the JSON of a request and for each tensor in it.
-    pub max_input_bytes: usize,
+    pub limits: Limits,
     /// Where models are looked for: directories of models, or model files.
     pub repositories: Vec<PathBuf>,
     /// Whether the doors take orders to load and unload models.
@@ -137,7 +137,7 @@ impl Server {
     fn listen_tcp(&self, address: &str, port: u16, reuse_port: bool, door: HttpDoor) -> Result<u16, Error> {
         self.check_open()?;
         let (listener, port) = Listener::tcp(address, port, reuse_port)?;
-        self.io.listen(listener, Purpose::Http(door));
+        self.io.listen(listener, self.door(Purpose::Http(door)));
         Ok(port)
     }
 
@@ -160,8 +160,12 @@ impl Server {
         let listener = bind(path)?;
         let file = SocketFile::new(path);
         self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
-        self.io.listen(listener, purpose);
+        self.io.listen(listener, self.door(purpose));
         Ok(())
+    }
+
+    fn door(&self, purpose: Purpose) -> Arc<Door> {
+        Door::new(purpose, self.house.limits.max_connections)
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -233,6 +237,7 @@ impl Server {
                 log::error!("an io thread panicked");
             }
         }
+        self.house.pool.close();
         self.io.clear();
         self.house.regions.unregister_all();
         for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

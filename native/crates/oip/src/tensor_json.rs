@@ -3,10 +3,15 @@
 use kushi_core::{Buffer, DataType, Error, ErrorKind};
 
 use crate::json::read::{self, Leaves, Value};
-use crate::json::write;
+use crate::json::{Fault, write};
 
-/// A value inside so many arrays is refused, as Triton refuses it.
-const MAX_NESTING: usize = 100;
+/// What a tensor may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub bytes: usize,
+    /// A value inside so many arrays is refused, as Triton refuses it.
+    pub depth: u32,
+}
 
 /// The bytes of a tensor of `shape` given as a JSON array, nested or flat.
 pub fn read(
@@ -14,7 +19,7 @@ pub fn read(
     name: &str,
     datatype: Option<DataType>,
     shape: &[i64],
-    max_bytes: usize,
+    bounds: Bounds,
 ) -> Result<Buffer, Error> {
     let count = element_count(name, shape)?;
     if count == 0 {
@@ -27,13 +32,13 @@ pub fn read(
         return Err(Error::invalid(format!("invalid datatype for input {name}")));
     };
     let Some(size) = datatype.size() else {
-        return read_strings(data, name, max_bytes);
+        return read_strings(data, name, bounds);
     };
-    let bytes = check_size(name, count, size, max_bytes)?;
+    let bytes = check_size(name, count, size, bounds.bytes)?;
     let mut out = Vec::with_capacity(bytes.min(data.len().saturating_mul(size)));
     macro_rules! integers {
         ($read:path, $type:ty, $what:literal) => {
-            fill(data, count, &mut out, |value| match value {
+            fill(data, count, bounds.depth, &mut out, |value| match value {
                 Value::Number(number) => Ok(($read(number).ok_or($what)? as $type).to_le_bytes()),
                 _ => Err($what),
             })
@@ -54,7 +59,7 @@ pub fn read(
         _ => Err("non-number as double"),
     };
     match datatype {
-        DataType::Bool => fill(data, count, &mut out, |value| match value {
+        DataType::Bool => fill(data, count, bounds.depth, &mut out, |value| match value {
             Value::Bool(value) => Ok([u8::from(value)]),
             _ => Err("non-boolean as boolean"),
         }),
@@ -66,8 +71,10 @@ pub fn read(
         DataType::Int16 => signed!(i16),
         DataType::Int32 => signed!(i32),
         DataType::Int64 => signed!(i64),
-        DataType::Fp32 => fill(data, count, &mut out, |value| Ok((double(value)? as f32).to_le_bytes())),
-        DataType::Fp64 => fill(data, count, &mut out, |value| Ok(double(value)?.to_le_bytes())),
+        DataType::Fp32 => {
+            fill(data, count, bounds.depth, &mut out, |value| Ok((double(value)? as f32).to_le_bytes()))
+        }
+        DataType::Fp64 => fill(data, count, bounds.depth, &mut out, |value| Ok(double(value)?.to_le_bytes())),
         DataType::Fp16 | DataType::Bf16 | DataType::Bytes => Err(Error::invalid(format!(
             "receiving {datatype} data via JSON is not supported. Please use the binary data format for input {name}"
         ))),
@@ -78,14 +85,15 @@ pub fn read(
 fn fill<const N: usize>(
     data: &[u8],
     count: usize,
+    most_depth: u32,
     out: &mut Vec<u8>,
     convert: impl Fn(Value<'_>) -> Result<[u8; N], &'static str>,
 ) -> Result<(), Error> {
     let mut seen = 0;
     for (depth, value) in Leaves::new(data) {
-        if depth >= MAX_NESTING {
-            let text = "Unable to parse 'data': JSON nesting depth exceeds maximum allowed limit (100)";
-            return Err(Error::invalid(text));
+        if depth >= most_depth as usize {
+            let fault = Fault::TooDeep(most_depth);
+            return Err(Error::invalid(format!("Unable to parse 'data': {fault}")));
         }
         if seen == count {
             return Err(unreadable(
@@ -104,11 +112,11 @@ fn fill<const N: usize>(
 }
 
 /// Strings keep their own count; the model's checks compare it with the shape.
-fn read_strings(data: &[u8], name: &str, max_bytes: usize) -> Result<Buffer, Error> {
+fn read_strings(data: &[u8], name: &str, bounds: Bounds) -> Result<Buffer, Error> {
     let mut out = Vec::with_capacity(data.len());
     for (depth, value) in Leaves::new(data) {
-        if depth >= MAX_NESTING {
-            return Err(Error::invalid("JSON nesting depth exceeds maximum allowed limit (100)"));
+        if depth >= bounds.depth as usize {
+            return Err(Error::invalid(Fault::TooDeep(bounds.depth).to_string()));
         }
         let Value::String(raw) = value else {
             let text = "Unable to parse JSON bytes array: attempt to access JSON non-string as string";
@@ -121,8 +129,8 @@ fn read_strings(data: &[u8], name: &str, max_bytes: usize) -> Result<Buffer, Err
     if out.is_empty() {
         return Err(unreadable("Failed to parse 'data' field: output buffer unavailable"));
     }
-    if out.len() > max_bytes {
-        return Err(too_large(name, out.len(), max_bytes));
+    if out.len() > bounds.bytes {
+        return Err(too_large(name, out.len(), bounds.bytes));
     }
     Ok(Buffer::host(out))
 }

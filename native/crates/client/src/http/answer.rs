@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Shape, Tensor, element_count};
 use kushi_oip::json::read::{self, Value};
-use kushi_oip::json::{Fault, Key, Scanner, Span};
-use kushi_oip::tensor_json;
+use kushi_oip::json::{Fault, Key, Scanner, Span, USUAL_DEPTH};
+use kushi_oip::tensor_json::{self, Bounds};
 
 use crate::Answer;
 
@@ -286,7 +286,8 @@ impl Tail<'_> {
         } else {
             shape
         };
-        let data = tensor_json::read(json, name, Some(datatype), shape, self.json_bytes_left)
+        let bounds = Bounds { bytes: self.json_bytes_left, depth: USUAL_DEPTH };
+        let data = tensor_json::read(json, name, Some(datatype), shape, bounds)
             .map_err(|error| format!("has 'data' that cannot be read: {}", error.message))?;
         self.json_bytes_left = self.json_bytes_left.saturating_sub(data.len());
         Ok(data)

@@ -11,6 +11,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use kushi_core::{Error, Timings};
 
+use crate::budget::COUNTED_BYTES;
 use crate::house::Answering;
 use crate::manage::Reply;
 
@@ -20,12 +21,27 @@ const ERROR: HeaderName = HeaderName::from_static("kushi-error");
 pub(crate) const TIMINGS: HeaderName = HeaderName::from_static("kushi-timings");
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
+/// Longer JSON is cut.
+const TEXT_PIECE_BYTES: usize = 1 << 20;
+
 /// Pieces of a body, sent in order without joining them.
 #[derive(Default)]
 pub(crate) struct Chunks {
     pieces: VecDeque<Bytes>,
     left: u64,
     answering: Option<Answering>,
+}
+
+/// The last piece of a large answer, with what is held until it has been written.
+struct Last {
+    bytes: Bytes,
+    _held: Answering,
+}
+
+impl AsRef<[u8]> for Last {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Chunks {
@@ -38,9 +54,29 @@ impl Chunks {
 }
 
 impl Chunks {
-    /// Holds `answering` until the connection has taken the last piece.
-    pub(crate) fn until_written(&mut self, answering: Answering) {
-        self.answering = Some(answering);
+    /// Text in pieces, so that its memory is given back piece by piece as it leaves.
+    pub(crate) fn push_text(&mut self, text: Vec<u8>) {
+        if text.len() <= TEXT_PIECE_BYTES {
+            self.push(text.into());
+        } else {
+            text.chunks(TEXT_PIECE_BYTES).for_each(|piece| self.push(Bytes::copy_from_slice(piece)));
+        }
+    }
+
+    /// Holds `answering` until the connection has taken the last piece, which it has written soon; a
+    /// large one until it has been written.
+    pub(crate) fn until_written(&mut self, mut answering: Answering) {
+        let bytes = self.left as usize;
+        match self.pieces.pop_back() {
+            Some(last) if bytes >= COUNTED_BYTES => {
+                answering.owe(bytes);
+                self.pieces.push_back(Bytes::from_owner(Last { bytes: last, _held: answering }));
+            }
+            last => {
+                self.pieces.extend(last);
+                self.answering = Some(answering);
+            }
+        }
     }
 }
 
@@ -91,6 +127,12 @@ pub(crate) fn text(body: impl Into<Bytes>) -> Answer {
     let mut chunks = Chunks::default();
     chunks.push(body.into());
     with_body(200, "text/plain; charset=utf-8", chunks)
+}
+
+pub(crate) fn long_json(body: Vec<u8>) -> Answer {
+    let mut chunks = Chunks::default();
+    chunks.push_text(body);
+    with_body(200, "application/json", chunks)
 }
 
 pub(crate) fn tensors(json_length: usize, body: Chunks) -> Answer {

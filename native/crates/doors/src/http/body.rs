@@ -1,5 +1,8 @@
 //! Reads a request body: bounded, and without a copy where it arrives in one piece.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,12 +12,19 @@ use hyper::body::{Body, Incoming};
 use hyper::header::EXPECT;
 use kushi_core::Error;
 
+use crate::activity::{Activity, Stage};
+use crate::budget::{COUNTED_BYTES, Reservation};
 use crate::http::body_memory::BodyMemory;
+use crate::http::refusal::Refusal;
+use crate::io::Desk;
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.
 const ALIGNMENT: usize = 64;
-/// What the length in a head may make the server set aside before the bytes arrive.
+/// What the length in a head may make the server set aside before the bytes arrive. Longer bodies are
+/// collected in segments of this, and put together where nobody waits.
 const TRUSTED_LENGTH: usize = 1 << 20;
+/// After so many bytes the other connections of the thread have a turn.
+const TURN_BYTES: usize = 128 << 10;
 
 /// The largest body that Triton takes.
 pub(crate) const MAX_BODY_BYTES: usize = i32::MAX as usize;
@@ -23,93 +33,184 @@ const DISCARD_PATIENCE: Duration = Duration::from_secs(30);
 /// How much more it may send when it has not told how much there is.
 const DISCARDED_UNTOLD: u64 = 16 << 20;
 
-pub(crate) struct Limits {
-    /// For the whole body.
-    pub max_bytes: usize,
-    /// What to say beyond it.
+/// How the body of a request is to be read.
+pub(crate) struct Plan {
+    /// Where the tensor data begins, if the head says so.
+    pub json_length: Option<usize>,
+    /// What to say beyond the largest body.
     pub refusal: fn(usize, usize) -> Error,
 }
 
-pub(crate) enum ReadError {
-    /// The client went away or broke the protocol: there is nobody to answer.
-    Broken,
-    TooLarge(Error),
+/// A whole body, and its share of what requests in flight may hold.
+pub(crate) struct Received {
+    pub bytes: Bytes,
+    pub reservation: Option<Reservation>,
 }
 
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::TooLarge(error) => error,
-            ReadError::Broken => Self::invalid("the request body ended early"),
-        }
-    }
-}
-
-/// `json_length`: where the tensor data begins, if the head says so.
 pub(crate) async fn read(
     body: &mut Incoming,
-    json_length: Option<usize>,
-    limits: &Limits,
-    memory: &BodyMemory,
-) -> Result<Bytes, ReadError> {
-    let too_large = |bytes| ReadError::TooLarge((limits.refusal)(bytes, limits.max_bytes));
+    plan: &Plan,
+    desk: &Desk,
+    activity: &Activity,
+) -> Result<Received, Refusal> {
+    let most = desk.house.limits.max_input_bytes;
     let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    if let Some(length) = declared.filter(|&length| length > limits.max_bytes) {
-        return Err(too_large(length));
+    if let Some(length) = declared.filter(|&length| length > most) {
+        return Err((plan.refusal)(length, most).into());
     }
-    let Some(first) = next(body).await? else {
-        return Ok(Bytes::new());
+    activity.enter(Stage::Body);
+    let reads = activity.reads();
+    let Some(first) = next(body, activity).await? else {
+        return Ok(Received { bytes: Bytes::new(), reservation: None });
     };
-    if first.len() > limits.max_bytes {
-        return Err(too_large(first.len()));
+    if first.len() > most {
+        return Err((plan.refusal)(first.len(), most).into());
+    }
+    let mut reservation = None;
+    if first.len() >= COUNTED_BYTES {
+        reservation.insert(desk.house.budget.open()).cover(first.len())?;
     }
     if body.is_end_stream() {
-        return Ok(first);
-    }
-    let room = declared.unwrap_or(0).clamp(first.len(), TRUSTED_LENGTH.max(first.len()));
-    let mut whole = Aligned::new(room, json_length, memory);
-    whole.bytes.extend_from_slice(&first);
-    drop(first);
-    while let Some(piece) = next(body).await? {
-        let length = whole.len() + piece.len();
-        if length > limits.max_bytes {
-            return Err(too_large(length));
+        if let Some(reservation) = &mut reservation {
+            reservation.settle(first.len());
         }
-        if length > whole.room() {
-            let room = declared.unwrap_or(2 * length).clamp(length, 2 * length);
-            whole = whole.grown(room, json_length, memory);
-        }
-        whole.bytes.extend_from_slice(&piece);
+        return Ok(Received { bytes: first, reservation });
     }
-    Ok(whole.finish(memory))
+    let reservation = reservation.unwrap_or_else(|| desk.house.budget.open());
+    let collecting = Collecting { plan, declared, reads, reservation };
+    // A future of its own: those of small requests are not as large as this one.
+    Box::pin(collecting.collect(first, body, desk, activity)).await
+}
+
+/// A body that comes in pieces.
+struct Collecting<'a> {
+    plan: &'a Plan,
+    declared: Option<usize>,
+    /// How often the connection had been read before.
+    reads: usize,
+    reservation: Reservation,
+}
+
+impl Collecting<'_> {
+    async fn collect(
+        mut self,
+        first: Bytes,
+        body: &mut Incoming,
+        desk: &Desk,
+        activity: &Activity,
+    ) -> Result<Received, Refusal> {
+        let Self { plan: &Plan { json_length, refusal }, declared, .. } = self;
+        let (limits, memory) = (&desk.house.limits, &desk.body_memory);
+        let mut segments = Vec::new();
+        let mut open = Aligned::begin(declared, first.len(), json_length, memory);
+        open.bytes.extend_from_slice(&first);
+        let (mut length, mut pieces, mut turn) = (first.len(), 1, first.len());
+        drop(first);
+        while let Some(piece) = next(body, activity).await? {
+            length += piece.len();
+            pieces += 1;
+            if length > limits.max_input_bytes {
+                return Err(refusal(length, limits.max_input_bytes).into());
+            }
+            // A read may cut a chunk in two: so many of them there are at least.
+            let chunks = pieces - (activity.reads() - self.reads).min(pieces);
+            if declared.is_none() && chunks > limits.max_chunks {
+                return Err(Refusal::Final(too_many_chunks(limits.max_chunks)));
+            }
+            self.reservation.cover(length)?;
+            if piece.len() > open.room() - open.len() {
+                if segments.is_empty() && length <= TRUSTED_LENGTH {
+                    open = open.grown((2 * length).min(TRUSTED_LENGTH), json_length, memory);
+                } else {
+                    segments.push(open.finish(memory));
+                    open = Aligned::new(TRUSTED_LENGTH, None, memory);
+                }
+            }
+            open.bytes.extend_from_slice(&piece);
+            turn += piece.len();
+            if turn >= TURN_BYTES {
+                turn = 0;
+                drop(piece);
+                tokio::task::yield_now().await;
+            }
+        }
+        self.reservation.settle(length);
+        if segments.is_empty() {
+            return Ok(self.received(open.finish(memory)));
+        }
+        activity.enter(Stage::Work);
+        segments.push(open.finish(memory));
+        let mut whole = Aligned::new(length, json_length, memory);
+        let joined = desk.house.pool.run(move |_| {
+            for segment in segments {
+                whole.bytes.extend_from_slice(&segment);
+            }
+            whole
+        });
+        Ok(self.received(joined.await?.finish(memory)))
+    }
+
+    fn received(self, bytes: Bytes) -> Received {
+        Received { bytes, reservation: Some(self.reservation) }
+    }
+}
+
+/// What becomes of the rest of a body.
+pub(crate) enum Rest {
+    Nothing,
+    /// The next request comes behind it.
+    Drained,
+    /// The connection cannot go on.
+    Unread,
 }
 
 /// Takes in what is left of a body that was answered early: the connection would be reset otherwise,
 /// and a client that is still sending would never read the answer.
-pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming) {
+pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming) -> Rest {
+    if body.is_end_stream() {
+        return Rest::Nothing;
+    }
     let waits_for_leave = headers.contains_key(EXPECT);
-    let length = body.size_hint().exact().unwrap_or(DISCARDED_UNTOLD);
-    if body.is_end_stream() || waits_for_leave || length > MAX_BODY_BYTES as u64 {
-        return;
+    let told = body.size_hint().exact();
+    let length = told.unwrap_or(DISCARDED_UNTOLD);
+    if waits_for_leave || length > MAX_BODY_BYTES as u64 {
+        return Rest::Unread;
     }
     tokio::task::spawn_local(tokio::time::timeout(DISCARD_PATIENCE, async move {
         let mut left = length;
         while left > 0
-            && let Ok(Some(piece)) = next(&mut body).await
+            && let Some(Ok(frame)) = body.frame().await
         {
-            left = left.saturating_sub(piece.len() as u64);
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
         }
     }));
+    Rest::Drained
 }
 
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, ReadError> {
-    while let Some(frame) = body.frame().await {
-        // Trailers say nothing that an inference request could use.
-        if let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() {
-            return Ok(Some(data));
+async fn next(body: &mut Incoming, activity: &Activity) -> Result<Option<Bytes>, Refusal> {
+    loop {
+        let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+            Poll::Pending if activity.take_overdue() => Poll::Ready(Err(Refusal::TimedOut)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+        });
+        match frame.await? {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Refusal::broken()),
+            // Trailers say nothing that an inference request could use.
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
         }
     }
-    Ok(None)
+}
+
+fn too_many_chunks(most: usize) -> Error {
+    Error::invalid(format!(
+        "Chunked request body exceeds maximum of {most} non-empty chunks. Send fewer or larger HTTP chunks."
+    ))
 }
 
 /// A buffer whose byte at `json_length` is aligned.
@@ -119,8 +220,29 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
+    /// For a body of which so many bytes have arrived: for all of it where memory is at hand or little
+    /// is needed.
+    fn begin(
+        declared: Option<usize>,
+        arrived: usize,
+        json_length: Option<usize>,
+        memory: &BodyMemory,
+    ) -> Self {
+        if let Some(length) = declared
+            && length > TRUSTED_LENGTH
+            && let Some(bytes) = memory.take_kept(length + ALIGNMENT)
+        {
+            return Self::within(bytes, json_length);
+        }
+        let trusted = TRUSTED_LENGTH.max(arrived);
+        Self::new(declared.unwrap_or(0).clamp(arrived, trusted), json_length, memory)
+    }
+
     pub(super) fn new(length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
-        let mut bytes = memory.take(length + ALIGNMENT);
+        Self::within(memory.take(length + ALIGNMENT), json_length)
+    }
+
+    fn within(mut bytes: BytesMut, json_length: Option<usize>) -> Self {
         let data = bytes.as_ptr().wrapping_add(json_length.unwrap_or(0));
         let start = data.align_offset(ALIGNMENT).min(ALIGNMENT);
         bytes.resize(start, 0);

@@ -1,14 +1,14 @@
 //! Memory for large bodies, used again and again.
 //!
 //! Fresh memory of that size costs more than copying into it: the kernel hands it out page by page,
-//! and takes it back from all threads. Each io thread keeps what it has handed out, and lends it again
+//! and takes it back from all threads. Each thread that reads bodies keeps what it has handed out, and lends it again
 //! once nobody else holds a part of it.
 
 use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
 
-/// What an io thread keeps at most, in use or not.
+/// What a thread keeps at most, in use or not.
 const KEPT_BYTES: usize = 32 << 20;
 /// Capacities are whole multiples of this, so that bodies of similar length share.
 const GRAIN: usize = 64 << 10;
@@ -26,16 +26,19 @@ struct Kept {
 impl BodyMemory {
     /// An empty buffer with room for `length` bytes.
     pub(crate) fn take(&self, length: usize) -> BytesMut {
+        self.take_kept(length).unwrap_or_else(|| BytesMut::with_capacity(length.next_multiple_of(GRAIN)))
+    }
+
+    /// The same, if it is here.
+    pub(crate) fn take_kept(&self, length: usize) -> Option<BytesMut> {
         let mut kept = self.kept.borrow_mut();
-        let fits = |piece: &Kept| (length..=4 * length).contains(&piece.capacity) && piece.bytes.is_unique();
-        let found = kept.iter().position(fits).map(|index| kept.swap_remove(index).bytes);
-        match found.map(Bytes::try_into_mut) {
-            Some(Ok(mut buffer)) => {
-                buffer.clear();
-                buffer
-            }
-            _ => BytesMut::with_capacity(length.next_multiple_of(GRAIN)),
-        }
+        let fits = |piece: &Kept| {
+            (length..=length.saturating_mul(4)).contains(&piece.capacity) && piece.bytes.is_unique()
+        };
+        let index = kept.iter().position(fits)?;
+        let mut buffer = kept.swap_remove(index).bytes.try_into_mut().ok()?;
+        buffer.clear();
+        Some(buffer)
     }
 
     /// Freezes a filled buffer, to be lent again later.

@@ -1,9 +1,7 @@
 //! The first pass over a request's JSON: checks it, and remembers where the members lie that matter.
 
 use crate::json::{Fault, Key, Scanner, Span};
-
-/// Inputs and requested outputs of one request, together.
-pub(super) const MAX_TENSORS: usize = 1024;
+use crate::limits::Limits;
 
 /// The members that matter, by their place in the document; the first of a name counts.
 #[derive(Default)]
@@ -59,18 +57,19 @@ impl RegionSpans {
 }
 
 /// Checks the whole document, and refuses what is no JSON at the offset that RapidJSON names.
-pub(super) fn scan(json: &[u8]) -> Result<Document, Fault> {
+pub(super) fn scan(json: &[u8], limits: &Limits) -> Result<Document, Fault> {
+    let most = limits.max_tensors;
     let mut document = Document::default();
-    Scanner::new(json).document(|scanner| {
+    Scanner::with_depth(json, limits.max_json_depth).document(|scanner| {
         if !scanner.is_object() {
             return scanner.skip().map(drop);
         }
         scanner.object(|scanner, key| {
             let Document { id, parameters, inputs, outputs, tensors } = &mut document;
             if key.is("inputs") && inputs.is_none() {
-                *inputs = Some(scan_list(scanner, tensors, scan_input)?);
+                *inputs = Some(scan_list(scanner, tensors, most, scan_input)?);
             } else if key.is("outputs") && outputs.is_none() {
-                *outputs = Some(scan_list(scanner, tensors, scan_output)?);
+                *outputs = Some(scan_list(scanner, tensors, most, scan_output)?);
             } else if key.is("id") {
                 keep(id, scanner)?;
             } else if key.is("parameters") {
@@ -96,6 +95,7 @@ fn keep<'a>(place: impl Into<Option<&'a mut Option<Span>>>, scanner: &mut Scanne
 fn scan_list<T>(
     scanner: &mut Scanner<'_>,
     tensors: &mut usize,
+    most: usize,
     mut item: impl FnMut(&mut Scanner<'_>) -> Result<T, Fault>,
 ) -> Result<List<T>, Fault> {
     if !scanner.is_array() {
@@ -105,7 +105,7 @@ fn scan_list<T>(
     let mut items = Vec::new();
     scanner.array(|scanner| {
         *tensors += 1;
-        if *tensors > MAX_TENSORS {
+        if *tensors > most {
             return scanner.skip().map(drop);
         }
         items.push(item(scanner)?);

@@ -8,12 +8,18 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderName};
-use kushi_core::{Admission, End, Error, ErrorKind, Reply, Request, Response, Runner, Ticket};
+use kushi_core::{
+    Admission, Bound, End, Error, ErrorKind, ModelSpec, Parameter, Reply, Request, Response, Runner, Ticket,
+};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
+use crate::activity::{Activity, Stage};
+use crate::house::House;
 use crate::http::answer::{self, Answer, JSON_LENGTH, TIMINGS};
-use crate::http::body::{self, Limits, MAX_BODY_BYTES};
+use crate::http::body::{self, MAX_BODY_BYTES, Plan};
+use crate::http::body_memory::BodyMemory;
+use crate::http::refusal::Refusal;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::{self, Format};
 use crate::io::Desk;
@@ -23,30 +29,39 @@ use crate::pending::Waiting;
 /// How long the client will wait, from the moment its request arrives.
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 
+/// JSON that is longer is read aside, where no other connection waits for it.
+const LONG_JSON: usize = 256 << 10;
+/// The same for answers, by the bytes of their tensors: each becomes several characters.
+const LONG_ANSWER: usize = 64 << 10;
+/// Memory that takes long to give back.
+const LARGE_BODY: usize = 1 << 20;
+
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
     desk: &Rc<Desk>,
+    activity: &Activity,
     (model, version): (&str, VersionText<'_>),
     headers: &HeaderMap,
     body: &mut Incoming,
-) -> Result<Answer, Error> {
+) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
     let runner = manage::find(&desk.house, model, version)?;
     let arrived = Instant::now();
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(headers)?;
-    let max_input_bytes = desk.house.max_input_bytes;
-    let declared = body.size_hint().exact();
-    let json_length = json_length(headers, declared)?;
-    let limits = match json_length {
-        Some(length) if length > max_input_bytes => return Err(json_too_large(length, max_input_bytes)),
-        Some(_) => Limits { max_bytes: MAX_BODY_BYTES, refusal: body_too_large },
-        None => Limits { max_bytes: max_input_bytes, refusal: json_too_large },
+    let most = desk.house.limits.max_input_bytes;
+    let json_length = json_length(headers, body.size_hint().exact())?;
+    let refusal = match json_length {
+        Some(length) if length > most => return Err(json_too_large(length, most).into()),
+        Some(_) => body_too_large,
+        None => json_too_large,
     };
-    let body = body::read(body, json_length, &limits, &desk.body_memory).await?;
-    let answering = desk.house.begin_answer();
+    let body = body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
+    activity.enter(Stage::Work);
+    let mut answering = desk.house.begin_answer();
+    answering.reservation = body.reservation;
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-    let received = Received { body, json_length, arrived, deadline, tell_timings };
+    let received = Received { body: body.bytes, json_length, arrived, deadline, tell_timings };
     let answer = received.run(desk, runner, version).await;
     let mut answer = answer.unwrap_or_else(|error| answer::error(&error));
     answer.body_mut().until_written(answering);
@@ -61,24 +76,45 @@ struct Received {
     tell_timings: bool,
 }
 
+/// All that a request says, found out before it is queued.
+struct Prepared {
+    id: String,
+    parameters: Vec<(String, Parameter)>,
+    priority: u32,
+    timeout_us: Option<u64>,
+    bound: Bound,
+    format: Format,
+    regions: HeldRegions,
+}
+
+/// Where inputs came from, held until the answer.
+type HeldRegions = SmallVec<[Arc<RegionRange>; 4]>;
+
 /// A request on its way, and how its answer is to be written.
 struct Submitted {
     waiting: Waiting,
     format: Format,
-    /// Where inputs came from, held until the answer.
-    regions: SmallVec<[Rc<RegionRange>; 4]>,
+    regions: HeldRegions,
 }
 
 impl Received {
     /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
     async fn run(
-        &self,
+        self,
         desk: &Rc<Desk>,
         mut runner: Arc<Runner>,
         version: Option<u64>,
     ) -> Result<Answer, Error> {
         let Submitted { mut waiting, format, regions: _held } = loop {
-            match self.submit(desk, &runner)? {
+            let json_length = self.json_length.unwrap_or(self.body.len());
+            let prepared = if json_length < LONG_JSON {
+                prepare(&desk.house, runner.spec(), &self.body, json_length, &desk.body_memory)?
+            } else {
+                let (house, runner, body) = (desk.house.clone(), runner.clone(), self.body.clone());
+                let work = move |memory: &_| prepare(&house, runner.spec(), &body, json_length, memory);
+                Box::pin(desk.house.pool.run(work)).await??
+            };
+            match self.submit(desk, &runner, prepared) {
                 Ok(submitted) => break submitted,
                 Err(refusal) => match desk.house.registry.moved(&runner, version) {
                     Some(next) => runner = next?,
@@ -86,37 +122,31 @@ impl Received {
                 },
             }
         };
-        let spec = runner.spec();
-        let (response, end) = only_answer(&mut waiting, &spec.name).await?;
-        let mut answer = response::write(spec, &end.request.id, response, &format)?;
+        let large = self.body.len() >= LARGE_BODY;
+        if large {
+            desk.house.pool.drop_there(self.body);
+        }
+        let (response, end) = only_answer(&mut waiting, &runner.spec().name).await?;
+        let End { timings, request, .. } = end;
+        let mut answer = if format.json_bytes(&response) < LONG_ANSWER {
+            let answer = response::write(runner.spec(), &request.id, response, &format)?;
+            if large {
+                desk.house.pool.drop_there(request);
+            }
+            answer
+        } else {
+            let work = move |_: &_| response::write(runner.spec(), &request.id, response, &format);
+            Box::pin(desk.house.pool.run(work)).await??
+        };
         if self.tell_timings {
-            answer::tell_timings(&mut answer, &end.timings);
+            answer::tell_timings(&mut answer, &timings);
         }
         Ok(answer)
     }
 
-    /// Fails outside when the request is wrong, inside when the runner takes no requests.
-    fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>) -> Result<Result<Submitted, Error>, Error> {
-        let body = &self.body;
-        let json_length = self.json_length.unwrap_or(body.len());
-        if json_length > body.len() {
-            return Err(header_out_of_range(body.len() as u64, json_length));
-        }
-        let spec = runner.spec();
-        let scope = Scope {
-            model: &spec.name,
-            max_input_bytes: desk.house.max_input_bytes,
-            regions: &desk.house.regions,
-            memory: &desk.body_memory,
-        };
-        let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
-            request::parse(body, json_length, scope)?;
-        let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
-        let bound = {
-            let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
-            spec.bind(&id, inputs, &names)?
-        };
-        let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
+    /// Fails when the runner takes no requests.
+    fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>, prepared: Prepared) -> Result<Submitted, Error> {
+        let Prepared { id, parameters, priority, timeout_us, bound, format, regions } = prepared;
         let mut waiting = desk.pending.open();
         let request = Request {
             id,
@@ -136,14 +166,37 @@ impl Received {
                 if let Admission::Lead(lease) = admission {
                     desk.lead(lease);
                 }
-                Ok(Ok(Submitted { waiting, format, regions }))
+                Ok(Submitted { waiting, format, regions })
             }
             Err((error, request)) => {
                 let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-                Ok(Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message))))
+                Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)))
             }
         }
     }
+}
+
+/// Reads a body and fits it to the model. Fails when the request is wrong.
+fn prepare(
+    house: &House,
+    spec: &ModelSpec,
+    body: &Bytes,
+    json_length: usize,
+    memory: &BodyMemory,
+) -> Result<Prepared, Error> {
+    if json_length > body.len() {
+        return Err(header_out_of_range(body.len() as u64, json_length));
+    }
+    let scope = Scope { model: &spec.name, limits: &house.limits, regions: &house.regions, memory };
+    let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
+        request::parse(body, json_length, scope)?;
+    let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
+    let bound = {
+        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+        spec.bind(&id, inputs, &names)?
+    };
+    let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
+    Ok(Prepared { id, parameters, priority, timeout_us, bound, format, regions })
 }
 
 /// The one response and the end of a unary request.
@@ -262,5 +315,8 @@ pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {
 }
 
 fn body_too_large(bytes: usize, max: usize) -> Error {
-    Error::invalid(format!("request body of {bytes} bytes exceeds the maximum of {max} bytes"))
+    Error::invalid(format!(
+        "request body of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
 }

@@ -6,6 +6,7 @@ pub(crate) mod body_memory;
 mod document;
 mod infer;
 mod members;
+mod refusal;
 mod request;
 mod response;
 pub(crate) mod restrictions;
@@ -13,99 +14,156 @@ mod shared_memory;
 mod stream;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use kushi_core::Error;
+use kushi_core::{Error, ErrorKind};
 use kushi_oip::tensor_json;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::activity::{Activity, Stage};
+use crate::connections::Served;
 use crate::house::House;
 use crate::http::answer::Answer;
-use crate::http::body::Limits;
+use crate::http::body::{Plan, Rest};
+use crate::http::refusal::Refusal;
 use crate::http::stream::Watched;
 use crate::io::{Desk, HttpDoor};
-use crate::listen::Socket;
+use crate::listen::{Guest, Socket};
 use crate::manage::{self, ModelRoute, Reply, Route};
 use crate::metrics;
 
-const MAX_HEADERS: usize = 100;
-/// Bounds the head of a request; bodies are read through it piece by piece.
+/// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
 const READ_BUFFER_BYTES: usize = 64 << 10;
+/// What a client hears whose head does not come.
+const HEAD_TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n\
+    connection: close\r\ncontent-length: 85\r\n\r\n\
+    {\"error\":\"the head of the request did not arrive in time (--http-head-timeout-secs)\"}";
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor) {
-    let ended = match socket {
+pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest: &Guest) {
+    let ready = match socket {
         Socket::Tcp(stream) => {
             let ready = stream.set_nodelay(true).and_then(|()| TcpStream::from_std(stream));
             match ready {
-                Ok(stream) => drive(desk, TokioIo::new(stream), door).await,
-                Err(error) => return log::debug!("a connection was lost before its first request: {error}"),
+                Ok(stream) => return drive(desk, TokioIo::new(stream), door, guest).await,
+                Err(error) => error,
             }
         }
         Socket::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => drive(desk, TokioIo::new(stream), door).await,
-            Err(error) => return log::debug!("a connection was lost before its first request: {error}"),
+            Ok(stream) => return drive(desk, TokioIo::new(stream), door, guest).await,
+            Err(error) => error,
         },
     };
-    if let Err(error) = ended {
-        log::debug!("a connection ended: {error}");
+    log::debug!("a connection was lost before its first request: {ready}");
+}
+
+async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, guest: &Guest) {
+    desk.look_over_connections();
+    let limits = &desk.house.limits;
+    let activity = Rc::new(Activity::new(guest.surplus));
+    let seen = &*activity;
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        seen.enter(Stage::Work);
+        let (head, mut body) = request.into_parts();
+        let answered = match door {
+            HttpDoor::Inference => inference_door(desk, seen, guest, &head, &mut body).await,
+            HttpDoor::Metrics => Ok(metrics_door(&desk.house, &head)),
+        };
+        let (mut answer, rest) = match answered {
+            Err(refusal) if refusal.is_final() => (refusal.answer(), Rest::Unread),
+            Err(refusal) => (refusal.answer(), body::discard(&head.headers, body)),
+            Ok(answer) => (answer, body::discard(&head.headers, body)),
+        };
+        seen.enter(if matches!(rest, Rest::Drained) { Stage::Drain } else { Stage::Idle });
+        if matches!(rest, Rest::Unread) {
+            refusal::last(&mut answer);
+        }
+        Ok::<_, Infallible>(answer)
+    });
+    let mut connection = http1::Builder::new()
+        .keep_alive(!guest.surplus)
+        .max_headers(limits.max_headers)
+        .max_header_size(limits.max_head_bytes)
+        .max_buf_size(READ_BUFFER_BYTES.max(limits.max_head_bytes))
+        .header_read_timeout(None)
+        .serve_connection(Watched::new(io, desk, seen), service);
+    match desk.connections.run(&mut connection, &activity).await {
+        Served::Ended(Ok(())) => {}
+        Served::Ended(Err(error)) => log::debug!("a connection ended: {error}"),
+        Served::Overdue => {
+            let stage = activity.stage();
+            log::debug!("a connection ended: too long nothing has happened ({stage:?})");
+            if stage == Stage::Head {
+                let mut io = connection.into_parts().io;
+                // Nothing else has been written: there is room for this.
+                let said = |context: &mut Context<'_>| {
+                    Poll::Ready(Pin::new(&mut io).poll_write(context, HEAD_TIMED_OUT))
+                };
+                let _ = poll_fn(said).await;
+            }
+        }
     }
 }
 
-async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor) -> hyper::Result<()> {
-    let service = service_fn(|request| async {
-        let answer = match door {
-            HttpDoor::Inference => inference_door(desk, request).await,
-            HttpDoor::Metrics => metrics_door(&desk.house, &request),
-        };
-        Ok::<_, Infallible>(answer)
-    });
-    let connection = http1::Builder::new()
-        .max_headers(MAX_HEADERS)
-        .max_buf_size(READ_BUFFER_BYTES)
-        .serve_connection(Watched::new(io, desk), service);
-    desk.connections.run(connection).await
-}
-
-fn metrics_door(house: &House, request: &Request<Incoming>) -> Answer {
-    if request.uri().path() != "/metrics" {
+fn metrics_door(house: &House, head: &Parts) -> Answer {
+    if head.uri.path() != "/metrics" {
         answer::managed(Reply::not_found())
-    } else if request.method() == Method::GET {
+    } else if head.method == Method::GET {
         answer::text(metrics::render(house))
     } else {
         answer::managed(Reply::wrong_method("GET"))
     }
 }
 
-async fn inference_door(desk: &Rc<Desk>, request: Request<Incoming>) -> Answer {
-    let (head, mut body) = request.into_parts();
+async fn inference_door(
+    desk: &Rc<Desk>,
+    activity: &Activity,
+    guest: &Guest,
+    head: &Parts,
+    body: &mut Incoming,
+) -> Result<Answer, Refusal> {
     let admit = |category| desk.house.restrictions.check(category, &head.headers);
-    let answered = match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
+    match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
+        Ok(route) if guest.surplus && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
         Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
-            infer::infer(desk, (&name, version), &head.headers, &mut body).await
+            infer::infer(desk, activity, (&name, version), &head.headers, body).await
         }
-        Ok(route) => management(desk, route, &mut body).await,
+        Ok(route) => management(desk, activity, route, body).await,
         Err(refusal) => Ok(answer::managed(refusal)),
-    };
-    body::discard(&head.headers, body);
-    answered.unwrap_or_else(|error| answer::error(&error))
+    }
 }
 
-async fn management(desk: &Rc<Desk>, route: Route<'_>, body: &mut Incoming) -> Result<Answer, Error> {
+async fn management(
+    desk: &Rc<Desk>,
+    activity: &Activity,
+    route: Route<'_>,
+    body: &mut Incoming,
+) -> Result<Answer, Refusal> {
     if !route.takes_body() {
         return Ok(answer::managed(manage::answer(&desk.house, route, Bytes::new()).await));
     }
-    let limits = Limits { max_bytes: desk.house.max_input_bytes, refusal: infer::json_too_large };
-    let body = body::read(body, None, &limits, &desk.body_memory).await?;
-    let answering = desk.house.begin_answer();
-    let mut answer = answer::managed(manage::answer(&desk.house, route, body).await);
+    let plan = Plan { json_length: None, refusal: infer::json_too_large };
+    let body = body::read(body, &plan, desk, activity).await?;
+    activity.enter(Stage::Work);
+    let mut answering = desk.house.begin_answer();
+    answering.reservation = body.reservation;
+    let mut answer = answer::managed(manage::answer(&desk.house, route, body.bytes).await);
     answer.body_mut().until_written(answering);
     Ok(answer)
+}
+
+fn full(guest: &Guest) -> Error {
+    let text = format!("{} connections are open (--http-max-connections)", guest.most());
+    Error::new(ErrorKind::Overloaded, text)
 }

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,13 +14,14 @@ use smallvec::SmallVec;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::body_memory::BodyMemory;
-use crate::http::document::{InputSpans, List, MAX_TENSORS, OutputSpans, scan};
+use crate::http::document::{InputSpans, List, OutputSpans, scan};
 use crate::http::members::{NOT_UNSIGNED, boolean, missing, number, text, unreadable, unsigned};
 use crate::http::response::Way;
 use crate::http::shared_memory::{self, Data};
-use crate::http::tensor_json;
+use crate::http::tensor_json::{self, Bounds};
 use crate::json::read::{self, Value};
 use crate::json::{Fault, Scanner, Span};
+use crate::limits::Limits;
 
 /// Of one request; each costs many times its bytes in JSON.
 const MAX_PARAMETERS: usize = 1024;
@@ -48,7 +48,7 @@ pub(crate) struct Output<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub model: &'a str,
-    pub max_input_bytes: usize,
+    pub limits: &'a Limits,
     pub regions: &'a Arc<Regions>,
     pub memory: &'a BodyMemory,
 }
@@ -60,8 +60,9 @@ pub(crate) fn parse<'a>(
     scope: Scope<'a>,
 ) -> Result<InferRequest<'a>, Error> {
     let json = &body[..json_length];
-    let document = scan(json).map_err(|fault| match fault {
-        Fault::TooDeep => Error::invalid(format!("Unable to parse 'data': {fault}")),
+    let limits = scope.limits;
+    let document = scan(json, limits).map_err(|fault| match fault {
+        Fault::TooDeep(_) => Error::invalid(format!("Unable to parse 'data': {fault}")),
         Fault::Syntax { .. } => unreadable(fault.to_string()),
     })?;
     let mut request = InferRequest {
@@ -77,10 +78,10 @@ pub(crate) fn parse<'a>(
         let id = text(json, Some(id), "id")?;
         id.split('\0').next().unwrap_or_default().clone_into(&mut request.id);
     }
-    if document.tensors > MAX_TENSORS {
+    if document.tensors > limits.max_tensors {
         return Err(Error::invalid(format!(
-            "request has {} inputs and outputs, at most {MAX_TENSORS} are allowed",
-            document.tensors
+            "request has {} inputs and outputs, at most {} are allowed",
+            document.tensors, limits.max_tensors
         )));
     }
     if let Some(parameters) = document.parameters {
@@ -220,10 +221,11 @@ fn input<'a>(
         let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;
         Data::Here(tail.take(size, &name, scope.model)?)
     } else if let Some(range) = shared_memory::range(json, &spans.region, scope.regions)? {
-        Data::Region(Rc::new(range), scope.memory)
+        Data::Region(Arc::new(range), scope.memory)
     } else {
         let data = &json[spans.data.clone().unwrap_or_default()];
-        Data::Here(tensor_json::read(data, &name, datatype, &shape, scope.max_input_bytes)?)
+        let Limits { max_input_bytes: bytes, max_json_depth: depth, .. } = *scope.limits;
+        Data::Here(tensor_json::read(data, &name, datatype, &shape, Bounds { bytes, depth })?)
     };
     Ok(InputDraft { name, datatype, shape, data })
 }
@@ -358,12 +360,13 @@ mod tests {
     struct Place {
         regions: Arc<Regions>,
         memory: BodyMemory,
+        limits: Limits,
     }
 
     impl Place {
         fn parse<'a>(&'a self, body: &'a Bytes, json_length: usize) -> Result<InferRequest<'a>, Error> {
-            let Self { regions, memory } = self;
-            parse(body, json_length, Scope { model: "m", max_input_bytes: 1 << 20, regions, memory })
+            let Self { regions, memory, limits } = self;
+            parse(body, json_length, Scope { model: "m", limits, regions, memory })
         }
     }
 
@@ -475,7 +478,7 @@ mod tests {
             tensor_json::write(&mut out, DataType::Fp64, &bytes);
             out.push(b']');
             let shape = [values.len() as i64];
-            let read = tensor_json::read(&out, "X", Some(DataType::Fp64), &shape, 1 << 20).unwrap();
+            let read = tensor_json::read(&out, "X", Some(DataType::Fp64), &shape, Bounds { bytes: 1 << 20, depth: 100 }).unwrap();
             let same = read.as_bytes().as_chunks::<8>().0.iter().zip(&values);
             for (read, value) in same {
                 let read = f64::from_le_bytes(*read);

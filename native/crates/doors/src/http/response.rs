@@ -52,6 +52,12 @@ impl Format {
         Ok(format)
     }
 
+    /// The bytes of tensors that become JSON.
+    pub(crate) fn json_bytes(&self, response: &Response) -> usize {
+        let in_json = response.outputs.iter().filter(|(index, _)| matches!(self.way(*index), Way::Json));
+        in_json.map(|(_, tensor)| tensor.data.len()).sum()
+    }
+
     fn way(&self, index: u16) -> &Way {
         let listed = self.listed.iter().find(|(listed, _)| *listed == index);
         listed.map_or(&self.otherwise, |(_, way)| way)
@@ -104,7 +110,7 @@ pub(crate) fn write(
     }
     head.extend_from_slice(b"]}");
     if tail.is_empty() {
-        return Ok(answer::json(200, head));
+        return Ok(answer::long_json(head));
     }
     let json_length = head.len();
     Ok(answer::tensors(json_length, assemble(head, tail)))
@@ -133,10 +139,10 @@ fn assemble(head: Vec<u8>, tail: SmallVec<[Bytes; 4]>) -> Chunks {
         if piece.len() <= COPIED_BYTES {
             open.extend_from_slice(&piece);
         } else {
-            chunks.push(std::mem::take(&mut open).into());
+            chunks.push_text(std::mem::take(&mut open));
             chunks.push(piece);
         }
     }
-    chunks.push(open.into());
+    chunks.push_text(open);
     chunks
 }

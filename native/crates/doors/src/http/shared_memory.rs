@@ -1,9 +1,8 @@
 //! Tensors of a request that lie in regions of shared memory.
 //!
-//! Bytes are copied on the io thread: an input's once the model has nothing else against it, an
+//! Bytes are copied where the request is read: an input's once the model has nothing else against it, an
 //! output's before the answer is written. The regions are held until then.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -24,7 +23,7 @@ const KEPT_FROM_BYTES: usize = 16 << 10;
 /// The bytes of an input, in the request or in a region.
 pub(crate) enum Data<'a> {
     Here(Buffer),
-    Region(Rc<RegionRange>, &'a BodyMemory),
+    Region(Arc<RegionRange>, &'a BodyMemory),
 }
 
 impl InputData for Data<'_> {
@@ -54,7 +53,7 @@ impl InputData for Data<'_> {
 
 impl Data<'_> {
     /// What is held of a region.
-    pub(crate) fn region(&self) -> Option<Rc<RegionRange>> {
+    pub(crate) fn region(&self) -> Option<Arc<RegionRange>> {
         match self {
             Self::Here(_) => None,
             Self::Region(range, _) => Some(range.clone()),

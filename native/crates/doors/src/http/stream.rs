@@ -1,4 +1,4 @@
-//! A connection's bytes, watched: whether the client takes what is written.
+//! A connection's bytes, watched: whether they come, and whether the client takes what is written.
 
 use std::io;
 use std::pin::Pin;
@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use crate::activity::Activity;
 use crate::io::Desk;
 
 /// Counted as blocked from a write that finds no room until everything is written, which is when the
@@ -13,18 +14,24 @@ use crate::io::Desk;
 pub(crate) struct Watched<'a, I> {
     io: I,
     desk: &'a Desk,
-    blocked: bool,
+    activity: &'a Activity,
 }
 
 impl<'a, I> Watched<'a, I> {
-    pub(crate) fn new(io: I, desk: &'a Desk) -> Self {
-        Self { io, desk, blocked: false }
+    pub(crate) fn new(io: I, desk: &'a Desk, activity: &'a Activity) -> Self {
+        Self { io, desk, activity }
     }
 
-    fn note_blocked(&mut self, blocked: bool) {
-        if self.blocked != blocked {
-            self.blocked = blocked;
+    fn note_blocked(&self, blocked: bool) {
+        if self.activity.set_blocked(blocked) {
             self.desk.count_blocked(blocked);
+        }
+    }
+
+    fn note_written(&self, written: &Poll<io::Result<usize>>) {
+        match written {
+            Poll::Pending => self.note_blocked(true),
+            Poll::Ready(_) => self.activity.has_written(),
         }
     }
 }
@@ -41,7 +48,11 @@ impl<I: Read + Unpin> Read for Watched<'_, I> {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buffer)
+        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        if read.is_ready() {
+            self.activity.has_read();
+        }
+        read
     }
 }
 
@@ -52,9 +63,7 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        if written.is_pending() {
-            self.note_blocked(true);
-        }
+        self.note_written(&written);
         written
     }
 
@@ -77,9 +86,7 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
-        if written.is_pending() {
-            self.note_blocked(true);
-        }
+        self.note_written(&written);
         written
     }
 }

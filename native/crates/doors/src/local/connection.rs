@@ -364,7 +364,11 @@ impl Connection {
             self.fail(id, &Error::new(ErrorKind::Overloaded, text));
             return Ok(());
         }
-        let answering = self.desk.house.begin_answer();
+        let mut answering = self.desk.house.begin_answer();
+        if let Err(error) = answering.cover(body.len()) {
+            self.fail(id, &error);
+            return Ok(());
+        }
         self.submit(id, Arrived { body, at: Instant::now(), answering, from_slots: None })
     }
 

@@ -22,7 +22,7 @@ impl<'a> Json<'a> {
         });
         match scanned {
             Ok(()) => Ok(Some(Self(&body[root]))),
-            Err(fault @ Fault::TooDeep) => Err(Error::invalid(fault.to_string())),
+            Err(fault @ Fault::TooDeep(_)) => Err(Error::invalid(fault.to_string())),
             Err(fault) => Err(unreadable(fault.to_string())),
         }
     }

@@ -135,6 +135,11 @@ impl Route<'_> {
         }
     }
 
+    /// What has to be answered however busy the server is.
+    pub(crate) fn tells_of_health(&self) -> bool {
+        matches!(self, Self::Live | Self::Ready | Self::Metrics)
+    }
+
     /// Whether the body of the request says something.
     pub(crate) fn takes_body(&self) -> bool {
         self.method() == "POST"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Server, ServerOptions};
+use kushi_doors::{Limits, Server, ServerOptions};
 use kushi_testkit::{PATIENCE, PuppetEngine, echo_spec};
 
 pub struct Site {
@@ -23,7 +23,7 @@ pub fn server(io_threads: usize) -> Server {
         server_version: "0".into(),
         extensions: vec![],
         strict_readiness: true,
-        max_input_bytes: 1 << 20,
+        limits: Limits::default(),
         repositories: vec![],
         explicit_control: true,
         restrictions: Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use kushi_core::{DataType, Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Server, ServerOptions};
+use kushi_doors::{Limits, Server, ServerOptions};
 use kushi_testkit::{PuppetEngine, echo_spec, tensor_spec};
 
 use crate::client::Client;
@@ -40,7 +40,7 @@ pub fn server(io_threads: usize) -> Server {
         server_version: "7.7".into(),
         extensions: vec![],
         strict_readiness: true,
-        max_input_bytes: 1 << 20,
+        limits: Limits::default(),
         repositories: vec![],
         explicit_control: true,
         restrictions: Vec::new(),

@@ -7,4 +7,4 @@ pub mod read;
 mod scan;
 pub mod write;
 
-pub use scan::{Fault, Key, Scanner, Span, Syntax};
+pub use scan::{Fault, Key, Scanner, Span, Syntax, USUAL_DEPTH};

@@ -6,8 +6,11 @@ use std::ops::Range;
 /// A value's bytes in the document.
 pub type Span = Range<usize>;
 
-/// Levels of nesting before a document is refused; the bits of [`Scanner::kinds`] bound it too.
-const MAX_DEPTH: u32 = 120;
+/// Levels of nesting that are allowed, where nothing else is said.
+pub const USUAL_DEPTH: u32 = 100;
+/// What a protocol puts around a value that is nested as deeply as is allowed. The bits of
+/// [`Scanner::kinds`] bound both together.
+const AROUND: u32 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
@@ -52,8 +55,12 @@ impl Syntax {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    Syntax { what: Syntax, offset: usize },
-    TooDeep,
+    Syntax {
+        what: Syntax,
+        offset: usize,
+    },
+    /// The limit is beside it.
+    TooDeep(u32),
 }
 
 impl fmt::Display for Fault {
@@ -62,7 +69,7 @@ impl fmt::Display for Fault {
             Self::Syntax { what, offset } => {
                 write!(f, "failed to parse the request JSON buffer: {} at {offset}", what.text())
             }
-            Self::TooDeep => f.write_str("JSON nesting depth exceeds maximum allowed limit (100)"),
+            Self::TooDeep(limit) => write!(f, "JSON nesting depth exceeds maximum allowed limit ({limit})"),
         }
     }
 }
@@ -74,7 +81,7 @@ impl Fault {
             Self::Syntax { what, offset } => {
                 format!("{} at byte {offset}", what.text().trim_end_matches('.').to_lowercase())
             }
-            Self::TooDeep => "nested too deeply".to_owned(),
+            Self::TooDeep(_) => "nested too deeply".to_owned(),
         }
     }
 }
@@ -84,14 +91,20 @@ pub struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: u32,
+    most_depth: u32,
     /// One bit per open container inside [`Scanner::skip`]: 1 for an object, the innermost lowest.
     kinds: u128,
 }
 
 impl<'a> Scanner<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
+        Self::with_depth(bytes, USUAL_DEPTH)
+    }
+
+    /// `most_depth`: for a value in the document, at most [`USUAL_DEPTH`].
+    pub fn with_depth(bytes: &'a [u8], most_depth: u32) -> Self {
         let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Self { bytes, at, depth: 0, kinds: 0 }
+        Self { bytes, at, depth: 0, most_depth: most_depth.min(USUAL_DEPTH), kinds: 0 }
     }
 
     /// Runs `root` on the document's one value.
@@ -234,8 +247,8 @@ impl<'a> Scanner<'a> {
 
     fn enter(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(Fault::TooDeep);
+        if self.depth > self.most_depth + AROUND {
+            return Err(Fault::TooDeep(self.most_depth));
         }
         self.step();
         Ok(())
@@ -459,6 +472,9 @@ mod tests {
     fn nesting_is_bounded() {
         let deep = |n: usize| [b"[".repeat(n), b"]".repeat(n)].concat();
         assert_eq!(check(&deep(120)), Ok(()));
-        assert_eq!(check(&deep(100_000)), Err(Fault::TooDeep));
+        assert_eq!(check(&deep(100_000)), Err(Fault::TooDeep(100)));
+        let text = deep(31);
+        let shallow = Scanner::with_depth(&text, 10).document(|scanner| scanner.skip().map(drop));
+        assert_eq!(shallow, Err(Fault::TooDeep(10)));
     }
 }

@@ -1,0 +1,175 @@
+//! What a connection is at, and whether that goes on.
+//!
+//! Requests only set flags here. Once a second the connections of an io thread are looked over, and
+//! those at which too long nothing has happened are woken: no request costs a timer or a look at the
+//! clock, and a timeout comes up to a second late, never early.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::limits::Limits;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing of the next request has come.
+    Idle,
+    /// Some of its head has.
+    Head,
+    /// The body is awaited.
+    Body,
+    /// The answer is the server's to find.
+    Work,
+    /// What is left of a refused body comes in; behind it the connection is idle.
+    Drain,
+}
+
+#[derive(Debug)]
+pub(crate) struct Activity {
+    stage: Cell<Stage>,
+    /// The client does not make room for what is written.
+    blocked: Cell<bool>,
+    /// Since the connections were looked over.
+    moved: Cell<bool>,
+    overdue: Cell<bool>,
+    /// How often bytes have come from the socket.
+    reads: Cell<usize>,
+    /// One connection too many: it does not get the patience of the others.
+    surplus: bool,
+}
+
+impl Activity {
+    pub(crate) fn new(surplus: bool) -> Self {
+        Self {
+            stage: Cell::new(Stage::Idle),
+            blocked: Cell::new(false),
+            moved: Cell::new(true),
+            overdue: Cell::new(false),
+            reads: Cell::new(0),
+            surplus,
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.set(stage);
+        self.progress();
+    }
+
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.get()
+    }
+
+    pub(crate) fn has_read(&self) {
+        self.reads.set(self.reads.get() + 1);
+        match self.stage.get() {
+            Stage::Idle => self.enter(Stage::Head),
+            Stage::Body => self.progress(),
+            // A head has its time, however it trickles in.
+            Stage::Head | Stage::Work | Stage::Drain => {}
+        }
+    }
+
+    /// Whether that is news.
+    pub(crate) fn set_blocked(&self, blocked: bool) -> bool {
+        let changed = self.blocked.replace(blocked) != blocked;
+        if changed {
+            self.progress();
+        }
+        changed
+    }
+
+    pub(crate) fn has_written(&self) {
+        if self.blocked.get() {
+            self.progress();
+        }
+    }
+
+    fn progress(&self) {
+        self.moved.set(true);
+        self.overdue.set(false);
+    }
+
+    /// The body that is awaited does not come.
+    pub(crate) fn take_overdue(&self) -> bool {
+        self.overdue.replace(false)
+    }
+
+    /// Nothing but the end of the connection helps: a body that does not come is answered.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.overdue.get() && (self.blocked.get() || self.stage.get() != Stage::Body)
+    }
+
+    /// One look, `since` after the last at which something had happened. Answers whether something has
+    /// happened again, or whether it has become overdue.
+    pub(crate) fn look(&self, since: Duration, limits: &Limits) -> Look {
+        if self.moved.take() {
+            return Look::Moved;
+        }
+        let patience = match self.stage.get() {
+            _ if self.blocked.get() => limits.body_timeout,
+            Stage::Idle | Stage::Drain if !self.surplus => limits.idle_timeout,
+            Stage::Idle | Stage::Drain | Stage::Head => limits.head_timeout,
+            Stage::Body => limits.body_timeout,
+            Stage::Work => return Look::Patience,
+        };
+        if since < patience {
+            return Look::Patience;
+        }
+        self.overdue.set(true);
+        Look::Overdue
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Moved,
+    Patience,
+    Overdue,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn look(activity: &Activity, seconds: u64) -> Look {
+        activity.look(Duration::from_secs(seconds), &Limits::default())
+    }
+
+    #[test]
+    fn each_stage_has_its_patience() {
+        for (stage, seconds) in [(Stage::Idle, 75), (Stage::Head, 10), (Stage::Body, 30)] {
+            let activity = Activity::new(false);
+            activity.enter(stage);
+            assert_eq!(look(&activity, 1000), Look::Moved);
+            assert_eq!(look(&activity, seconds - 1), Look::Patience, "{stage:?}");
+            assert_eq!(look(&activity, seconds), Look::Overdue, "{stage:?}");
+        }
+        let activity = Activity::new(false);
+        activity.enter(Stage::Work);
+        activity.look(LONG, &Limits::default());
+        assert_eq!(activity.look(LONG, &Limits::default()), Look::Patience);
+        activity.set_blocked(true);
+        assert_eq!(look(&activity, 0), Look::Moved);
+        assert_eq!(look(&activity, 30), Look::Overdue);
+        assert!(activity.is_lost());
+    }
+
+    #[test]
+    fn bytes_prolong_a_body_and_not_a_head() {
+        let activity = Activity::new(false);
+        activity.has_read();
+        assert_eq!((activity.stage(), look(&activity, 0)), (Stage::Head, Look::Moved));
+        activity.has_read();
+        assert_eq!(look(&activity, 10), Look::Overdue);
+        activity.enter(Stage::Body);
+        assert!(!activity.take_overdue());
+        assert_eq!(look(&activity, 0), Look::Moved);
+        activity.has_read();
+        assert_eq!(look(&activity, 40), Look::Moved);
+    }
+}

@@ -1,0 +1,118 @@
+//! The bytes that requests in flight hold, over all doors, and their bound.
+//!
+//! A body reserves what it takes as it arrives, and is refused at once where that is too much. An answer
+//! exists already: its bytes are owed, and keep the next bodies out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kushi_core::{Error, ErrorKind};
+
+/// Requests and answers below this are not counted: there are no more of them than connections.
+pub(crate) const COUNTED_BYTES: usize = 16 << 10;
+/// Reserved at a time, so that a body does not count every piece.
+const STEP_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: usize,
+    held: AtomicUsize,
+}
+
+/// Given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, held: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Nothing yet.
+    pub(crate) fn open(self: &Arc<Self>) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0 }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Error> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if held <= self.most {
+            return Ok(());
+        }
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let text = format!(
+            "requests in flight would hold {held} bytes, at most {} are allowed (--max-inflight-bytes)",
+            self.most
+        );
+        Err(Error::new(ErrorKind::Overloaded, text))
+    }
+}
+
+impl Reservation {
+    /// For a body of which so many bytes are there.
+    pub(crate) fn cover(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes < COUNTED_BYTES || bytes <= self.bytes {
+            return Ok(());
+        }
+        // A small budget is used to its end.
+        let step = STEP_BYTES.min(self.budget.most / 8).max(1);
+        let wanted = bytes.next_multiple_of(step).min(self.budget.most.max(bytes));
+        self.budget.take(wanted - self.bytes)?;
+        self.bytes = wanted;
+        Ok(())
+    }
+
+    /// The body is whole and has no more than these.
+    pub(crate) fn settle(&mut self, bytes: usize) {
+        if let Some(rest) = self.bytes.checked_sub(bytes) {
+            self.budget.held.fetch_sub(rest, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+    }
+
+    /// Counts bytes that exist already.
+    pub(crate) fn owe(&mut self, bytes: usize) {
+        self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_refused_over_the_bound_and_come_back() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut first = budget.open();
+        first.cover(COUNTED_BYTES - 1).unwrap();
+        assert_eq!(budget.held(), 0, "small bodies are not counted");
+        first.cover(900_000).unwrap();
+        first.cover(1 << 20).unwrap();
+        let mut second = budget.open();
+        let error = second.cover(COUNTED_BYTES).unwrap_err();
+        assert_eq!((error.kind, error.kind.retryable()), (ErrorKind::Overloaded, true));
+        assert_eq!(budget.held(), 1 << 20, "what was refused is not held");
+        first.settle(500_000);
+        second.cover(400_000).unwrap();
+        second.owe(1 << 20);
+        drop(first);
+        assert!(budget.open().cover(COUNTED_BYTES).is_err(), "answers keep bodies out");
+        drop(second);
+        assert_eq!(budget.held(), 0);
+    }
+}

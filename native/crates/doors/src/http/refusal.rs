@@ -1,0 +1,49 @@
+//! A request that is refused before it has been received.
+
+use hyper::header::{CONNECTION, HeaderValue};
+use kushi_core::{Error, ErrorKind};
+
+use crate::http::answer::{self, Answer};
+use crate::manage::Reply;
+
+pub(crate) enum Refusal {
+    /// What is left of the body is taken in, and the connection goes on.
+    Answer(Error),
+    /// Where the next request begins is not known, or not worth finding out.
+    Final(Error),
+    /// The body did not come.
+    TimedOut,
+}
+
+impl Refusal {
+    /// The client went away or broke the protocol: probably there is nobody to answer.
+    pub(crate) fn broken() -> Self {
+        Self::Final(Error::invalid("the request body ended early"))
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Self::Answer(_))
+    }
+
+    pub(crate) fn answer(&self) -> Answer {
+        match self {
+            Self::Answer(error) | Self::Final(error) => answer::error(error),
+            Self::TimedOut => {
+                let text = "the request body did not arrive in time (--http-body-timeout-secs)";
+                let reply = Reply::error(&Error::new(ErrorKind::DeadlineExceeded, text));
+                answer::managed(Reply { status: 408, ..reply })
+            }
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Answer(error)
+    }
+}
+
+/// The connection ends behind this answer.
+pub(crate) fn last(answer: &mut Answer) {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
