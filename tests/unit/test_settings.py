@@ -70,7 +70,7 @@ def test_a_wrong_number_names_the_flag_and_the_value() -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--http-max-input-size=0", "--http-max-input-size: expected an integer of at least 1, got '0'"),
+        ("--http-max-input-size=0", "--http-max-input-size: expected an integer from 1 to 2147483647, got '0'"),
         ("--http-thread-count=1.5", "--http-thread-count: expected an integer from 1 to 1024, got '1.5'"),
         ("--http-socket=", "--http-socket: expected a non-empty PATH, got ''"),
         ("--http-address=", "--http-address: expected a non-empty ADDRESS, got ''"),
