@@ -1,13 +1,16 @@
 """Log lines as Triton writes them: I1121 04:05:06.123456 1234 cli.py:12] message"""
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
+
+from kushi_native import log_settings, set_log
 
 __all__ = ["LogOptions", "redirect", "setup", "table"]
 
@@ -17,24 +20,23 @@ _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Which lines are written, and how, by Python and the native core alike"""
+    """Which lines are written, and how, by Python and the native core alike; `file` is where standard error goes"""
 
     verbose: int = 0
     info: bool = True
     warning: bool = True
     error: bool = True
     form: Literal["default", "ISO8601"] = "default"
+    file: str = ""
 
 
 class _Lines(logging.Formatter):
-    def __init__(self, form: Literal["default", "ISO8601"]) -> None:
-        super().__init__()
-        self._iso = form == "ISO8601"
-
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
         letter = _LETTERS.get(record.levelno, "I")
-        start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if self._iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
+        *_, form = log_settings()
+        iso = form == "ISO8601"
+        start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
         message = record.getMessage()
         if not getattr(record, "table", False):
             message = message.replace("\r", "\\r").replace("\n", "\\n")
@@ -44,12 +46,15 @@ class _Lines(logging.Formatter):
 
 
 class _Chosen(logging.Filter):
-    def __init__(self, levels: frozenset[int]) -> None:
-        super().__init__()
-        self._levels = levels
+    """The native core has the settings of the process: clients may change them there"""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno in self._levels
+        verbose, info, warning, error, _ = log_settings()
+        if record.levelno >= logging.ERROR:
+            return error
+        if record.levelno >= logging.WARNING:
+            return warning
+        return info if record.levelno >= logging.INFO else verbose > 0
 
 
 def redirect(path: str) -> None:
@@ -60,19 +65,13 @@ def redirect(path: str) -> None:
 
 def setup(options: LogOptions) -> None:
     """Sends the package's log to standard error"""
-    wanted = {
-        logging.DEBUG: options.verbose > 0,
-        logging.INFO: options.info,
-        logging.WARNING: options.warning,
-        logging.ERROR: options.error,
-        logging.CRITICAL: options.error,
-    }
+    set_log(json.dumps(asdict(options)))
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines(options.form))
-    handler.addFilter(_Chosen(frozenset(level for level, on in wanted.items() if on)))
+    handler.setFormatter(_Lines())
+    handler.addFilter(_Chosen())
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if options.verbose else logging.INFO)
+    root.setLevel(logging.DEBUG)
     root.propagate = False
 
 

@@ -9,6 +9,7 @@ here has a meaning for them. Questions take a deadline; changes, such as loading
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from . import routes
@@ -174,6 +175,44 @@ class Management(ABC):
     async def async_unregister_system_shared_memory(self, name: str = "") -> None:
         """Forgets one region of shared memory, or all"""
         await self._async_changed(routes.unregister_region(name))
+
+    def get_log_settings(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """What the server's process logs, and how"""
+        return self._asked(routes.log_settings(), deadline)
+
+    async def async_get_log_settings(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """What the server's process logs, and how"""
+        return await self._async_asked(routes.log_settings(), deadline)
+
+    def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Changes what the server's process logs, from the next line on, and answers all settings"""
+        return self._asked(routes.log_settings(settings), None)
+
+    async def async_update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Changes what the server's process logs, from the next line on, and answers all settings"""
+        return await self._async_asked(routes.log_settings(settings), None)
+
+    def get_trace_settings(self, model_name: str = "", *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """The settings of traces, of one model or of all"""
+        return self._asked(routes.trace_settings(model_name), deadline)
+
+    async def async_get_trace_settings(
+        self, model_name: str = "", *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """The settings of traces, of one model or of all"""
+        return await self._async_asked(routes.trace_settings(model_name), deadline)
+
+    def update_trace_settings(
+        self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
+        return self._asked(routes.trace_settings(model_name, settings), None)
+
+    async def async_update_trace_settings(
+        self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
+        return await self._async_asked(routes.trace_settings(model_name, settings), None)
 
     def _asked(self, route: Route, deadline: float | timedelta | None) -> dict[str, Any]:
         return routes.document(route, self._call(route, deadline))

@@ -21,12 +21,15 @@ __all__ = ["ALL_MODELS", "EngineOptions", "Limits", "engine_options", "log_optio
 
 ALL_MODELS = "*"
 _EXTENSIONS = (
+    "classification",
     "model_repository",
     "model_configuration",
     "binary_tensor_data",
     "parameters",
     "statistics",
     "schedule_policy",
+    "trace",
+    "logging",
 )
 
 
@@ -168,4 +171,5 @@ def log_options(settings: ServerSettings) -> LogOptions:
         warning=settings.log_warning,
         error=settings.log_error,
         form=settings.log_format,
+        file=settings.log_file or "",
     )

@@ -20,6 +20,7 @@ __all__ = [
     "document",
     "index",
     "load",
+    "log_settings",
     "metrics",
     "model",
     "regions",
@@ -29,6 +30,7 @@ __all__ = [
     "statistics",
     "succeeded",
     "text",
+    "trace_settings",
     "unload",
     "unregister_region",
 ]
@@ -115,6 +117,19 @@ def unregister_region(name: str) -> Route:
     return Route("POST", f"/v2/systemsharedmemory{_region(name)}/unregister")
 
 
+def log_settings(changes: Mapping[str, Any] | None = None) -> Route:
+    """What is logged, or changes of it"""
+    return server("/logging") if changes is None else _posted("/v2/logging", changes)
+
+
+def trace_settings(name: str, changes: Mapping[str, Any] | None = None) -> Route:
+    """The settings of traces of one model, or of all, or changes of them"""
+    if name:
+        check_name(name)
+    path = f"/v2/models/{_quoted(name)}/trace/setting" if name else "/v2/trace/setting"
+    return Route("GET", path, model=name or None) if changes is None else _posted(path, changes, name or None)
+
+
 def succeeded(answer: Answer) -> bool:
     """Whether a question that is answered by the status alone is answered with yes; raises where it may not be asked"""
     status, kind, body = answer
@@ -181,7 +196,7 @@ def _message(status: int, body: bytes) -> str:
 
 
 def _posted(path: str, document: Mapping[str, Any], name: str | None = None) -> Route:
-    return Route("POST", path, json.dumps(document).encode(), name)
+    return Route("POST", path, json.dumps(dict(document)).encode(), name)
 
 
 def _number(version: object, name: str) -> str:

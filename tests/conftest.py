@@ -34,8 +34,10 @@ def standard_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def standard_server(standard_repository: Path) -> Iterator[Server]:
-    server = Server.start(standard_repository)
+def standard_server(standard_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    socket = tmp_path_factory.mktemp("standard") / "http"
+    server = Server.start(standard_repository, f"--http-socket={socket}")
+    server.http_socket = str(socket)
     try:
         yield server
     finally:

@@ -162,6 +162,7 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.http: tuple[str, int] = ("127.0.0.1", 0)
+        self.http_socket = ""
         self.metrics_address: tuple[str, int] = ("127.0.0.1", 0)
 
     @classmethod

@@ -18,6 +18,7 @@ import kushi_native
 
 from ..errors import ConfigInvalid, EngineFailed, Unsupported, about
 from ..repository.complete import check_against_model, complete
+from ..repository.labels import read_labels
 from ..repository.layout import ModelSource, model_file
 from ..repository.messages import ModelConfig
 from ..repository.normalize import fill_defaults, fill_instance_groups
@@ -98,6 +99,7 @@ def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complet
             scalars=scalar_names([*inputs, *outputs]),
             inline=threads == 1 and not options.parallel,
             load_seconds=time.monotonic() - started,
+            labels=read_labels(source.path, config),
         )
     sessions = [model]
     if options.asks_for_threads:

@@ -23,7 +23,7 @@ _HONOURED: dict[str, Any] = {
     "version_policy": None,
     "max_batch_size": None,
     "input": _TENSOR | {"format": None, "optional": None},
-    "output": _TENSOR,
+    "output": _TENSOR | {"label_filename": None},
     "default_model_filename": None,
     "dynamic_batching": {
         "preferred_batch_size": None,

@@ -1,7 +1,8 @@
 """The specification: all that the native core is told about one version of a model, in one frozen value"""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -32,12 +33,13 @@ class InputSpecification(_Frozen):
 
 
 class OutputSpecification(_Frozen):
-    """One output; `dims` without the batch dimension, `reshape` what the model itself gives"""
+    """One output; `dims` without the batch dimension, `reshape` what the model itself gives, `labels` its classes"""
 
     name: str
     datatype: str
     dims: tuple[int, ...]
     reshape: tuple[int, ...] | None
+    labels: tuple[str, ...]
 
 
 class BatchingSpecification(_Frozen):
@@ -90,8 +92,12 @@ def specify(
     scalars: Iterable[str],
     inline: bool,
     load_seconds: float,
+    labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Specification:
-    """One version from its complete, checked configuration; `scalars` are the tensors of rank 0 in the model"""
+    """
+    One version from its complete, checked configuration; `scalars` are the tensors of rank 0 in the model, `labels` the
+    names of the classes of outputs
+    """
     rank_zero = frozenset(scalars)
     return Specification(
         name=config.name,
@@ -115,6 +121,7 @@ def specify(
                 datatype=protocol_type(tensor.data_type),
                 dims=tuple(tensor.dims),
                 reshape=_reshape(tensor, rank_zero),
+                labels=labels.get(tensor.name, ()),
             )
             for tensor in config.output
         ),

@@ -39,8 +39,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Output:
+    """``classes`` asks for that many of the best classes in place of the tensor; None does not ask."""
+
     name: str
     binary: bool = False
+    classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,13 @@ def path(model: str, version: str = "") -> str:
     return f"/v2/models/{model}{chosen}/infer"
 
 
+def wanted(output: Output) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"binary_data": True} if output.binary else {}
+    if output.classes is not None:
+        parameters["classification"] = output.classes
+    return {"name": output.name, **({"parameters": parameters} if parameters else {})}
+
+
 def body(request: Infer) -> tuple[list[tuple[str, str]], bytes]:
     """Headers and body of the HTTP request."""
     document: dict[str, Any] = {}
@@ -82,10 +92,7 @@ def body(request: Infer) -> tuple[list[tuple[str, str]], bytes]:
         listed.append(entry)
     document["inputs"] = listed
     if request.outputs:
-        document["outputs"] = [
-            {"name": output.name, **({"parameters": {"binary_data": True}} if output.binary else {})}
-            for output in request.outputs
-        ]
+        document["outputs"] = [wanted(output) for output in request.outputs]
     text = json.dumps(document).encode()
     headers = [(HEADER_LENGTH, str(len(text)))] if any(tensor.raw is not None for tensor in request.inputs) else []
     return headers, text + binary

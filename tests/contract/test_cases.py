@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners.errors import KINDS
-from tests.contract import requests
+from tests.contract import requests, transports
 from tests.contract.cases import CASES, EXPLICIT_CASES, Case, Http
+from tests.contract.requests import Infer
+from tests.raw_http import Connection
 
 if TYPE_CHECKING:
-    from tests.raw_http import Connection, Response
+    from tests.raw_http import Response
     from tests.serving import Server
 
 
@@ -32,6 +34,34 @@ def valid(connection: Connection) -> Response:
 def test_answers_with_the_status_and_the_text(connection: Connection, case: Case) -> None:
     response = ask(connection, case)
     assert (response.status, response.error) == (case.code.http, case.text)
+
+
+def test_a_unix_socket_answers_the_same(server: Server) -> None:
+    with Connection(server.http_socket) as connection:
+        for case in CASES:
+            response = ask(connection, case)
+            assert (response.status, response.error) == (case.code.http, case.text), case.name
+
+
+def of_clients() -> list[Case]:
+    """The rows that arrays can bring about; what is not asked for comes as bytes there."""
+    return [
+        case
+        for case in CASES
+        if isinstance(case.request, Infer) and "JSON" not in case.name and transports.tensors(case.request.inputs)
+    ]
+
+
+@pytest.mark.parametrize("way", transports.CLIENTS)
+@pytest.mark.parametrize("case", of_clients(), ids=lambda case: case.name)
+def test_tritonclient_raises_the_status_and_the_text(server: Server, way: str, case: Case) -> None:
+    assert isinstance(case.request, Infer)
+    assert transports.refusal(server, way, case.request) == (case.code.http, case.text)
+
+
+def test_most_rows_about_tensors_go_through_tritonclient() -> None:
+    names = {case.name for case in of_clients()}
+    assert {"unknown model", "one input missing", "wrong datatype", "wrong rank", "classes of BOOL"} <= names
 
 
 @pytest.mark.parametrize("case", EXPLICIT_CASES, ids=lambda case: case.name)

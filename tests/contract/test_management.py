@@ -52,6 +52,9 @@ QUESTIONS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("get_inference_statistics", {}),
     ("get_inference_statistics", {"model_name": "image"}),
     ("get_inference_statistics", {"model_name": "all_versions", "model_version": "2"}),
+    ("get_log_settings", {}),
+    ("get_trace_settings", {}),
+    ("get_trace_settings", {"model_name": "add_sub"}),
 ]
 CHANGES: Final = (
     "load_model",
@@ -59,6 +62,8 @@ CHANGES: Final = (
     "register_system_shared_memory",
     "unregister_system_shared_memory",
     "get_system_shared_memory_status",
+    "update_log_settings",
+    "update_trace_settings",
 )
 NAMES: Final = sorted({name for name, _ in QUESTIONS} | set(CHANGES))
 

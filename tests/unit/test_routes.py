@@ -29,6 +29,11 @@ from runners.errors import KINDS
         (routes.regions("r"), "GET /v2/systemsharedmemory/region/r/status"),
         (routes.register_region("r", "/k", 8, 0), "POST /v2/systemsharedmemory/region/r/register"),
         (routes.unregister_region(""), "POST /v2/systemsharedmemory/unregister"),
+        (routes.log_settings(), "GET /v2/logging"),
+        (routes.log_settings({}), "POST /v2/logging"),
+        (routes.trace_settings(""), "GET /v2/trace/setting"),
+        (routes.trace_settings("a b"), "GET /v2/models/a%20b/trace/setting"),
+        (routes.trace_settings("m", {}), "POST /v2/models/m/trace/setting"),
         (routes.unregister_region("a/b"), "POST /v2/systemsharedmemory/region/a%2Fb/unregister"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
@@ -51,6 +56,11 @@ def test_loading_sends_config_and_files_as_tritonclient_does() -> None:
 
 
 ROUTE = routes.model("m", "")
+
+
+def test_settings_are_sent_as_they_are() -> None:
+    assert body(routes.log_settings({"log_info": False})) == {"log_info": False}
+    assert body(routes.trace_settings("", {"trace_rate": None})) == {"trace_rate": None}
 
 
 def test_an_answer_is_read() -> None:

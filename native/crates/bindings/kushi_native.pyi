@@ -20,14 +20,18 @@ __all__ = [
     "Timings",
     "__version__",
     "init_onnxruntime",
+    "log_settings",
     "register_errors",
     "routes",
+    "set_log",
 ]
 
 __version__: str
 BUILD_LABEL: str
 
 def register_errors(table: dict[str, Callable[[str, str | None, str | None], BaseException]]) -> None: ...
+def set_log(options_json: str) -> None: ...
+def log_settings() -> tuple[int, bool, bool, bool, str]: ...
 def init_onnxruntime(library: str) -> str: ...
 def routes() -> list[tuple[str, str, str]]: ...
 @final

@@ -12,6 +12,7 @@ from kushi_native import PythonModel
 
 from ...errors import about
 from ...repository.complete import check_against_model, complete
+from ...repository.labels import read_labels
 from ...repository.layout import ModelSource, model_file
 from ...repository.messages import ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
 from ...repository.normalize import fill_defaults, fill_instance_groups
@@ -63,6 +64,7 @@ def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complet
             scalars=scalar_names(infos),
             inline=False,
             load_seconds=time.monotonic() - started,
+            labels=read_labels(source.path, config),
         )
     shared = not program.stateful if options.weight_sharing is None else options.weight_sharing
     make = partial(TorchEngine, plan=plan, options=options, threads=threads, concurrent=shared)

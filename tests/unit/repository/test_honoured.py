@@ -55,7 +55,6 @@ REFUSED = {
     "input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": "input[1].allow_ragged_batch",
     "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
     "input { is_non_linear_format_io: true }": "input[0].is_non_linear_format_io",
-    "output { label_filename: 'labels.txt' }": "output[0].label_filename",
     "output { is_shape_tensor: true }": "output[0].is_shape_tensor",
     "instance_group { rate_limiter { priority: 1 } }": "instance_group[0].rate_limiter.priority",
     "instance_group { secondary_devices { device_id: 1 } }": "instance_group[0].secondary_devices",

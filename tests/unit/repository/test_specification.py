@@ -24,7 +24,7 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
         "backend": "onnxruntime",
         "max_batch_size": 8,
         "inputs": [{"name": "X", "datatype": "FP32", "dims": [4], "reshape": None, "optional": False}],
-        "outputs": [{"name": "Y", "datatype": "FP32", "dims": [2], "reshape": None}],
+        "outputs": [{"name": "Y", "datatype": "FP32", "dims": [2], "reshape": None, "labels": []}],
         "batching": {"preferred_batch_sizes": [8], "max_queue_delay_us": 0, "preserve_ordering": False},
         "queue": {
             "max_bytes": 268435456,

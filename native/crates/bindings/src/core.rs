@@ -105,6 +105,7 @@ impl Core {
             explicit_control: options.explicit_control,
             restrictions: restrictions(options.http.restrictions),
             allow_client_regions: options.allow_client_regions,
+            log: logging::switch(),
             cpu_metrics: options.metrics.cpu,
             metrics_interval: Duration::from_millis(options.metrics.interval_ms),
         };
@@ -269,7 +270,7 @@ impl Drop for Core {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Error> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result<T, Error> {
     serde_json::from_str(json)
         .map_err(|error| Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be read: {error}")))
 }

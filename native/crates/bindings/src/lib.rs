@@ -39,6 +39,8 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_LABEL", BUILD_LABEL)?;
     module.add_function(wrap_pyfunction!(errors::register_errors, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::set_log, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::log_settings, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
     module.add_function(wrap_pyfunction!(core::routes, module)?)?;
     module.add_class::<onnx::OnnxModel>()?;

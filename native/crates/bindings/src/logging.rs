@@ -1,24 +1,31 @@
 //! Log lines of the native core on standard error, in the form of the Python side's.
 
 use std::io::Write;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kushi_doors::{LogForm, LogSettings, LogSwitch};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// Which lines are written, and how.
-#[derive(Clone, Copy, Deserialize)]
+use crate::core::parse;
+use crate::errors::raise;
+
+/// Which lines are written, where, and how.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogOptions {
-    verbose: u8,
+    verbose: u32,
     info: bool,
     warning: bool,
     error: bool,
     form: Form,
+    /// What standard error is, where it is a file.
+    file: String,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Deserialize)]
 enum Form {
     #[serde(rename = "default")]
     Triton,
@@ -26,40 +33,88 @@ enum Form {
     Iso,
 }
 
-struct StandardError(RwLock<LogOptions>);
+struct StandardError(RwLock<State>);
 
-static LOGGER: StandardError = StandardError(RwLock::new(LogOptions {
-    verbose: 0,
-    info: true,
-    warning: true,
-    error: true,
-    form: Form::Triton,
+struct State {
+    settings: LogSettings,
+    file: String,
+}
+
+static LOGGER: StandardError = StandardError(RwLock::new(State {
+    settings: LogSettings { verbose: 0, info: true, warning: true, error: true, form: LogForm::Triton },
+    file: String::new(),
 }));
 
 /// The first call installs the logger; the last one's options hold for the process.
 pub(crate) fn init(options: LogOptions) {
+    let LogOptions { verbose, info, warning, error, form, file } = options;
+    let form = match form {
+        Form::Triton => LogForm::Triton,
+        Form::Iso => LogForm::Iso,
+    };
     let _ = log::set_logger(&LOGGER);
-    *LOGGER.0.write().unwrap_or_else(PoisonError::into_inner) = options;
-    log::set_max_level(match options.verbose {
-        0 => LevelFilter::Info,
-        1 => LevelFilter::Debug,
-        _ => LevelFilter::Trace,
-    });
+    LOGGER.write().file = file;
+    Process.change(LogSettings { verbose, info, warning, error, form });
+}
+
+/// What `Core` takes as its options' log.
+#[pyfunction]
+pub(crate) fn set_log(py: Python<'_>, options_json: &str) -> PyResult<()> {
+    init(parse("the options of the log", options_json).map_err(|error| raise(py, &error, None))?);
+    Ok(())
+}
+
+/// The settings in effect: verbose, info, warning, error, and the name of the form.
+#[pyfunction]
+pub(crate) fn log_settings() -> (u32, bool, bool, bool, &'static str) {
+    let LogSettings { verbose, info, warning, error, form } = LOGGER.settings();
+    (verbose, info, warning, error, form.name())
+}
+
+/// The log of this process, for the doors.
+struct Process;
+
+pub(crate) fn switch() -> Arc<dyn LogSwitch> {
+    Arc::new(Process)
+}
+
+impl LogSwitch for Process {
+    fn file(&self) -> String {
+        LOGGER.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
+    }
+
+    fn settings(&self) -> LogSettings {
+        LOGGER.settings()
+    }
+
+    fn change(&self, settings: LogSettings) {
+        let mut state = LOGGER.write();
+        state.settings = settings;
+        log::set_max_level(match settings.verbose {
+            0 => LevelFilter::Info,
+            1 => LevelFilter::Debug,
+            _ => LevelFilter::Trace,
+        });
+    }
 }
 
 impl StandardError {
-    fn options(&self) -> LogOptions {
-        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    fn settings(&self) -> LogSettings {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).settings
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Log for StandardError {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let options = self.options();
+        let settings = self.settings();
         match metadata.level() {
-            Level::Error => options.error,
-            Level::Warn => options.warning,
-            Level::Info => options.info,
+            Level::Error => settings.error,
+            Level::Warn => settings.warning,
+            Level::Info => settings.info,
             Level::Debug | Level::Trace => true,
         }
     }
@@ -77,10 +132,10 @@ impl Log for StandardError {
         let line = record.line().unwrap_or(0);
         let process = std::process::id();
         let text = record.args().to_string().replace('\n', "\\n");
-        let (form, now) = (self.options().form, SystemTime::now());
+        let (form, now) = (self.settings().form, SystemTime::now());
         let start = match form {
-            Form::Triton => format!("{letter}{}", stamp(now)),
-            Form::Iso => format!("{} {letter}", iso_stamp(now)),
+            LogForm::Triton => format!("{letter}{}", stamp(now)),
+            LogForm::Iso => format!("{} {letter}", iso_stamp(now)),
         };
         // In one piece: Python writes there too. A closed standard error must not take the server down.
         let whole = format!("{start} {process} {file}:{line}] {text}\n");

@@ -30,6 +30,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Models are not loaded and unloaded on demand: UNAVAILABLE in Triton.
     ControlDisabled,
+    /// The log has no such form: UNAVAILABLE in Triton.
+    UnknownLogFormat,
     ShuttingDown,
     Cancelled,
     /// The server at the other end went away, as its client sees it.
@@ -70,7 +72,7 @@ struct Row {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::InvalidInput,
         Self::UnreadableInput,
         Self::RegionNotFound,
@@ -86,6 +88,7 @@ impl ErrorKind {
         Self::EngineFailed,
         Self::Unsupported,
         Self::ControlDisabled,
+        Self::UnknownLogFormat,
         Self::ShuttingDown,
         Self::Cancelled,
         Self::ConnectionLost,
@@ -117,6 +120,7 @@ impl ErrorKind {
             Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),
             Self::Unsupported      => row("unsupported",       501, G::Unimplemented,   false, Other),
             Self::ControlDisabled  => row("unsupported",       503, G::Unavailable,     false, Other),
+            Self::UnknownLogFormat => row("invalid_input",     503, G::Unavailable,     false, Other),
             Self::ShuttingDown     => row("shutting_down",     503, G::Unavailable,     true,  Rejected),
             Self::Cancelled        => row("cancelled",         400, G::Cancelled,       false, Canceled),
             Self::ConnectionLost   => row("connection_lost",   503, G::Unavailable,     true,  Other),

@@ -42,6 +42,9 @@ pub struct TensorSpec {
     pub reshape: Option<Vec<i64>>,
     #[serde(default)]
     pub optional: bool,
+    /// What the classes of an output are called, by their positions; an empty text is no name.
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -178,6 +181,7 @@ mod tests {
             dims: dims.into(),
             reshape: Some(reshape.into()),
             optional: false,
+            labels: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
         "engine_failed",
         "unsupported",
         "unsupported",
+        "invalid_input",
         "shutting_down",
         "cancelled",
         "connection_lost",

@@ -13,8 +13,9 @@ use kushi_shm::Regions;
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 use crate::http::restrictions::Restrictions;
 use crate::limits::Limits;
+use crate::log_switch::LogSwitch;
 use crate::machine::MachineMeter;
-use crate::manage::metadata;
+use crate::manage::{TraceSettings, metadata};
 use crate::orders::Orders;
 use crate::pool::Pool;
 use crate::server::ServerOptions;
@@ -47,6 +48,8 @@ pub(crate) struct House {
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
     pub allow_client_regions: bool,
+    pub log: Arc<dyn LogSwitch>,
+    pub traces: TraceSettings,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     phase: AtomicU8,
@@ -80,6 +83,8 @@ impl House {
             restrictions: Restrictions::new(&options.restrictions)?,
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
+            log: options.log.clone(),
+            traces: TraceSettings::default(),
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
             phase: AtomicU8::new(Phase::Starting as u8),
             answering: AtomicUsize::new(0),

@@ -6,14 +6,17 @@
 
 mod activity;
 mod budget;
+mod classes;
 mod connections;
 mod house;
 mod http;
 mod io;
+mod leading_integer;
 mod leaving;
 mod limits;
 mod listen;
 mod local;
+mod log_switch;
 mod machine;
 mod manage;
 mod metrics;
@@ -26,6 +29,7 @@ use kushi_oip::json;
 
 pub use http::restrictions::Restriction;
 pub use limits::Limits;
+pub use log_switch::{LogForm, LogSettings, LogSwitch};
 pub use manage::routes;
 pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};

@@ -16,6 +16,7 @@ use crate::io::{HttpDoor, IoThreads, Purpose};
 use crate::leaving::Leaving;
 use crate::limits::Limits;
 use crate::listen::{Door, Listener};
+use crate::log_switch::LogSwitch;
 use crate::manage::{self, metadata};
 use crate::orders::Orders;
 
@@ -40,6 +41,8 @@ pub struct ServerOptions {
     pub restrictions: Vec<Restriction>,
     /// Whether clients may register shared memory for their tensors.
     pub allow_client_regions: bool,
+    /// What clients may change about the log.
+    pub log: Arc<dyn LogSwitch>,
     /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
     pub cpu_metrics: bool,
     pub metrics_interval: Duration,

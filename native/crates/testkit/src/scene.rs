@@ -15,7 +15,14 @@ use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
 const BATCHES_OF_A_WINDOW: u64 = 128;
 
 pub fn tensor_spec(name: &str, datatype: DataType, dims: &[i64]) -> TensorSpec {
-    TensorSpec { name: name.into(), datatype, dims: dims.into(), reshape: None, optional: false }
+    TensorSpec {
+        name: name.into(),
+        datatype,
+        dims: dims.into(),
+        reshape: None,
+        optional: false,
+        labels: vec![],
+    }
 }
 
 /// A model `echo` of one INT32 input and output of any width: 8 rows at most, no delay, a wide queue,

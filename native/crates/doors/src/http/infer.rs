@@ -23,6 +23,7 @@ use crate::http::refusal::Refusal;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::{self, Format};
 use crate::io::Desk;
+use crate::leading_integer::leading_integer;
 use crate::manage::{self, VersionText};
 use crate::pending::Waiting;
 
@@ -286,21 +287,6 @@ fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Result<Option<u
         Ok(length) if body_length.is_none_or(|body_length| length as u64 <= body_length) => Ok(Some(length)),
         _ => Err(header_out_of_range(body_length.unwrap_or(0), &text)),
     }
-}
-
-/// A number as C reads it: blanks, a sign and digits, whatever follows. Saturates far out of range.
-fn leading_integer(text: &str) -> Option<i64> {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    if end == 0 {
-        return None;
-    }
-    let magnitude: i64 = digits[..end].parse().unwrap_or(i64::MAX);
-    Some(if negative { -magnitude } else { magnitude })
 }
 
 fn header_out_of_range(body_length: u64, got: impl std::fmt::Display) -> Error {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, ErrorKind, InputData, InputDraft, Parameter, Shape};
+use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, Parameter, Shape};
 use kushi_shm::Regions;
 use smallvec::SmallVec;
 
@@ -42,6 +42,8 @@ pub(crate) struct InferRequest<'a> {
 pub(crate) struct Output<'a> {
     pub name: Cow<'a, str>,
     pub way: Way,
+    /// How many of its classes are wanted in its place; 0: the output as it is.
+    pub classes: usize,
 }
 
 /// What a request may refer to, and its bounds.
@@ -166,11 +168,11 @@ impl<'a> InferRequest<'a> {
                 prefix(&self.id)
             )));
         }
-        if let Some(span) = &spans.classification {
-            let classes = read::value(&json[span.clone()]);
-            number(classes)
-                .ok_or_else(|| unreadable(format!("Unable to set 'classification': {NOT_UNSIGNED}")))?;
-        }
+        let classes = match &spans.classification {
+            None => 0,
+            Some(span) => number(read::value(&json[span.clone()]))
+                .ok_or_else(|| unreadable(format!("Unable to set 'classification': {NOT_UNSIGNED}")))?,
+        };
         let way = if let Some(range) = shared_memory::range(json, &spans.region, regions)? {
             Way::Region(range)
         } else {
@@ -178,11 +180,8 @@ impl<'a> InferRequest<'a> {
             let binary = value.map_or(Ok(false), |value| boolean(value, "binary_data"))?;
             if binary { Way::Binary } else { Way::Json }
         };
-        if spans.classification.is_some() {
-            let text = format!("output '{name}' asks for classification, which is not supported");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        self.outputs.push(Output { name, way });
+        let classes = usize::try_from(classes).unwrap_or(usize::MAX);
+        self.outputs.push(Output { name, way, classes });
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use kushi_core::{DataType, Error, ModelSpec, Response, Tensor, Wanted};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
+use crate::classes;
 use crate::http::answer::{self, Answer, Chunks};
 use crate::http::request::Output;
 use crate::http::shared_memory;
@@ -23,8 +24,16 @@ pub(crate) enum Way {
 
 /// How each output comes.
 pub(crate) struct Format {
-    listed: SmallVec<[(u16, Way); 4]>,
+    listed: SmallVec<[Listed; 4]>,
     otherwise: Way,
+}
+
+/// An output that the request names.
+struct Listed {
+    index: u16,
+    way: Way,
+    /// How many of its classes come in its place; 0: the output as it is.
+    classes: usize,
 }
 
 impl Format {
@@ -35,14 +44,18 @@ impl Format {
         outputs: SmallVec<[Output<'_>; 4]>,
         binary_by_default: bool,
     ) -> Result<Self, Error> {
-        let place = |output: Output<'_>| Some((spec.output(&output.name)? as u16, output.way));
+        let place = |Output { name, way, classes }: Output<'_>| {
+            Some(Listed { index: spec.output(&name)? as u16, way, classes })
+        };
         let listed = outputs.into_iter().filter_map(place).collect();
         let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
         let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
         for (index, output) in spec.outputs.iter().enumerate() {
             let index = index as u16;
             let asked = wanted.is_empty() || wanted.contains(&index);
-            if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
+            if format.classes(index) > 0 {
+                classes::check(output.datatype)?;
+            } else if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
                 return Err(Error::invalid(format!(
                     "sending {} data via JSON is not supported. Please use the binary data format for output",
                     output.datatype
@@ -59,8 +72,15 @@ impl Format {
     }
 
     fn way(&self, index: u16) -> &Way {
-        let listed = self.listed.iter().find(|(listed, _)| *listed == index);
-        listed.map_or(&self.otherwise, |(_, way)| way)
+        self.listed(index).map_or(&self.otherwise, |listed| &listed.way)
+    }
+
+    fn classes(&self, index: u16) -> usize {
+        self.listed(index).map_or(0, |listed| listed.classes)
+    }
+
+    fn listed(&self, index: u16) -> Option<&Listed> {
+        self.listed.iter().find(|listed| listed.index == index)
     }
 }
 
@@ -89,7 +109,12 @@ pub(crate) fn write(
         if i > 0 {
             head.push(b',');
         }
-        write_output(&mut head, &spec.outputs[usize::from(index)].name, &tensor);
+        let output = &spec.outputs[usize::from(index)];
+        let tensor = match format.classes(index) {
+            0 => tensor,
+            count => classes::best(&tensor, &output.labels, spec.max_batch_size > 0, count)?,
+        };
+        write_output(&mut head, &output.name, &tensor);
         match format.way(index) {
             Way::Binary => {
                 head.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");

@@ -1,5 +1,7 @@
 //! The JSON that comes with a management request.
 
+use std::borrow::Cow;
+
 use kushi_core::{Error, ErrorKind};
 
 use crate::json::read::{self, Value};
@@ -25,6 +27,51 @@ impl<'a> Json<'a> {
             Err(fault @ Fault::TooDeep(_)) => Err(Error::invalid(fault.to_string())),
             Err(fault) => Err(unreadable(fault.to_string())),
         }
+    }
+
+    /// The document; that there is none is a fault like any other.
+    pub(super) fn required(body: &'a [u8]) -> Result<Self, Error> {
+        if let Some(document) = Self::parse(body)? {
+            return Ok(document);
+        }
+        let fault = Scanner::new(body).document(|scanner| scanner.skip().map(drop));
+        fault.map_err(|fault| unreadable(fault.to_string()))?;
+        Ok(Self(body))
+    }
+
+    pub(super) fn boolean(self) -> Result<bool, Error> {
+        match self.value() {
+            Value::Bool(value) => Ok(value),
+            _ => Err(unreadable("attempt to access JSON non-boolean as boolean")),
+        }
+    }
+
+    pub(super) fn unsigned(self) -> Result<u64, Error> {
+        let number = match self.value() {
+            Value::Number(number) => read::unsigned(number),
+            _ => None,
+        };
+        number.ok_or_else(|| unreadable("attempt to access JSON non-unsigned-integer as unsigned-integer"))
+    }
+
+    pub(super) fn text(self) -> Result<Cow<'a, str>, Error> {
+        match self.value() {
+            Value::String(raw) => Ok(read::text(raw)),
+            _ => Err(unreadable("attempt to access JSON non-string as string")),
+        }
+    }
+
+    pub(super) fn elements(self) -> Result<Vec<Self>, Error> {
+        if self.value() != Value::Array {
+            return Err(unreadable("attempt to access JSON non-array as array"));
+        }
+        let mut elements = Vec::new();
+        // Well formed: the first pass has been over it.
+        let _ = Scanner::new(self.0).array(|scanner| {
+            elements.push(Self(&self.0[scanner.skip()?]));
+            Ok(())
+        });
+        Ok(elements)
     }
 
     pub(super) fn value(self) -> Value<'a> {
@@ -57,6 +104,6 @@ impl<'a> Json<'a> {
 }
 
 /// What cannot be read at all.
-pub(super) fn unreadable(text: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+pub(super) fn unreadable(text: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::UnreadableInput, text)
 }

@@ -4,6 +4,7 @@
 //! A reply is there at once, or takes a thread for a while, or waits for the control plane.
 
 mod body;
+mod logging;
 pub(crate) mod metadata;
 mod models;
 mod reply;
@@ -11,6 +12,7 @@ mod repository;
 mod route;
 mod routes;
 mod shared_memory;
+mod trace;
 
 use std::sync::Arc;
 
@@ -23,9 +25,11 @@ use crate::orders::Placed;
 
 pub(crate) use models::{find, version_number};
 pub(crate) use reply::Reply;
+use route::Settings;
 pub(crate) use route::{Category, ModelRoute, Route, VersionText, find as find_route, find_admitted};
 pub use routes::routes;
 pub(crate) use shared_memory::region_error;
+pub(crate) use trace::TraceSettings;
 
 /// How a reply comes about.
 enum Begun {
@@ -80,6 +84,13 @@ fn begin(house: &Arc<House>, route: Route<'_>, body: &Bytes) -> Result<Begun, Er
         Route::Model { name, version, what } => models::answer(house, &name, version, what)?,
         Route::Regions { memory, region, action } => {
             shared_memory::answer(house, memory, &region, action, body)?
+        }
+        Route::Settings { of, change } => {
+            let change = change.then_some(&**body);
+            match of {
+                Settings::Log => logging::answer(house, change)?,
+                Settings::Trace(model) => trace::answer(house, &model, change)?,
+            }
         }
         Route::Index { .. } | Route::Control { .. } => return repository::begin(house, route, body),
     };

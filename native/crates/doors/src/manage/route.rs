@@ -38,6 +38,19 @@ pub(crate) enum Route<'a> {
         region: Cow<'a, str>,
         action: RegionAction,
     },
+    Settings {
+        of: Settings<'a>,
+        /// Whether the request brings new ones.
+        change: bool,
+    },
+}
+
+/// What can be set while the server runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Settings<'a> {
+    Log,
+    /// Of this model; empty for all.
+    Trace(Cow<'a, str>),
 }
 
 /// What kind of shared memory.
@@ -121,11 +134,15 @@ impl Route<'_> {
             },
             Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
             Self::Regions { .. } => Category::SharedMemory,
+            Self::Settings { of: Settings::Log, .. } => Category::Logging,
+            Self::Settings { of: Settings::Trace(_), .. } => Category::Trace,
         }
     }
 
-    pub(super) fn method(&self) -> &'static str {
+    /// The methods that the path takes.
+    pub(super) fn methods(&self) -> &'static str {
         match self {
+            Self::Settings { .. } => "GET, POST",
             Self::Regions { action: RegionAction::Status, .. } => "GET",
             Self::Model { what: ModelRoute::Infer, .. }
             | Self::Index { .. }
@@ -142,7 +159,10 @@ impl Route<'_> {
 
     /// Whether the body of the request says something.
     pub(crate) fn takes_body(&self) -> bool {
-        self.method() == "POST"
+        match self {
+            Self::Settings { change, .. } => *change,
+            route => route.methods() == "POST",
+        }
     }
 }
 
@@ -157,10 +177,13 @@ pub(crate) fn find_admitted<'a>(
     path: &'a str,
     admit: impl FnOnce(Category) -> Result<(), Error>,
 ) -> Result<Route<'a>, Reply> {
-    let route = resource(path).ok_or_else(Reply::not_found)?;
+    let mut route = resource(path).ok_or_else(Reply::not_found)?;
     admit(route.category()).map_err(|refusal| Reply::error(&refusal))?;
-    if method != route.method() {
-        return Err(Reply::wrong_method(route.method()));
+    if !route.methods().split(", ").any(|allowed| allowed == method) {
+        return Err(Reply::wrong_method(route.methods()));
+    }
+    if let Route::Settings { change, .. } = &mut route {
+        *change = method == "POST";
     }
     Ok(route)
 }
@@ -175,6 +198,8 @@ pub(super) fn resource(path: &str) -> Option<Route<'_>> {
         "/health/live" => return Some(Route::Live),
         "/health/ready" => return Some(Route::Ready),
         "/models/stats" => return Some(Route::AllStatistics),
+        "/logging" => return Some(Route::Settings { of: Settings::Log, change: false }),
+        "/trace/setting" => return Some(traces(Cow::Borrowed(""))),
         _ => {}
     }
     let (place, rest) = rest.strip_prefix('/')?.split_once('/')?;
@@ -196,6 +221,10 @@ fn model(rest: &str) -> Option<Route<'_>> {
         version = Some(segments.next().filter(|text| is_number(text))?);
         next = segments.next();
     }
+    if next == Some("trace") && version.is_none() {
+        let whole = segments.next() == Some("setting") && segments.next().is_none();
+        return whole.then(|| traces(decode(name)));
+    }
     let what = match next {
         None => ModelRoute::Metadata,
         Some("ready") => ModelRoute::Ready,
@@ -208,6 +237,10 @@ fn model(rest: &str) -> Option<Route<'_>> {
         return None;
     }
     Some(Route::Model { name: decode(name), version, what })
+}
+
+fn traces(model: Cow<'_, str>) -> Route<'_> {
+    Route::Settings { of: Settings::Trace(model), change: false }
 }
 
 fn repository(rest: &str) -> Option<Route<'_>> {
@@ -355,11 +388,36 @@ mod tests {
     }
 
     #[test]
+    fn finds_settings_to_read_and_to_change() {
+        let found = |method, path, of| {
+            let change = method == "POST";
+            assert_eq!(find(method, path).ok(), Some(Route::Settings { of, change }), "{method} {path}");
+        };
+        for method in ["GET", "POST"] {
+            found(method, "/v2/logging", Settings::Log);
+            found(method, "/v2/trace/setting", Settings::Trace("".into()));
+            found(method, "/v2/models/a%20b/trace/setting", Settings::Trace("a b".into()));
+        }
+        for path in [
+            "/v2/logging/",
+            "/v2/trace",
+            "/v2/trace/settings",
+            "/v2/models/m/trace",
+            "/v2/models/m/trace/setting/x",
+            "/v2/models/m/versions/1/trace/setting",
+        ] {
+            assert_eq!(resource(path), None, "{path}");
+        }
+    }
+
+    #[test]
     fn refuses_another_method_by_naming_the_right_one() {
         for (method, path, allowed) in [
             ("POST", "/v2", "GET"),
             ("GET", "/v2/repository/index", "POST"),
             ("", "/v2/models/m/infer", "POST"),
+            ("PUT", "/v2/logging", "GET, POST"),
+            ("GET, POST", "/v2/trace/setting", "GET, POST"),
         ] {
             let refusal = find(method, path).err().map(|reply| (reply.status, reply.allow));
             assert_eq!(refusal, Some((405, Some(allowed))), "{path}");

@@ -3,7 +3,7 @@
 use super::route::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
-const PATHS: [&str; 33] = [
+const PATHS: [&str; 36] = [
     "/v2",
     "/v2/health/live",
     "/v2/health/ready",
@@ -25,6 +25,9 @@ const PATHS: [&str; 33] = [
     "/v2/repository/{repository}/index",
     "/v2/repository/{repository}/models/{model}/load",
     "/v2/repository/{repository}/models/{model}/unload",
+    "/v2/logging",
+    "/v2/trace/setting",
+    "/v2/models/{model}/trace/setting",
     "/v2/systemsharedmemory/status",
     "/v2/systemsharedmemory/register",
     "/v2/systemsharedmemory/unregister",
@@ -39,13 +42,15 @@ const PATHS: [&str; 33] = [
     "/v2/cudasharedmemory/region/{region}/unregister",
 ];
 
-/// Every route: its method, its path, and the category that a token can be asked for.
+/// Every route: a method of it, its path, and the category that a token can be asked for.
 pub fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
-    let rows = PATHS.iter().filter_map(|&path| {
-        let some_path = some(path);
-        resource(&some_path).map(|route| (route.method(), path, route.category().name()))
-    });
-    rows.collect()
+    let mut rows = Vec::new();
+    for path in PATHS {
+        if let Some(route) = resource(&some(path)) {
+            rows.extend(route.methods().split(", ").map(|method| (method, path, route.category().name())));
+        }
+    }
+    rows
 }
 
 /// A path that the server may be asked for.
@@ -57,7 +62,7 @@ fn some(path: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::route::{Memory, ModelRoute, RegionAction, Route};
+    use super::super::route::{Memory, ModelRoute, RegionAction, Route, Settings};
     use super::*;
     use crate::orders::Action;
 
@@ -96,6 +101,8 @@ mod tests {
         Route::Control { repository: false, action: Action::Unload, .. },
         Route::Control { repository: true, action: Action::Load, .. },
         Route::Control { repository: true, action: Action::Unload, .. },
+        Route::Settings { of: Settings::Log, .. },
+        Route::Settings { of: Settings::Trace(_), .. },
         Route::Regions { memory: Memory::System, action: RegionAction::Status, .. },
         Route::Regions { memory: Memory::System, action: RegionAction::Register, .. },
         Route::Regions { memory: Memory::System, action: RegionAction::Unregister, .. },
@@ -106,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_list_has_every_route_and_every_path_leads_to_one() {
-        assert_eq!(routes().len(), PATHS.len());
+        let found: BTreeSet<&str> = routes().into_iter().map(|(_, path, _)| path).collect();
+        assert_eq!(found, PATHS.into());
         let paths: Vec<String> = PATHS.iter().map(|path| some(path)).collect();
         let listed: BTreeSet<&str> =
             paths.iter().filter_map(|path| resource(path)).map(|route| kind(&route)).collect();

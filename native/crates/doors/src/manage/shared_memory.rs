@@ -6,9 +6,8 @@ use kushi_core::{Error, ErrorKind};
 use kushi_shm::{RegionError, RegionFault, Registration};
 
 use crate::house::House;
-use crate::json::read::{self, Value};
-use crate::json::{Scanner, write};
-use crate::manage::body::{Json, unreadable};
+use crate::json::write;
+use crate::manage::body::Json;
 use crate::manage::reply::Reply;
 use crate::manage::route::{Memory, RegionAction};
 
@@ -86,29 +85,13 @@ fn register(house: &House, memory: Memory, region: &str, body: &[u8]) -> Result<
 }
 
 fn registration(region: &str, body: &[u8]) -> Result<Registration, Error> {
-    if body.is_empty() {
-        // The scanner names the fault of an empty document as of any other.
-        let fault = Scanner::new(body).document(|scanner| scanner.skip().map(drop));
-        fault.map_err(|fault| unreadable(fault.to_string()))?;
-    }
-    let document = Json::parse(body)?;
-    let member = |name| document.and_then(|document| document.member(name)).map(Json::value);
+    let document = Json::required(body)?;
+    let member = |name| document.member(name);
     let missing = |name| Error::invalid(format!("Shared memory register request has no '{name}' field"));
-    let key = match member("key").ok_or_else(|| missing("key"))? {
-        Value::String(raw) => read::text(raw).into_owned(),
-        _ => return Err(unreadable("attempt to access JSON non-string as string")),
-    };
-    let offset = member("offset").map_or(Ok(0), unsigned)?;
-    let byte_size = unsigned(member("byte_size").ok_or_else(|| missing("byte_size"))?)?;
+    let key = member("key").ok_or_else(|| missing("key"))?.text()?.into_owned();
+    let offset = member("offset").map_or(Ok(0), Json::unsigned)?;
+    let byte_size = member("byte_size").ok_or_else(|| missing("byte_size"))?.unsigned()?;
     Ok(Registration { name: region.into(), key, offset, byte_size })
-}
-
-fn unsigned(value: Value<'_>) -> Result<u64, Error> {
-    let number = match value {
-        Value::Number(number) => read::unsigned(number),
-        _ => None,
-    };
-    number.ok_or_else(|| unreadable("attempt to access JSON non-unsigned-integer as unsigned-integer"))
 }
 
 fn not_found(text: String) -> Error {

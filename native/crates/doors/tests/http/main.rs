@@ -2,5 +2,7 @@
 
 mod answers;
 mod ending;
+#[path = "../parts/log.rs"]
+mod log;
 mod placement;
 mod site;

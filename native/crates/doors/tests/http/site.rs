@@ -9,6 +9,8 @@ use kushi_core::{Engine, ModelSpec, Runner, RunnerOptions};
 use kushi_doors::{Limits, Server, ServerOptions};
 use kushi_testkit::{PATIENCE, PuppetEngine, echo_spec};
 
+use crate::log::Log;
+
 pub struct Site {
     pub server: Server,
     pub puppet: Arc<PuppetEngine>,
@@ -28,6 +30,7 @@ pub fn server(io_threads: usize) -> Server {
         explicit_control: true,
         restrictions: Vec::new(),
         allow_client_regions: true,
+        log: Arc::new(Log::default()),
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,
     };

@@ -4,5 +4,7 @@ mod answers;
 mod client;
 mod ending;
 mod hostile;
+#[path = "../parts/log.rs"]
+mod log;
 mod site;
 mod slots;

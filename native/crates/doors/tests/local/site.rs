@@ -10,6 +10,7 @@ use kushi_doors::{Limits, Server, ServerOptions};
 use kushi_testkit::{PuppetEngine, echo_spec, tensor_spec};
 
 use crate::client::Client;
+use crate::log::Log;
 
 /// Tests that count what the process holds run while no other does.
 static COUNTING: RwLock<()> = RwLock::new(());
@@ -45,6 +46,7 @@ pub fn server(io_threads: usize) -> Server {
         explicit_control: true,
         restrictions: Vec::new(),
         allow_client_regions: true,
+        log: Arc::new(Log::default()),
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,
     };

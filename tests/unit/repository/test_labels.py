@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+
+from runners.errors import ConfigInvalid, Unsupported
+from runners.repository.labels import read_labels
+from runners.repository.messages import ModelConfig
+
+
+def config(label_file: str) -> ModelConfig:
+    text = f'name: "m" output {{ name: "A" label_filename: "{label_file}" }} output {{ name: "B" }}'
+    return text_format.Parse(text, ModelConfig())
+
+
+@pytest.mark.parametrize(
+    ("content", "labels"),
+    [
+        (b"", ()),
+        (b"\n", ("",)),
+        (b"cat", ("cat",)),
+        (b"cat\ndog\n", ("cat", "dog")),
+        (b"\ncat\n\n", ("", "cat", "")),
+        ("chat \u4e32\r\n".encode(), ("chat \u4e32\r",)),
+    ],
+)
+def test_a_line_is_a_label(tmp_path: Path, content: bytes, labels: tuple[str, ...]) -> None:
+    (tmp_path / "labels.txt").write_bytes(content)
+    assert read_labels(tmp_path, config("labels.txt")) == {"A": labels}
+
+
+def test_outputs_without_a_file_have_no_labels(tmp_path: Path) -> None:
+    assert read_labels(tmp_path, config("")) == {}
+
+
+def test_a_file_may_lie_deeper_and_a_leading_slash_is_the_model_directory(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "labels.txt").write_text("cat\n")
+    assert read_labels(tmp_path, config("/1/labels.txt")) == {"A": ("cat",)}
+    assert read_labels(tmp_path, config("1/../1/labels.txt")) == {"A": ("cat",)}
+
+
+def test_a_link_out_of_the_model_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("cat\n")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "labels.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(Unsupported, match="for output 'A' in model 'm' is outside model directory"):
+        read_labels(tmp_path / "m", config("labels.txt"))
+
+
+def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_bytes(b"\xff")
+    with pytest.raises(ConfigInvalid, match="of output 'A' is no UTF-8 text"):
+        read_labels(tmp_path, config("labels.txt"))
+    (tmp_path / "labels.txt").write_bytes(b"x" * (16 * 1024 * 1024 + 1))
+    with pytest.raises(ConfigInvalid, match="of output 'A' has more than 16777216 bytes"):
+        read_labels(tmp_path, config("labels.txt"))
