@@ -24,6 +24,7 @@ from .errors import (
 from .model import Model
 from .options import EngineOptions, Limits
 from .restrictions import Restriction
+from .tls import ServerTls
 from .triton import TritonRunner
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Overloaded",
     "Restriction",
     "Result",
+    "ServerTls",
     "ShuttingDown",
     "Tensor",
     "Timings",

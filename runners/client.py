@@ -2,9 +2,9 @@
 Client: the verbs of an Engine, towards an engine in another process or on another host.
 
 The scheme of the url says how: `unix://PATH` is the local door of an engine on this host, with large tensors in shared
-memory; `http://HOST:PORT` is any server of the Open Inference Protocol. A client connects when it is first asked, and
-again when the other side went away. It belongs to the process that made it, and serves all threads and event loops of
-that process.
+memory; `http://HOST:PORT` and `https://HOST:PORT` are any server of the Open Inference Protocol. A client connects when
+it is first asked, and again when the other side went away. It belongs to the process that made it, and serves all
+threads and event loops of that process.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from .calls import Calls
 from .errors import InvalidInput, Unsupported, factories
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
+    from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
-_EXPECTED = "unix://PATH or http://HOST:PORT"
-_ABSENT = ("grpc", "grpcs", "https")
+_EXPECTED = "unix://PATH, http://HOST:PORT or https://HOST:PORT"
+_ABSENT = ("grpc", "grpcs")
 
 
 class Client(Calls):
@@ -41,16 +42,47 @@ class Client(Calls):
     not there or went away.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        ca_cert: str | Path | None = None,
+        client_cert: str | Path | None = None,
+        client_key: str | Path | None = None,
+        insecure: bool = False,
+    ) -> None:
         """
         url: `unix://PATH` of an engine's local socket (`kushi serve --local-socket PATH`, `engine.serve_local(PATH)`),
-            or `http://HOST:PORT`.
+            `http://HOST:PORT` or `https://HOST:PORT`.
+        headers: sent with every request over HTTP, such as a token; shown nowhere.
+        ca_cert: for https, a file with the certificates of the authorities that are trusted, in PEM form; without it,
+            those of the system are.
+        client_cert, client_key: files of the certificate that the client shows, and its key, in PEM form.
+        insecure: takes any server at the other end of https for the right one.
         """
         scheme, place = _parsed(url)
+        if (client_cert is None) != (client_key is None):
+            raise InvalidInput("client_cert and client_key belong together, got one of them")
+        if scheme == "unix" and headers:
+            raise InvalidInput(f"headers are for http and https, got them for {url!r}")
+        if scheme != "https" and (ca_cert or client_cert or insecure):
+            raise InvalidInput(f"ca_cert, client_cert, client_key and insecure are for https, got one for {url!r}")
         kushi_native.register_errors(factories())
         self._url = url
         self._native: kushi_native.LocalClient | kushi_native.HttpClient
-        super().__init__(kushi_native.LocalClient(place) if scheme == "unix" else kushi_native.HttpClient(place))
+        if scheme == "unix":
+            super().__init__(kushi_native.LocalClient(place))
+            return
+        identity = (str(client_cert), str(client_key)) if client_cert and client_key else None
+        native = kushi_native.HttpClient(
+            place,
+            headers=[*(headers or {}).items()],
+            ca_cert=str(ca_cert) if ca_cert else None,
+            client_cert=identity,
+            insecure=insecure,
+        )
+        super().__init__(native)
 
     @property
     def url(self) -> str:
@@ -88,7 +120,7 @@ def _parsed(url: str) -> tuple[str, str]:
         raise Unsupported(f"{scheme}:// is not supported yet, expected {_EXPECTED}, got {url!r}")
     if scheme == "unix":
         return scheme, _checked_path(url, rest)
-    if scheme == "http":
+    if scheme in {"http", "https"}:
         return scheme, url
     raise InvalidInput(f"unknown scheme {scheme!r}, expected {_EXPECTED}, got {url!r}")
 
@@ -97,7 +129,7 @@ def _guess(url: str) -> str:
     if not url:
         return ""
     scheme, colon, rest = url.partition(":")
-    if not colon or scheme.lower() not in {"unix", "http"}:
+    if not colon or scheme.lower() not in {"unix", "http", "https"}:
         scheme, rest = "unix" if "/" in url else "http", url
     return f", did you mean {scheme}://{rest if scheme == 'unix' else rest.lstrip('/')}?"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ._version import __version__
 from .errors import ConfigInvalid
 from .log import LogOptions
 from .restrictions import Restriction
+from .tls import ServerTls, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,6 +74,7 @@ class EngineOptions:
     model_control, load_models: "none" loads all models at the start; "explicit" loads those of load_models, ("*",) for
         all, and lets clients load others.
     io_threads: None for the usable cores.
+    http_tls: what the doors on TCP speak TLS with; None for plain connections.
     http_restrictions: which routes over HTTP ask for a token; the local socket asks for none.
     limits: what clients may ask for.
     client_shared_memory: let clients register shared memory of this host.
@@ -87,6 +89,7 @@ class EngineOptions:
     model_control: Literal["none", "explicit"] = "none"
     load_models: tuple[str, ...] = ()
     io_threads: int | None = None
+    http_tls: ServerTls | None = None
     http_restrictions: tuple[Restriction, ...] = ()
     limits: Limits = field(default_factory=Limits)
     client_shared_memory: bool = False
@@ -116,6 +119,7 @@ class EngineOptions:
                 "io_threads": self.io_threads,
                 "http": {
                     **asdict(self.limits),
+                    "tls": self.http_tls and astuple(self.http_tls),
                     "restrictions": [(rule.apis, rule.header, rule.value) for rule in self.http_restrictions],
                 },
                 "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
@@ -138,6 +142,7 @@ def engine_options(settings: ServerSettings) -> EngineOptions:
         model_control=settings.model_control_mode,
         load_models=settings.load_model,
         io_threads=settings.http_thread_count,
+        http_tls=server_tls(settings),
         http_restrictions=settings.http_restricted_api,
         limits=_limits(settings),
         client_shared_memory=settings.allow_client_shm,

@@ -3,6 +3,7 @@ The settings of the server: one schema, from which the flags of `kushi serve`, t
 KUSHI_* follow. Nothing else in the package reads flags or the environment. A flag wins over a variable.
 """
 
+import dataclasses
 import os
 import site
 from argparse import ArgumentParser
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin, overload
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -21,9 +22,10 @@ from .restrictions import Restriction, parse_restriction
 from .tritonserver import ABSENT, ABSENT_VALUES
 
 __all__ = [
+    "Elsewhere",
     "ServerSettings",
     "add_flags",
-    "engine_url",
+    "engine_elsewhere",
     "environment_of_child",
     "given_in_environment",
     "normalize_flags",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 _PREFIX = "KUSHI_"
-_ENGINE_URL = f"{_PREFIX}ENGINE_URL"
+_ENGINE = tuple(f"{_PREFIX}ENGINE_{name}" for name in ("URL", "HEADERS", "CA_CERT", "CLIENT_CERT", "CLIENT_KEY"))
 _ALIASES = {"model-store": "model-repository"}
 _MOST_BODY_BYTES = 2**31 - 1  # tritonserver's
 _WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
@@ -163,6 +165,24 @@ class ServerSettings(BaseSettings):
         ge=1,
         description="Most bytes that large requests and answers in flight hold; a body over it is refused with 503.",
     )
+    http_use_ssl: _Switch = Field(
+        default=False,
+        description="Speak TLS on the HTTP port and on the metrics port; needs --http-server-cert and "
+        "--http-server-key. Unix sockets stay plain.",
+    )
+    http_use_ssl_mutual: _Switch = Field(
+        default=False,
+        description="Speak TLS, and let nobody in without a client certificate of --http-root-cert.",
+    )
+    http_server_cert: _Path = Field(
+        None,
+        min_length=1,
+        description="File of the server's certificate chain, PEM; read again when it changes.",
+    )
+    http_server_key: _Path = Field(None, min_length=1, description="File of the key of that certificate, PEM.")
+    http_root_cert: _Path = Field(
+        None, min_length=1, description="File of the authorities of client certificates, PEM."
+    )
     http_restricted_api: _Restrictions = Field(
         (),
         description="Ask for a token: requests to these APIs must have this header with this value. APIs are health, "
@@ -236,7 +256,7 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
 
 def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
     """The settings from `flags`, where they are given, and the environment"""
-    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields} | {_ENGINE_URL}
+    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields} | {*_ENGINE}
     for variable in sorted(os.environ):
         if variable.upper().startswith(_PREFIX) and variable.upper() not in known:
             raise ConfigInvalid(f"unknown environment variable {variable}{_nearest(variable.upper(), known)}")
@@ -247,9 +267,58 @@ def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
         raise ConfigInvalid("; ".join(_faults(error, given))) from None
 
 
-def engine_url() -> str | None:
-    """Where services of BentoML shall find their engine, if not in a process of their own: KUSHI_ENGINE_URL"""
-    return os.environ.get(_ENGINE_URL) or None
+@dataclass(frozen=True)
+class Elsewhere:
+    """An engine that is not in a process of the service's own, and what a Client of it needs"""
+
+    url: str
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For a Client of it: those that its scheme has"""
+        scheme = self.url.strip().partition(":")[0].lower()
+        headers = {"headers": self.headers} if scheme in {"http", "https"} else {}
+        return {**headers, **self.files} if scheme == "https" else headers
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """Those of TLS"""
+        return {"ca_cert": self.ca_cert, "client_cert": self.client_cert, "client_key": self.client_key}
+
+
+@overload
+def engine_elsewhere(url: str) -> Elsewhere: ...
+
+
+@overload
+def engine_elsewhere(url: str | None = None) -> Elsewhere | None: ...
+
+
+def engine_elsewhere(url: str | None = None) -> Elsewhere | None:
+    """
+    Where services of BentoML shall find their engine, if not in a process of their own: at `url`, or KUSHI_ENGINE_URL.
+
+    KUSHI_ENGINE_HEADERS is what their requests carry, `NAME=VALUE` separated by semicolons, and KUSHI_ENGINE_CA_CERT,
+    KUSHI_ENGINE_CLIENT_CERT and KUSHI_ENGINE_CLIENT_KEY are the files of TLS.
+    """
+    variable, headers, *files = (os.environ.get(name) or None for name in _ENGINE)
+    found = url or variable
+    return Elsewhere(found, dict(_headers(headers or "")), *files) if found else None
+
+
+def _headers(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, equals, value = part.partition("=")
+        if not (name and equals and value):
+            raise ConfigInvalid(
+                f"{_PREFIX}ENGINE_HEADERS: expected NAME=VALUE, several of them separated by semicolons, got something "
+                "else, not shown here because it may hold a secret"
+            )
+        yield name.strip(), value.strip()
 
 
 def given_in_environment(*names: str) -> bool:

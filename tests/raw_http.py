@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -74,7 +75,7 @@ class Response:
 class Connection:
     """A socket to the server with a buffer of what arrived and was not read yet."""
 
-    def __init__(self, address: Address, timeout: float = WAIT_S) -> None:
+    def __init__(self, address: Address, timeout: float = WAIT_S, tls: ssl.SSLContext | None = None) -> None:
         if isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:
@@ -85,6 +86,9 @@ class Connection:
             self.socket.connect(address)
             if not isinstance(address, str):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                # An end that was not announced is an error there.
+                self.socket = tls.wrap_socket(self.socket, server_hostname="localhost", suppress_ragged_eofs=False)
         except OSError:
             self.socket.close()
             raise
@@ -198,7 +202,15 @@ def chunked(parts: Iterable[bytes]) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-def fetch(address: Address, method: str, path: str, headers: Headers = (), body: bytes = b"") -> Response:
+def fetch(
+    address: Address,
+    method: str,
+    path: str,
+    headers: Headers = (),
+    body: bytes = b"",
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> Response:
     """One request on a connection of its own."""
-    with Connection(address) as connection:
+    with Connection(address, tls=tls) as connection:
         return connection.ask(method, path, headers, body)

@@ -10,7 +10,7 @@ from _bentoml_sdk.service.dependency import Dependency
 from ..client import Client
 from ..engine import Engine
 from ..errors import ConfigInvalid, ShuttingDown
-from ..settings import engine_url
+from ..settings import engine_elsewhere
 from .place import Place, address_of, place_of
 from .relay.origin import Origin
 from .remote import RemoteClient
@@ -85,14 +85,16 @@ def depends(on: EngineService | None = None, *, url: str | None = None) -> Calls
         models = depends(Models)
 
     In an instance, `self.models` has the verbs of Client and Engine. `url`, or the variable KUSHI_ENGINE_URL, names an
-    engine that runs elsewhere; then this service starts none, and `on` may be left out.
+    engine that runs elsewhere; then this service starts none, and `on` may be left out. What such an engine asks for,
+    tokens and certificates, is said by other variables: KUSHI_ENGINE_HEADERS, KUSHI_ENGINE_CA_CERT,
+    KUSHI_ENGINE_CLIENT_CERT, KUSHI_ENGINE_CLIENT_KEY.
     """
-    elsewhere = url or engine_url()
+    elsewhere = engine_elsewhere(url)
     if elsewhere:
         # refuses what it cannot speak, and asks nobody
-        Client(elsewhere).close()
+        Client(elsewhere.url, **elsewhere.options).close()
     elif on is None:
         raise ConfigInvalid("depends() was given neither an engine nor a url, expected one, or KUSHI_ENGINE_URL")
     if not (on is None or hasattr(on, "open")):
         raise TypeError(f"depends() expects what engine() made, got {on!r}: other services are for bentoml.depends()")
-    return cast("Calls", EngineDependency(on, url=elsewhere))
+    return cast("Calls", EngineDependency(on, url=elsewhere and elsewhere.url))

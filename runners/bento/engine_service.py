@@ -116,13 +116,13 @@ def engine(
     sources: directories of models, model files, or models of BentoML's store that hold either, as
         `bentoml.models.BentoModel("digits:latest")`.
     name: that of the service.
-    flags: of `kushi serve`, with underscores: `{"model_control_mode": "explicit", "http_port": 8000}`. The variables
-        KUSHI_* count as well.
+    flags: of `kushi serve`, with underscores: `{"model_control_mode": "explicit", "http_port": 8000}`; a list for one
+        that may be repeated. The variables KUSHI_* count as well, and keep secrets out of the list of processes.
     config: as for bentoml.service, such as `resources={"gpu": 1}`.
     """
     asked = flags or {}
     given = {**_switched_off(asked), **asked}
-    words = tuple(f"--{flag.replace('_', '-')}={_word(value)}" for flag, value in given.items())
+    words = tuple(f"--{flag.replace('_', '-')}={_word(one)}" for flag, value in given.items() for one in _each(value))
     known = [BentoModel(source.tag) if isinstance(source, bentoml.Model) else source for source in sources]
     members: dict[str, Any] = {"sources": tuple(known), "flags": words, "__module__": __name__}
     # so that BentoML packs them
@@ -139,6 +139,10 @@ def _paths(source: str | Path | Model[Any]) -> list[str | Path]:
     found = source.resolve()
     folder = Path(found.path if isinstance(found, bentoml.Model) else found)
     return sorted(file for file in folder.iterdir() if file.suffix == BARE_SUFFIX) or [folder]
+
+
+def _each(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _word(value: object) -> str:

@@ -6,11 +6,13 @@ within a second when the engine stands still.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..client import Client
 from ..errors import ConnectionLost
+from ..settings import engine_elsewhere
 from .relay.lingering import Lingering
 from .relay.watch import Watch
 
@@ -20,16 +22,30 @@ if TYPE_CHECKING:
     from kushi_native import Result
     from numpy.typing import ArrayLike
 
-__all__ = ["RemoteClient"]
+    from ..settings import Elsewhere
+
+__all__ = ["RemoteClient", "tls_of"]
+
+
+def tls_of(engine: Elsewhere) -> ssl.SSLContext | None:
+    """What the relay speaks TLS with, where its url asks for it"""
+    if not engine.url.strip().lower().startswith("https:"):
+        return None
+    context = ssl.create_default_context(cafile=engine.ca_cert)
+    context.set_alpn_protocols(["http/1.1"])
+    if engine.client_cert:
+        context.load_cert_chain(engine.client_cert, engine.client_key)
+    return context
 
 
 class RemoteClient(Client):
     """Watches awaited inference that takes long; what blocks a thread is bounded by its deadline alone"""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
+        options = engine_elsewhere(url).options
+        super().__init__(url, **options)
         # with connections of its own: those of the calls may all be taken
-        self._asking = Client(url)
+        self._asking = Client(url, **options)
         self._watched: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Lingering, Watch]] = WeakKeyDictionary()
 
     def async_infer(

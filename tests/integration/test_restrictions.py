@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import ssl
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -12,8 +14,9 @@ import tritonclient.http as httpclient
 from kushi_native import routes
 from tritonclient.utils import InferenceServerException
 
-from runners import AccessDenied, Client, ConfigInvalid, Engine, EngineOptions, Restriction
+from runners import AccessDenied, Client, ConfigInvalid, Engine, EngineOptions, Restriction, ServerTls
 from runners.log import LogOptions
+from tests.certificates import Authority
 from tests.raw_http import Address, Connection, fetch
 from tests.serving import ROOT, environment, run_to_end
 
@@ -25,7 +28,7 @@ CATEGORIES: Final = (
     *("health", "metadata", "inference", "shared-memory", "model-config", "model-repository"),
     *("statistics", "trace", "logging"),
 )
-ROUTES: Final = [pytest.param(method, path, category, id=f"{method} {path}") for method, path, category in routes()]
+ROUTES: Final = [pytest.param(route, id=" ".join(route[:2])) for route in routes()]
 NAMES: Final = {"model": "add_sub", "version": "1", "region": "r", "repository": "repo"}
 
 
@@ -38,8 +41,16 @@ def token(category: str) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def doors(standard_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Address]]:
-    """An engine with a token of its own for each category"""
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def doors(
+    standard_repository: Path, tmp_path_factory: pytest.TempPathFactory, authority: Authority
+) -> Iterator[Mapping[str, Address]]:
+    """Two engines with a token of its own for each category, one of which speaks TLS"""
+    identity = authority.sign("server")
     rules = tuple(Restriction((name,), f"X-{name}", f"secret of {name}") for name in CATEGORIES)
     options = EngineOptions(
         http_restrictions=rules,
@@ -48,27 +59,34 @@ def doors(standard_repository: Path, tmp_path_factory: pytest.TempPathFactory) -
         model_control="explicit",
         load_models=("*",),
     )
+    secure = replace(options, http_tls=ServerTls(str(identity.certificate), str(identity.key)))
     path = tmp_path_factory.mktemp("restricted") / "http"
-    with Engine(standard_repository, options=options) as engine:
+    with (
+        Engine(standard_repository, options=options) as engine,
+        Engine(standard_repository, options=secure) as secured,
+    ):
         engine.serve_http_unix(path)
-        yield {"tcp": ("127.0.0.1", engine.serve_http(port=0)), "unix": str(path)}
+        doors = {name: ("127.0.0.1", found.serve_http(port=0)) for name, found in (("tcp", engine), ("tls", secured))}
+        yield {**doors, "unix": str(path)}
 
 
-@pytest.mark.parametrize("door", ["tcp", "unix"])
-@pytest.mark.parametrize(("method", "path", "category"), ROUTES)
+@pytest.mark.parametrize("door", ["tcp", "tls", "unix"])
+@pytest.mark.parametrize("route", ROUTES)
 def test_a_route_takes_the_token_of_its_category_and_no_other(
-    doors: Mapping[str, Address], door: str, method: str, path: str, category: str
+    doors: Mapping[str, Address], authority: Authority, door: str, route: tuple[str, str, str]
 ) -> None:
+    method, path, category = route
     at, path = doors[door], path.format_map(NAMES)
+    tls = ssl.create_default_context(cafile=str(authority.certificate)) if door == "tls" else None
     others = [token(name) for name in CATEGORIES if name != category]
     name, value = token(category)
     wrong = [[], others, [(name, value + "x")], [(name, value[:-1])], [(name, "")], [(name, "no"), (name, value)]]
     for headers in wrong:
-        response = fetch(at, method, path, headers)
+        response = fetch(at, method, path, headers, tls=tls)
         assert (response.status, response.error) == (403, refusal(category)), headers
         assert response.header("kushi-error") == "access_denied"
-    assert fetch(at, method, path, [(name, value)]).status != 403
-    assert fetch(at, method, path, [*others, (name.upper(), value)]).status != 403
+    assert fetch(at, method, path, [(name, value)], tls=tls).status != 403
+    assert fetch(at, method, path, [*others, (name.upper(), value)], tls=tls).status != 403
 
 
 def test_every_category_has_a_route() -> None:
@@ -119,6 +137,11 @@ def test_tritonclient_and_client_carry_a_token(doors: Mapping[str, Address]) -> 
         assert not client.is_server_live()
         with pytest.raises(InferenceServerException, match=re.escape(refusal("statistics"))):
             client.get_inference_statistics()
+    with Client(f"http://{host}:{port}", headers={name: value}) as ours:
+        assert ours.is_server_live()
+        assert "secret" not in repr(ours)
+        with pytest.raises(AccessDenied, match=re.escape(refusal("metadata"))):
+            ours.get_server_metadata()
     with Client(f"http://{host}:{port}") as ours, pytest.raises(AccessDenied, match=re.escape(refusal("health"))):
         ours.is_server_live()
 

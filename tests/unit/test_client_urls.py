@@ -13,7 +13,7 @@ from runners import Client, InvalidInput, Model, Unsupported
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXPECTED = "expected unix://PATH or http://HOST:PORT"
+EXPECTED = "expected unix://PATH, http://HOST:PORT or https://HOST:PORT"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,8 @@ EXPECTED = "expected unix://PATH or http://HOST:PORT"
         "http://[::1]:8000",
         "HTTP://localhost:8000",
         "http://gateway/models/of/a/team",
+        "https://localhost:8443",
+        "https://gateway",
     ],
 )
 def test_a_client_connects_to_nothing_before_it_is_asked(url: str) -> None:
@@ -71,9 +73,9 @@ def test_an_http_url_without_a_host_and_a_port_is_refused(url: str) -> None:
         Client(url)
 
 
-@pytest.mark.parametrize("scheme", ["grpc", "grpcs", "https"])
+@pytest.mark.parametrize("scheme", ["grpc", "grpcs"])
 def test_what_is_not_there_yet_is_refused_by_name(scheme: str) -> None:
-    with pytest.raises(Unsupported, match=f"^{scheme}:// is not supported yet, expected unix://PATH or http"):
+    with pytest.raises(Unsupported, match=f"^{scheme}:// is not supported yet, expected unix://PATH, http"):
         Client(f"{scheme}://localhost:8001")
 
 

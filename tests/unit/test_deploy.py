@@ -14,7 +14,7 @@ from bentoml._internal.configuration.containers import BentoMLContainer
 
 import service
 from runners.bento import engine_service
-from runners.settings import ServerSettings, engine_url, normalize_flags, read_settings
+from runners.settings import ServerSettings, engine_elsewhere, normalize_flags, read_settings
 from tests.deploy.manifests import COMPOSE, DEPLOY, KUBERNETES, load, manifests, named
 from tests.serving import ROOT
 
@@ -105,7 +105,9 @@ def test_every_variable_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> 
     tiers = (KUBERNETES / "tiers" / "kustomization.yaml").read_text(encoding="utf-8")
     assert "name: KUSHI_ENGINE_URL\n" in tiers
     monkeypatch.setenv("KUSHI_ENGINE_URL", "http://engine:8000")
-    assert engine_url() == "http://engine:8000"
+    found = engine_elsewhere()
+    assert found is not None
+    assert found.url == "http://engine:8000"
 
 
 def test_the_ports_are_those_that_are_listened_on() -> None:

@@ -158,7 +158,15 @@ class Core:
 
 @final
 class HttpClient:
-    def __new__(cls, url: str) -> Self: ...
+    def __new__(
+        cls,
+        url: str,
+        *,
+        headers: Sequence[tuple[str, str]] = ...,
+        ca_cert: str | None = ...,
+        client_cert: tuple[str, str] | None = ...,
+        insecure: bool = ...,
+    ) -> Self: ...
     def infer(
         self,
         model: str,

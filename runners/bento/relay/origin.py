@@ -24,6 +24,8 @@ class Origin:
     host: bytes | None = None
     """In the place of the Host that a client sent, which names the Bento and not this one"""
     prefix: bytes = b""
+    secure: bool = False
+    """Speaks TLS"""
 
     @classmethod
     def at(cls, place: Place) -> Self:
@@ -33,10 +35,11 @@ class Origin:
     def of(cls, url: str) -> Self | None:
         """None where another protocol is spoken"""
         parts = urlsplit(url.strip())
-        if parts.scheme != "http" or not parts.hostname:
+        secure = parts.scheme == "https"
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
             return None
-        address = parts.hostname, parts.port or 80
-        return cls(url, address, parts.netloc.encode(), parts.path.rstrip("/").encode())
+        address = parts.hostname, parts.port or (443 if secure else 80)
+        return cls(url, address, parts.netloc.encode(), parts.path.rstrip("/").encode(), secure)
 
     def addressed(self, scope: Scope) -> Scope:
         """A request to the Bento, as this engine is to see it"""

@@ -6,9 +6,12 @@ import asyncio
 import time
 from collections import deque
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from httptools import HttpParserError, HttpResponseParser
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 __all__ = ["Upstream", "Upstreams"]
 
@@ -151,9 +154,10 @@ class Upstream(asyncio.Protocol):
 class Upstreams:
     """The connections to one engine"""
 
-    def __init__(self, address: Path | tuple[str, int]) -> None:
-        """address: the path of a socket, or a host and its port"""
+    def __init__(self, address: Path | tuple[str, int], tls: SSLContext | None = None) -> None:
+        """address: the path of a socket, or a host and its port, where `tls` may be spoken"""
         self._address = address
+        self._tls = tls
         self._idle: deque[tuple[float, Upstream]] = deque()
 
     async def take(self) -> Upstream:
@@ -172,7 +176,7 @@ class Upstreams:
         if isinstance(self._address, Path):
             _, upstream = await loop.create_unix_connection(Upstream, str(self._address))
             return upstream
-        _, upstream = await loop.create_connection(Upstream, *self._address)
+        _, upstream = await loop.create_connection(Upstream, *self._address, ssl=self._tls)
         return upstream
 
     def give_back(self, upstream: Upstream) -> None:

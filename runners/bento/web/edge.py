@@ -16,6 +16,7 @@ from _bentoml_sdk.service import Service
 from starlette.exceptions import HTTPException
 
 from ...client import Client
+from ...settings import engine_elsewhere
 from ..dependency import EngineDependency
 from ..place import address_of
 from ..presence import attend
@@ -23,6 +24,7 @@ from ..relay.exchange import Relay, refuse
 from ..relay.origin import Origin
 from ..relay.upstream import Upstreams
 from ..relay.watch import Watch
+from ..remote import tls_of
 from .application import ApplicationFactory
 from .joined import joined
 
@@ -103,9 +105,10 @@ class Edge:
             if self._origin is None:
                 yield
                 return
+            engine = engine_elsewhere(self._origin.url)
             with (
-                contextlib.closing(Upstreams(self._origin.address)) as upstreams,
-                contextlib.closing(Client(self._origin.url)) as client,
+                contextlib.closing(Upstreams(self._origin.address, tls_of(engine))) as upstreams,
+                contextlib.closing(Client(engine.url, **engine.options)) as client,
             ):
                 self._relay = Relay(upstreams, Watch(client))
                 yield

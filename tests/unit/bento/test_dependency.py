@@ -132,8 +132,8 @@ def test_an_engine_elsewhere_needs_none_here(standard_server: Server) -> None:
 
 
 def test_what_cannot_be_asked_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(Unsupported, match="https:// is not supported yet"):
-        depends(engine("models"), url="https://engine.example")
+    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
+        depends(engine("models"), url="grpc://engine.example")
     with pytest.raises(InvalidInput, match="did you mean http://engine:8000"):
         depends(engine("models"), url="engine:8000")
     with pytest.raises(ConfigInvalid, match="neither an engine nor a url"):

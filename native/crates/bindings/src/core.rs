@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Limits, Restriction, Server, ServerOptions};
+use kushi_doors::{Limits, Restriction, Server, ServerOptions, TlsOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
@@ -44,6 +44,8 @@ struct HttpOptions {
     max_input_bytes: usize,
     /// The APIs, the header and its value.
     restrictions: Vec<(Vec<String>, String, String)>,
+    /// The certificate, its key, and the authorities of clients.
+    tls: Option<(PathBuf, PathBuf, Option<PathBuf>)>,
     max_chunks: usize,
     max_head_bytes: usize,
     max_headers: usize,
@@ -104,6 +106,7 @@ impl Core {
             repositories: options.repositories,
             explicit_control: options.explicit_control,
             restrictions: restrictions(options.http.restrictions),
+            tls: options.http.tls.map(tls),
             allow_client_regions: options.allow_client_regions,
             log: logging::switch(),
             cpu_metrics: options.metrics.cpu,
@@ -277,6 +280,10 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result
 
 fn restrictions(rules: Vec<(Vec<String>, String, String)>) -> Vec<Restriction> {
     rules.into_iter().map(|(apis, header, value)| Restriction { apis, header, value }).collect()
+}
+
+fn tls((certificate, key, client_authorities): (PathBuf, PathBuf, Option<PathBuf>)) -> TlsOptions {
+    TlsOptions { certificate, key, client_authorities }
 }
 
 /// Every route of the HTTP door: method, path with names in braces, and the category that it belongs to.

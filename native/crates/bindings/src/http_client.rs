@@ -1,10 +1,11 @@
 //! `HttpClient`: calls to any server that speaks the protocol over HTTP.
 
 use std::mem::ManuallyDrop;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use kushi_client::{Answer, HttpOptions, InferCall, Ticket};
+use kushi_client::{Answer, HttpOptions, InferCall, Ticket, TlsOptions};
 use kushi_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -28,9 +29,20 @@ pub(crate) struct HttpClient {
 
 #[pymethods]
 impl HttpClient {
+    /// The three paths and `insecure` are for https; a certificate comes with its key.
     #[new]
-    fn new(py: Python<'_>, url: &str) -> PyResult<Self> {
-        let client = py.detach(|| kushi_client::HttpClient::new(url, HttpOptions::default()));
+    #[pyo3(signature = (url, *, headers=Vec::new(), ca_cert=None, client_cert=None, insecure=false))]
+    fn new(
+        py: Python<'_>,
+        url: &str,
+        headers: Vec<(String, String)>,
+        ca_cert: Option<PathBuf>,
+        client_cert: Option<(PathBuf, PathBuf)>,
+        insecure: bool,
+    ) -> PyResult<Self> {
+        let tls = TlsOptions { authorities: ca_cert, identity: client_cert, insecure };
+        let options = HttpOptions { headers, tls, ..HttpOptions::default() };
+        let client = py.detach(|| kushi_client::HttpClient::new(url, options));
         let client = client.map_err(|error| raise_about(py, &error, &About::default()))?;
         Ok(Self { client: ManuallyDrop::new(Arc::new(client)), process: Process::current() })
     }

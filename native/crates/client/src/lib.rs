@@ -6,4 +6,4 @@ mod http;
 pub mod local;
 
 pub use call::{Answer, Call, CallAnswer, Draft, InferCall};
-pub use http::{HttpClient, HttpOptions, Ticket};
+pub use http::{HttpClient, HttpOptions, Ticket, TlsOptions};

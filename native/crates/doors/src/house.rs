@@ -19,6 +19,7 @@ use crate::manage::{TraceSettings, metadata};
 use crate::orders::Orders;
 use crate::pool::Pool;
 use crate::server::ServerOptions;
+use crate::tls::Tls;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -45,6 +46,8 @@ pub(crate) struct House {
     pub orders: Arc<Orders>,
     /// For the HTTP doors; the local door is for this user alone.
     pub restrictions: Restrictions,
+    /// Of connections over TCP; those on this host are plain.
+    pub tls: Option<Tls>,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
     pub allow_client_regions: bool,
@@ -81,6 +84,7 @@ impl House {
             explicit_control: options.explicit_control,
             orders: Arc::default(),
             restrictions: Restrictions::new(&options.restrictions)?,
+            tls: options.tls.as_ref().map(|tls| Tls::new(tls, Instant::now())).transpose()?,
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
             log: options.log.clone(),

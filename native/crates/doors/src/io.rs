@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::connections::Connections;
+use crate::handshakes::Handshakes;
 use crate::house::House;
 use crate::http::body_memory::BodyMemory;
 use crate::listen::{Door, Guest, Listener, Socket, accept};
@@ -68,6 +69,7 @@ pub(crate) struct Desk {
     pub pending: Rc<Pending>,
     pub mailbox: Arc<dyn Mailbox>,
     pub connections: Connections,
+    pub handshakes: Handshakes,
     pub body_memory: BodyMemory,
     thread: Arc<IoThread>,
 }
@@ -200,7 +202,10 @@ async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
                     listeners.push(tokio::task::spawn_local(accept(listener, door, threads)).abort_handle());
                 }
                 Item::CloseListeners => listeners.drain(..).for_each(|listener| listener.abort()),
-                Item::CloseConnections => desk.connections.close(),
+                Item::CloseConnections => {
+                    desk.connections.close();
+                    desk.handshakes.end();
+                }
                 Item::Stop => return,
             }
         }
@@ -214,6 +219,7 @@ impl Desk {
             pending: Rc::new(Pending::default()),
             mailbox: thread.clone(),
             connections: Connections::default(),
+            handshakes: Handshakes::default(),
             body_memory: BodyMemory::default(),
             thread,
         }

@@ -8,6 +8,7 @@ mod activity;
 mod budget;
 mod classes;
 mod connections;
+mod handshakes;
 mod house;
 mod http;
 mod io;
@@ -24,6 +25,7 @@ mod orders;
 mod pending;
 mod pool;
 mod server;
+mod tls;
 
 use kushi_oip::json;
 
@@ -33,3 +35,4 @@ pub use log_switch::{LogForm, LogSettings, LogSwitch};
 pub use manage::routes;
 pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};
+pub use tls::TlsOptions;

@@ -19,6 +19,7 @@ use crate::listen::{Door, Listener};
 use crate::log_switch::LogSwitch;
 use crate::manage::{self, metadata};
 use crate::orders::Orders;
+use crate::tls::TlsOptions;
 
 /// How long connections may take to close once all answers are written. What is open after that has
 /// not sent a whole request, or does not read its answer.
@@ -39,6 +40,8 @@ pub struct ServerOptions {
     pub explicit_control: bool,
     /// Which routes of the HTTP doors ask for a token.
     pub restrictions: Vec<Restriction>,
+    /// For what listens on TCP; `None`: plain.
+    pub tls: Option<TlsOptions>,
     /// Whether clients may register shared memory for their tensors.
     pub allow_client_regions: bool,
     /// What clients may change about the log.

@@ -5,11 +5,13 @@ use std::fmt;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use hyper::http::uri::Authority;
-use kushi_core::{Error, ErrorKind};
+use kushi_core::Error;
 
-/// Shows itself as `http://host:port` and the path before `/v2`, if there is one.
+/// Shows itself as `http://host:port` or `https://host:port`, and the path before `/v2`, if there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
+    /// Whether TLS is spoken there.
+    pub secure: bool,
     /// An address or a name, as the resolver takes it: without the brackets of IPv6.
     pub host: String,
     pub port: u16,
@@ -21,16 +23,17 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
-        let wrong = || Error::invalid(format!("cannot read the url '{url}', expected http://HOST:PORT"));
+        let wrong = || {
+            Error::invalid(format!(
+                "cannot read the url '{url}', expected http://HOST:PORT or https://HOST:PORT"
+            ))
+        };
         let uri: Uri = url.trim().parse().map_err(|_| wrong())?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                let text = format!("cannot speak TLS to '{url}', expected http://HOST:PORT");
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             _ => return Err(wrong()),
-        }
+        };
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
         let authority: &Authority = authority.ok_or_else(wrong)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -40,8 +43,9 @@ impl Address {
             return Err(wrong());
         }
         Ok(Self {
+            secure,
             host: host.to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            port: uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
             authority: HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?,
             prefix: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -50,7 +54,8 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", String::from_utf8_lossy(self.authority.as_bytes()), self.prefix)
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", String::from_utf8_lossy(self.authority.as_bytes()), self.prefix)
     }
 }
 
@@ -65,6 +70,8 @@ mod tests {
             ("http://10.0.0.1", "10.0.0.1", 80, "", "http://10.0.0.1"),
             ("http://[::1]:8000/", "::1", 8000, "", "http://[::1]:8000"),
             ("http://h:1/a/b/", "h", 1, "/a/b", "http://h:1/a/b"),
+            ("HTTPS://h/a", "h", 443, "/a", "https://h/a"),
+            ("https://[::1]:8443", "::1", 8443, "", "https://[::1]:8443"),
         ] {
             let address = Address::parse(url).unwrap();
             assert_eq!((address.host.as_str(), address.port, address.prefix.as_str()), (host, port, prefix));
@@ -86,8 +93,9 @@ mod tests {
             "http://a b",
         ] {
             let error = Address::parse(url).unwrap_err();
-            assert_eq!(error.message, format!("cannot read the url '{url}', expected http://HOST:PORT"));
+            let expected =
+                format!("cannot read the url '{url}', expected http://HOST:PORT or https://HOST:PORT");
+            assert_eq!(error.message, expected);
         }
-        assert_eq!(Address::parse("https://h").unwrap_err().kind, ErrorKind::Unsupported);
     }
 }

@@ -14,8 +14,6 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::HttpOptions;
-use super::address::Address;
 use super::server::Server;
 use super::{fault, infer, manage};
 use crate::{Answer, Call, CallAnswer, InferCall};
@@ -57,8 +55,7 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn start(
-        address: Address,
-        options: HttpOptions,
+        server: impl FnOnce() -> Server + Send + 'static,
     ) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
         let arrived = Arc::new(Notify::new());
         let bell = arrived.clone();
@@ -79,7 +76,7 @@ impl Background {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
                     let desk = Rc::new(Desk {
-                        server: Server::new(address, &options),
+                        server: server(),
                         tasks: RefCell::default(),
                         closing: Cell::new(false),
                         background: own,

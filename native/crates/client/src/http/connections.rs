@@ -8,19 +8,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use kushi_core::{Error, ErrorKind};
 use rustix::net::{Shutdown, shutdown, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::HttpOptions;
 use super::address::Address;
 use super::body::Outgoing;
 use super::fault;
+use super::tls::Tls;
 
 /// What a connection may need to come to rest after an answer.
 const READY_PATIENCE: Duration = Duration::from_secs(1);
@@ -32,6 +33,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// Connections in use and idle ones together never exceed the limit: a new one is opened only when
 /// none is idle, and each in use holds a permit.
 pub(super) struct Connections {
+    tls: Option<Tls>,
     idle: RefCell<VecDeque<(Line, Instant)>>,
     permits: Semaphore,
     connect_patience: Duration,
@@ -57,8 +59,9 @@ pub(super) struct Turn<'a> {
 }
 
 impl Connections {
-    pub(super) fn new(options: &HttpOptions) -> Self {
+    pub(super) fn new(tls: Option<Tls>, options: &HttpOptions) -> Self {
         Self {
+            tls,
             idle: RefCell::default(),
             permits: Semaphore::new(options.max_connections.max(1)),
             connect_patience: options.connect_patience,
@@ -92,21 +95,19 @@ impl Turn<'_> {
     }
 
     pub(super) async fn open(&self, address: &Address) -> Result<Line, Error> {
+        let until = Instant::now() + self.connections.connect_patience;
+        let within = |error| fault::not_connected(address, &error);
         let connect = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = timeout(self.connections.connect_patience, connect)
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            .and_then(|stream| prepare(&stream).map(|()| stream))
-            .map_err(|error| fault::not_connected(address, &error))?;
-        let handshake = http1::handshake(Socket(TokioIo::new(stream)));
-        let (sender, connection) = handshake.await.map_err(|error| fault::lost(address, &error))?;
-        let driver = tokio::task::spawn_local(async move {
-            // Whoever has a request on it hears of the error there.
-            if let Err(error) = connection.await {
-                log::debug!("a connection ended: {error}");
+        let stream = in_time(until, connect).await.map_err(within)?;
+        prepare(&stream).map_err(within)?;
+        let socket = Socket(stream);
+        match &self.connections.tls {
+            None => converse(socket, address).await,
+            Some(tls) => {
+                let stream = in_time(until, tls.connect(socket)).await.map_err(within)?;
+                converse(stream, address).await
             }
-        });
-        Ok(Line { sender, driver: driver.abort_handle() })
+        }
     }
 
     /// Gives back a connection on which nothing is left to send or to read.
@@ -121,6 +122,26 @@ impl Turn<'_> {
     }
 }
 
+async fn in_time<T>(until: Instant, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout_at(until.into(), work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Speaks HTTP on `io`.
+async fn converse(
+    io: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    address: &Address,
+) -> Result<Line, Error> {
+    let handshake = http1::handshake(TokioIo::new(io));
+    let (sender, connection) = handshake.await.map_err(|error| fault::lost(address, &error))?;
+    let driver = tokio::task::spawn_local(async move {
+        // Whoever has a request on it hears of the error there.
+        if let Err(error) = connection.await {
+            log::debug!("a connection ended: {error}");
+        }
+    });
+    Ok(Line { sender, driver: driver.abort_handle() })
+}
+
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -131,25 +152,25 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Ends the connection when it is dropped, also when a forked child has inherited the socket.
-struct Socket(TokioIo<TcpStream>);
+pub(super) struct Socket(TcpStream);
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = shutdown(self.0.inner(), Shutdown::Both);
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
 
-impl Read for Socket {
+impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
 
-impl Write for Socket {
+impl AsyncWrite for Socket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -12,6 +12,7 @@ use kushi_oip::json::{Scanner, read};
 use super::address::Address;
 use super::body::ReadError;
 use super::server::Reply;
+use super::tls;
 
 /// How our own server names the kind of a failure.
 const KIND: HeaderName = HeaderName::from_static("kushi-error");
@@ -129,6 +130,9 @@ pub(super) fn expired() -> Error {
 }
 
 pub(super) fn not_connected(address: &Address, error: &io::Error) -> Error {
+    if let Some(what) = tls::told(error) {
+        return Error::new(ErrorKind::ConnectionLost, format!("cannot connect to {address}: {what}"));
+    }
     let what = match error.kind() {
         io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
         io::ErrorKind::TimedOut => "no answer in time".to_owned(),
@@ -146,7 +150,12 @@ pub(super) fn lost(address: &Address, error: &hyper::Error) -> Error {
     if error.is_parse_version_h2() {
         return unreadable(address, format_args!("it speaks HTTP/2, expected {:?}", Version::HTTP_11));
     }
-    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    if let Some(what) = cause.and_then(tls::told) {
+        let text = format!("the connection to {address} was lost before the answer was complete: {what}");
+        return Error::new(ErrorKind::ConnectionLost, text);
+    }
+    let cause = cause.map(io::Error::kind);
     // How hyper words a chunk that is none.
     let garbage = matches!(cause, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
     if error.is_parse() || garbage {

@@ -10,12 +10,14 @@ mod background;
 mod body;
 mod connections;
 mod fault;
+mod headers;
 mod infer;
 mod manage;
 mod metadata;
 mod path;
 mod request;
 mod server;
+mod tls;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,10 +27,17 @@ use kushi_core::Error;
 
 use self::address::Address;
 use self::background::{Background, Job};
+use self::server::Server;
+use self::tls::Tls;
+pub use self::tls::TlsOptions;
 use crate::{Answer, Call, CallAnswer, InferCall};
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpOptions {
+    /// Sent with every request, and shown nowhere.
+    pub headers: Vec<(String, String)>,
+    /// For `https`.
+    pub tls: TlsOptions,
     /// Open connections, each of which carries one call at a time; further calls wait for one.
     pub max_connections: usize,
     /// Of one answer's body.
@@ -43,6 +52,8 @@ pub struct HttpOptions {
 impl Default for HttpOptions {
     fn default() -> Self {
         Self {
+            headers: Vec::new(),
+            tls: TlsOptions::default(),
             max_connections: 256,
             max_answer_bytes: 2 << 30,
             connect_patience: Duration::from_secs(10),
@@ -63,7 +74,10 @@ pub struct HttpClient {
 impl HttpClient {
     /// Connects when the first call comes.
     pub fn new(url: &str, options: HttpOptions) -> Result<Self, Error> {
-        let (background, thread) = Background::start(Address::parse(url)?, options)?;
+        let address = Address::parse(url)?;
+        let tls = address.secure.then(|| Tls::new(&address.host, &options.tls)).transpose()?;
+        let headers = headers::parse(&options.headers)?;
+        let (background, thread) = Background::start(move || Server::new(address, tls, headers, &options))?;
         Ok(Self { background, thread: Mutex::new(Some(thread)) })
     }
 

@@ -16,6 +16,7 @@ use super::HttpOptions;
 use super::address::Address;
 use super::body::{self, Outgoing};
 use super::connections::{Connections, Turn};
+use super::tls::Tls;
 use super::{fault, metadata, path};
 
 /// Where the JSON of a body ends and its tensors begin.
@@ -27,6 +28,8 @@ const MAX_KNOWN_MODELS: usize = 1024;
 pub(super) struct Server {
     pub address: Address,
     pub max_answer_bytes: usize,
+    /// Sent with every request.
+    headers: HeaderMap,
     connections: Connections,
     takes_binary: Cell<Option<bool>>,
     /// Held by the one call that asks; the others wait for what it hears.
@@ -47,11 +50,12 @@ pub(super) struct Reply {
 }
 
 impl Server {
-    pub(super) fn new(address: Address, options: &HttpOptions) -> Self {
+    pub(super) fn new(address: Address, tls: Option<Tls>, headers: HeaderMap, options: &HttpOptions) -> Self {
         Self {
             address,
             max_answer_bytes: options.max_answer_bytes,
-            connections: Connections::new(options),
+            headers,
+            connections: Connections::new(tls, options),
             takes_binary: Cell::new(None),
             asking: Mutex::new(()),
             inputs: RefCell::default(),
@@ -136,6 +140,7 @@ impl Server {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri;
+        request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(HOST, self.address.authority.clone());
         Ok(request)
     }

@@ -45,6 +45,7 @@ pub fn server(io_threads: usize) -> Server {
         repositories: vec![],
         explicit_control: true,
         restrictions: Vec::new(),
+        tls: None,
         allow_client_regions: true,
         log: Arc::new(Log::default()),
         cpu_metrics: false,

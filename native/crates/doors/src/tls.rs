@@ -1,0 +1,136 @@
+//! TLS of the TCP doors: what is read from the files of certificates, and read again when they change.
+//!
+//! A connection keeps what it began with. Whichever io thread meets a new client looks at the files, at
+//! most once per second; what cannot be used then is logged, and the old ones stay.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use kushi_core::{Error, ErrorKind};
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const CERTIFICATE: &str = "--http-server-cert";
+const KEY: &str = "--http-server-key";
+const AUTHORITIES: &str = "--http-root-cert";
+
+/// Files in PEM form.
+#[derive(Clone)]
+pub struct TlsOptions {
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Clients must show a certificate of one of these authorities.
+    pub client_authorities: Option<PathBuf>,
+}
+
+pub(crate) struct Tls {
+    options: TlsOptions,
+    current: ArcSwap<ServerConfig>,
+    files: Mutex<Files>,
+}
+
+struct Files {
+    looked: Instant,
+    /// What the current configuration was read from.
+    seen: Vec<Option<Stamp>>,
+    /// Why what is there now cannot be used.
+    fault: Option<Error>,
+}
+
+/// What changes when a file does: device, inode, size, time of the last change.
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl Tls {
+    pub(crate) fn new(options: &TlsOptions, now: Instant) -> Result<Self, Error> {
+        // Before they are read: what is written meanwhile is read once more.
+        let seen = stamps(options);
+        Ok(Self {
+            options: options.clone(),
+            current: ArcSwap::from_pointee(read(options)?),
+            files: Mutex::new(Files { looked: now, seen, fault: None }),
+        })
+    }
+
+    /// For a connection that begins now.
+    pub(crate) fn config(&self, now: Instant) -> Arc<ServerConfig> {
+        // Where another thread looks, what has been good so far is good enough.
+        if let Ok(mut files) = self.files.try_lock()
+            && now.saturating_duration_since(files.looked) >= LOOK_PAUSE
+        {
+            files.looked = now;
+            self.look(&mut files);
+        }
+        self.current.load_full()
+    }
+
+    fn look(&self, files: &mut Files) {
+        let stamps = stamps(&self.options);
+        // A pipe can be read once; a file that is away may come back.
+        if (stamps == files.seen && files.fault.is_none()) || stamps.contains(&None) {
+            return;
+        }
+        match read(&self.options) {
+            Ok(config) => {
+                self.current.store(Arc::new(config));
+                *files = Files { looked: files.looked, seen: stamps, fault: None };
+                log::info!(
+                    "the files of the TLS certificate have changed, new connections use what they hold"
+                );
+            }
+            Err(error) => {
+                // A certificate is replaced before its key, or a file is being written: it is looked at again.
+                if files.fault.as_ref() != Some(&error) {
+                    log::error!(
+                        "the files of the TLS certificate have changed, what they held before stays in use: {error}"
+                    );
+                }
+                files.fault = Some(error);
+            }
+        }
+    }
+}
+
+fn stamps(options: &TlsOptions) -> Vec<Option<Stamp>> {
+    let paths = [Some(&options.certificate), Some(&options.key), options.client_authorities.as_ref()];
+    paths.into_iter().flatten().map(|path| stamp(path)).collect()
+}
+
+/// `None` for what is no file, or is not there.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+}
+
+fn read(options: &TlsOptions) -> Result<ServerConfig, Error> {
+    let chain = kushi_tls::certificates(&options.certificate, CERTIFICATE)?;
+    let key = kushi_tls::private_key(&options.key, KEY)?;
+    let provider = kushi_tls::provider();
+    let builder = ServerConfig::builder_with_provider(provider.clone());
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    let builder = match &options.client_authorities {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let authorities = kushi_tls::authorities(path, AUTHORITIES)?.into();
+            let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider).build();
+            let verifier =
+                verifier.map_err(|error| kushi_tls::unusable(path, AUTHORITIES, &error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let text = format!("expected the key of {CERTIFICATE} '{}'", options.certificate.display());
+            kushi_tls::unusable(&options.key, KEY, &text)
+        }
+        error => kushi_tls::unusable(&options.certificate, CERTIFICATE, &error.to_string()),
+    })?;
+    config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
+    Ok(config)
+}
