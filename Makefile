@@ -111,9 +111,9 @@ cargo-tests:
 plain-cargo-tests:
 	$(CARGO) test --quiet --no-fail-fast $(RUST_TESTS)
 
-# the suite of testkit, as the Python module that tests/conformance.py loads
+# the suite of testkit, as the Python module that tests/conformance.py loads, and a library of custom operators
 conformance: $(SYNCED)
-	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance
+	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance --example kushi_custom_op
 
 test-rebuild: setup ## Change a native source, run make, look for the change from Python
 	@$(TIMED) test-rebuild .ci/test-rebuild

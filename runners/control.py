@@ -35,6 +35,7 @@ from .errors import (
     Unsupported,
 )
 from .options import ALL_MODELS
+from .repository.backend_config import BackendConfig, settings_of
 from .repository.layout import ModelSource, check_model_name, find, scan
 from .repository.resolve import NoVersion, Resolved, resolve
 
@@ -51,11 +52,20 @@ Failures = dict[int | None, KushiError]
 class Control:
     """The models of some repositories in one native core"""
 
-    def __init__(self, core: Core, repositories: Iterable[Path], *, auto_complete: bool, load_threads: int) -> None:
+    def __init__(
+        self,
+        core: Core,
+        repositories: Iterable[Path],
+        *,
+        auto_complete: bool,
+        load_threads: int,
+        backend_config: BackendConfig,
+    ) -> None:
         self._core = core
         self._repositories = tuple(repositories)
         self._auto_complete = auto_complete
         self._load_threads = load_threads
+        self._backend_config = backend_config
         self._failures: dict[str, KushiError] = {}
         self._changing: set[str] = set()
         self._lock = threading.Lock()
@@ -188,8 +198,13 @@ class Control:
             for version in resolved.versions:
                 _LOG.info("loading: %s:%d", source.name, version)
                 try:
-                    loaded = backend(resolved.config.backend).load(
-                        source, resolved.config, version, auto_complete=self._auto_complete
+                    name = resolved.config.backend
+                    loaded = backend(name).load(
+                        source,
+                        resolved.config,
+                        version,
+                        auto_complete=self._auto_complete,
+                        settings=settings_of(self._backend_config, name),
                     )
                 except (KushiError, OSError) as error:
                     failures[version] = _explained(error, source.path)

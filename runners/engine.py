@@ -73,7 +73,11 @@ class Engine(Calls):
         self._repositories = paths
         super().__init__(self._core)
         self._control = Control(
-            self._core, paths, auto_complete=options.auto_complete, load_threads=options.load_threads
+            self._core,
+            paths,
+            auto_complete=options.auto_complete,
+            load_threads=options.load_threads,
+            backend_config=options.backend_config,
         )
         try:
             self._control.start(options.load_models if explicit else [ALL_MODELS])

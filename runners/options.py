@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ._version import __version__
 from .errors import ConfigInvalid
 from .log import LogOptions
+from .repository.backend_config import BackendConfig, check_backend_config, parse_backend_config
 from .restrictions import Restriction
 from .tls import ServerTls, server_tls
 
@@ -70,6 +71,7 @@ class EngineOptions:
     server_name: the name in the metadata.
     auto_complete: complete config.pbtxt from the model.
     load_threads: how many models are loaded at the same time.
+    backend_config: settings by backend, {"onnxruntime": {"default-max-batch-size": "8"}}; "" stands for all of them.
     strict_readiness: ready only when every model is.
     model_control, load_models: "none" loads all models at the start; "explicit" loads those of load_models, ("*",) for
         all, and lets clients load others.
@@ -85,6 +87,7 @@ class EngineOptions:
     server_name: str = "triton"
     auto_complete: bool = True
     load_threads: int = 4
+    backend_config: BackendConfig = field(default_factory=dict)
     strict_readiness: bool = True
     model_control: Literal["none", "explicit"] = "none"
     load_models: tuple[str, ...] = ()
@@ -100,6 +103,7 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.load_threads < 1:
             raise ConfigInvalid(f"load_threads is {self.load_threads}, expected 1 or more")
+        check_backend_config(self.backend_config)
         if self.load_models and self.model_control != "explicit":
             raise ConfigInvalid("load_models needs model_control='explicit': without it all models are loaded")
         if ALL_MODELS in self.load_models and len(self.load_models) > 1:
@@ -138,6 +142,7 @@ def engine_options(settings: ServerSettings) -> EngineOptions:
         server_name=settings.id,
         auto_complete=not settings.disable_auto_complete_config,
         load_threads=settings.model_load_thread_count,
+        backend_config=parse_backend_config(settings.backend_config),
         strict_readiness=settings.strict_readiness,
         model_control=settings.model_control_mode,
         load_models=settings.load_model,

@@ -58,6 +58,10 @@ def _restrictions(value: object) -> object:
     return value
 
 
+def _separated(value: object) -> object:
+    return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
+
+
 @dataclass(frozen=True)
 class _Placeholder:
     """What stands for the value of a flag in its help"""
@@ -71,6 +75,7 @@ _Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), _Placeho
 _Restrictions = Annotated[
     tuple[Restriction, ...], NoDecode, BeforeValidator(_restrictions), _Placeholder("API,…:HEADER=VALUE")
 ]
+_Configs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated), _Placeholder("BACKEND,KEY=VALUE")]
 _Path = Annotated[str | None, _Placeholder("PATH")]
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -113,6 +118,12 @@ class ServerSettings(BaseSettings):
         "repeated; the variable takes several, separated by commas.",
     )
     model_load_thread_count: int = Field(4, ge=1, le=1024, description="Models that are loaded at the same time.")
+    backend_config: _Configs = Field(
+        (),
+        description="Setting of a backend, or without BACKEND of all of them: default-max-batch-size; of onnxruntime "
+        "also enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, profile-directory, "
+        "engine-cache-directory. May be repeated; the variable takes several, separated by semicolons.",
+    )
     allow_http: _Switch = Field(default=True, description="Listen for HTTP on a TCP port.")
     http_address: Annotated[str, _Placeholder("ADDRESS")] = Field(
         "0.0.0.0",  # noqa: S104 - as tritonserver's

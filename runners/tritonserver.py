@@ -27,7 +27,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
     "strict-model-config": _FALSE,
     **dict.fromkeys(
         (
-            "backend-config",
             "backend-directory",
             "cache-config",
             "cache-directory",

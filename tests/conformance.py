@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+
+from tests.examples import built
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +36,7 @@ class Subject(Protocol):
 
 
 def _load() -> ModuleType:
-    built = Path(__file__).resolve().parents[1] / "native" / "target" / "debug" / "examples" / "libkushi_conformance.so"
-    path = os.environ.get("KUSHI_TEST_CONFORMANCE", str(built))
+    path = os.environ.get("KUSHI_TEST_CONFORMANCE", str(built("kushi_conformance")))
     loader = ExtensionFileLoader("kushi_conformance", path)
     spec = spec_from_loader("kushi_conformance", loader)
     assert spec is not None

@@ -1,11 +1,11 @@
 """
 The frameworks that execute models, one module each, imported when a model asks for it.
 
-A backend module has one function, `load(source, config, version, *, auto_complete) -> Loaded`. What executes is native,
-or an object of Python's that the native core calls: a `PythonEngine`.
+A backend module has one function, `load(source, config, version, *, auto_complete, settings) -> Loaded`. What
+executes is native, or an object of Python's that the native core calls: a `PythonEngine`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 from kushi_native import OnnxModel, PythonModel
 
 from ..errors import Unsupported
+from ..repository.backend_config import NO_SETTINGS
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.specification import Specification
@@ -22,7 +23,7 @@ __all__ = ["Backend", "Loaded", "NativeModel", "PythonEngine", "backend"]
 NativeModel = OnnxModel | PythonModel
 """What the native core makes engines of"""
 
-_MODULES = {"onnxruntime": ".onnxruntime", "pytorch": ".torch.backend"}
+_MODULES = {"onnxruntime": ".onnxruntime.backend", "pytorch": ".torch.backend"}
 _EXTRAS = {"pytorch": "torch"}
 
 
@@ -68,8 +69,19 @@ class Loaded:
 class Backend(Protocol):
     """What a backend module offers"""
 
-    def load(self, source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool) -> Loaded:
-        """Opens one version of a model whose configuration is checked but not yet completed"""
+    def load(
+        self,
+        source: ModelSource,
+        config: ModelConfig,
+        version: int,
+        *,
+        auto_complete: bool,
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> Loaded:
+        """
+        Opens one version of a model whose configuration is checked but not yet completed. `settings` are those of the
+        backend, checked.
+        """
         ...
 
 

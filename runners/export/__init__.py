@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..backends.onnxruntime import runtime_library
+from ..backends.onnxruntime.library import runtime_library
 from ..errors import InvalidInput, Unsupported
 from .place import choose
 from .tensors import Input

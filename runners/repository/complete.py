@@ -4,26 +4,36 @@ and what it states is held against them. Rules and messages are those of Triton'
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import ConfigInvalid
 from .messages import DataType, ModelConfig, ModelInput, ModelOutput
 from .tensors import TensorInfo, config_type, protocol_type, shape_text
 
-__all__ = ["check_against_model", "complete"]
+__all__ = ["check_against_model", "complete", "default_max_batch_size"]
 
 _LOG = logging.getLogger(__name__)
 _DEFAULT_MAX_BATCH_SIZE = 4
 _ANY = -1
 
 
-def complete(written: ModelConfig, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> ModelConfig:
+def default_max_batch_size(settings: Mapping[str, str]) -> int:
+    """What a model that takes batches gets where nothing is said, by the settings of its backend"""
+    return int(settings.get("default-max-batch-size", _DEFAULT_MAX_BATCH_SIZE))
+
+
+def complete(
+    written: ModelConfig,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    default_max_batch_size: int = _DEFAULT_MAX_BATCH_SIZE,
+) -> ModelConfig:
     """`written` with maximum batch size, scheduler, inputs and outputs filled in; as it is when it names both"""
     config = ModelConfig()
     config.CopyFrom(written)
     if config.input and config.output:
         return config
-    _complete_batching(config, [*inputs, *outputs])
+    _complete_batching(config, [*inputs, *outputs], default_max_batch_size)
     if not config.input:
         config.input.extend(ModelInput(name=t.name, data_type=config_type(t.datatype)) for t in inputs)
         _complete_dims(config.input, inputs, config.max_batch_size)
@@ -33,7 +43,7 @@ def complete(written: ModelConfig, inputs: Sequence[TensorInfo], outputs: Sequen
     return config
 
 
-def _complete_batching(config: ModelConfig, tensors: Iterable[TensorInfo]) -> None:
+def _complete_batching(config: ModelConfig, tensors: Iterable[TensorInfo], default: int) -> None:
     if not all(t.dims and t.dims[0] == _ANY for t in tensors):
         if config.max_batch_size != 0:
             raise ConfigInvalid(
@@ -42,7 +52,7 @@ def _complete_batching(config: ModelConfig, tensors: Iterable[TensorInfo]) -> No
             )
         return
     if config.max_batch_size == 0:
-        config.max_batch_size = _DEFAULT_MAX_BATCH_SIZE
+        config.max_batch_size = default
         _LOG.warning(
             "autofilled max_batch_size to %d for model '%s' since batching is supported but no max_batch_size is "
             "specified in model configuration. Must specify max_batch_size to utilize autofill with a larger max "

@@ -4,26 +4,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from .session_entries import SESSION_ENTRIES
+
 __all__ = ["FRAMEWORKS", "Framework"]
 
 
 @dataclass(frozen=True)
 class Framework:
-    """One value of `backend`; the first platform and the first file are the defaults"""
+    """
+    One value of `backend`; the first platform and the first file are the defaults. `fields` are those of config.pbtxt
+    that it honours beside the ones that all do.
+    """
 
     platforms: tuple[str, ...]
     files: tuple[str, ...]
     cpu_instances: int
     parameters: tuple[str, ...]
+    fields: tuple[str, ...] = ()
 
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
     {
         "onnxruntime": Framework(
             platforms=("onnxruntime_onnx",),
-            files=("model.onnx",),
+            files=("model.onnx", "model.ort"),
             cpu_instances=2,
-            parameters=("execution_mode", "inter_op_thread_count", "intra_op_thread_count"),
+            parameters=(
+                "arena_extend_strategy",
+                "cudnn_conv_algo_search",
+                "do_copy_in_default_stream",
+                "enable_mem_arena",
+                "enable_mem_pattern",
+                "execution_mode",
+                "gpu_mem_limit",
+                "inter_op_thread_count",
+                "intra_op_thread_count",
+                "kushi.profile",
+                "memory.enable_memory_arena_shrinkage",
+                *SESSION_ENTRIES,
+            ),
+            fields=("model_operations", "optimization.execution_accelerators"),
         ),
         "pytorch": Framework(
             platforms=("pytorch_libtorch", "libtorch", "torch_aoti"),

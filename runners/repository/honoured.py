@@ -45,14 +45,16 @@ _PARAMETERS = ("kushi.inline", "kushi.max_queue_bytes")
 
 def check_honoured(config: ModelConfig) -> None:
     """Raises for the first thing in `config`, whose backend is known, that this version would not honour"""
+    framework = FRAMEWORKS.get(config.backend)
     for path in _beyond(config, _HONOURED, ""):
+        if framework and path.startswith(framework.fields):
+            continue
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
     levels = config.dynamic_batching.priority_levels
     if levels > _MAX_LEVELS:
         raise Unsupported(
             f"field 'dynamic_batching.priority_levels' is {levels}, at most {_MAX_LEVELS} are supported by this version"
         )
-    framework = FRAMEWORKS.get(config.backend)
     known = (*(framework.parameters if framework else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
         if key not in known:

@@ -15,7 +15,7 @@ __all__ = ["BARE_SUFFIX", "ModelSource", "Scan", "check_model_name", "find", "mo
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_VERSION = 2**63 - 1
-_MODEL_SUFFIXES = frozenset({".onnx", ".pt", ".pt2"})
+_MODEL_SUFFIXES = frozenset({".onnx", ".ort", ".pt", ".pt2"})
 BARE_SUFFIX = ".onnx"
 """Of the files that say all of a model that a configuration would"""
 _NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})

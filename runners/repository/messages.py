@@ -9,7 +9,15 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["DataType", "ModelConfig", "ModelInput", "ModelInstanceGroup", "ModelOutput", "ModelQueuePolicy"]
+__all__ = [
+    "DataType",
+    "ModelConfig",
+    "ModelInput",
+    "ModelInstanceGroup",
+    "ModelOptimizationPolicy",
+    "ModelOutput",
+    "ModelQueuePolicy",
+]
 
 _GENERATED = "tritonclient.grpc.model_config_pb2"
 
@@ -31,5 +39,6 @@ DataType = _module.DataType
 ModelConfig = _module.ModelConfig
 ModelInput = _module.ModelInput
 ModelInstanceGroup = _module.ModelInstanceGroup
+ModelOptimizationPolicy = _module.ModelOptimizationPolicy
 ModelOutput = _module.ModelOutput
 ModelQueuePolicy = _module.ModelQueuePolicy

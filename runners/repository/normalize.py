@@ -18,6 +18,7 @@ __all__ = ["fill_backend", "fill_defaults", "fill_instance_groups"]
 _KNOWN = (
     ("tensorrt", "tensorrt_plan", "model.plan"),
     ("onnxruntime", "onnxruntime_onnx", "model.onnx"),
+    ("onnxruntime", "onnxruntime_onnx", "model.ort"),
     ("openvino", "", "model.xml"),
     ("pytorch", "pytorch_libtorch", "model.pt"),
     ("pytorch", "libtorch", "model.pt"),

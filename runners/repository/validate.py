@@ -58,14 +58,18 @@ def _delays(policy: ModelQueuePolicy) -> bool:
     return policy.default_timeout_microseconds != 0 and policy.timeout_action == ModelQueuePolicy.DELAY
 
 
-def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = ()) -> None:
-    """The instance groups after `fill_instance_groups`; `gpus` are those that the backend can use"""
+def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = (), why_none: str = "") -> None:
+    """
+    The instance groups after `fill_instance_groups`; `gpus` are those that the backend can use, and `why_none` is why
+    there is none
+    """
+    reason = f": {why_none}" if why_none else ""
     for group in config.instance_group:
         subject = f"instance group {group.name} of model {config.name}"
         if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
-            raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs")
+            raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs{reason}")
         if group.kind == ModelInstanceGroup.KIND_AUTO and not gpus:
-            raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs")
+            raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs{reason}")
         if group.kind not in {ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}:
             kind = ModelInstanceGroup.Kind.Name(group.kind)
             raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")

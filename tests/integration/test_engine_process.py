@@ -26,7 +26,7 @@ def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path:
     with Engine(tmp_path) as engine:
         core = engine._own()
         path = str(tmp_path / "add_sub" / "1" / "model.onnx")
-        session = kushi_native.OnnxModel(path, intra_op_threads=1, inter_op_threads=1, parallel=False, graph_level=99)
+        session = kushi_native.OnnxModel(path, "{}")
         tensors = [{"name": name, "datatype": kind, "dims": dims[1:]} for name, kind, dims in session.inputs]
         good = {
             "name": "halfgood",

@@ -27,7 +27,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         ("runners/repository/config.py", "import kushi_native"),
         ("runners/repository/layout.py", "from ..engine import Engine"),
         ("runners/engine.py", "from .serve import serve"),
-        ("runners/backends/onnxruntime.py", "import onnxruntime"),
+        ("runners/backends/onnxruntime/backend.py", "import onnxruntime"),
         ("runners/engine.py", "import bentoml"),
         ("runners/engine.py", "import preprocessing.images"),
         ("runners/errors.py", "import service"),

@@ -26,7 +26,7 @@ def test_the_wheel_holds_the_package_as_kushi_with_its_types(wheel: Path) -> Non
     names = zipfile.ZipFile(wheel).namelist()
     assert wheel.name == f"kushi-{__version__}-py3-none-any.whl"
     assert {name.partition("/")[0] for name in names} == {"kushi", f"kushi-{__version__}.dist-info"}
-    assert {"kushi/py.typed", "kushi/repository/messages.pyi", "kushi/backends/onnxruntime.py"} <= set(names)
+    assert {"kushi/py.typed", "kushi/repository/messages.pyi", "kushi/backends/onnxruntime/backend.py"} <= set(names)
     assert not any("__pycache__" in name for name in names)
 
 

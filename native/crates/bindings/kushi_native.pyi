@@ -21,6 +21,7 @@ __all__ = [
     "__version__",
     "init_onnxruntime",
     "log_settings",
+    "onnxruntime_providers",
     "register_errors",
     "routes",
     "set_log",
@@ -33,19 +34,12 @@ def register_errors(table: dict[str, Callable[[str, str | None, str | None], Bas
 def set_log(options_json: str) -> None: ...
 def log_settings() -> tuple[int, bool, bool, bool, str]: ...
 def init_onnxruntime(library: str) -> str: ...
+def init_onnxruntime(library: str, threads: tuple[int, int] | None = None) -> str: ...
+def onnxruntime_providers() -> list[str]: ...
 def routes() -> list[tuple[str, str, str]]: ...
 @final
 class OnnxModel:
-    def __new__(
-        cls,
-        path: str,
-        *,
-        intra_op_threads: int,
-        inter_op_threads: int,
-        parallel: bool,
-        graph_level: int,
-        allow_spinning: bool = False,
-    ) -> Self: ...
+    def __new__(cls, path: str, options_json: str) -> Self: ...
     @property
     def inputs(self) -> list[tuple[str, str, list[int]]]: ...
     @property

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -11,7 +11,8 @@ import torch
 from kushi_native import PythonModel
 
 from ...errors import about
-from ...repository.complete import check_against_model, complete
+from ...repository.backend_config import NO_SETTINGS
+from ...repository.complete import check_against_model, complete, default_max_batch_size
 from ...repository.labels import read_labels
 from ...repository.layout import ModelSource, model_file
 from ...repository.messages import ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
@@ -35,7 +36,14 @@ _LOG = logging.getLogger(__name__)
 _PROCESS_WIDE = Lock()
 
 
-def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool) -> Loaded:
+def load(
+    source: ModelSource,
+    config: ModelConfig,
+    version: int,
+    *,
+    auto_complete: bool,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> Loaded:
     """Opens one version on every device that its instances are on"""
     started = time.monotonic()
     gpus = range(torch.cuda.device_count())
@@ -50,7 +58,8 @@ def load(source: ModelSource, config: ModelConfig, version: int, *, auto_complet
     program = open_on(devices[0])
     with about(source.stated_in):
         check_applicable(config, is_script=kind is Format.SCRIPT)
-        config = _complete(config, program.signature, auto_complete=auto_complete)
+        if auto_complete:
+            config = _complete(config, program.signature, default_max_batch_size(settings))
         check_model(config, source.name)
         check_tensors(config)
         plan, infos = _bind(config, program.signature)
@@ -79,13 +88,13 @@ def _devices(config: ModelConfig) -> Iterator[torch.device]:
             yield from [device] * group.count
 
 
-def _complete(config: ModelConfig, signature: Signature, *, auto_complete: bool) -> ModelConfig:
+def _complete(config: ModelConfig, signature: Signature, default_max_batch_size: int) -> ModelConfig:
     """Filled in from an exported program; a TorchScript archive says too little of its tensors"""
     arguments = [leaf.info for leaf in signature.arguments if leaf.info]
     results = [leaf.info for leaf in signature.results or () if leaf.info]
-    if not auto_complete or not results:
+    if not results:
         return config
-    return fill_defaults(complete(config, arguments, results))
+    return fill_defaults(complete(config, arguments, results, default_max_batch_size))
 
 
 def _bind(config: ModelConfig, signature: Signature) -> tuple[Plan, list[TensorInfo]]:

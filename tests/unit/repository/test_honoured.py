@@ -101,10 +101,11 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
     [
         ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
         ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
-        ("onnxruntime", "enable_mem_arena", "expected one of execution_mode, inter_op_thread_count"),
+        ("onnxruntime", "session.disable_prepack", "did you mean 'session.disable_prepacking'?"),
+        ("onnxruntime", "session.load_model_format", "expected one of arena_extend_strategy"),
         ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),
         ("pytorch", "execution_mode", "expected one of DISABLE_CUDNN, DISABLE_OPTIMIZED_EXECUTION"),
-        ("onnxruntime", "INFERENCE_MODE", "expected one of execution_mode"),
+        ("onnxruntime", "INFERENCE_MODE", "expected one of arena_extend_strategy, cudnn_conv_algo_search"),
     ],
 )
 def test_an_unknown_parameter_is_refused_with_a_hint(backend: str, key: str, hint: str) -> None:

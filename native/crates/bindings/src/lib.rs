@@ -43,6 +43,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logging::log_settings, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
     module.add_function(wrap_pyfunction!(core::routes, module)?)?;
+    module.add_function(wrap_pyfunction!(onnx::onnxruntime_providers, module)?)?;
     module.add_class::<onnx::OnnxModel>()?;
     module.add_class::<python_engine::PythonModel>()?;
     module.add_class::<core::Core>()?;

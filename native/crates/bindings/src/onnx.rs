@@ -1,21 +1,36 @@
 //! ONNX Runtime as Python's control plane sees it: a library to load, models to open and measure.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
 use kushi_core::{Error, ErrorKind, os_text};
-use kushi_engine_onnx::{OnnxSession, SessionOptions, TensorInfo};
+use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions, TensorInfo};
 use pyo3::prelude::*;
 
+use crate::core::parse;
 use crate::errors::raise;
 use crate::scheduling::give_way;
 
+/// `threads` are those that all sessions of the process share: inside an operator and across operators.
 #[pyfunction]
+#[pyo3(signature = (library, threads = None))]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-pub(crate) fn init_onnxruntime(py: Python<'_>, library: PathBuf) -> PyResult<String> {
-    py.detach(|| kushi_engine_onnx::init(&library)).map_err(|error| raise(py, &error, None))
+pub(crate) fn init_onnxruntime(
+    py: Python<'_>,
+    library: PathBuf,
+    threads: Option<(usize, usize)>,
+) -> PyResult<String> {
+    let threads = threads.map(|(intra_op, inter_op)| GlobalThreads { intra_op, inter_op });
+    let init = || aside("kushi-pool", || kushi_engine_onnx::init(&library, threads));
+    py.detach(init).map_err(|error| raise(py, &error, None))
+}
+
+/// The names of the execution providers of the library that is loaded.
+#[pyfunction]
+pub(crate) fn onnxruntime_providers(py: Python<'_>) -> PyResult<Vec<String>> {
+    kushi_engine_onnx::available_providers().map_err(|error| raise(py, &error, None))
 }
 
 #[pyclass(frozen, module = "kushi_native")]
@@ -30,19 +45,12 @@ type Described = (String, &'static str, Vec<i64>);
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 impl OnnxModel {
     #[new]
-    #[pyo3(signature = (path, *, intra_op_threads, inter_op_threads, parallel, graph_level, allow_spinning = false))]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        intra_op_threads: usize,
-        inter_op_threads: usize,
-        parallel: bool,
-        graph_level: i32,
-        allow_spinning: bool,
-    ) -> PyResult<Self> {
-        let options =
-            SessionOptions { intra_op_threads, inter_op_threads, parallel, graph_level, allow_spinning };
-        let session = py.detach(|| load(&path, &options)).map_err(|error| raise(py, &error, None))?;
+    fn new(py: Python<'_>, path: PathBuf, options_json: &str) -> PyResult<Self> {
+        let load = || {
+            let options: SessionOptions = parse("the options of a session", options_json)?;
+            aside("kushi-load", || OnnxSession::load(&path, &options))
+        };
+        let session = py.detach(load).map_err(|error| raise(py, &error, None))?;
         Ok(Self { session: Arc::new(session) })
     }
 
@@ -66,17 +74,17 @@ fn describe(tensor: &TensorInfo) -> Described {
     (tensor.name.clone(), tensor.datatype.name(), tensor.shape.clone())
 }
 
-/// On a thread of its own at low priority, which the session's worker threads inherit.
-fn load(path: &Path, options: &SessionOptions) -> Result<OnnxSession, Error> {
+/// On a thread of its own at low priority: threads that it starts are as it is, in priority and name.
+fn aside<T: Send>(name: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let internal = |text: String| Error::new(ErrorKind::Internal, text);
     thread::scope(|scope| {
         let work = || {
             give_way();
-            OnnxSession::load(path, options)
+            work()
         };
-        let thread = thread::Builder::new().name("kushi-load".into()).spawn_scoped(scope, work);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
         let thread =
             thread.map_err(|error| internal(format!("cannot start a thread: {}", os_text(&error))))?;
-        thread.join().map_err(|_| internal(format!("loading {} panicked", path.display())))?
+        thread.join().map_err(|_| internal(format!("thread {name} panicked")))?
     })
 }

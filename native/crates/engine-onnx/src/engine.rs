@@ -71,7 +71,8 @@ impl OnnxEngine {
 
 impl Engine for OnnxEngine {
     fn capability(&self) -> Capability {
-        Capability { concurrent: true, inline: self.session.runs_on_caller(), decoupled: false }
+        let concurrent = !self.session.accelerated();
+        Capability { concurrent, inline: self.session.runs_on_caller(), decoupled: false }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{Error, ErrorKind};
 use libloading::Library;
-use ort::environment::Environment;
+use ort::environment::{Environment, GlobalThreadPoolOptions};
 use ort::logging::LogLevel;
 
 /// The oldest ONNX Runtime that is tested, as `(major, minor)`.
@@ -14,23 +14,38 @@ pub const MINIMUM_VERSION: (u32, u32) = (1, 31);
 
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
+/// Threads that all sessions of the process share; 0 leaves a number to ONNX Runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalThreads {
+    pub intra_op: usize,
+    pub inter_op: usize,
+}
+
 struct Loaded {
     library: PathBuf,
+    threads: Option<GlobalThreads>,
     version: String,
     environment: Environment,
 }
 
-/// Loads ONNX Runtime from `library`, without telemetry, and answers its version. A second call with
-/// the same library answers the same; a process cannot hold two.
-pub fn init(library: &Path) -> Result<String, Error> {
+/// Loads ONNX Runtime from `library`, without telemetry, and answers its version. With `threads` its
+/// sessions share them, without each has threads of its own. A second call with the same arguments
+/// answers the same; a process cannot hold two libraries, nor have it both ways.
+pub fn init(library: &Path, threads: Option<GlobalThreads>) -> Result<String, Error> {
     let fault = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
     let path = library.canonicalize().map_err(|error| {
         fault(format!("onnxruntime library '{}' cannot be opened: {error}", library.display()))
     })?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = &*loaded {
-        if loaded.library == path {
+        if loaded.library == path && loaded.threads == threads {
             return Ok(loaded.version.clone());
+        }
+        if loaded.library == path {
+            let (old, new) = (shared(loaded.threads), shared(threads));
+            return Err(fault(format!(
+                "onnxruntime already runs {old} in this process, it cannot run {new}"
+            )));
         }
         let (old, new) = (loaded.library.display(), path.display());
         return Err(fault(format!(
@@ -38,9 +53,9 @@ pub fn init(library: &Path) -> Result<String, Error> {
         )));
     }
     let version = probe(&path).map_err(fault)?;
-    let environment = start(&path)
+    let environment = start(&path, threads)
         .map_err(|text| fault(format!("onnxruntime library '{}' does not start: {text}", path.display())))?;
-    *loaded = Some(Loaded { library: path, version: version.clone(), environment });
+    *loaded = Some(Loaded { library: path, threads, version: version.clone(), environment });
     Ok(version)
 }
 
@@ -88,16 +103,31 @@ fn check_version(version: &str) -> Result<(), String> {
     Err(format!("onnxruntime {version} found, expected {major}.{minor} or newer: pip install 'kushi[cpu]'"))
 }
 
-fn start(path: &Path) -> Result<Environment, String> {
-    let environment = ort::init_from(path)
-        .map_err(|error| error.to_string())?
-        .with_name("kushi")
-        .with_telemetry(false)
-        .with_logger(Arc::new(forward))
-        .build()
-        .map_err(|error| error.to_string())?;
+fn shared(threads: Option<GlobalThreads>) -> String {
+    match threads {
+        None => "without a global thread pool".to_owned(),
+        Some(GlobalThreads { intra_op, inter_op }) => {
+            format!("with a global thread pool of {intra_op} intra-op and {inter_op} inter-op threads")
+        }
+    }
+}
+
+fn start(path: &Path, threads: Option<GlobalThreads>) -> Result<Environment, String> {
+    let builder = ort::init_from(path).map_err(|error| error.to_string())?;
+    let mut builder = builder.with_name("kushi").with_telemetry(false).with_logger(Arc::new(forward));
+    if let Some(threads) = threads {
+        builder = builder.with_global_thread_pool(pool(threads).map_err(|error| error.to_string())?);
+    }
+    let environment = builder.build().map_err(|error| error.to_string())?;
     environment.set_log_level(LogLevel::Warning);
     Ok(environment)
+}
+
+fn pool(threads: GlobalThreads) -> ort::Result<GlobalThreadPoolOptions> {
+    GlobalThreadPoolOptions::default()
+        .with_intra_threads(threads.intra_op)?
+        .with_inter_threads(threads.inter_op)?
+        .with_spin_control(false)
 }
 
 fn forward(level: LogLevel, category: &str, _id: &str, _place: &str, message: &str) {

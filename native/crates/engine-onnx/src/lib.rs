@@ -2,14 +2,17 @@
 //!
 //! [`init`] loads the shared library, once per process. An [`OnnxSession`] is a loaded model, shared
 //! by any number of instances: ONNX Runtime's `Run` may be called from several threads at once on
-//! the CPU provider. An [`OnnxEngine`] executes batches of the core on a session.
+//! the CPU provider. On other providers each instance has a session of its own. An [`OnnxEngine`]
+//! executes batches of the core on a session.
 //!
-//! All `unsafe` of this crate stands in front of a C function; the modules `status`, `value` and
-//! `session` wrap them so that everything above is safe code.
+//! All `unsafe` of this crate stands in front of a C function; the modules `status`, `value`,
+//! `options`, `provider` and `session` wrap them so that everything above is safe code.
 
 mod engine;
 mod environment;
 mod measure;
+mod options;
+mod provider;
 mod session;
 mod status;
 mod strings;
@@ -17,5 +20,7 @@ mod types;
 mod value;
 
 pub use engine::OnnxEngine;
-pub use environment::{MINIMUM_VERSION, init};
-pub use session::{OnnxSession, SessionOptions, TensorInfo};
+pub use environment::{GlobalThreads, MINIMUM_VERSION, init};
+pub use options::{Entry, SessionOptions};
+pub use provider::{Accelerator, Provider, available_providers};
+pub use session::{OnnxSession, TensorInfo};

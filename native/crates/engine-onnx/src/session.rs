@@ -3,46 +3,20 @@
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{DataType, Error, ErrorKind};
 use ort::AsPointer;
-use ort::logging::LogLevel;
-use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
-use ort::session::{Session, SharedSessionInner};
+use ort::session::SharedSessionInner;
 use ort::value::ValueType;
 use smallvec::SmallVec;
 
 use crate::environment;
+use crate::options::{RunOptions, SessionOptions};
+use crate::provider::Accelerator;
 use crate::status::{Failure, check};
 use crate::types::from_element;
 use crate::value::{InputValue, Value};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionOptions {
-    /// Threads inside an operator, the calling one included; 0 leaves it to ONNX Runtime.
-    pub intra_op_threads: usize,
-    /// Threads across operators, where `parallel` is set; 0 leaves it to ONNX Runtime.
-    pub inter_op_threads: usize,
-    /// Independent operators run side by side.
-    pub parallel: bool,
-    /// How far the graph is optimised, in ONNX Runtime's numbers: 0 not at all, 1 basic, 2 extended, 99 all.
-    pub graph_level: i32,
-    /// Idle threads of the session burn their core for a while before they sleep.
-    pub allow_spinning: bool,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self {
-            intra_op_threads: 1,
-            inter_op_threads: 1,
-            parallel: false,
-            graph_level: 99,
-            allow_spinning: false,
-        }
-    }
-}
 
 /// An input or output as the model file declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +27,18 @@ pub struct TensorInfo {
     pub shape: Vec<i64>,
 }
 
-/// A loaded model. It may be run from any number of threads at once.
+/// OpenVINO does not make two sessions at the same time.
+static MAKING_OPENVINO: Mutex<()> = Mutex::new(());
+
+/// A loaded model. On the CPU it may be run from any number of threads at once.
 pub struct OnnxSession {
     inner: Arc<SharedSessionInner>,
+    run_options: Option<RunOptions>,
     inputs: Vec<TensorInfo>,
     outputs: Vec<TensorInfo>,
     defaulted_inputs: Vec<TensorInfo>,
     runs_on_caller: bool,
+    accelerated: bool,
 }
 
 /// What a run answers, in the order of the names that were asked for.
@@ -72,11 +51,13 @@ impl OnnxSession {
         let fault = |text: &str| {
             Error::new(ErrorKind::ConfigInvalid, format!("onnx model '{shown}' cannot be loaded: {text}"))
         };
-        let level = graph_level(options.graph_level).map_err(|text| fault(&text))?;
-        let builder = builder(options, level, &environment::current()?);
-        let session = builder
-            .and_then(|mut builder| builder.commit_from_file(path))
-            .map_err(|error| fault(error.message()))?;
+        let mut builder = options.builder(&environment::current()?).map_err(|text| fault(&text))?;
+        let run_options = options.run_options().map_err(|text| fault(&text))?;
+        let on_openvino =
+            options.providers.iter().any(|provider| provider.accelerator == Accelerator::OpenVino);
+        let alone = on_openvino.then(|| MAKING_OPENVINO.lock().unwrap_or_else(PoisonError::into_inner));
+        let session = builder.commit_from_file(path).map_err(|error| fault(error.message()))?;
+        drop(alone);
         let inputs = session.inputs().iter().map(|input| describe("input", input.name(), input.dtype()));
         let outputs =
             session.outputs().iter().map(|output| describe("output", output.name(), output.dtype()));
@@ -88,7 +69,9 @@ impl OnnxSession {
             outputs: list(outputs.collect())?,
             defaulted_inputs: list(defaulted.collect())?,
             inner: session.inner(),
-            runs_on_caller: options.intra_op_threads == 1 && !options.parallel,
+            run_options,
+            runs_on_caller: options.runs_on_caller(),
+            accelerated: !options.providers.is_empty(),
         })
     }
 
@@ -111,6 +94,11 @@ impl OnnxSession {
         self.runs_on_caller
     }
 
+    /// Whether anything but the CPU computes. Then one thread at a time may run the session.
+    pub fn accelerated(&self) -> bool {
+        self.accelerated
+    }
+
     /// Runs the model once. There is a name for each input.
     pub(crate) fn run(
         &self,
@@ -123,13 +111,14 @@ impl OnnxSession {
         let input_names: SmallVec<[*const c_char; 8]> = pointers(input_names);
         let output_names: SmallVec<[*const c_char; 8]> = pointers(output_names);
         let mut outputs = SmallVec::<[_; 8]>::from_elem(null_mut(), output_names.len());
+        let run_options = self.run_options.as_ref().map_or(null(), RunOptions::as_ptr);
         // SAFETY: every array has the length that goes with it, names are C strings, inputs are alive,
         // and null run options are the default ones. `Run` may be called from several threads on one
         // session of the CPU provider; it takes a mutable pointer, but changes nothing unguarded.
         let status = unsafe {
             (ort::api().Run)(
                 self.inner.ptr().cast_mut(),
-                null(),
+                run_options,
                 input_names.as_ptr(),
                 InputValue::as_pointers(inputs),
                 inputs.len(),
@@ -144,35 +133,6 @@ impl OnnxSession {
         assert_eq!(values.len(), output_names.len(), "a run that went well answers every output");
         Ok(values)
     }
-}
-
-fn graph_level(level: i32) -> Result<GraphOptimizationLevel, String> {
-    match level {
-        0 => Ok(GraphOptimizationLevel::Disable),
-        1 => Ok(GraphOptimizationLevel::Level1),
-        2 => Ok(GraphOptimizationLevel::Level2),
-        99 => Ok(GraphOptimizationLevel::All),
-        _ => Err(format!("graph optimisation level {level} is not known, expected 0, 1, 2 or 99")),
-    }
-}
-
-fn builder(
-    options: &SessionOptions,
-    level: GraphOptimizationLevel,
-    environment: &ort::environment::Environment,
-) -> ort::Result<SessionBuilder> {
-    let builder = Session::builder(environment)?
-        .with_log_level(LogLevel::Warning)?
-        .with_optimization_level(level)?
-        .with_intra_threads(options.intra_op_threads)?
-        .with_inter_threads(options.inter_op_threads)?
-        .with_parallel_execution(options.parallel)?
-        .with_intra_op_spinning(options.allow_spinning)?
-        .with_inter_op_spinning(options.allow_spinning)?
-        // A pattern is kept for every combination of input shapes that was ever seen: without bound,
-        // where shapes are the clients' choice.
-        .with_memory_pattern(false)?;
-    Ok(builder)
 }
 
 fn describe(kind: &str, name: &str, declared: &ValueType) -> Result<TensorInfo, String> {

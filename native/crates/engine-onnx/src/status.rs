@@ -12,6 +12,12 @@ pub(crate) struct Failure {
     text: String,
 }
 
+impl Failure {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 impl From<Failure> for Error {
     /// Triton's text.
     fn from(failure: Failure) -> Self {

@@ -5,8 +5,9 @@ mod engine;
 #[path = "../library/mod.rs"]
 mod library;
 mod models;
+mod options;
 mod session;
 
 fn init() {
-    kushi_engine_onnx::init(&library::library()).expect("onnxruntime starts");
+    kushi_engine_onnx::init(&library::library(), None).expect("onnxruntime starts");
 }

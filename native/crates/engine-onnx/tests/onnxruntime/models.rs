@@ -58,6 +58,13 @@ impl Graph {
         Self(self.0.message(1, &node.text(3, outputs[0]).text(4, operator)))
     }
 
+    /// A node of the operators that the library of the example has.
+    #[must_use]
+    pub fn custom_node(self, operator: &str, input: &str, output: &str) -> Self {
+        let node = Message::default().text(1, input).text(2, output).text(3, output);
+        Self(self.0.message(1, &node.text(4, operator).text(7, "kushi.test")))
+    }
+
     #[must_use]
     pub fn input(self, name: &str, tensor: &Message) -> Self {
         Self(self.0.message(11, &Message::default().text(1, name).message(2, tensor)))
@@ -84,7 +91,9 @@ impl Graph {
     /// The `ModelProto` around this graph.
     pub fn encode(self) -> Vec<u8> {
         let opset = Message::default().text(1, "").int(2, 17);
-        Message::default().int(1, 8).message(7, &self.0.text(2, "graph")).message(8, &opset).0
+        let custom = Message::default().text(1, "kushi.test").int(2, 1);
+        let model = Message::default().int(1, 8).message(7, &self.0.text(2, "graph"));
+        model.message(8, &opset).message(8, &custom).0
     }
 
     pub fn save(self, directory: &Directory) -> PathBuf {

@@ -83,6 +83,39 @@ fn finds_external_weights_beside_the_model() {
 }
 
 #[test]
+fn weights_are_never_read_from_beyond_the_directory_of_the_model() {
+    let (directory, elsewhere) = (Directory::new(), Directory::new());
+    let secret = elsewhere.join("secret.bin");
+    std::fs::write(&secret, [0; 8]).expect("the file is written");
+    std::fs::write(directory.join("inside.bin"), [0; 8]).expect("the file is written");
+    let link = |target: &Path, name: &str| {
+        std::os::unix::fs::symlink(target, directory.join(name)).expect("the link is made");
+    };
+    link(&secret, "file.bin");
+    link(&elsewhere, "folder");
+    link(Path::new("inside.bin"), "again.bin");
+    let name = elsewhere.file_name().and_then(|name| name.to_str()).expect("a name");
+    let path = directory.join("model.onnx");
+    let write = |location: &str| {
+        let graph = Graph::default()
+            .node("Add", &["X", "W"], &["Y"])
+            .input("X", &tensor(FLOAT, &[2]))
+            .output("Y", &tensor(FLOAT, &[2]))
+            .external_initializer("W", FLOAT, &[2], location);
+        std::fs::write(&path, graph.encode()).expect("the model is written");
+    };
+    for inside in ["inside.bin", "./inside.bin", "again.bin"] {
+        write(inside);
+        load(&path).expect("the weights are beside the model");
+    }
+    let absolute = secret.to_str().expect("a path of text");
+    for outside in [&format!("../{name}/secret.bin"), absolute, "file.bin", "folder/secret.bin"] {
+        write(outside);
+        assert_refused(&path, &["xternal data"]);
+    }
+}
+
+#[test]
 fn names_a_file_that_does_not_load() {
     let directory = Directory::new();
     assert_refused(&directory.join("missing.onnx"), &["does not exist"]);
@@ -120,7 +153,9 @@ fn honours_every_option() {
                 inter_op_threads: threads,
                 parallel,
                 graph_level,
-                allow_spinning: parallel,
+                memory_arena: parallel,
+                memory_pattern: parallel,
+                ..SessionOptions::default()
             };
             let session = load_with(&path, &options).expect("the model loads");
             assert_eq!(session.runs_on_caller(), threads == 1 && !parallel);

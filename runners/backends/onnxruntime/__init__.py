@@ -1,0 +1,1 @@
+"""ONNX models through ONNX Runtime's C API"""

@@ -1,0 +1,291 @@
+"""Options of ONNX models, by what they change in an engine that serves them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from runners import Engine
+from runners.errors import KushiError
+from runners.options import EngineOptions
+from tests import models
+from tests.examples import built
+from tests.serving import ROOT, thread_names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import StartServer
+
+BIG: Final = 256
+"""MiB that the model of `growing` takes beside its inputs and outputs"""
+
+
+def parameter(key: str, value: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def onnxruntime(**settings: str) -> EngineOptions:
+    return EngineOptions(backend_config={"onnxruntime": {key.replace("__", "-"): v for key, v in settings.items()}})
+
+
+def failure(engine: Engine, model: str) -> str:
+    return str(engine.failures[model])
+
+
+def growing() -> onnx.ModelProto:
+    """OUTPUT0 = the largest of COUNT copies of INPUT0, which lie in memory meanwhile."""
+    nodes = [
+        helper.make_node("Expand", ["INPUT0", "COUNT"], ["COPIES"]),
+        helper.make_node("ReduceMax", ["COPIES"], ["OUTPUT0"], keepdims=1),
+    ]
+    inputs = [models.tensor("INPUT0", "FP32", [1]), models.tensor("COUNT", "INT64", [1])]
+    return models.model(nodes, inputs, [models.tensor("OUTPUT0", "FP32", [1])])
+
+
+GROW: Final = """
+import sys
+import numpy as np
+from runners import Engine
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) // 1024
+
+with Engine(sys.argv[1]) as engine:
+    one = np.ones(1, np.float32)
+    engine.infer("m", one, np.array([1024]))
+    before = resident()
+    engine.infer("m", one, np.array([int(sys.argv[2]) << 18]))
+    print(resident() - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("", True),
+        (parameter("enable_mem_arena", "1"), True),
+        (parameter("enable_mem_pattern", "1"), True),
+        (parameter("enable_mem_arena", "0"), False),
+        (parameter("memory.enable_memory_arena_shrinkage", "cpu:0"), False),
+    ],
+)
+def test_memory_of_a_run_is_kept_for_the_next_unless_the_configuration_says_otherwise(
+    tmp_path: Path, text: str, *, keeps: bool
+) -> None:
+    models.write(tmp_path, "m", growing(), models.ONE_INSTANCE + models.ONE_THREAD + text)
+    done = subprocess.run(
+        [sys.executable, "-c", GROW, tmp_path, str(BIG)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    grown = int(done.stdout)
+    assert grown > BIG * 3 // 4 if keeps else grown < BIG // 4
+
+
+def triple(domain: str = "kushi.test") -> onnx.ModelProto:
+    """OUTPUT0 = three times INPUT0, by an operator that no ONNX Runtime has."""
+    node = helper.make_node("Triple", ["INPUT0"], ["OUTPUT0"], domain=domain)
+    given, made = ([models.tensor(name, "FP32", ["batch", 2])] for name in ("INPUT0", "OUTPUT0"))
+    graph = helper.make_graph([node], "graph", given, made)
+    opsets = [helper.make_opsetid("", models.OPSET), helper.make_opsetid(domain, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION)
+
+
+LIBRARY: Final = 'model_operations { op_library_filename: "operators.so" }'
+
+
+@pytest.mark.parametrize("place", ["", "1"])
+def test_a_model_computes_with_operators_of_its_own(tmp_path: Path, place: str) -> None:
+    folder = models.write(tmp_path, "m", triple(), LIBRARY)
+    shutil.copy(built("kushi_custom_op"), folder / place / "operators.so")
+    models.write(tmp_path, "without", triple())
+    with Engine(tmp_path) as engine:
+        value = np.array([[1.5, -2.0]], np.float32)
+        assert np.array_equal(engine.infer("m", value)["OUTPUT0"], 3 * value)
+        assert "Triple" in failure(engine, "without")
+        engine.load_model("m")
+        assert np.array_equal(engine.infer("m", value)["OUTPUT0"], 3 * value)
+
+
+def test_operators_come_out_of_the_directory_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "operators.so").touch()
+    repository = tmp_path / "models"
+    for name, stated in {"above": "../../operators.so", "absolute": str(tmp_path / "operators.so")}.items():
+        models.write(repository, name, triple(), f'model_operations {{ op_library_filename: "{stated}" }}')
+    linked = models.write(repository, "linked", triple(), LIBRARY)
+    (linked / "operators.so").symlink_to(tmp_path / "operators.so")
+    text = models.write(repository, "text", triple(), LIBRARY)
+    (text / "operators.so").write_text("not a library")
+    with Engine(repository) as engine:
+        for name in ("above", "absolute", "linked"):
+            assert "must be a file inside the directory of the model" in failure(engine, name)
+            assert f"{name}/config.pbtxt: model_operations.op_library_filename" in failure(engine, name)
+        assert f"custom operators of '{text / 'operators.so'}' cannot be used" in failure(engine, "text")
+
+
+def test_the_profile_of_a_session_is_written_when_its_model_goes(tmp_path: Path) -> None:
+    repository, profiles = tmp_path / "models", tmp_path / "profiles"
+    profiles.mkdir()
+    models.write(repository, "shared", models.plus_constant(1), parameter("kushi.profile", "1"))
+    own = parameter("kushi.profile", "true") + parameter("intra_op_thread_count", "2")
+    models.write(repository, "own", models.plus_constant(1), own)
+    models.write(repository, "quiet", models.plus_constant(1))
+    with Engine(repository, options=onnxruntime(profile__directory=str(profiles))) as engine:
+        assert not engine.failures
+        for name in ("shared", "own", "quiet"):
+            engine.infer(name, np.array([[1]], np.int32))
+            engine.unload_model(name)
+    names = sorted(path.name for path in profiles.iterdir())
+    assert [re.split(r"_\d{4}-", name)[0] for name in names] == ["own_1_0", "own_1_1", "shared_1_0"]
+    (profile,) = profiles.glob("shared_*.json")
+    assert any(event["name"] == "model_run" for event in json.loads(profile.read_text()))
+
+
+def test_a_profile_goes_nowhere_but_where_the_operator_says(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), parameter("kushi.profile", "1"))
+    with Engine(tmp_path) as engine:
+        expected = "parameter 'kushi.profile' of model 'm' needs a directory, which the operator names"
+        assert expected in failure(engine, "m")
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_model_in_onnx_runtimes_own_format_is_served(tmp_path: Path, *, configured: bool) -> None:
+    text = 'backend: "onnxruntime" default_model_filename: "model.ort"' if configured else None
+    folder = models.write(tmp_path, "m", models.plus_constant(41), text)
+    convert = (
+        "import sys, onnxruntime\n"
+        "options = onnxruntime.SessionOptions()\n"
+        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC\n"
+        "options.optimized_model_filepath = sys.argv[2]\n"
+        "onnxruntime.InferenceSession(sys.argv[1], options, providers=['CPUExecutionProvider'])\n"
+    )
+    source = folder / "1" / "model.onnx"
+    subprocess.run([sys.executable, "-c", convert, source, folder / "1" / "model.ort"], check=True)
+    source.unlink()
+    with Engine(tmp_path) as engine:
+        assert engine.infer("m", np.array([[1]], np.int32))["OUTPUT0"].item() == 42
+        assert engine.get_model_config("m")["platform"] == "onnxruntime_onnx"
+
+
+def external(location: str) -> bytes:
+    """OUTPUT0 = INPUT0 + one number, which lies in a file."""
+    built_model = models.plus_constant(0)
+    (constant,) = built_model.graph.initializer
+    constant.ClearField("int32_data")
+    constant.data_location = TensorProto.EXTERNAL
+    constant.external_data.add(key="location", value=location)
+    return built_model.SerializeToString()
+
+
+@pytest.mark.parametrize("folder", ["", "model.onnx"])
+def test_weights_lie_beside_the_model_or_with_it_in_a_directory(tmp_path: Path, folder: str) -> None:
+    place = tmp_path / "m" / "1" / folder
+    place.mkdir(parents=True)
+    (place / "model.onnx").write_bytes(external("weights.bin"))
+    (place / "weights.bin").write_bytes(np.array([9], np.int32).tobytes())
+    with Engine(tmp_path) as engine:
+        assert engine.infer("m", np.array([[1]], np.int32))["OUTPUT0"].item() == 10
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "../../other/weights.bin", "linked.bin", "ABSOLUTE"])
+def test_weights_elsewhere_are_not_read(tmp_path: Path, location: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    for directory in (tmp_path / "other", tmp_path / "m"):
+        (directory / "weights.bin").write_bytes(np.array([9], np.int32).tobytes())
+    (tmp_path / "m" / "1" / "linked.bin").symlink_to(tmp_path / "other" / "weights.bin")
+    stated = str(tmp_path / "other" / "weights.bin") if location == "ABSOLUTE" else location
+    (tmp_path / "m" / "1" / "model.onnx").write_bytes(external(stated))
+    with Engine(tmp_path) as engine:
+        with pytest.raises(KushiError):
+            engine.infer("m", np.array([[1]], np.int32))
+        assert f"onnx model '{tmp_path}/m/1/model.onnx' cannot be loaded: " in failure(engine, "m")
+        assert "xternal data" in failure(engine, "m")
+
+
+def test_session_configuration_reaches_onnx_runtime(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), parameter("session.disable_cpu_ep_fallback", "1"))
+    with Engine(tmp_path) as engine:
+        assert "fallback to CPU EP has been explicitly disabled" in failure(engine, "m")
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "provider"),
+    [
+        (
+            "instance_group { kind: KIND_GPU }",
+            "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs",
+            "CUDA",
+        ),
+        (
+            'optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }',
+            "execution accelerator 'tensorrt' of model 'm' cannot be used",
+            "Tensorrt",
+        ),
+        (
+            'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }',
+            "execution accelerator 'openvino' of model 'm' cannot be used",
+            "OpenVINO",
+        ),
+    ],
+)
+def test_an_accelerator_that_is_not_there_leaves_the_old_version_serving(
+    tmp_path: Path, text: str, subject: str, provider: str
+) -> None:
+    folder = models.write(tmp_path, "m", models.plus_constant(1))
+    with Engine(tmp_path) as engine:
+        (folder / "config.pbtxt").write_text(text)
+        with pytest.raises(KushiError) as raised:
+            engine.load_model("m")
+        assert f"{folder}/config.pbtxt: {subject}: onnxruntime 1.31" in str(raised.value)
+        assert f" has no {provider}ExecutionProvider, it has " in str(raised.value)
+        assert engine.infer("m", np.array([[1]], np.int32))["OUTPUT0"].item() == 2
+
+
+@pytest.mark.parametrize("key", ["", "onnxruntime"])
+def test_the_default_of_the_largest_batch_is_the_operators(tmp_path: Path, key: str) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1))
+    options = EngineOptions(backend_config={key: {"default-max-batch-size": "7"}})
+    with Engine(tmp_path, options=options) as engine:
+        assert engine.get_model_config("m")["max_batch_size"] == 7
+
+
+def test_all_models_share_one_pool_of_threads(tmp_path: Path, start_server: StartServer) -> None:
+    for name in ("a", "b", "c"):
+        models.write(tmp_path, name, models.plus_constant(1))
+    server = start_server(
+        tmp_path,
+        "--backend-config=onnxruntime,enable-global-threadpool=1",
+        "--backend-config=onnxruntime,intra_op_thread_count=4",
+    )
+    names = list(thread_names(server.pid).values())
+    # the thread that calls is the fourth
+    assert (names.count("kushi-pool"), names.count("kushi-load")) == (3, 0)
+
+
+def test_a_process_has_threads_of_its_models_one_way_or_the_other(tmp_path: Path) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1))
+    options = onnxruntime(enable__global__threadpool="1", intra_op_thread_count="2", inter_op_thread_count="1")
+    with Engine(tmp_path) as engine, Engine(tmp_path, options=options) as other:
+        assert not engine.failures
+        expected = (
+            "onnxruntime already runs without a global thread pool in this process, it cannot run with a global thread "
+            "pool of 2 intra-op and 1 inter-op threads"
+        )
+        assert failure(other, "m") == expected
+    assert not [name for name in thread_names(os.getpid()).values() if name == "kushi-pool"]
+
+
+def test_a_setting_that_no_backend_has_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(KushiError, match="backend config 'onnxruntime,threads' is not supported by this version"):
+        Engine(tmp_path, options=onnxruntime(threads="2"))
