@@ -266,6 +266,7 @@ def test_all_models_share_one_pool_of_threads(tmp_path: Path, start_server: Star
         tmp_path,
         "--backend-config=onnxruntime,enable-global-threadpool=1",
         "--backend-config=onnxruntime,intra_op_thread_count=4",
+        "--backend-config=onnxruntime,inter_op_thread_count=1",
     )
 
     def pools() -> tuple[int, int]:
