@@ -163,6 +163,10 @@ class Bento:
     def engines(self) -> list[int]:
         return [pid for pid, words in self._members() if any(word.startswith("--drain-fd=") for word in words)]
 
+    def words_of(self, process: int) -> list[str]:
+        """What the list of processes shows of one"""
+        return next(words for pid, words in self._members() if pid == process)
+
     def workers(self, service: str) -> list[int]:
         """The processes of a service, without the one that starts them"""
         marks = "--service-name", service
