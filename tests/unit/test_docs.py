@@ -155,7 +155,12 @@ def test_modules_that_are_run_exist_with_the_flags_of_the_benchmarks() -> None:
 
 def test_flags_that_prose_names_exist() -> None:
     # the last are those of `bentoml serve`, `bentoml build` and `docker run`
-    known = SERVE_FLAGS | export_flags() | {f"--{flag}" for flag in ABSENT} | {"--check", "--port", "--arg", "--cpus"}
+    known = (
+        SERVE_FLAGS
+        | export_flags()
+        | {f"--{flag}" for flag in ABSENT}
+        | {*("--check", "--port", "--arg", "--cpus", "--ssl-certfile", "--ssl-keyfile")}
+    )
     for page in PAGES:
         named = set(re.findall(r"`(--[a-z-]+)", prose(page)))
         if page.name != "serve.md":
