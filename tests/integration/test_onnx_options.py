@@ -150,6 +150,59 @@ def test_the_profile_of_a_session_is_written_when_its_model_goes(tmp_path: Path)
     assert any(event["name"] == "model_run" for event in json.loads(profile.read_text()))
 
 
+def folding() -> onnx.ModelProto:
+    """OUTPUT0 = INPUT0 minus a constant, whose sign an optimiser can turn beforehand."""
+    constant = helper.make_tensor("constant", TensorProto.INT32, [1], [5])
+    nodes = [
+        helper.make_node("Neg", ["constant"], ["negative"]),
+        helper.make_node("Add", ["INPUT0", "negative"], ["OUTPUT0"]),
+    ]
+    given, made = ([models.tensor(name, "INT32", ["batch", 1])] for name in ("INPUT0", "OUTPUT0"))
+    return models.model(nodes, given, made, [constant])
+
+
+@pytest.mark.parametrize(("level", "operators"), [(0, {"Add"}), (-1, {"Add"}), (1, {"Add"}), (2, {"Add", "Neg"})])
+def test_the_graph_is_optimised_as_far_as_the_configuration_says(
+    tmp_path: Path, level: int, operators: set[str]
+) -> None:
+    repository, profiles = tmp_path / "models", tmp_path / "profiles"
+    profiles.mkdir()
+    text = f"optimization {{ graph {{ level: {level} }} }}\n" + parameter("kushi.profile", "1")
+    models.write(repository, "m", folding(), text)
+    with Engine(repository, options=onnxruntime(profile__directory=str(profiles))) as engine:
+        assert engine.infer("m", np.array([[7]], np.int32))["OUTPUT0"].item() == 2
+    (profile,) = profiles.iterdir()
+    ran = {event["args"]["op_name"] for event in json.loads(profile.read_text()) if "op_name" in event.get("args", {})}
+    assert ran == operators
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [
+        (parameter("intra_op_thread_count", "1"), 0),
+        # two instances, each with two beside the one that calls
+        (parameter("intra_op_thread_count", "3"), 4),
+        # those across operators are for a graph whose operators run side by side
+        (parameter("intra_op_thread_count", "1") + parameter("inter_op_thread_count", "3"), 0),
+        (
+            parameter("intra_op_thread_count", "1")
+            + parameter("execution_mode", "1")
+            + parameter("inter_op_thread_count", "3"),
+            4,
+        ),
+    ],
+)
+def test_each_instance_has_the_threads_that_its_model_asks_for(
+    tmp_path: Path, start_server: StartServer, text: str, threads: int
+) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), text)
+    server = start_server(tmp_path)
+    eventually(
+        lambda: list(thread_names(server.pid).values()).count("kushi-load") == threads,
+        f"{threads} threads for the model",
+    )
+
+
 def test_a_profile_goes_nowhere_but_where_the_operator_says(tmp_path: Path) -> None:
     models.write(tmp_path, "m", models.plus_constant(1), parameter("kushi.profile", "1"))
     with Engine(tmp_path) as engine:
@@ -273,7 +326,7 @@ def test_all_models_share_one_pool_of_threads(tmp_path: Path, start_server: Star
         names = list(thread_names(server.pid).values())
         return names.count("kushi-pool"), names.count("kushi-load")
 
-    # three inside operators, with the thread that calls as the fourth, and one across them
+    # three beside the one that calls, and one that ONNX Runtime always has
     eventually(lambda: pools() == (4, 0), "threads for all models, and none that is a model's")
 
 
