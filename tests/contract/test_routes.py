@@ -28,6 +28,9 @@ WRITE_PATHS = [
     "/v2/models/add_sub/infer",
     "/v2/models/add_sub/versions/1/infer",
     "/v2/models/missing/infer",
+    "/v2/models/add_sub/generate",
+    "/v2/models/add_sub/generate_stream",
+    "/v2/models/add_sub/versions/1/generate",
     "/v2/repository/index",
     "/v2/repository/models/add_sub/load",
     "/v2/repository/models/add_sub/unload",
@@ -138,10 +141,13 @@ def test_the_server_describes_itself(connection: Connection) -> None:
         "parameters",
         "statistics",
         "schedule_policy",
+        "classification",
+        "trace",
+        "logging",
         "model_configuration",
         "model_repository",
     } <= set(document["extensions"])
-    assert not {"classification", "sequence", "trace", "logging"} & set(document["extensions"])
+    assert not {"sequence", "cuda_shared_memory"} & set(document["extensions"])
     assert response.header("content-type") == "application/json"
 
 

@@ -35,10 +35,36 @@ pub fn read(
         return read_strings(data, name, bounds);
     };
     let bytes = check_size(name, count, size, bounds.bytes)?;
+    read_numbers(data, name, datatype, count, bytes, bounds.depth)
+}
+
+/// The bytes of `count` elements, in arrays or a single one outside of any.
+pub fn read_values(
+    data: &[u8],
+    name: &str,
+    datatype: DataType,
+    count: usize,
+    bounds: Bounds,
+) -> Result<Buffer, Error> {
+    match datatype.size() {
+        None => read_strings(data, name, bounds),
+        Some(size) => read_numbers(data, name, datatype, count, count.saturating_mul(size), bounds.depth),
+    }
+}
+
+fn read_numbers(
+    data: &[u8],
+    name: &str,
+    datatype: DataType,
+    count: usize,
+    bytes: usize,
+    depth: u32,
+) -> Result<Buffer, Error> {
+    let size = datatype.size().unwrap_or(0);
     let mut out = Vec::with_capacity(bytes.min(data.len().saturating_mul(size)));
     macro_rules! integers {
         ($read:path, $type:ty, $what:literal) => {
-            fill(data, count, bounds.depth, &mut out, |value| match value {
+            fill(data, count, depth, &mut out, |value| match value {
                 Value::Number(number) => Ok(($read(number).ok_or($what)? as $type).to_le_bytes()),
                 _ => Err($what),
             })
@@ -59,7 +85,7 @@ pub fn read(
         _ => Err("non-number as double"),
     };
     match datatype {
-        DataType::Bool => fill(data, count, bounds.depth, &mut out, |value| match value {
+        DataType::Bool => fill(data, count, depth, &mut out, |value| match value {
             Value::Bool(value) => Ok([u8::from(value)]),
             _ => Err("non-boolean as boolean"),
         }),
@@ -72,9 +98,9 @@ pub fn read(
         DataType::Int32 => signed!(i32),
         DataType::Int64 => signed!(i64),
         DataType::Fp32 => {
-            fill(data, count, bounds.depth, &mut out, |value| Ok((double(value)? as f32).to_le_bytes()))
+            fill(data, count, depth, &mut out, |value| Ok((double(value)? as f32).to_le_bytes()))
         }
-        DataType::Fp64 => fill(data, count, bounds.depth, &mut out, |value| Ok(double(value)?.to_le_bytes())),
+        DataType::Fp64 => fill(data, count, depth, &mut out, |value| Ok(double(value)?.to_le_bytes())),
         DataType::Fp16 | DataType::Bf16 | DataType::Bytes => Err(Error::invalid(format!(
             "receiving {datatype} data via JSON is not supported. Please use the binary data format for input {name}"
         ))),

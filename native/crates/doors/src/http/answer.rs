@@ -10,6 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use kushi_core::{Error, Timings};
+use tokio::sync::mpsc;
 
 use crate::budget::COUNTED_BYTES;
 use crate::house::Answering;
@@ -30,6 +31,8 @@ pub(crate) struct Chunks {
     pieces: VecDeque<Bytes>,
     left: u64,
     answering: Option<Answering>,
+    /// Pieces that are yet to come, nobody knows how many.
+    more: Option<mpsc::Receiver<Bytes>>,
 }
 
 /// The last piece of a large answer, with what is held until it has been written.
@@ -66,6 +69,10 @@ impl Chunks {
     /// Holds `answering` until the connection has taken the last piece, which it has written soon; a
     /// large one until it has been written.
     pub(crate) fn until_written(&mut self, mut answering: Answering) {
+        if self.more.is_some() {
+            self.answering = Some(answering);
+            return;
+        }
         let bytes = self.left as usize;
         match self.pieces.pop_back() {
             Some(last) if bytes >= COUNTED_BYTES => {
@@ -86,19 +93,22 @@ impl Body for Chunks {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = self.pieces.pop_front();
+        if let (None, Some(more)) = (&piece, &mut self.more) {
+            return more.poll_recv(context).map(|piece| Some(Ok(Frame::data(piece?))));
+        }
         self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.is_empty() && self.more.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        if self.more.is_some() { SizeHint::default() } else { SizeHint::with_exact(self.left) }
     }
 }
 
@@ -138,6 +148,15 @@ pub(crate) fn long_json(body: Vec<u8>) -> Answer {
 pub(crate) fn tensors(json_length: usize, body: Chunks) -> Answer {
     let mut response = with_body(200, "application/octet-stream", body);
     response.headers_mut().insert(JSON_LENGTH, HeaderValue::from(json_length));
+    response
+}
+
+/// Server-sent events: the first of them, and `more`; the status and the headers are those of `head`.
+pub(crate) fn events(head: Answer, first: Vec<u8>, more: mpsc::Receiver<Bytes>) -> Answer {
+    let mut response = head.map(|_| Chunks { more: Some(more), ..Chunks::default() });
+    response.body_mut().push(first.into());
+    let content_type = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 

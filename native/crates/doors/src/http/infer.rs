@@ -9,7 +9,8 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderName};
 use kushi_core::{
-    Admission, Bound, End, Error, ErrorKind, ModelSpec, Parameter, Reply, Request, Response, Runner, Ticket,
+    Admission, Bound, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Runner,
+    Ticket,
 };
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
@@ -31,7 +32,7 @@ use crate::pending::Waiting;
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 
 /// JSON that is longer is read aside, where no other connection waits for it.
-const LONG_JSON: usize = 256 << 10;
+pub(super) const LONG_JSON: usize = 256 << 10;
 /// The same for answers, by the bytes of their tensors: each becomes several characters.
 const LONG_ANSWER: usize = 64 << 10;
 /// Memory that takes long to give back.
@@ -148,8 +149,7 @@ impl Received {
     /// Fails when the runner takes no requests.
     fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>, prepared: Prepared) -> Result<Submitted, Error> {
         let Prepared { id, parameters, priority, timeout_us, bound, format, regions } = prepared;
-        let mut waiting = desk.pending.open();
-        let request = Request {
+        let waiting = submit(desk, runner, |reply| Request {
             id,
             inputs: bound.inputs,
             wanted: bound.wanted,
@@ -159,20 +159,30 @@ impl Received {
             timeout_us,
             deadline: self.deadline,
             arrived: self.arrived,
-            reply: Reply::new(desk.mailbox.clone(), waiting.key),
-        };
-        match runner.submit(request) {
-            Ok((ticket, admission)) => {
-                waiting.hold(ticket);
-                if let Admission::Lead(lease) = admission {
-                    desk.lead(lease);
-                }
-                Ok(Submitted { waiting, format, regions })
+            reply,
+        })?;
+        Ok(Submitted { waiting, format, regions })
+    }
+}
+
+/// Hands a request to its runner. Fails when the runner takes no requests.
+pub(super) fn submit(
+    desk: &Rc<Desk>,
+    runner: &Arc<Runner>,
+    request: impl FnOnce(Reply) -> Request,
+) -> Result<Waiting, Error> {
+    let mut waiting = desk.pending.open();
+    match runner.submit(request(Reply::new(desk.mailbox.clone(), waiting.key))) {
+        Ok((ticket, admission)) => {
+            waiting.hold(ticket);
+            if let Admission::Lead(lease) = admission {
+                desk.lead(lease);
             }
-            Err((error, request)) => {
-                let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-                Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)))
-            }
+            Ok(waiting)
+        }
+        Err((error, request)) => {
+            let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
+            Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)))
         }
     }
 }
@@ -206,21 +216,7 @@ async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, En
     let mut count = 0;
     let mut alarm = waiting.ticket().and_then(|ticket| ticket.expires);
     loop {
-        let mail = match alarm {
-            None => waiting.next().await,
-            Some(when) => match tokio::time::timeout_at(when.into(), waiting.next()).await {
-                Ok(mail) => mail,
-                Err(_) => {
-                    let ticket = waiting.ticket();
-                    if ticket.is_some_and(Ticket::expire) {
-                        return Err(Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired"));
-                    }
-                    // The queue's patience ended while it executed: what is left is its own deadline.
-                    alarm = ticket.and_then(|ticket| ticket.deadline).filter(|&deadline| deadline > when);
-                    continue;
-                }
-            },
-        };
+        let mail = next_mail(waiting, &mut alarm).await?;
         if let Some(response) = mail.response {
             count += 1;
             only = Some(response);
@@ -237,6 +233,22 @@ async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, En
     }
 }
 
+/// What comes next of a request, or that the time has come which `alarm` tells: when it expires.
+pub(super) async fn next_mail(waiting: &mut Waiting, alarm: &mut Option<Instant>) -> Result<Mail, Error> {
+    while let Some(when) = *alarm {
+        if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
+            return Ok(mail);
+        }
+        let ticket = waiting.ticket();
+        if ticket.is_some_and(Ticket::expire) {
+            return Err(Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired"));
+        }
+        // The queue's patience ended while it executed: what is left is its own deadline.
+        *alarm = ticket.and_then(|ticket| ticket.deadline).filter(|&deadline| deadline > when);
+    }
+    Ok(waiting.next().await)
+}
+
 /// Compressed bodies are refused by name, not misread.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
     match headers.get(CONTENT_ENCODING) {
@@ -247,7 +259,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
     }
 }
 
-fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
+pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
     let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
     match text.trim().parse() {

@@ -4,6 +4,8 @@ pub(crate) mod answer;
 mod body;
 pub(crate) mod body_memory;
 mod document;
+mod generate;
+mod generate_json;
 mod infer;
 mod members;
 mod refusal;
@@ -79,7 +81,7 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
     desk.look_over_connections();
     let limits = &desk.house.limits;
     let activity = Rc::new(Activity::new(guest.surplus));
-    let seen = &*activity;
+    let seen = &activity;
     let service = service_fn(move |request: Request<Incoming>| async move {
         seen.enter(Stage::Work);
         let (head, mut body) = request.into_parts();
@@ -135,7 +137,7 @@ fn metrics_door(house: &House, head: &Parts) -> Answer {
 
 async fn inference_door(
     desk: &Rc<Desk>,
-    activity: &Activity,
+    activity: &Rc<Activity>,
     guest: &Guest,
     head: &Parts,
     body: &mut Incoming,
@@ -145,6 +147,14 @@ async fn inference_door(
         Ok(route) if guest.surplus && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
         Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
             infer::infer(desk, activity, (&name, version), &head.headers, body).await
+        }
+        Ok(Route::Model {
+            name,
+            version,
+            what: what @ (ModelRoute::Generate | ModelRoute::GenerateStream),
+        }) => {
+            let streams = what == ModelRoute::GenerateStream;
+            generate::generate(desk, activity, (&name, version), streams, &head.headers, body).await
         }
         Ok(route) => management(desk, activity, route, body).await,
         Err(refusal) => Ok(answer::managed(refusal)),

@@ -24,7 +24,7 @@ use crate::json::{Fault, Scanner, Span};
 use crate::limits::Limits;
 
 /// Of one request; each costs many times its bytes in JSON.
-const MAX_PARAMETERS: usize = 1024;
+pub(super) const MAX_PARAMETERS: usize = 1024;
 /// Of one tensor.
 const MAX_DIMENSIONS: usize = 1024;
 
@@ -340,7 +340,7 @@ fn items<T>(list: Option<List<T>>, member: &str) -> Result<Option<Vec<T>>, Error
     }
 }
 
-fn prefix(id: &str) -> String {
+pub(super) fn prefix(id: &str) -> String {
     format!("[request id: {}] ", if id.is_empty() { "<id_unknown>" } else { id })
 }
 

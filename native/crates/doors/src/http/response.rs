@@ -65,9 +65,10 @@ impl Format {
         Ok(format)
     }
 
-    /// The bytes of tensors that become JSON.
+    /// The bytes of tensors that become JSON or classes.
     pub(crate) fn json_bytes(&self, response: &Response) -> usize {
-        let in_json = response.outputs.iter().filter(|(index, _)| matches!(self.way(*index), Way::Json));
+        let becomes_text = |index| matches!(self.way(index), Way::Json) || self.classes(index) > 0;
+        let in_json = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
         in_json.map(|(_, tensor)| tensor.data.len()).sum()
     }
 

@@ -17,7 +17,7 @@ pub(super) fn answer(
 ) -> Result<Reply, Error> {
     let runner = match what {
         ModelRoute::Statistics => return statistics(house, name, version),
-        ModelRoute::Infer => {
+        _ if what.is_inference() => {
             let text = format!("inference on model '{name}' is asked for where tensors travel, not here");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -74,6 +74,15 @@ pub(crate) enum ModelRoute {
     Config,
     Statistics,
     Infer,
+    Generate,
+    GenerateStream,
+}
+
+impl ModelRoute {
+    /// Whether it asks the model itself.
+    pub(super) fn is_inference(self) -> bool {
+        matches!(self, Self::Infer | Self::Generate | Self::GenerateStream)
+    }
 }
 
 /// What a token can be asked for, all routes of it together; the names are Triton's.
@@ -130,7 +139,7 @@ impl Route<'_> {
                 ModelRoute::Ready => Category::Health,
                 ModelRoute::Config => Category::ModelConfig,
                 ModelRoute::Statistics => Category::Statistics,
-                ModelRoute::Infer => Category::Inference,
+                ModelRoute::Infer | ModelRoute::Generate | ModelRoute::GenerateStream => Category::Inference,
             },
             Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
             Self::Regions { .. } => Category::SharedMemory,
@@ -144,10 +153,8 @@ impl Route<'_> {
         match self {
             Self::Settings { .. } => "GET, POST",
             Self::Regions { action: RegionAction::Status, .. } => "GET",
-            Self::Model { what: ModelRoute::Infer, .. }
-            | Self::Index { .. }
-            | Self::Control { .. }
-            | Self::Regions { .. } => "POST",
+            Self::Model { what, .. } if what.is_inference() => "POST",
+            Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
             _ => "GET",
         }
     }
@@ -231,6 +238,8 @@ fn model(rest: &str) -> Option<Route<'_>> {
         Some("config") => ModelRoute::Config,
         Some("stats") => ModelRoute::Statistics,
         Some("infer") => ModelRoute::Infer,
+        Some("generate") => ModelRoute::Generate,
+        Some("generate_stream") => ModelRoute::GenerateStream,
         Some(_) => return None,
     };
     if segments.next().is_some() {

@@ -3,7 +3,7 @@
 use super::route::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
-const PATHS: [&str; 36] = [
+const PATHS: [&str; 40] = [
     "/v2",
     "/v2/health/live",
     "/v2/health/ready",
@@ -14,11 +14,15 @@ const PATHS: [&str; 36] = [
     "/v2/models/{model}/config",
     "/v2/models/{model}/stats",
     "/v2/models/{model}/infer",
+    "/v2/models/{model}/generate",
+    "/v2/models/{model}/generate_stream",
     "/v2/models/{model}/versions/{version}",
     "/v2/models/{model}/versions/{version}/ready",
     "/v2/models/{model}/versions/{version}/config",
     "/v2/models/{model}/versions/{version}/stats",
     "/v2/models/{model}/versions/{version}/infer",
+    "/v2/models/{model}/versions/{version}/generate",
+    "/v2/models/{model}/versions/{version}/generate_stream",
     "/v2/repository/index",
     "/v2/repository/models/{model}/load",
     "/v2/repository/models/{model}/unload",
@@ -90,11 +94,15 @@ mod tests {
         Route::Model { what: ModelRoute::Config, version: None, .. },
         Route::Model { what: ModelRoute::Statistics, version: None, .. },
         Route::Model { what: ModelRoute::Infer, version: None, .. },
+        Route::Model { what: ModelRoute::Generate, version: None, .. },
+        Route::Model { what: ModelRoute::GenerateStream, version: None, .. },
         Route::Model { what: ModelRoute::Metadata, version: Some(_), .. },
         Route::Model { what: ModelRoute::Ready, version: Some(_), .. },
         Route::Model { what: ModelRoute::Config, version: Some(_), .. },
         Route::Model { what: ModelRoute::Statistics, version: Some(_), .. },
         Route::Model { what: ModelRoute::Infer, version: Some(_), .. },
+        Route::Model { what: ModelRoute::Generate, version: Some(_), .. },
+        Route::Model { what: ModelRoute::GenerateStream, version: Some(_), .. },
         Route::Index { repository: false },
         Route::Index { repository: true },
         Route::Control { repository: false, action: Action::Load, .. },

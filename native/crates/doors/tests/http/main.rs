@@ -2,6 +2,7 @@
 
 mod answers;
 mod ending;
+mod generate;
 #[path = "../parts/log.rs"]
 mod log;
 mod placement;

@@ -132,10 +132,12 @@ impl Client {
     }
 
     pub fn post(&mut self, model: &str, headers: &str, body: &[u8]) -> io::Result<()> {
+        self.post_to(&format!("/v2/models/{model}/infer"), headers, body)
+    }
+
+    pub fn post_to(&mut self, path: &str, headers: &str, body: &[u8]) -> io::Result<()> {
         let length = body.len();
-        let head = format!(
-            "POST /v2/models/{model}/infer HTTP/1.1\r\nHost: site\r\nContent-Length: {length}\r\n{headers}\r\n"
-        );
+        let head = format!("POST {path} HTTP/1.1\r\nHost: site\r\nContent-Length: {length}\r\n{headers}\r\n");
         self.stream.get_mut().write_all(&[head.as_bytes(), body].concat())
     }
 
@@ -152,10 +154,38 @@ impl Client {
         }
         let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let (status, length) = (number(head.get(9..12)), number(length));
-        let mut body = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
+        let status = number(head.get(9..12)).ok_or(io::ErrorKind::InvalidData)? as u16;
+        if head.contains("transfer-encoding: chunked") {
+            let mut body = Vec::new();
+            while let Some(chunk) = self.next_chunk()? {
+                body.extend(chunk);
+            }
+            return Ok(Answer { status, body });
+        }
+        let mut body = vec![0; number(length).ok_or(io::ErrorKind::InvalidData)?];
         self.stream.read_exact(&mut body)?;
-        Ok(Answer { status: status.ok_or(io::ErrorKind::InvalidData)? as u16, body })
+        Ok(Answer { status, body })
+    }
+
+    /// `None`: the last one.
+    pub fn next_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut chunk = vec![0; length + 2];
+        self.stream.read_exact(&mut chunk)?;
+        chunk.truncate(length);
+        Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
+    }
+
+    /// The lines of a head, whose body is still to come.
+    pub fn receive_head(&mut self) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let read = self.stream.read_line(&mut head).unwrap_or_else(|error| panic!("no head: {error}"));
+            assert!(read > 0, "no head");
+        }
+        head
     }
 
     pub fn hang_up(self) {

@@ -1,0 +1,243 @@
+//! Plain JSON in, plain JSON out: Triton's extension "generate", answered once or as a stream of events.
+//!
+//! A stream takes any number of responses. Its status is that of the first one; an error ends it as an
+//! event. A client that goes away takes its request with it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_ENCODING;
+use kushi_core::{Bound, Error, ErrorKind, ModelSpec, Parameter, Request, Runner};
+use smallvec::SmallVec;
+use tokio::sync::mpsc;
+
+use crate::activity::{Activity, Stage};
+use crate::http::answer::{self, Answer, TIMINGS};
+use crate::http::body::{self, Plan};
+use crate::http::generate_json::{self, Asked};
+use crate::http::infer::{self, LONG_JSON};
+use crate::http::refusal::Refusal;
+use crate::http::response::Format;
+use crate::io::Desk;
+use crate::limits::Limits;
+use crate::manage::{self, VersionText};
+use crate::pending::Waiting;
+
+/// Fails before the request has been received; afterwards an error is an answer like any other.
+pub(crate) async fn generate(
+    desk: &Rc<Desk>,
+    activity: &Rc<Activity>,
+    (model, version): (&str, VersionText<'_>),
+    streams: bool,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+) -> Result<Answer, Refusal> {
+    let version = manage::version_number(version)?;
+    let runner = manage::find(&desk.house, model, version)?;
+    let arrived = Instant::now();
+    let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    check_encoding(headers)?;
+    let plan = Plan { json_length: None, refusal: infer::json_too_large };
+    let body = body::read(body, &plan, desk, activity).await?;
+    activity.enter(Stage::Work);
+    let mut answering = desk.house.begin_answer();
+    answering.reservation = body.reservation;
+    let received = Received { body: body.bytes, arrived, deadline };
+    let answer = match received.submit(desk, runner, version).await {
+        Err(error) => answer::error(&error),
+        Ok(generation) if streams => generation.stream(activity).await,
+        Ok(generation) => {
+            let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
+            generation.only_answer(tell_timings).await.unwrap_or_else(|error| answer::error(&error))
+        }
+    };
+    let mut answer = answer;
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Error::invalid("Unsupported content-encoding, only 'identity' is supported."))
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Received {
+    body: Bytes,
+    arrived: Instant,
+    deadline: Option<Instant>,
+}
+
+/// All that a request says, found out before it is queued.
+struct Prepared {
+    id: String,
+    parameters: Vec<(String, Parameter)>,
+    bound: Bound,
+}
+
+impl Received {
+    /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
+    async fn submit(
+        &self,
+        desk: &Rc<Desk>,
+        mut runner: Arc<Runner>,
+        version: Option<u64>,
+    ) -> Result<Generation, Error> {
+        loop {
+            let Prepared { id, parameters, bound } = if self.body.len() < LONG_JSON {
+                prepare(&self.body, runner.spec(), &desk.house.limits)?
+            } else {
+                let (house, spec, body) = (desk.house.clone(), runner.spec().clone(), self.body.clone());
+                let work = move |_: &_| prepare(&body, &spec, &house.limits);
+                Box::pin(desk.house.pool.run(work)).await??
+            };
+            let submitted = infer::submit(desk, &runner, |reply| Request {
+                id: id.clone(),
+                inputs: bound.inputs,
+                wanted: bound.wanted,
+                rows: bound.rows,
+                parameters,
+                priority: 0,
+                timeout_us: None,
+                deadline: self.deadline,
+                arrived: self.arrived,
+                reply,
+            });
+            match submitted {
+                Ok(waiting) => {
+                    let alarm = waiting.ticket().and_then(|ticket| ticket.expires);
+                    return Ok(Generation { waiting, alarm, spec: runner.spec().clone(), id });
+                }
+                Err(refusal) => match desk.house.registry.moved(&runner, version) {
+                    Some(next) => runner = next?,
+                    None => return Err(refusal),
+                },
+            }
+        }
+    }
+}
+
+fn prepare(body: &[u8], spec: &ModelSpec, limits: &Limits) -> Result<Prepared, Error> {
+    let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
+    let bound = spec.bind(&id, inputs, &[])?;
+    Format::new(spec, &bound.wanted, SmallVec::new(), false)?;
+    Ok(Prepared { id, parameters, bound })
+}
+
+/// A request on its way.
+struct Generation {
+    waiting: Waiting,
+    /// When it expires.
+    alarm: Option<Instant>,
+    spec: Arc<ModelSpec>,
+    id: String,
+}
+
+/// What one piece of mail becomes.
+#[derive(Default)]
+struct Events {
+    text: Vec<u8>,
+    /// That of the first event.
+    error: Option<Error>,
+    ended: bool,
+}
+
+impl Events {
+    fn fail(&mut self, error: Error) {
+        generate_json::event(&mut self.text, |text| generate_json::write_error(text, &error));
+        self.error.get_or_insert(error);
+        self.ended = true;
+    }
+}
+
+impl Generation {
+    async fn only_answer(mut self, tell_timings: bool) -> Result<Answer, Error> {
+        let mut only = None;
+        let mut count = 0;
+        loop {
+            let mail = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
+            if let Some(response) = mail.response {
+                count += 1;
+                only = Some(response);
+            }
+            let Some(end) = mail.end else { continue };
+            end.result?;
+            let Some(response) = only.filter(|_| count == 1) else {
+                let text = "generate expects model to produce exactly 1 response, use generate stream for model that \
+                            generates various number of responses";
+                return Err(Error::new(ErrorKind::EngineFailed, text));
+            };
+            let mut text = Vec::new();
+            generate_json::write(&mut text, &self.spec, &self.id, &response);
+            let mut answer = answer::long_json(text);
+            if tell_timings {
+                answer::tell_timings(&mut answer, &end.timings);
+            }
+            return Ok(answer);
+        }
+    }
+
+    /// Waits for the first event, which has the status.
+    async fn stream(mut self, activity: &Rc<Activity>) -> Answer {
+        let mut first = self.next_events().await;
+        while first.text.is_empty() && !first.ended {
+            first = self.next_events().await;
+        }
+        let head = first.error.map_or_else(|| answer::empty(200), |error| answer::error(&error));
+        let (sender, more) = mpsc::channel(1);
+        if !first.ended {
+            tokio::task::spawn_local(self.follow(sender, activity.clone()));
+        }
+        answer::events(head, first.text, more)
+    }
+
+    /// Sends what comes until all has come, or nobody takes it any more. Until then the connection waits
+    /// for the server, not for its client.
+    async fn follow(mut self, sender: mpsc::Sender<Bytes>, activity: Rc<Activity>) {
+        activity.enter(Stage::Work);
+        let mut ended = false;
+        while !ended {
+            let events = tokio::select! {
+                events = self.next_events() => events,
+                () = sender.closed() => return,
+            };
+            ended = events.ended;
+            if !events.text.is_empty() && sender.send(events.text.into()).await.is_err() {
+                return;
+            }
+        }
+        activity.enter(Stage::Idle);
+    }
+
+    async fn next_events(&mut self) -> Events {
+        let mut events = Events::default();
+        match infer::next_mail(&mut self.waiting, &mut self.alarm).await {
+            Err(error) => events.fail(error),
+            Ok(mail) => {
+                if let Some(response) = mail.response {
+                    generate_json::event(&mut events.text, |text| {
+                        generate_json::write(text, &self.spec, &self.id, &response);
+                    });
+                }
+                if let Some(end) = mail.end {
+                    events.ended = true;
+                    let first = events.text.is_empty();
+                    if let Err(error) = end.result {
+                        events.fail(error);
+                        if !first {
+                            events.error = None;
+                        }
+                    }
+                }
+            }
+        }
+        events
+    }
+}
