@@ -432,6 +432,18 @@ MEMBER_CASES: Final = [
         Code.INVALID_ARGUMENT,
         f"{NO_SOURCE} set 'data' 'binary_data_size'",
     ),
+    Case(
+        "an input with its data and a region",
+        document({"parameters": {"shared_memory_region": "r"}}),
+        Code.INVALID_ARGUMENT,
+        f"{NO_SOURCE} set 'data' 'shared_memory_region'",
+    ),
+    Case(
+        "an input with every source of data",
+        document({"parameters": {"shared_memory_region": 1, "binary_data_size": "x"}}),
+        Code.INVALID_ARGUMENT,
+        f"{NO_SOURCE} set 'data' 'binary_data_size' 'shared_memory_region'",
+    ),
     Case("an input without name", document(drop="name"), Code.INTERNAL, f"Unable to parse 'name': {MISSING} 'name'"),
     Case("a name that is a number", document({"name": 1}), Code.INTERNAL, f"Unable to parse 'name': {NOT_STRING}"),
     Case(

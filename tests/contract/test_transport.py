@@ -166,6 +166,31 @@ def test_what_is_no_http_ends_the_connection_and_not_the_server(server: Server, 
     assert server.is_ready()
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"hello", 400),
+        (b"GET", 400),
+        (b"GET  /v2 HTTP/1.1", 400),
+        (b"GET /v2\0 HTTP/1.1", 400),
+        (b"GET /v2 HTTP/9.9", 400),
+        (b"GET /v2 HTTP/1.1\r\nno colon", 400),
+        (b"GET /v2 HTTP/1.1\r\nHost: a\r\n folded", 400),
+        (b"GET /v2 HTTP/1.1\r\nContent-Length: abc", 400),
+        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2", 400),
+        (b"POST /v2/models/add_sub/infer HTTP/1.1\r\nTransfer-Encoding: rubbish", 400),
+        (b"GET /v2 HTTP/1.1" + b"\r\nx: y" * 200, 431),
+    ],
+)
+def test_a_head_that_cannot_be_read_has_a_status_no_body_and_ends_the_connection(
+    connection: Connection, head: bytes, status: int
+) -> None:
+    connection.send(head + b"\r\n\r\n")
+    response = connection.receive()
+    assert (response.status, response.body, response.header("connection")) == (status, b"", "close")
+    assert connection.is_closed()
+
+
 def test_a_length_beside_chunks_smuggles_no_request(server: Server) -> None:
     with server.connect() as connection:
         smuggled = frame("GET", "/v2/models/add_sub")
