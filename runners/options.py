@@ -43,7 +43,7 @@ class Limits:
     max_input_bytes: of a body, and of a tensor in its JSON.
     max_chunks, max_head_bytes, max_headers, max_json_depth: of a request over HTTP.
     max_tensors: inputs and requested outputs of a request together.
-    head_timeout_seconds: from the first byte of a request to the last of its head.
+    head_timeout_seconds: from the first byte of a request to the last of its head; for a TLS handshake, too.
     body_timeout_seconds: without a byte of a body that is awaited, or of an answer that is not read.
     idle_timeout_seconds: between two requests.
     max_connections: of each door.

@@ -19,8 +19,8 @@ import tritonclient.http.aio as aioclient
 from runners import Client, ConfigInvalid, ConnectionLost, Engine, EngineOptions, InvalidInput, ServerTls
 from runners.log import LogOptions
 from tests.certificates import Authority, Identity
-from tests.contract.requests import ADD_SUB_INPUTS, Infer, body, path
-from tests.raw_http import Connection, fetch
+from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output, Tensor, body, path
+from tests.raw_http import Connection, fetch, frame
 from tests.serving import Server, eventually, free_port, run_to_end
 
 if TYPE_CHECKING:
@@ -401,7 +401,9 @@ def test_plain_http_and_garbage_are_closed_and_harm_nobody(port: int, authority:
 def test_clients_that_never_finish_their_handshake_keep_nobody_out(
     standard_repository: Path, identity: Identity, authority: Authority
 ) -> None:
-    server = Server.start(standard_repository, *flags(identity), "--http-thread-count=1", ready=False)
+    server = Server.start(
+        standard_repository, *flags(identity), "--http-thread-count=1", "--http-head-timeout-secs=600", ready=False
+    )
     try:
         with ExitStack() as stack:
             silent = [stack.enter_context(socket.create_connection(server.http, timeout=30)) for _ in range(MANY)]
@@ -433,6 +435,29 @@ def test_a_client_that_asks_for_new_keys_over_and_over_is_cut_off(port: int, aut
     assert fetch(("127.0.0.1", port), "GET", "/v2", tls=context(authority)).status == 200
 
 
+def test_a_handshake_that_stops_in_the_middle_is_ended(
+    standard_repository: Path, identity: Identity, authority: Authority
+) -> None:
+    server = Server.start(standard_repository, *flags(identity), "--http-head-timeout-secs=1", ready=False)
+    try:
+        with (
+            socket.create_connection(server.http, timeout=30) as silent,
+            socket.create_connection(server.http, timeout=30) as halfway,
+        ):
+            hello = ssl.MemoryBIO()
+            half = context(authority).wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
+            with pytest.raises(ssl.SSLWantReadError):
+                half.do_handshake()
+            halfway.sendall(hello.read())
+            # the server's end of the handshake, to which there is no answer
+            assert halfway.recv(1) == b"\x16"
+            while halfway.recv(1 << 16):
+                pass
+            assert silent.recv(1) == b""
+    finally:
+        server.stop()
+
+
 # --- the end ---
 
 
@@ -455,6 +480,32 @@ def test_a_drain_answers_what_is_under_way_and_says_goodbye(
             assert idle.is_closed()
             assert busy.is_closed()
             assert silent.recv(100) == b""
+        assert server.wait() == 0
+    finally:
+        server.stop()
+
+
+def test_a_drain_waits_for_a_client_that_reads_a_large_answer_slowly(
+    standard_repository: Path, identity: Identity, authority: Authority
+) -> None:
+    values = bytes(32 << 20)
+    asking = Infer(
+        "identity_fp32", [Tensor("INPUT0", "FP32", (1, len(values) // 4), raw=values)], [Output("OUTPUT0", binary=True)]
+    )
+    server = Server.start(standard_repository, *flags(identity), ready=False)
+    try:
+        with Connection(server.http, tls=context(authority)) as connection:
+            headers, sent = body(asking)
+            connection.send(frame("POST", path("identity_fp32"), headers, sent))
+            # The answer has begun, and there is no room for the rest of it.
+            assert connection.socket.recv(1) == b"H"
+            server.terminate()
+            server.log.wait_for(re.compile("Waiting for in-flight requests"), 30)
+            connection.buffer = b"H"
+            response = connection.receive()
+            assert response.status == 200
+            assert response.body.endswith(values)
+            assert connection.is_closed()
         assert server.wait() == 0
     finally:
         server.stop()

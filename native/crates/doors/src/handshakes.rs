@@ -19,8 +19,6 @@ use tokio_rustls::server::TlsStream;
 
 use crate::tls::Tls;
 
-/// For all of one handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Handshakes of one io thread that wait for their clients.
 const MAX_WAITING: usize = 512;
 
@@ -33,7 +31,13 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    pub(crate) async fn shake(&self, tls: &Tls, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    /// All of it may take as long as `patience`.
+    pub(crate) async fn shake(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+        patience: Duration,
+    ) -> io::Result<TlsStream<TcpStream>> {
         let work = async {
             let start = self.heard(LazyConfigAcceptor::new(Acceptor::default(), stream)).await?;
             let turn = self.turn.lock().await;
@@ -42,7 +46,7 @@ impl Handshakes {
             drop(turn);
             self.heard(accept).await
         };
-        timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        timeout(patience, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Ends those that wait for their clients: the server closes.

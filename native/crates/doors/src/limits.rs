@@ -16,7 +16,7 @@ pub struct Limits {
     pub max_json_depth: u32,
     /// Inputs and requested outputs of one request, together.
     pub max_tensors: usize,
-    /// From the first byte of a head to its last.
+    /// From the first byte of a head to its last; for a TLS handshake, too.
     pub head_timeout: Duration,
     /// Without a byte of a body that is awaited, or of an answer that the client does not read.
     pub body_timeout: Duration,

@@ -61,10 +61,16 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest
                 Ok(stream) => match &desk.house.tls {
                     None => return drive(desk, TokioIo::new(stream), door, guest).await,
                     // Boxed: plain connections do not set aside the room for it.
-                    Some(tls) => match Box::pin(desk.handshakes.shake(tls, stream)).await {
-                        Ok(stream) => return Box::pin(drive(desk, TokioIo::new(stream), door, guest)).await,
-                        Err(error) => return log::debug!("a TLS handshake failed: {error}"),
-                    },
+                    Some(tls) => {
+                        match Box::pin(desk.handshakes.shake(tls, stream, desk.house.limits.head_timeout))
+                            .await
+                        {
+                            Ok(stream) => {
+                                return Box::pin(drive(desk, TokioIo::new(stream), door, guest)).await;
+                            }
+                            Err(error) => return log::debug!("a TLS handshake failed: {error}"),
+                        }
+                    }
                 },
                 Err(error) => error,
             }
