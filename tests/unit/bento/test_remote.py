@@ -16,6 +16,7 @@ from tests.serving import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 STEPS = np.array([[20_000]])
 
@@ -32,6 +33,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("models")
     models.write_slow(repository)
     server = Server.start(repository)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Server]:
+    """A server that tells only those with a token whether it lives"""
+    models.write_slow(tmp_path)
+    server = Server.start(tmp_path, "--http-restricted-api=health:x-key=secret", ready=False)
     yield server
     server.kill()
 
@@ -68,6 +78,15 @@ def test_calls_that_take_long_are_answered_while_the_engine_lives(server: Server
             return await asyncio.gather(*(client.slow.async_run(STEPS) for _ in range(4)))
 
         assert len(asyncio.run(main())) == 4
+
+
+def test_an_engine_that_asks_for_a_token_lives(closed: Server) -> None:
+    with RemoteClient(f"http://127.0.0.1:{closed.http[1]}") as client:
+
+        async def main() -> Any:  # noqa: ANN401 - whatever comes back
+            return await client.slow.async_run(5 * STEPS)
+
+        assert asyncio.run(main())
 
 
 def test_a_call_that_nobody_waits_for_any_more_is_watched_no_more(server: Server) -> None:
