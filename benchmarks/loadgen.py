@@ -82,7 +82,9 @@ def build() -> None:
 class _Tool:
     """A load tool at work. `figures()` waits for its JSON line."""
 
-    def __init__(self, name: str, arguments: list[str], payload: Payload, core: int | None) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], payload: Payload, core: int | None, *, gives_way: bool = False
+    ) -> None:
         self._name = name
         self._body = tempfile.NamedTemporaryFile(suffix=".body")  # noqa: SIM115 (lives as long as the tool)
         self._body.write(payload.body)
@@ -92,6 +94,8 @@ class _Tool:
             command += ["-H", f"{header}: {value}"]
         if core is not None:
             command = ["taskset", "-c", str(core), *command]
+        if gives_way:
+            command = ["nice", "-n", "19", *command]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def figures(self, *, despite_errors: bool = False) -> dict[str, Any]:
@@ -116,12 +120,13 @@ class ClosedLoopRun:
         warmup: float = 1.0,
         pids: Sequence[int] = (),
         core: int | None = None,
+        gives_way: bool = False,
     ) -> None:
         arguments = ["--proto", "http", "--host", HOST, "--port", str(port), "--conns", str(connections)]
         arguments += ["--warmup", str(warmup), "--duration", str(seconds)]
         for pid in pids:
             arguments += ["--pid", str(pid)]
-        self._tool = _Tool("lg", arguments, payload, core)
+        self._tool = _Tool("lg", arguments, payload, core, gives_way=gives_way)
 
     def result(self, *, despite_errors: bool = False) -> ClosedLoop:
         """Ends the program where a request failed, unless failures are to be counted."""

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,8 @@ from kushi_native import log_settings, set_log
 __all__ = ["LogOptions", "redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
+# clients choose some of the text: none of it begins a line or speaks to a terminal
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
 
 
@@ -39,10 +42,14 @@ class _Lines(logging.Formatter):
         start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
         message = record.getMessage()
         if not getattr(record, "table", False):
-            message = message.replace("\r", "\\r").replace("\n", "\\n")
+            message = _CONTROL.sub(_escaped, message)
         if record.exc_info:
             message += "\n" + self.formatException(record.exc_info)
         return f"{start} {os.getpid()} {record.filename}:{record.lineno}] {message}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 class _Chosen(logging.Filter):

@@ -54,6 +54,15 @@ def test_a_message_is_one_line_and_a_table_is_not(written: Written) -> None:
     assert text[3:] == [text[3], "+---+", "| A |", "+---+", "| b |", "+---+", "", ""]
 
 
+def test_what_clients_say_begins_no_line_and_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("runners", logging.INFO, "a.py", 1, "%s", ("a\r\nb\x1b[31m\x9bc\0\x7f\u00e9",), None)
+    handler = logging.StreamHandler()
+    log.setup(log.LogOptions())
+    handler.setFormatter(logging.getLogger("runners").handlers[0].formatter)
+    assert handler.format(record).endswith(r"a\r\nb\x1b[31m\x9bc\x00\x7fé")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(("level", "letter"), [("info", "I"), ("warning", "W"), ("error", "E")])
 def test_a_level_can_be_switched_off(written: Written, level: str, letter: str) -> None:
     text = written(off=level).split("\n")

@@ -111,6 +111,7 @@ impl Core {
             log: logging::switch(),
             cpu_metrics: options.metrics.cpu,
             metrics_interval: Duration::from_millis(options.metrics.interval_ms),
+            give_way,
         };
         let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);

@@ -131,7 +131,7 @@ impl Log for StandardError {
         let file = record.file().and_then(|path| path.rsplit('/').next()).unwrap_or("?");
         let line = record.line().unwrap_or(0);
         let process = std::process::id();
-        let text = record.args().to_string().replace('\n', "\\n");
+        let text = one_line(record.args().to_string());
         let (form, now) = (self.settings().form, SystemTime::now());
         let start = match form {
             LogForm::Triton => format!("{letter}{}", stamp(now)),
@@ -143,6 +143,24 @@ impl Log for StandardError {
     }
 
     fn flush(&self) {}
+}
+
+/// Clients choose some of the text: none of it begins a line or speaks to a terminal.
+fn one_line(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut line = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' => line.push_str("\\n"),
+            '\r' => line.push_str("\\r"),
+            '\t' => line.push_str("\\t"),
+            _ if character.is_control() => line.push_str(&format!("\\x{:02x}", u32::from(character))),
+            _ => line.push(character),
+        }
+    }
+    line
 }
 
 /// `MMDD hh:mm:ss.uuuuuu`, UTC.

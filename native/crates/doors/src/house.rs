@@ -79,7 +79,7 @@ impl House {
             strict_readiness: options.strict_readiness,
             limits: options.limits.clone(),
             budget: Arc::new(Budget::new(options.limits.max_inflight_bytes)),
-            pool: Pool::new(options.io_threads.div_ceil(2)),
+            pool: Pool::new(options.io_threads.div_ceil(2), options.give_way),
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
             orders: Arc::default(),

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use kushi_core::{Error, ErrorKind, lower_priority, os_text};
+use kushi_core::{Error, ErrorKind, os_text};
 use tokio::sync::oneshot;
 
 use crate::http::body_memory::BodyMemory;
@@ -19,6 +19,7 @@ type Job = Box<dyn FnOnce(&BodyMemory) + Send>;
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     most_threads: usize,
+    start: fn(),
 }
 
 #[derive(Default)]
@@ -35,9 +36,13 @@ struct Queue {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Work on its way.
+pub(crate) struct Begun<T>(oneshot::Receiver<T>);
+
 impl Pool {
-    pub(crate) fn new(most_threads: usize) -> Self {
-        Self { shared: Arc::default(), most_threads: most_threads.max(1) }
+    /// Each thread begins with `start`.
+    pub(crate) fn new(most_threads: usize, start: fn()) -> Self {
+        Self { shared: Arc::default(), most_threads: most_threads.max(1), start }
     }
 
     /// What `work` makes of memory that is the thread's. Work that nobody waits for any more is not done.
@@ -45,6 +50,14 @@ impl Pool {
         &self,
         work: impl FnOnce(&BodyMemory) -> T + Send + 'static,
     ) -> Result<T, Error> {
+        self.begin(work)?.end().await
+    }
+
+    /// The same for work that goes on while others do something else.
+    pub(crate) fn begin<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&BodyMemory) -> T + Send + 'static,
+    ) -> Result<Begun<T>, Error> {
         let (done, result) = oneshot::channel();
         self.push(Box::new(move |memory| {
             if !done.is_closed() {
@@ -52,8 +65,7 @@ impl Pool {
                 let _ = done.send(work(memory));
             }
         }))?;
-        let lost = |_| Error::new(ErrorKind::Internal, "work on a large body was dropped");
-        result.await.map_err(lost)
+        Ok(Begun(result))
     }
 
     /// Gives memory back there: for large memory that takes long.
@@ -68,8 +80,9 @@ impl Pool {
             return Err(Error::new(ErrorKind::ShuttingDown, "Server exiting"));
         }
         if queue.idle <= queue.waiting.len() && queue.threads.len() < self.most_threads {
-            let (shared, name) = (self.shared.clone(), format!("kushi-body-{}", queue.threads.len()));
-            match thread::Builder::new().name(name).spawn(move || shared.attend()) {
+            let (shared, start) = (self.shared.clone(), self.start);
+            let name = format!("kushi-body-{}", queue.threads.len());
+            match thread::Builder::new().name(name).spawn(move || shared.attend(start)) {
                 Ok(thread) => queue.threads.push(thread),
                 Err(error) if queue.threads.is_empty() => {
                     let text = format!("cannot start a thread for large bodies: {}", os_text(&error));
@@ -101,13 +114,20 @@ impl Pool {
     }
 }
 
+impl<T> Begun<T> {
+    pub(crate) async fn end(self) -> Result<T, Error> {
+        let lost = |_| Error::new(ErrorKind::Internal, "work on a large body was dropped");
+        self.0.await.map_err(lost)
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn attend(&self) {
-        lower_priority();
+    fn attend(&self, start: fn()) {
+        start();
         let memory = BodyMemory::default();
         while let Some(job) = self.next() {
             if catch_unwind(AssertUnwindSafe(|| job(&memory))).is_err() {
@@ -142,7 +162,7 @@ mod tests {
 
     #[test]
     fn work_is_done_elsewhere_in_order_and_survives_a_panic() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, || {});
         let here = thread::current().id();
         let there = block_on(pool.run(|_| thread::current().id())).unwrap();
         assert_ne!(here, there);
@@ -153,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_closed_pool_refuses() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2, || {});
         assert_eq!(block_on(pool.run(|_| 7)), Ok(7));
         pool.close();
         assert_eq!(block_on(pool.run(|_| 7)).map_err(|error| error.kind), Err(ErrorKind::ShuttingDown));

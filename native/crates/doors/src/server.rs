@@ -49,6 +49,8 @@ pub struct ServerOptions {
     /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
     pub cpu_metrics: bool,
     pub metrics_interval: Duration,
+    /// Lets the threads of doors go before the calling one, which works on large bodies.
+    pub give_way: fn(),
 }
 
 /// Closed when dropped.

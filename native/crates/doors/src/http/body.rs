@@ -17,6 +17,7 @@ use crate::budget::{COUNTED_BYTES, Reservation};
 use crate::http::body_memory::BodyMemory;
 use crate::http::refusal::Refusal;
 use crate::io::Desk;
+use crate::pool::{Begun, Pool};
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.
 const ALIGNMENT: usize = 64;
@@ -100,8 +101,8 @@ impl Collecting<'_> {
         activity: &Activity,
     ) -> Result<Received, Refusal> {
         let Self { plan: &Plan { json_length, refusal }, declared, .. } = self;
-        let (limits, memory) = (&desk.house.limits, &desk.body_memory);
-        let mut segments = Vec::new();
+        let (limits, pool, memory) = (&desk.house.limits, &desk.house.pool, &desk.body_memory);
+        let mut joining: Option<Joining> = None;
         let mut open = Aligned::begin(declared, first.len(), json_length, memory);
         open.bytes.extend_from_slice(&first);
         let (mut length, mut pieces, mut turn) = (first.len(), 1, first.len());
@@ -119,10 +120,14 @@ impl Collecting<'_> {
             }
             self.reservation.cover(length)?;
             if piece.len() > open.room() - open.len() {
-                if segments.is_empty() && length <= TRUSTED_LENGTH {
+                if joining.is_none() && length <= TRUSTED_LENGTH {
                     open = open.grown((2 * length).min(TRUSTED_LENGTH), json_length, memory);
                 } else {
-                    segments.push(open.finish(memory));
+                    let segment = open.finish(memory);
+                    joining = Some(match joining.take() {
+                        None => Joining::begin(segment, declared, json_length, pool)?,
+                        Some(joining) => joining.join(segment, pool).await?,
+                    });
                     open = Aligned::new(TRUSTED_LENGTH, None, memory);
                 }
             }
@@ -135,24 +140,61 @@ impl Collecting<'_> {
             }
         }
         self.reservation.settle(length);
-        if segments.is_empty() {
+        let Some(joining) = joining else {
             return Ok(self.received(open.finish(memory)));
-        }
+        };
         activity.enter(Stage::Work);
-        segments.push(open.finish(memory));
-        let mut whole = Aligned::new(length, json_length, memory);
-        let joined = desk.house.pool.run(move |_| {
-            for segment in segments {
-                whole.bytes.extend_from_slice(&segment);
-            }
-            whole
-        });
-        Ok(self.received(joined.await?.finish(memory)))
+        let whole = joining.join(open.finish(memory), pool).await?.begun.end().await?;
+        Ok(self.received(whole.finish(memory)))
     }
 
     fn received(self, bytes: Bytes) -> Received {
         Received { bytes, reservation: Some(self.reservation) }
     }
+}
+
+/// A body of several segments, which are put together while the next one is read.
+struct Joining {
+    begun: Begun<Aligned>,
+    declared: Option<usize>,
+    json_length: Option<usize>,
+}
+
+impl Joining {
+    fn begin(
+        first: Bytes,
+        declared: Option<usize>,
+        json_length: Option<usize>,
+        pool: &Pool,
+    ) -> Result<Self, Error> {
+        let room = room(first.len(), declared);
+        let begun = pool.begin(move |memory| {
+            let mut whole = Aligned::new(room, json_length, memory);
+            whole.bytes.extend_from_slice(&first);
+            whole
+        })?;
+        Ok(Self { begun, declared, json_length })
+    }
+
+    /// Returns when all segments before this one have been copied.
+    async fn join(self, segment: Bytes, pool: &Pool) -> Result<Self, Error> {
+        let Self { begun, declared, json_length } = self;
+        let mut whole = begun.end().await?;
+        let begun = pool.begin(move |memory| {
+            let length = whole.len() + segment.len();
+            if length > whole.room() {
+                whole = whole.grown(room(length, declared), json_length, memory);
+            }
+            whole.bytes.extend_from_slice(&segment);
+            whole
+        })?;
+        Ok(Self { begun, declared, json_length })
+    }
+}
+
+/// For a body of which so many bytes have arrived: as much again, or what the head has told.
+fn room(arrived: usize, declared: Option<usize>) -> usize {
+    declared.unwrap_or(usize::MAX).clamp(arrived, 2 * arrived)
 }
 
 /// What becomes of the rest of a body.

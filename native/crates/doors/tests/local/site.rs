@@ -50,6 +50,7 @@ pub fn server(io_threads: usize) -> Server {
         log: Arc::new(Log::default()),
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,
+        give_way: || {},
     };
     Server::start(&options).unwrap_or_else(|error| panic!("{error}"))
 }
