@@ -28,7 +28,7 @@ from tests.raw_http import frame
 from tests.serving import Server, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import StartServer
@@ -139,7 +139,7 @@ def test_a_request_that_takes_long_is_waited_for(hurried: Server) -> None:
 
 
 @pytest.mark.parametrize("leave", [reset, lambda connection: connection.close()], ids=["reset", "close"])
-def test_clients_may_leave_at_every_stage(patient: Server, leave: type[object]) -> None:
+def test_clients_may_leave_at_every_stage(patient: Server, leave: Callable[[Connection], None]) -> None:
     headers, body = image(256)
     large = frame("POST", requests.path("image"), headers, body)
     head = large.index(b"\r\n\r\n") + 4
