@@ -152,12 +152,10 @@ fn one_line(text: String) -> String {
     }
     let mut line = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        match character {
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            _ if character.is_control() => line.push_str(&format!("\\x{:02x}", u32::from(character))),
-            _ => line.push(character),
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
         }
     }
     line
