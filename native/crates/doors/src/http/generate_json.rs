@@ -37,7 +37,7 @@ pub(super) fn read<'a>(json: &'a [u8], spec: &ModelSpec, limits: &Limits) -> Res
         Fault::TooDeep(_) => Error::invalid(format!("Unable to parse 'data': {fault}")),
         Fault::Syntax { .. } => unreadable(fault.to_string()),
     })?;
-    let members = members(&json[root]);
+    let members = members(&json[root], spec)?;
     let mut id = String::new();
     if let Some((_, value)) = members.iter().flatten().find(|(name, _)| name == "id") {
         let whole = 0..value.len();
@@ -59,16 +59,27 @@ pub(super) fn read<'a>(json: &'a [u8], spec: &ModelSpec, limits: &Limits) -> Res
 type Member<'a> = (String, &'a [u8]);
 
 /// Those of a value that has been found well formed; nothing but an object has any.
-fn members(value: &[u8]) -> Option<Vec<Member<'_>>> {
+fn members<'a>(value: &'a [u8], spec: &ModelSpec) -> Result<Option<Vec<Member<'a>>>, Error> {
     if read::value(value) != Value::Object {
-        return None;
+        return Ok(None);
     }
+    // Each costs many times its bytes in JSON.
+    let most = MAX_PARAMETERS + spec.inputs.len() + 1;
     let mut members = Vec::new();
+    let mut count = 0_usize;
     let _ = Scanner::new(value).object(|scanner, key| {
-        members.push((key.to_text(), &value[scanner.skip()?]));
+        let span = scanner.skip()?;
+        count += 1;
+        if count <= most {
+            members.push((key.to_text(), &value[span]));
+        }
         Ok(())
     });
-    Some(members)
+    if count > most {
+        let text = format!("request has {count} keys, at most {most} are allowed for model '{}'", spec.name);
+        return Err(Error::invalid(text));
+    }
+    Ok(Some(members))
 }
 
 struct Reading<'a, 's> {
@@ -86,7 +97,7 @@ impl<'a> Reading<'a, '_> {
             let text = "Keyword 'parameters' for nested schema also given as input tensor name";
             return Err(Error::invalid(text));
         }
-        let Some(members) = members(value) else {
+        let Some(members) = members(value, self.spec)? else {
             let text =
                 "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object";
             return Err(unreadable(text));
@@ -256,4 +267,72 @@ pub(super) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"data: ");
     write(out);
     out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use kushi_testkit::{echo_spec, tensor_spec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VALID: &str =
+        r#"{"id":"a\u00e9","INPUT":[1,-2,3],"TEXT":["a",""],"parameters":{"x":1.5,"y":true},"z":"t"}"#;
+
+    fn spec() -> ModelSpec {
+        let mut spec = echo_spec();
+        spec.inputs.push(tensor_spec("TEXT", kushi_core::DataType::Bytes, &[-1]));
+        spec
+    }
+
+    fn shape(dims: &[i64], count: usize) -> Option<Vec<i64>> {
+        let mut spec = echo_spec();
+        spec.inputs = vec![tensor_spec("INPUT", kushi_core::DataType::Int32, dims)];
+        let json = format!(r#"{{"INPUT":[{}]}}"#, vec!["1"; count].join(","));
+        let asked = read(json.as_bytes(), &spec, &Limits::default()).ok()?;
+        Some(asked.inputs[0].shape.to_vec())
+    }
+
+    #[test]
+    fn elements_fill_fixed_dimensions_and_then_the_innermost_variable_one() {
+        assert_eq!(shape(&[4], 8), Some(vec![2, 4]));
+        assert_eq!(shape(&[-1], 5), Some(vec![1, 5]));
+        assert_eq!(shape(&[-1, 3, -1], 6), Some(vec![1, 1, 3, 2]));
+        assert_eq!(shape(&[4], 6), None);
+        assert_eq!(shape(&[-1, 3], 4), None);
+    }
+
+    #[test]
+    fn keys_are_inputs_or_parameters() {
+        let (spec, limits) = (spec(), Limits::default());
+        let asked = read(VALID.as_bytes(), &spec, &limits).expect("a valid document");
+        assert_eq!((asked.id.as_str(), asked.inputs.len()), ("a\u{e9}", 2));
+        assert_eq!(asked.inputs[1].data.as_bytes(), b"\x01\0\0\0a\0\0\0\0");
+        let names: Vec<&str> = asked.parameters.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["id", "x", "y", "z"]);
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        let keys = r#""key":1,"#.repeat(5000);
+        for text in [format!("{{{keys}\"id\":\"a\"}}"), format!("{{\"parameters\":{{{keys}\"z\":1}}}}")] {
+            let error = read(text.as_bytes(), &spec(), &Limits::default()).err().map(|error| error.message);
+            let expected = "request has 5001 keys, at most 1027 are allowed for model 'echo'";
+            assert!(error.is_some_and(|error| error.ends_with(expected)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes, &spec(), &Limits::default());
+        }
+
+        #[test]
+        fn any_change_of_a_valid_document_is_answered(at in 0..VALID.len(), byte: u8) {
+            let mut bytes = VALID.as_bytes().to_vec();
+            bytes[at] = byte;
+            let _ = read(&bytes, &spec(), &Limits::default());
+        }
+    }
 }
