@@ -231,13 +231,19 @@ impl Level {
 }
 
 impl Lane {
-    fn add(&mut self, entry: Entry) {
-        let at_the_end = self.0.back().is_none_or(|last| last.number < entry.number);
-        let after = |number| self.0.partition_point(|other| other.number < number);
-        let place = if at_the_end { self.0.len() } else { after(entry.number) };
-        self.0.insert(place, entry);
-        self.link(place);
-        self.link(place + 1);
+    fn add(&mut self, mut entry: Entry) {
+        match self.0.back() {
+            Some(last) if last.number > entry.number => {
+                let place = self.0.partition_point(|other| other.number < entry.number);
+                self.0.insert(place, entry);
+                self.link(place);
+                self.link(place + 1);
+            }
+            last => {
+                entry.joins_previous = last.is_some_and(|last| entry.may_join(last));
+                self.0.push_back(entry);
+            }
+        }
     }
 
     fn remove(&mut self, place: usize) -> Option<Entry> {
