@@ -27,7 +27,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit lint lint-python lint-rust bench bench-service bench-torch docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit fuzz lint lint-python lint-rust bench bench-service bench-torch docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,17 @@ plain-cargo-tests:
 # the suite of testkit, as the Python module that tests/conformance.py loads, and a library of custom operators
 conformance: $(SYNCED)
 	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance --example kushi_custom_op
+
+SECONDS ?= 60
+FUZZ_TARGETS := http_infer json frames
+
+fuzz: ## Fuzz the parsers, a minute each (SECONDS=600 for longer; needs cargo-fuzz, a nightly toolchain and a C++ compiler)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+	    echo "make fuzz needs: rustup toolchain install nightly && cargo install --locked cargo-fuzz" >&2; exit 1; }
+	cd native && for target in $(FUZZ_TARGETS); do \
+	    mkdir -p fuzz/corpus/$$target && \
+	    cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 || exit 1; \
+	done
 
 test-rebuild: setup ## Change a native source, run make, look for the change from Python
 	@$(TIMED) test-rebuild .ci/test-rebuild

@@ -29,6 +29,8 @@ mod tls;
 
 use kushi_oip::json;
 
+#[cfg(fuzzing)]
+pub use http::fuzzing;
 pub use http::restrictions::Restriction;
 pub use limits::Limits;
 pub use log_switch::{LogForm, LogSettings, LogSwitch};

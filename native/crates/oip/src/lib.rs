@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod infer_request;
 pub mod json;
 mod messages;

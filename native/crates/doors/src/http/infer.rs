@@ -271,7 +271,7 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
 }
 
 /// The length of the JSON part, when the head tells it.
-fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Result<Option<usize>, Error> {
+pub(super) fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Result<Option<usize>, Error> {
     if let Some(length) = body_length.filter(|&length| length > MAX_BODY_BYTES as u64) {
         return Err(Error::invalid(format!(
             "Unable to parse Content-Length, value is out of range [ {}, {} ], got: {length}",

@@ -4,6 +4,8 @@ pub(crate) mod answer;
 mod body;
 pub(crate) mod body_memory;
 mod document;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod generate;
 mod generate_json;
 mod infer;

@@ -1,0 +1,139 @@
+//! What must hold for any bytes, for the fuzz targets in `native/fuzz` and the tests that repeat what they have found.
+
+use kushi_core::DataType;
+use prost::Message;
+
+use crate::json::read::{self, Leaves, Value};
+use crate::json::{Fault, Scanner, Span, write};
+use crate::{Frame, FrameError, Kind, ModelInferRequest, Reader, infer_request, tensor_json};
+
+/// A document, passed over in both ways of the scanner, and a tensor of every datatype read from it.
+pub fn json(bytes: &[u8]) {
+    let passed = document(bytes, |scanner| scanner.skip());
+    let walked = document(bytes, |scanner| walk(scanner).map(|()| 0..0));
+    assert_eq!(passed.clone().err(), walked.err());
+    let Ok(span) = passed else { return };
+    let text = &bytes[span];
+    check_scalar(read::value(text));
+    if read::value(text) != Value::Array {
+        return;
+    }
+    let count = Leaves::new(text).inspect(|&(_, value)| check_scalar(value)).count();
+    for datatype in DataType::ALL {
+        let Ok(data) = tensor_json::read(text, "X", Some(datatype), &[count as i64], 1 << 20) else {
+            continue;
+        };
+        if let Some(size) = datatype.size() {
+            assert_eq!(data.len(), count * size);
+        }
+        let mut written = b"[".to_vec();
+        tensor_json::write(&mut written, datatype, data.as_bytes());
+        written.push(b']');
+        let again = tensor_json::read(&written, "X", Some(datatype), &[count as i64], 1 << 20);
+        match again {
+            Ok(again) => assert_eq!(again.as_bytes(), data.as_bytes(), "{datatype}"),
+            // Numbers beyond the type have no form in JSON.
+            Err(error) => assert!(matches!(datatype, DataType::Fp32), "{datatype}: {error}"),
+        }
+    }
+}
+
+fn document(bytes: &[u8], root: impl FnOnce(&mut Scanner<'_>) -> Result<Span, Fault>) -> Result<Span, Fault> {
+    let mut span = 0..0;
+    Scanner::new(bytes).document(|scanner| root(scanner).map(|found| span = found))?;
+    Ok(span)
+}
+
+fn walk(scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    if scanner.is_object() {
+        scanner.object(|scanner, key| {
+            assert!(key.is(&key.to_text()) || key.to_text().contains('\u{fffd}'));
+            walk(scanner)
+        })
+    } else if scanner.is_array() {
+        scanner.array(walk)
+    } else {
+        scanner.skip().map(drop)
+    }
+}
+
+fn check_scalar(value: Value<'_>) {
+    match value {
+        Value::Number(number) => {
+            let text = std::str::from_utf8(number).unwrap_or("");
+            assert_eq!(text.parse().ok(), Some(read::double(number)), "{text}");
+            assert_eq!(read::signed(number), text.parse().ok().filter(|_| !text.contains('+')), "{text}");
+        }
+        Value::String(raw) => {
+            let text = read::unescape(raw);
+            let mut written = Vec::new();
+            write::string(&mut written, &text);
+            let again = document(&written, |scanner| scanner.skip()).map(|span| read::value(&written[span]));
+            let Ok(Value::String(raw)) = again else { panic!("{again:?}") };
+            assert_eq!(read::unescape(raw), text);
+        }
+        _ => {}
+    }
+}
+
+/// A stream of frames in two pieces, cut where the first byte says, with requests read in two ways.
+pub fn frames(bytes: &[u8]) {
+    let Some((&cut, bytes)) = bytes.split_first() else { return };
+    let (first, second) = bytes.split_at(bytes.len().min(usize::from(cut)));
+    let whole = cut_up(&[bytes]);
+    assert_eq!(whole, cut_up(&[first, second]));
+    for frame in whole.0.iter().filter(|frame| frame.kind == Kind::Infer) {
+        request(&frame.body);
+    }
+}
+
+fn cut_up(pieces: &[&[u8]]) -> (Vec<Frame>, Option<FrameError>) {
+    let mut reader = Reader::default();
+    let mut frames = Vec::new();
+    for piece in pieces {
+        reader.push(piece);
+        loop {
+            match reader.next_frame() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+        assert!(reader.missing() > 0);
+    }
+    (frames, None)
+}
+
+/// An inference request as our reader and as prost take it.
+fn request(message: &[u8]) {
+    let ours = infer_request::InferRequest::read(message);
+    let (Ok(ours), Ok(theirs)) = (ours, ModelInferRequest::decode(message)) else { return };
+    assert_eq!(
+        (ours.model_name, ours.model_version, ours.id),
+        (&*theirs.model_name, &*theirs.model_version, &*theirs.id)
+    );
+    assert!(ours.inputs.iter().map(|input| input.name).eq(theirs.inputs.iter().map(|input| &*input.name)));
+    assert!(
+        ours.inputs.iter().map(|input| &*input.shape).eq(theirs.inputs.iter().map(|input| &*input.shape))
+    );
+    assert!(ours.outputs.iter().copied().eq(theirs.outputs.iter().map(|output| &*output.name)));
+    assert!(ours.raw_input_contents.iter().copied().eq(theirs.raw_input_contents.iter().map(|raw| &raw[..])));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn what_a_fuzzer_began_with_or_found_holds() {
+        for (target, check) in [("json", super::json as fn(&[u8])), ("frames", super::frames)] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+            let seeds: Vec<_> = fs::read_dir(folder).unwrap().collect();
+            assert!(!seeds.is_empty());
+            for seed in seeds {
+                check(&fs::read(seed.unwrap().path()).unwrap());
+            }
+        }
+    }
+}
