@@ -15,6 +15,7 @@ use crate::http::body_memory::BodyMemory;
 use crate::http::infer::json_length;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::Format;
+use crate::limits::Limits;
 
 /// An inference request: a line with its `Inference-Header-Content-Length`, empty for none, and its body.
 pub fn infer(bytes: &[u8]) {
@@ -39,7 +40,8 @@ fn read(body: &Bytes, json_length: usize) -> Result<Bound, Error> {
     let spec = spec();
     let regions = Arc::default();
     let memory = BodyMemory::default();
-    let scope = Scope { model: &spec.name, max_input_bytes: 1 << 20, regions: &regions, memory: &memory };
+    let limits = Limits { max_input_bytes: 1 << 20, ..Limits::default() };
+    let scope = Scope { model: &spec.name, limits: &limits, regions: &regions, memory: &memory };
     let InferRequest { id, inputs, outputs, binary_by_default, .. } =
         request::parse(body, json_length, scope)?;
     let bound = {
