@@ -1,6 +1,6 @@
 //! What must hold for any bytes, for the fuzz targets in `native/fuzz` and the tests that repeat what they have found.
 
-use kushi_core::DataType;
+use kushi_core::{Buffer, DataType};
 use prost::Message;
 
 use crate::json::read::{self, Leaves, Value};
@@ -29,16 +29,21 @@ pub fn json(bytes: &[u8]) {
         if let Some(size) = datatype.size() {
             assert_eq!(data.len(), count * size);
         }
-        let mut written = b"[".to_vec();
-        tensor_json::write(&mut written, datatype, data.as_bytes());
-        written.push(b']');
-        let again = read_tensor(&written);
-        match again {
-            Ok(again) => assert_eq!(again.as_bytes(), data.as_bytes(), "{datatype}"),
+        let text = written(datatype, &data);
+        match read_tensor(&text) {
+            // Which also takes two NaN of different signs for the same.
+            Ok(again) => assert_eq!(written(datatype, &again), text, "{datatype}"),
             // Numbers beyond the type have no form in JSON.
             Err(error) => assert!(matches!(datatype, DataType::Fp32), "{datatype}: {error}"),
         }
     }
+}
+
+fn written(datatype: DataType, data: &Buffer) -> Vec<u8> {
+    let mut written = b"[".to_vec();
+    tensor_json::write(&mut written, datatype, data.as_bytes());
+    written.push(b']');
+    written
 }
 
 fn document<'a>(
