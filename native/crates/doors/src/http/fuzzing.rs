@@ -60,6 +60,7 @@ fn spec() -> ModelSpec {
         dims: vec![-1],
         reshape: None,
         optional,
+        labels: Vec::new(),
     };
     let integers = |name| tensor(name, DataType::Int32, false);
     let level = QueuePolicy {
