@@ -79,6 +79,7 @@ class EngineOptions:
     http_tls: what the doors on TCP speak TLS with; None for plain connections.
     http_restrictions: which routes over HTTP ask for a token; the local socket asks for none.
     limits: what clients may ask for.
+    http_header_forward_pattern: a regular expression; headers with such names become parameters of their requests.
     client_shared_memory: let clients register shared memory of this host.
     cpu_metrics, metrics_interval_ms: whether metrics include nv_cpu_*, and how often those are read.
     log: what is logged.
@@ -95,6 +96,7 @@ class EngineOptions:
     http_tls: ServerTls | None = None
     http_restrictions: tuple[Restriction, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    http_header_forward_pattern: str | None = None
     client_shared_memory: bool = False
     cpu_metrics: bool = True
     metrics_interval_ms: int = 2000
@@ -125,6 +127,7 @@ class EngineOptions:
                     **asdict(self.limits),
                     "tls": self.http_tls and astuple(self.http_tls),
                     "restrictions": [(rule.apis, rule.header, rule.value) for rule in self.http_restrictions],
+                    "header_forward_pattern": self.http_header_forward_pattern,
                 },
                 "metrics": {"cpu": self.cpu_metrics, "interval_ms": self.metrics_interval_ms},
                 "log": asdict(self.log),
@@ -150,6 +153,7 @@ def engine_options(settings: ServerSettings) -> EngineOptions:
         http_tls=server_tls(settings),
         http_restrictions=settings.http_restricted_api,
         limits=_limits(settings),
+        http_header_forward_pattern=settings.http_header_forward_pattern,
         client_shared_memory=settings.allow_client_shm,
         cpu_metrics=settings.allow_cpu_metrics,
         metrics_interval_ms=settings.metrics_interval_ms,

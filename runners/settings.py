@@ -200,6 +200,11 @@ class ServerSettings(BaseSettings):
         "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and logging. May be "
         "repeated; the variable, which other users of the host cannot see, takes several, separated by semicolons.",
     )
+    http_header_forward_pattern: Annotated[str | None, _Placeholder("REGEX")] = Field(
+        None,
+        min_length=1,
+        description="Headers with names like this become parameters of their requests, in lower case (default: none).",
+    )
     allow_client_shm: _Switch = Field(
         default=False,
         description="Let clients register shared memory of this host, and name it for inputs and outputs.",

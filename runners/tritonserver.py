@@ -52,7 +52,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "grpc-server-cert",
             "grpc-server-key",
             "host-policy",
-            "http-header-forward-pattern",
             "metrics-config",
             "min-supported-compute-capability",
             "model-config-name",

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests import models
+from tests.raw_http import Connection
 from tests.serving import Server
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
-
-    from tests.raw_http import Connection
 
 __all__ = ["StartServer"]
 
@@ -78,6 +77,13 @@ def server(standard_server: Server, request: pytest.FixtureRequest) -> Iterator[
 @pytest.fixture
 def connection(server: Server) -> Iterator[Connection]:
     with server.connect() as opened:
+        yield opened
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def either(server: Server, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A connection to the port, and in another test one to the Unix socket."""
+    with Connection(server.http if request.param == "tcp" else server.http_socket) as opened:
         yield opened
 
 

@@ -349,6 +349,9 @@ def write_shapes(repository: Path) -> None:
     found = config("nonzero", [("INPUT0", "INT32", [-1])], [("OUTPUT0", "INT64", [1, -1])], max_batch_size=0)
     write(repository, "nonzero", nonzero(), found)
 
+    string = config("string", [("INPUT0", "BYTES", [1])], [("OUTPUT0", "BYTES", [1])], max_batch_size=8)
+    write(repository, "string", identity("BYTES", ["batch", 1]), string)
+
     optional = config(
         "optional",
         [("INPUT0", "INT32", [1]), ("INPUT1", "INT32", [1]), ("INPUT2", "INT32", [1])],

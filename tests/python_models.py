@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
 
     from runners.backends import PythonEngine
 
-__all__ = ["ADD_SUB", "Answer", "Plain", "served"]
+__all__ = ["ADD_SUB", "TOLD", "Answer", "Plain", "Told", "served"]
 
 ADD_SUB: Final = """
     name: "m" backend: "test" max_batch_size: 8
     input [ { name: "A" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 2 ] } ]
     output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "DIFFERENCE" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+
+TOLD: Final = """
+    name: "m" backend: "test" max_batch_size: 8 dynamic_batching { }
+    input [ { name: "A" data_type: TYPE_FP32 dims: [ 2 ] } ]
+    output [ { name: "PARAMETERS" data_type: TYPE_STRING dims: [ 1 ] } ]
 """
 
 Answer = Any
@@ -46,6 +53,18 @@ class Plain:
         return self.function(*inputs)
 
 
+class Told:
+    """An engine that writes the parameters of each of its rows into the only output."""
+
+    concurrent = True
+    takes_parameters = True
+
+    def execute(
+        self, inputs: list[NDArray[Any] | None], wanted: list[bool], parameters: list[tuple[int, dict[str, Any]]]
+    ) -> Answer:
+        return [[[json.dumps(given)] for rows, given in parameters for _ in range(rows)]]
+
+
 class Model:
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -58,9 +77,12 @@ class Model:
 
 
 @contextmanager
-def served(*engines: PythonEngine, text: str = ADD_SUB, log: LogOptions | None = None) -> Iterator[Model]:
+def served(
+    *engines: PythonEngine | Told, text: str = ADD_SUB, log: LogOptions | None = None, header_pattern: str | None = None
+) -> Iterator[Model]:
     register_errors(factories())
-    core = Core(EngineOptions(log=log or LogOptions()).to_json(()))
+    options = EngineOptions(log=log or LogOptions(), http_header_forward_pattern=header_pattern)
+    core = Core(options.to_json(()))
     try:
         complete = fill_defaults(fill_instance_groups(config(text)))
         specification = specify(complete, version=1, scalars=(), inline=False, load_seconds=0.0)

@@ -29,6 +29,7 @@ _MARKS: Final = {
     "BSD-2-Clause": "Redistribution and use in source and binary forms",
     "BSD-3-Clause": "Neither the name of the copyright holder nor the names of its contributors",
     "Unicode-3.0": "UNICODE LICENSE V3",
+    "Zlib": "Altered source versions must be plainly marked as such",
 }
 _LICENCE: Final = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 _NOTICE: Final = re.compile(r"notice|licen[cs]e.third.party|licen[cs]e.boringssl", re.IGNORECASE)

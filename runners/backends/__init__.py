@@ -52,6 +52,9 @@ class PythonEngine(Protocol):
         with as many rows as the inputs; it is copied. For BF16 float32 will do, and lists of `str` or `bytes` for
         BYTES.
 
+        An object with an attribute `takes_parameters` that is True, read once, gets a third argument: for each request
+        of the batch its number of rows, and the parameters that its client gave by their names.
+
         Whatever it raises fails the requests of the batch with EngineFailed, and nothing else.
         """
         ...

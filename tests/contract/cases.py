@@ -6,8 +6,10 @@ HTTP. ``code`` is the protocol's error code; each transport maps it to a status 
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
+import zlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -344,6 +346,8 @@ NOT_SIGNED: Final = "attempt to access JSON non-signed-integer as signed-integer
 NOT_UNSIGNED: Final = "attempt to access JSON non-unsigned-integer as unsigned-integer"
 NOT_NUMBER: Final = "attempt to access JSON non-number as double"
 
+NO_SEQUENCE_IDS: Final[Sequence[object]] = (-1, 1.5, True, None, [], {}, 2**64)
+
 MEMBER_CASES: Final = [
     Case("no inputs member", Http(b"{}"), Code.INTERNAL, f"Unable to parse 'inputs': {MISSING} 'inputs'"),
     Case("a root that is an array", Http(b"[1]"), Code.INTERNAL, f"Unable to parse 'inputs': {MISSING} 'inputs'"),
@@ -393,6 +397,31 @@ MEMBER_CASES: Final = [
         document(parameters={"timeout": -1}),
         Code.INTERNAL,
         f"Unable to parse 'timeout': {NOT_UNSIGNED}",
+    ),
+    Case(
+        "a priority that is a fraction",
+        document(parameters={"priority": 1.5}),
+        Code.INTERNAL,
+        f"Unable to parse 'priority': {NOT_UNSIGNED}",
+    ),
+    *(
+        Case(
+            f"a sequence_id of {value!r}",
+            document(parameters={"sequence_id": value}),
+            Code.INTERNAL,
+            f"Unable to parse 'sequence_id': {NOT_STRING}",
+        )
+        for value in NO_SEQUENCE_IDS
+    ),
+    *(
+        Case(
+            f"a {name} of {value!r}",
+            document(parameters={name: value}),
+            Code.INTERNAL,
+            f"Unable to parse '{name}': {NOT_BOOLEAN}",
+        )
+        for name in ("sequence_start", "sequence_end", "binary_data_output")
+        for value in ("true", 0, None)
     ),
     Case(
         "a priority that is a string",
@@ -918,21 +947,147 @@ UNSUPPORTED_CASES: Final = [
     ),
     *(
         Case(
-            f"a body that is compressed with {encoding}",
-            Http(document().body, [("Content-Encoding", encoding)]),
-            Code.UNIMPLEMENTED,
-            "Unsupported compression type",
-        )
-        for encoding in ("gzip", "deflate", "br")
-    ),
-    *(
-        Case(
             f"the reserved parameter {name}",
             document(parameters={"mood": 1, name: value}),
             Code.INVALID_ARGUMENT,
             RESERVED,
         )
         for name, value in (("triton_", 1), ("triton_enable_empty_final_response", True))
+    ),
+]
+
+
+def coded(body: bytes, coding: str, headers: Headers = (), place: str = "add_sub") -> Http:
+    return Http(body, [*headers, ("Content-Encoding", coding)], path(place))
+
+
+BROKEN: Final = "failed to decompress the request body:"
+CODED: Final = document().body
+GZIP: Final = gzip.compress(CODED, mtime=0)
+ZLIB: Final = zlib.compress(CODED)
+UNDECODED_CASES: Final = [
+    *(
+        Case(
+            f"a body that is compressed with {coding}",
+            coded(CODED, coding),
+            Code.UNIMPLEMENTED,
+            "Unsupported compression type",
+        )
+        for coding in ("br", "zstd", "compress", "gzip, gzip", "gzip;q=1", "*")
+    ),
+    *(
+        Case(
+            f"{name} that is said to be {coding}",
+            coded(body, coding),
+            Code.INVALID_ARGUMENT,
+            text,
+        )
+        for coding in ("gzip", "deflate")
+        for name, body, text in (
+            ("no body", b"", "nothing to be decompressed"),
+            ("a plain body", CODED, f"{BROKEN} corrupt deflate stream"),
+            ("bare deflate", ZLIB[2:-4], f"{BROKEN} corrupt deflate stream"),
+            ("zlib cut short", ZLIB[:-20], f"{BROKEN} incomplete deflate stream"),
+            ("zlib without its checksum", ZLIB[:-4], f"{BROKEN} incomplete deflate stream"),
+            ("zlib with another checksum", ZLIB[:-1] + bytes([ZLIB[-1] ^ 1]), f"{BROKEN} corrupt deflate stream"),
+            ("gzip cut short", GZIP[:-20], f"{BROKEN} incomplete deflate stream"),
+            ("gzip without its checksum", GZIP[:-8], f"{BROKEN} unexpected end of file"),
+            ("the start of gzip", GZIP[:5], f"{BROKEN} unexpected end of file"),
+            (
+                "gzip with another checksum",
+                GZIP[:-8] + bytes([GZIP[-8] ^ 1]) + GZIP[-7:],
+                f"{BROKEN} corrupt gzip stream does not have a matching checksum",
+            ),
+        )
+    ),
+    Case(
+        "compressed JSON that is none",
+        coded(gzip.compress(b"{"), "gzip"),
+        Code.INTERNAL,
+        f"{PARSE}Missing a name for object member. at 1",
+    ),
+    Case(
+        "a compressed body of nothing",
+        coded(gzip.compress(b""), "gzip"),
+        Code.INVALID_ARGUMENT,
+        "[request id: <id_unknown>] Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in "
+        "'add_sub' model configuration",
+    ),
+    Case(
+        "a header length beyond the body that was compressed",
+        coded(GZIP, "gzip", [(HEADER_LENGTH, str(len(CODED) + 1))]),
+        Code.INVALID_ARGUMENT,
+        f"inference header size should be in range (0, {len(CODED)}), got: {len(CODED) + 1}",
+    ),
+    Case(
+        "the model is looked up before the coding",
+        coded(CODED, "br", place="missing"),
+        Code.NOT_FOUND,
+        "Request for unknown model: 'missing' is not found",
+    ),
+]
+
+
+def raw(model: str, body: bytes) -> Http:
+    """A request that is nothing but a tensor."""
+    return Http(body, [(HEADER_LENGTH, "0")], path(model))
+
+
+RAW_CASES: Final = [
+    *(
+        Case(
+            f"a raw tensor for a model of {count} inputs: {model}",
+            raw(model, ROW),
+            Code.INVALID_ARGUMENT,
+            f"{UNKNOWN_ID}Raw request must only have 1 input (found 1) to be deduced but got {count} inputs in "
+            f"'{model}' model configuration",
+        )
+        for model, count in (("add_sub", 2), ("optional", 3))
+    ),
+    Case(
+        "an empty body",
+        Http(b""),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'add_sub' model "
+        "configuration",
+    ),
+    Case(
+        "a raw tensor of two free dimensions",
+        raw("image", ROW),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}The shape of the raw input 'INPUT0' can not be deduced because there are more than one "
+        "variable-sized dimension",
+    ),
+    Case(
+        "a raw tensor of strings",
+        raw("identity_bytes", b"abc"),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}For BYTE datatype raw input 'INPUT0', the model must have input shape [1]",
+    ),
+    Case(
+        "a raw tensor of no whole number of elements",
+        raw("identity_int32", ROW[:6]),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}input byte size mismatch for input 'INPUT0' for model 'identity_int32'. Expected 4, got 6",
+    ),
+    Case(
+        "a raw tensor too small for a fixed shape",
+        raw("reshaped", ROW[:60]),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}input byte size mismatch for input 'INPUT0' for model 'reshaped'. Expected 64, got 60",
+    ),
+    Case(
+        "a raw tensor of two rows",
+        raw("reshaped", ROW * 2),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}input byte size mismatch for input 'INPUT0' for model 'reshaped'. Expected 64, got 128",
+    ),
+    Case(
+        "JSON that is sent as a raw tensor",
+        Http(document().body, [(HEADER_LENGTH, "0")]),
+        Code.INVALID_ARGUMENT,
+        f"{UNKNOWN_ID}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'add_sub' model "
+        "configuration",
     ),
 ]
 
@@ -1369,6 +1524,8 @@ CASES: Final = [
     *SYNTAX_CASES,
     *FRAMING_CASES,
     *UNSUPPORTED_CASES,
+    *UNDECODED_CASES,
+    *RAW_CASES,
     *SHARED_MEMORY_CASES,
     *REPOSITORY_CASES,
     *DISABLED_CASES,

@@ -86,9 +86,24 @@ def test_an_empty_id_counts_as_none(connection: Connection) -> None:
 
 
 def test_parameters_of_every_type_are_taken_and_not_sent_back(connection: Connection) -> None:
-    parameters = {"text": "a", "whole": -5, "yes": True, "fraction": 0.5, "large": 2**64 - 1, "timeout": 5}
+    parameters = {"text": "a", "whole": -5, "yes": True, "fraction": 0.5, "large": 2**64 - 1, "headers": "h"}
     response = ask(connection, Infer("add_sub", ADD_SUB_INPUTS, parameters=parameters))
     assert "parameters" not in response.json()
+
+
+@pytest.mark.parametrize("sequence", [0, 7, 2**64 - 1, "seven", ""])
+def test_parameters_of_sequences_queues_and_priorities_change_nothing_for_a_model_without(
+    connection: Connection, sequence: int | str
+) -> None:
+    parameters = {
+        "sequence_id": sequence,
+        "sequence_start": True,
+        "sequence_end": False,
+        "priority": 2**64 - 1,
+        "timeout": 5,
+    }
+    response = ask(connection, Infer("add_sub", ADD_SUB_INPUTS, parameters=parameters))
+    assert response.json()["outputs"][0]["data"] == SUM
 
 
 def test_members_that_nobody_knows_are_ignored(connection: Connection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,8 @@ from tests.contract.requests import ADD_SUB_INPUTS, HEADER_LENGTH, Infer, Output
 from tests.raw_http import Connection, chunked, frame
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.serving import Server
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")]))
@@ -107,6 +111,98 @@ def test_a_client_that_expects_100_is_told_to_continue(connection: Connection) -
     assert connection.receive().status == 100
     connection.send(BODY)
     assert connection.receive().json()["outputs"][0]["data"] == SUM
+
+
+def expecting(path: str, length: int, *headers: tuple[str, str]) -> bytes:
+    return frame("POST", path, [("Expect", "100-continue"), ("Content-Length", str(length)), *headers])
+
+
+def test_a_client_that_was_told_to_continue_goes_on_with_its_connection(either: Connection) -> None:
+    for _ in range(3):
+        either.send(expecting(PATH, len(BODY)))
+        assert either.receive().status == 100
+        either.send(BODY)
+        response = either.receive()
+        assert response.json()["outputs"][0]["data"] == SUM
+        assert response.header("connection") is None
+
+
+def test_a_client_that_expects_100_may_send_chunks(either: Connection) -> None:
+    for _ in range(3):
+        either.send(frame("POST", PATH, [("Expect", "100-continue"), CHUNKED]))
+        assert either.receive().status == 100
+        either.send(chunked([BODY[:5], BODY[5:]]))
+        response = either.receive()
+        assert response.json()["outputs"][0]["data"] == SUM
+        assert response.header("connection") is None
+
+
+def test_a_body_that_turns_out_wrong_leaves_the_connection_usable(connection: Connection) -> None:
+    connection.send(expecting(PATH, 1))
+    assert connection.receive().status == 100
+    connection.send(b"{")
+    assert connection.receive().status == 500
+    assert connection.ask("POST", PATH, HEADERS, BODY).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "headers", "status"),
+    [
+        (requests.path("missing"), 10, [], 404),
+        ("/nowhere", 10, [], 404),
+        ("/v2/health/live", 10, [], 405),
+        (PATH, 10, [("Content-Encoding", "br")], 501),
+        (PATH, 10, [(HEADER_LENGTH, "11")], 400),
+        (PATH, 10, [("kushi-timeout-us", "soon")], 400),
+        (PATH, 64 * 1024 * 1024 + 1, [], 400),
+        (PATH, 2**31, [(HEADER_LENGTH, "10")], 400),
+        ("/v2/repository/index", 64 * 1024 * 1024 + 1, [], 400),
+    ],
+)
+def test_a_body_that_would_be_refused_is_not_asked_for(
+    server: Server, path: str, length: int, headers: list[tuple[str, str]], status: int
+) -> None:
+    for address in (server.http, server.http_socket):
+        with Connection(address) as connection:
+            connection.send(expecting(path, length, *headers))
+            response = connection.receive()
+            assert response.status == status
+            assert response.error
+            assert response.header("connection") == "close"
+            assert connection.is_closed()
+
+
+def test_an_answer_that_needs_no_body_comes_without_100(connection: Connection) -> None:
+    connection.send(frame("GET", "/v2", [("Expect", "100-continue"), ("Content-Length", "10")]))
+    response = connection.receive()
+    assert (response.status, response.header("connection")) == (200, "close")
+    assert connection.is_closed()
+
+
+def test_a_client_that_expects_100_without_a_body_keeps_its_connection(connection: Connection) -> None:
+    for _ in range(2):
+        response = connection.ask("GET", "/v2", [("Expect", "100-continue")])
+        assert (response.status, response.header("connection")) == (200, None)
+
+
+CURL = shutil.which("curl")
+
+
+@pytest.mark.skipif(CURL is None, reason="needs curl")
+def test_curl_sends_a_large_body_when_it_is_wanted_and_not_a_byte_when_not(server: Server, tmp_path: Path) -> None:
+    size = 8_000_000
+    body = tmp_path / "body"
+    body.write_bytes(bytes(size))
+    host, port = server.http
+    shown = "%{http_code} %{size_upload} %{num_connects}\\n"
+    transfers: list[str] = []
+    for model in ("missing", "identity_int32", "identity_int32"):
+        words = ["-s", "-o", "/dev/null", "-w", shown, "--max-time", "60", "--data-binary", f"@{body}"]
+        words += ["-H", "Expect: 100-continue", "-H", f"{HEADER_LENGTH}: 0"]
+        transfers += [*(["--next"] if transfers else []), *words, f"http://{host}:{port}{requests.path(model)}"]
+    assert CURL is not None
+    ran = subprocess.run([CURL, *transfers], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout.splitlines() == ["404 0 1", f"200 {size} 1", f"200 {size} 0"], ran.stderr
 
 
 @pytest.mark.parametrize("encoding", ["identity", "Identity"])

@@ -120,6 +120,85 @@ def test_not_a_number_travels_in_json(client: http.InferenceServerClient) -> Non
     np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), values)
 
 
+CODINGS = ["gzip", "deflate", None]
+
+
+@pytest.mark.parametrize("request_coding", CODINGS)
+@pytest.mark.parametrize("response_coding", CODINGS)
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("columns", [1, 1000, 200_000])
+def test_requests_and_answers_may_be_compressed(
+    client: http.InferenceServerClient,
+    request_coding: str | None,
+    response_coding: str | None,
+    binary: bool,
+    columns: int,
+) -> None:
+    values = np.arange(2 * columns, dtype=np.int32).reshape(2, columns)
+    result = client.infer(
+        "identity_int32",
+        [array_input("INPUT0", "INT32", values, binary=binary)],
+        outputs=[http.InferRequestedOutput("OUTPUT0", binary_data=binary)],
+        request_compression_algorithm=request_coding,
+        response_compression_algorithm=response_coding,
+    )
+    np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), values)
+
+
+def test_errors_are_read_where_an_answer_might_be_compressed(client: http.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="'missing' is not found") as unknown:
+        client.infer(
+            "missing",
+            add_sub_inputs(FIRST, SECOND),
+            request_compression_algorithm="gzip",
+            response_compression_algorithm="gzip",
+        )
+    assert unknown.value.status() == "404"
+
+
+def test_arguments_for_sequences_priorities_and_timeouts_change_nothing_for_a_model_without(
+    client: http.InferenceServerClient,
+) -> None:
+    for sequence in (7, 2**64 - 1, "seven"):
+        result = client.infer(
+            "add_sub",
+            add_sub_inputs(FIRST, SECOND),
+            sequence_id=sequence,
+            sequence_start=True,
+            sequence_end=True,
+            priority=3,
+            timeout=1_000_000,
+            parameters={"text": "t", "whole": 3, "yes": True, "half": 0.5},
+        )
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), FIRST + SECOND)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_null_character_within_a_string_is_kept(client: http.InferenceServerClient, binary: bool) -> None:
+    values = np.array([["abc\0def", "\0"]], dtype=np.object_)
+    result = client.infer(
+        "identity_bytes",
+        [array_input("INPUT0", "BYTES", values, binary=binary)],
+        outputs=[http.InferRequestedOutput("OUTPUT0", binary_data=binary)],
+    )
+    assert result.as_numpy("OUTPUT0").astype(np.bytes_).tolist() == [[b"abc\0def", b""]]
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "FP64"])
+@pytest.mark.parametrize("binary_in", [True, False])
+@pytest.mark.parametrize("binary_out", [True, False])
+def test_infinities_and_not_a_number_travel_in_every_mixture(
+    client: http.InferenceServerClient, datatype: str, binary_in: bool, binary_out: bool
+) -> None:
+    values = np.array([[np.nan, np.inf, -np.inf, 1, 2, 3]], dtype=np.float32 if datatype == "FP32" else np.float64)
+    result = client.infer(
+        f"identity_{datatype.lower()}",
+        [array_input("INPUT0", datatype, values, binary=binary_in)],
+        outputs=[http.InferRequestedOutput("OUTPUT0", binary_data=binary_out)],
+    )
+    np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), values)
+
+
 def test_an_empty_tensor_goes_there_and_back(client: http.InferenceServerClient) -> None:
     values = np.zeros((2, 0), dtype=np.float32)
     for binary in (True, False):

@@ -66,6 +66,37 @@ def test_many_requests_at_once_each_get_their_own_answer(server: Server, binary:
     talk(server, what)
 
 
+@pytest.mark.parametrize("request_coding", ["gzip", "deflate", None])
+@pytest.mark.parametrize("response_coding", ["gzip", "deflate", None])
+@pytest.mark.parametrize("columns", [1, 100_000])
+def test_requests_and_answers_may_be_compressed(
+    server: Server, request_coding: str | None, response_coding: str | None, columns: int
+) -> None:
+    async def what(client: aio.InferenceServerClient) -> None:
+        values = np.arange(columns, dtype=np.int32).reshape(1, columns)
+        entry = InferInput("INPUT0", [1, columns], "INT32")
+        entry.set_data_from_numpy(values)
+        result = await client.infer(
+            "identity_int32",
+            [entry],
+            request_compression_algorithm=request_coding,
+            response_compression_algorithm=response_coding,
+        )
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), values)
+
+    talk(server, what)
+
+
+def test_errors_and_large_answers_are_read_though_the_client_accepts_compressed_ones(server: Server) -> None:
+    async def what(client: aio.InferenceServerClient) -> None:
+        name = "x" * 5000
+        with pytest.raises(InferenceServerException, match=name):
+            await client.infer(name, add_sub_inputs(1))
+        assert len((await client.get_inference_statistics())["model_stats"]) > 10
+
+    talk(server, what)
+
+
 def test_errors_carry_the_text_of_the_protocol(server: Server) -> None:
     async def what(client: aio.InferenceServerClient) -> None:
         with pytest.raises(InferenceServerException) as unknown:

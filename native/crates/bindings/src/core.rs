@@ -46,6 +46,7 @@ struct HttpOptions {
     restrictions: Vec<(Vec<String>, String, String)>,
     /// The certificate, its key, and the authorities of clients.
     tls: Option<(PathBuf, PathBuf, Option<PathBuf>)>,
+    header_forward_pattern: Option<String>,
     max_chunks: usize,
     max_head_bytes: usize,
     max_headers: usize,
@@ -103,6 +104,7 @@ impl Core {
             extensions: options.extensions,
             strict_readiness: options.strict_readiness,
             limits: options.http.limits(),
+            header_forward_pattern: options.http.header_forward_pattern,
             repositories: options.repositories,
             explicit_control: options.explicit_control,
             restrictions: restrictions(options.http.restrictions),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use kushi_arrays::Fault;
 use kushi_client::Answer;
-use kushi_core::{Error, ErrorKind, Parameter, Tensor, Timings};
+use kushi_core::{Error, ErrorKind, Tensor, Timings};
+use kushi_engine_python::to_dict;
 use pyo3::exceptions::{PyBufferError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -104,16 +105,7 @@ impl PyResultMapping {
     /// The parameters of the answer.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let parameters = PyDict::new(py);
-        for (name, value) in &self.answer.parameters {
-            match value {
-                Parameter::Bool(value) => parameters.set_item(name, value)?,
-                Parameter::Int(value) => parameters.set_item(name, value)?,
-                Parameter::Double(value) => parameters.set_item(name, value)?,
-                Parameter::String(value) => parameters.set_item(name, value)?,
-            }
-        }
-        Ok(parameters)
+        to_dict(py, &self.answer.parameters)
     }
 
     /// Where the time went, in the engine; None from servers that do not tell.

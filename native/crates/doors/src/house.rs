@@ -11,6 +11,7 @@ use kushi_core::{Error, Registry};
 use kushi_shm::Regions;
 
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};
+use crate::http::forwarding::Forwarding;
 use crate::http::restrictions::Restrictions;
 use crate::limits::Limits;
 use crate::log_switch::LogSwitch;
@@ -39,6 +40,8 @@ pub(crate) struct House {
     pub budget: Arc<Budget>,
     /// For what would keep an io thread from its connections.
     pub pool: Pool,
+    /// Which headers become parameters.
+    pub forwarding: Option<Forwarding>,
     /// Where models are looked for.
     pub repositories: Vec<PathBuf>,
     /// Whether the doors take orders to load and unload models.
@@ -72,6 +75,7 @@ pub(crate) struct Answering {
 impl House {
     pub(crate) fn new(options: &ServerOptions) -> Result<Self, Error> {
         let about = metadata::server(&options.server_name, &options.server_version, &options.extensions);
+        let pattern = options.header_forward_pattern.as_deref();
         Ok(Self {
             registry: Registry::default(),
             server_version: options.server_version.clone(),
@@ -80,6 +84,7 @@ impl House {
             limits: options.limits.clone(),
             budget: Arc::new(Budget::new(options.limits.max_inflight_bytes)),
             pool: Pool::new(options.io_threads.div_ceil(2), options.give_way),
+            forwarding: pattern.map(Forwarding::new).transpose()?,
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
             orders: Arc::default(),

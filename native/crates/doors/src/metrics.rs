@@ -50,6 +50,14 @@ const COUNTERS: [(&str, &str, Read); 8] = [
     ),
 ];
 
+type Part = fn(&Occupancy) -> usize;
+
+/// name, help, value
+const TOTALS: [(&str, &str, Part); 2] = [
+    ("kushi_queue_requests", "Requests that wait, of all models", |o| o.waiting),
+    ("kushi_running_requests", "Requests that are being executed, of all models", |o| o.running),
+];
+
 struct Row {
     runner: Arc<Runner>,
     statistics: Snapshot,
@@ -103,17 +111,20 @@ fn models(out: &mut String, rows: &[Row]) {
 
 /// One number for the whole server, also where it has no model: what gateways and autoscalers read.
 fn total(out: &mut String, rows: &[Row], inflight_bytes: usize) {
-    let sum = |part: fn(&Occupancy) -> usize| rows.iter().map(|row| part(&row.occupancy)).sum::<usize>();
-    for (name, help, requests) in [
-        ("kushi_queue_requests", "Requests that wait, of all models", sum(|o| o.waiting)),
-        ("kushi_running_requests", "Requests that are being executed, of all models", sum(|o| o.running)),
-    ] {
+    for (name, help, part) in TOTALS {
         family(out, name, help, "gauge");
-        sample(out, name, "", requests as f64);
+        sample(out, name, "", rows.iter().map(|row| part(&row.occupancy)).sum::<usize>() as f64);
     }
     let name = "kushi_inflight_bytes";
     family(out, name, "Bytes that large requests and answers in flight hold", "gauge");
     sample(out, name, "", inflight_bytes as f64);
+}
+
+/// The first of those numbers, by their names.
+pub(crate) fn load(house: &House) -> [(&'static str, usize); TOTALS.len()] {
+    let occupancies: Vec<Occupancy> =
+        house.registry.runners().iter().map(|runner| runner.occupancy()).collect();
+    TOTALS.map(|(name, _, part)| (name, occupancies.iter().map(part).sum()))
 }
 
 fn failures(out: &mut String, rows: &[Row]) {

@@ -34,6 +34,8 @@ pub struct ServerOptions {
     /// Ready only when every model is.
     pub strict_readiness: bool,
     pub limits: Limits,
+    /// A regular expression: headers with such names become parameters of their requests.
+    pub header_forward_pattern: Option<String>,
     /// Where models are looked for: directories of models, or model files.
     pub repositories: Vec<PathBuf>,
     /// Whether the doors take orders to load and unload models.

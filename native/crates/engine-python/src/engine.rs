@@ -10,16 +10,18 @@ use smallvec::SmallVec;
 
 use crate::exit;
 use crate::outputs;
+use crate::parameters;
 use crate::raised::described;
 
 /// By position in the specification; `None` for an output that nobody wants.
 pub(crate) type Outputs = SmallVec<[Option<Tensor>; 4]>;
 
-/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`; what they mean is written on
-/// `runners.backends.PythonEngine`.
+/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`, and may have `takes_parameters`;
+/// what they mean is written on `runners.backends.PythonEngine`.
 pub struct PythonEngine {
     execute: Option<Py<PyAny>>,
     concurrent: bool,
+    takes_parameters: bool,
     spec: Arc<ModelSpec>,
 }
 
@@ -29,8 +31,10 @@ impl PythonEngine {
         let py = object.py();
         let execute = object.getattr(intern!(py, "execute"))?;
         let concurrent = object.getattr(intern!(py, "concurrent"))?.extract()?;
+        let takes_parameters = object.getattr_opt(intern!(py, "takes_parameters"))?;
+        let takes_parameters = takes_parameters.map_or(Ok(false), |takes| takes.extract())?;
         exit::watch(py)?;
-        Ok(Self { execute: Some(execute.unbind()), concurrent, spec })
+        Ok(Self { execute: Some(execute.unbind()), concurrent, takes_parameters, spec })
     }
 
     fn run(
@@ -41,14 +45,18 @@ impl PythonEngine {
         wanted: &[bool],
     ) -> Result<Outputs, Error> {
         let (spec, rows) = (&*self.spec, batch.rows());
+        let parameters = self.takes_parameters.then(|| parameters::of_batch(py, batch));
         let outputs = kushi_arrays::lend(py, batch, scratch, |inputs| {
             // The references to the inputs, and an exception's to its frames, go before the loan is looked at.
-            let arguments = || Ok((PyList::new(py, inputs)?, PyList::new(py, wanted)?));
-            let execute = self.execute.as_ref().map(|execute| execute.bind(py));
-            let answer = arguments().and_then(|arguments| match execute {
-                Some(execute) => execute.call1(arguments),
-                None => Ok(py.None().into_bound(py)),
-            });
+            let call = || {
+                let Some(execute) = &self.execute else { return Ok(py.None().into_bound(py)) };
+                let (inputs, wanted) = (PyList::new(py, inputs)?, PyList::new(py, wanted)?);
+                match parameters {
+                    Some(parameters) => execute.bind(py).call1((inputs, wanted, parameters?)),
+                    None => execute.bind(py).call1((inputs, wanted)),
+                }
+            };
+            let answer = call();
             match answer {
                 Ok(answer) => outputs::read(&answer, spec, rows, wanted),
                 Err(error) => Err(described(py, &error, &spec.name)),

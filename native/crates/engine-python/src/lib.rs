@@ -8,6 +8,8 @@
 mod engine;
 pub mod exit;
 mod outputs;
+mod parameters;
 mod raised;
 
 pub use engine::PythonEngine;
+pub use parameters::to_dict;

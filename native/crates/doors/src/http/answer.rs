@@ -66,6 +66,16 @@ impl Chunks {
         }
     }
 
+    pub(crate) fn pieces(&self) -> Vec<Bytes> {
+        self.pieces.iter().cloned().collect()
+    }
+
+    pub(crate) fn replace(&mut self, whole: Bytes) {
+        self.pieces.clear();
+        self.left = 0;
+        self.push(whole);
+    }
+
     /// Holds `answering` until the connection has taken the last piece, which it has written soon; a
     /// large one until it has been written.
     pub(crate) fn until_written(&mut self, mut answering: Answering) {

@@ -34,6 +34,23 @@ const DISCARD_PATIENCE: Duration = Duration::from_secs(30);
 /// How much more it may send when it has not told how much there is.
 const DISCARDED_UNTOLD: u64 = 16 << 20;
 
+/// The body of a request, as far as it has not been read.
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    is_whole: bool,
+}
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming) -> Self {
+        Self { is_whole: incoming.is_end_stream(), incoming }
+    }
+
+    /// If the head told it.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+}
+
 /// How the body of a request is to be read.
 pub(crate) struct Plan {
     /// Where the tensor data begins, if the head says so.
@@ -49,13 +66,13 @@ pub(crate) struct Received {
 }
 
 pub(crate) async fn read(
-    body: &mut Incoming,
+    body: &mut RequestBody,
     plan: &Plan,
     desk: &Desk,
     activity: &Activity,
 ) -> Result<Received, Refusal> {
     let most = desk.house.limits.max_input_bytes;
-    let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let declared = body.length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if let Some(length) = declared.filter(|&length| length > most) {
         return Err((plan.refusal)(length, most).into());
     }
@@ -71,7 +88,7 @@ pub(crate) async fn read(
     if first.len() >= COUNTED_BYTES {
         reservation.insert(desk.house.budget.open()).cover(first.len())?;
     }
-    if body.is_end_stream() {
+    if body.incoming.is_end_stream() {
         if let Some(reservation) = &mut reservation {
             reservation.settle(first.len());
         }
@@ -96,7 +113,7 @@ impl Collecting<'_> {
     async fn collect(
         mut self,
         first: Bytes,
-        body: &mut Incoming,
+        body: &mut RequestBody,
         desk: &Desk,
         activity: &Activity,
     ) -> Result<Received, Refusal> {
@@ -208,16 +225,16 @@ pub(crate) enum Rest {
 
 /// Takes in what is left of a body that was answered early: the connection would be reset otherwise,
 /// and a client that is still sending would never read the answer.
-pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming) -> Rest {
-    if body.is_end_stream() {
+pub(crate) fn discard(headers: &HeaderMap, body: RequestBody) -> Rest {
+    if body.is_whole || body.incoming.is_end_stream() {
         return Rest::Nothing;
     }
     let waits_for_leave = headers.contains_key(EXPECT);
-    let told = body.size_hint().exact();
-    let length = told.unwrap_or(DISCARDED_UNTOLD);
+    let length = body.length().unwrap_or(DISCARDED_UNTOLD);
     if waits_for_leave || length > MAX_BODY_BYTES as u64 {
         return Rest::Unread;
     }
+    let mut body = body.incoming;
     tokio::task::spawn_local(tokio::time::timeout(DISCARD_PATIENCE, async move {
         let mut left = length;
         while left > 0
@@ -229,15 +246,18 @@ pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming) -> Rest {
     Rest::Drained
 }
 
-async fn next(body: &mut Incoming, activity: &Activity) -> Result<Option<Bytes>, Refusal> {
+async fn next(body: &mut RequestBody, activity: &Activity) -> Result<Option<Bytes>, Refusal> {
     loop {
-        let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+        let frame = poll_fn(|context| match Pin::new(&mut body.incoming).poll_frame(context) {
             Poll::Pending if activity.take_overdue() => Poll::Ready(Err(Refusal::TimedOut)),
             Poll::Pending => Poll::Pending,
             Poll::Ready(frame) => Poll::Ready(Ok(frame)),
         });
         match frame.await? {
-            None => return Ok(None),
+            None => {
+                body.is_whole = true;
+                return Ok(None);
+            }
             Some(Err(_)) => return Err(Refusal::broken()),
             // Trailers say nothing that an inference request could use.
             Some(Ok(frame)) => {

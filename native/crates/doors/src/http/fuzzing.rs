@@ -26,7 +26,7 @@ pub fn infer(bytes: &[u8]) {
         let Ok(length) = HeaderValue::from_bytes(length) else { return };
         headers.insert(JSON_LENGTH, length);
     }
-    let Ok(length) = json_length(&headers, Some(body.len() as u64)) else { return };
+    let Ok(length) = json_length(&headers, Some(body.len() as u64), false) else { return };
     let Ok(bound) = read(&body, length.unwrap_or(body.len())) else { return };
     for tensor in bound.inputs.iter().flatten() {
         if let Some(size) = tensor.datatype.size() {

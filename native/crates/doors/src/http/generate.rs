@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_ENCODING;
 use kushi_core::{Bound, Error, ErrorKind, ModelSpec, Parameter, Request, Runner};
 use smallvec::SmallVec;
@@ -17,9 +16,10 @@ use tokio::sync::mpsc;
 
 use crate::activity::{Activity, Stage};
 use crate::http::answer::{self, Answer, TIMINGS};
-use crate::http::body::{self, Plan};
+use crate::http::body::{self, Plan, RequestBody};
 use crate::http::generate_json::{self, Asked};
 use crate::http::infer::{self, LONG_JSON};
+use crate::http::load_report;
 use crate::http::refusal::Refusal;
 use crate::http::response::Format;
 use crate::io::Desk;
@@ -34,7 +34,7 @@ pub(crate) async fn generate(
     (model, version): (&str, VersionText<'_>),
     streams: bool,
     headers: &HeaderMap,
-    body: &mut Incoming,
+    body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
     let runner = manage::find(&desk.house, model, version)?;
@@ -56,6 +56,7 @@ pub(crate) async fn generate(
         }
     };
     let mut answer = answer;
+    load_report::tell(&mut answer, headers, &desk.house);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, HeaderName};
+use hyper::header::HeaderName;
 use kushi_core::{
     Admission, Bound, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Runner,
     Ticket,
@@ -16,13 +15,14 @@ use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
 use crate::activity::{Activity, Stage};
-use crate::house::House;
+use crate::house::{Answering, House};
 use crate::http::answer::{self, Answer, JSON_LENGTH, TIMINGS};
-use crate::http::body::{self, MAX_BODY_BYTES, Plan};
+use crate::http::body::{self, MAX_BODY_BYTES, Plan, RequestBody};
 use crate::http::body_memory::BodyMemory;
 use crate::http::refusal::Refusal;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::{self, Format};
+use crate::http::{coding, load_report, raw};
 use crate::io::Desk;
 use crate::leading_integer::leading_integer;
 use crate::manage::{self, VersionText};
@@ -44,35 +44,49 @@ pub(crate) async fn infer(
     activity: &Activity,
     (model, version): (&str, VersionText<'_>),
     headers: &HeaderMap,
-    body: &mut Incoming,
+    body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
     let runner = manage::find(&desk.house, model, version)?;
     let arrived = Instant::now();
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
-    check_encoding(headers)?;
+    let compressed = coding::is_compressed(headers)?;
     let most = desk.house.limits.max_input_bytes;
-    let json_length = json_length(headers, body.size_hint().exact())?;
+    let json_length = json_length(headers, body.length(), compressed)?;
     let refusal = match json_length {
         Some(length) if length > most => return Err(json_too_large(length, most).into()),
+        _ if compressed => body_too_large,
+        Some(0) => raw_too_large,
         Some(_) => body_too_large,
         None => json_too_large,
+    };
+    let forwarded = match &desk.house.forwarding {
+        Some(forwarding) => forwarding.parameters(headers)?,
+        None => Vec::new(),
     };
     let body = body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
     activity.enter(Stage::Work);
     let mut answering = desk.house.begin_answer();
     answering.reservation = body.reservation;
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-    let received = Received { body: body.bytes, json_length, arrived, deadline, tell_timings };
-    let answer = received.run(desk, runner, version).await;
-    let mut answer = answer.unwrap_or_else(|error| answer::error(&error));
+    let body = body.bytes;
+    let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
+    let mut answer = match received.run(desk, &mut answering, runner, version).await {
+        Ok(answer) => coding::coded(answer, headers, &desk.house).await,
+        Err(error) => answer::error(&error),
+    };
+    load_report::tell(&mut answer, headers, &desk.house);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }
 
 struct Received {
     body: Bytes,
+    compressed: bool,
+    /// 0: there is no JSON, the body is one tensor.
     json_length: Option<usize>,
+    /// Parameters that came as headers.
+    forwarded: Vec<(String, Parameter)>,
     arrived: Instant,
     deadline: Option<Instant>,
     tell_timings: bool,
@@ -102,14 +116,23 @@ struct Submitted {
 impl Received {
     /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
     async fn run(
-        self,
+        mut self,
         desk: &Rc<Desk>,
+        answering: &mut Answering,
         mut runner: Arc<Runner>,
         version: Option<u64>,
     ) -> Result<Answer, Error> {
+        if self.compressed {
+            self.body = Box::pin(coding::decompressed(self.body, &desk.house)).await?;
+            answering.cover(self.body.len())?;
+        }
         let Submitted { mut waiting, format, regions: _held } = loop {
             let json_length = self.json_length.unwrap_or(self.body.len());
-            let prepared = if json_length < LONG_JSON {
+            let is_short = match json_length {
+                0 => self.body.len() < LARGE_BODY,
+                _ => json_length < LONG_JSON,
+            };
+            let prepared = if is_short {
                 prepare(&desk.house, runner.spec(), &self.body, json_length, &desk.body_memory)?
             } else {
                 let (house, runner, body) = (desk.house.clone(), runner.clone(), self.body.clone());
@@ -148,7 +171,8 @@ impl Received {
 
     /// Fails when the runner takes no requests.
     fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>, prepared: Prepared) -> Result<Submitted, Error> {
-        let Prepared { id, parameters, priority, timeout_us, bound, format, regions } = prepared;
+        let Prepared { id, mut parameters, priority, timeout_us, bound, format, regions } = prepared;
+        parameters.extend_from_slice(&self.forwarded);
         let waiting = submit(desk, runner, |reply| Request {
             id,
             inputs: bound.inputs,
@@ -199,8 +223,11 @@ fn prepare(
         return Err(header_out_of_range(body.len() as u64, json_length));
     }
     let scope = Scope { model: &spec.name, limits: &house.limits, regions: &house.regions, memory };
-    let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
-        request::parse(body, json_length, scope)?;
+    let request = match json_length {
+        0 => raw::request(body, spec)?,
+        _ => request::parse(body, json_length, scope)?,
+    };
+    let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } = request;
     let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
     let bound = {
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
@@ -249,16 +276,6 @@ pub(super) async fn next_mail(waiting: &mut Waiting, alarm: &mut Option<Instant>
     Ok(waiting.next().await)
 }
 
-/// Compressed bodies are refused by name, not misread.
-fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
-    match headers.get(CONTENT_ENCODING) {
-        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Error::new(ErrorKind::Unsupported, "Unsupported compression type"))
-        }
-        _ => Ok(()),
-    }
-}
-
 pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
     let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
@@ -270,8 +287,12 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
     }
 }
 
-/// The length of the JSON part, when the head tells it.
-pub(super) fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Result<Option<usize>, Error> {
+/// The length of the JSON part, when the head tells it. That of a compressed body is not the one it counts in.
+pub(super) fn json_length(
+    headers: &HeaderMap,
+    body_length: Option<u64>,
+    compressed: bool,
+) -> Result<Option<usize>, Error> {
     if let Some(length) = body_length.filter(|&length| length > MAX_BODY_BYTES as u64) {
         return Err(Error::invalid(format!(
             "Unable to parse Content-Length, value is out of range [ {}, {} ], got: {length}",
@@ -279,6 +300,7 @@ pub(super) fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Resu
             i32::MAX
         )));
     }
+    let body_length = body_length.filter(|_| !compressed);
     let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
     let name = "Inference-Header-Content-Length";
@@ -292,10 +314,6 @@ pub(super) fn json_length(headers: &HeaderMap, body_length: Option<u64>) -> Resu
         )));
     };
     match usize::try_from(length) {
-        Ok(0) => Err(Error::new(
-            ErrorKind::Unsupported,
-            "raw binary requests (Inference-Header-Content-Length: 0) are not supported",
-        )),
         Ok(length) if body_length.is_none_or(|body_length| length as u64 <= body_length) => Ok(Some(length)),
         _ => Err(header_out_of_range(body_length.unwrap_or(0), &text)),
     }
@@ -308,6 +326,13 @@ fn header_out_of_range(body_length: u64, got: impl std::fmt::Display) -> Error {
 pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {
     Error::invalid(format!(
         "request JSON size of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+fn raw_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!(
+        "Raw input has a byte_size ({bytes} bytes) that exceeds the maximum allowed value of {max} bytes. Use \
          --http-max-input-size to increase the limit."
     ))
 }

@@ -3,13 +3,17 @@
 pub(crate) mod answer;
 mod body;
 pub(crate) mod body_memory;
+mod coding;
 mod document;
+pub(crate) mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod generate;
 mod generate_json;
 mod infer;
+mod load_report;
 mod members;
+mod raw;
 mod refusal;
 mod request;
 mod response;
@@ -39,7 +43,7 @@ use crate::activity::{Activity, Stage};
 use crate::connections::Served;
 use crate::house::House;
 use crate::http::answer::Answer;
-use crate::http::body::{Plan, Rest};
+use crate::http::body::{Plan, RequestBody, Rest};
 use crate::http::refusal::Refusal;
 use crate::http::stream::Watched;
 use crate::io::{Desk, HttpDoor};
@@ -92,7 +96,8 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
     let seen = &activity;
     let service = service_fn(move |request: Request<Incoming>| async move {
         seen.enter(Stage::Work);
-        let (head, mut body) = request.into_parts();
+        let (head, body) = request.into_parts();
+        let mut body = RequestBody::new(body);
         let answered = match door {
             HttpDoor::Inference => inference_door(desk, seen, guest, &head, &mut body).await,
             HttpDoor::Metrics => Ok(metrics_door(&desk.house, &head)),
@@ -148,7 +153,7 @@ async fn inference_door(
     activity: &Rc<Activity>,
     guest: &Guest,
     head: &Parts,
-    body: &mut Incoming,
+    body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let admit = |category| desk.house.restrictions.check(category, &head.headers);
     match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
@@ -173,7 +178,7 @@ async fn management(
     desk: &Rc<Desk>,
     activity: &Activity,
     route: Route<'_>,
-    body: &mut Incoming,
+    body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     if !route.takes_body() {
         return Ok(answer::managed(manage::answer(&desk.house, route, Bytes::new()).await));

@@ -1,6 +1,6 @@
 //! A request that is refused before it has been received.
 
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue};
 use kushi_core::{Error, ErrorKind};
 
 use crate::http::answer::{self, Answer};
@@ -11,6 +11,8 @@ pub(crate) enum Refusal {
     Answer(Error),
     /// Where the next request begins is not known, or not worth finding out.
     Final(Error),
+    /// The body is compressed, and not in a way that is known here.
+    UnknownCoding,
     /// The body did not come.
     TimedOut,
 }
@@ -22,12 +24,18 @@ impl Refusal {
     }
 
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, Self::Answer(_))
+        !matches!(self, Self::Answer(_) | Self::UnknownCoding)
     }
 
     pub(crate) fn answer(&self) -> Answer {
         match self {
             Self::Answer(error) | Self::Final(error) => answer::error(error),
+            Self::UnknownCoding => {
+                let error = Error::new(ErrorKind::Unsupported, "Unsupported compression type");
+                let mut answer = answer::error(&error);
+                answer.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
+                answer
+            }
             Self::TimedOut => {
                 let text = "the request body did not arrive in time (--http-body-timeout-secs)";
                 let reply = Reply::error(&Error::new(ErrorKind::DeadlineExceeded, text));

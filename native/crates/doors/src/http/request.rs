@@ -28,8 +28,10 @@ pub(super) const MAX_PARAMETERS: usize = 1024;
 /// Of one tensor.
 const MAX_DIMENSIONS: usize = 1024;
 
+#[derive(Default)]
 pub(crate) struct InferRequest<'a> {
     pub id: String,
+    /// Without those that have a meaning.
     pub parameters: Vec<(String, Parameter)>,
     pub priority: u32,
     pub timeout_us: Option<u64>,
@@ -67,15 +69,7 @@ pub(crate) fn parse<'a>(
         Fault::TooDeep(_) => Error::invalid(format!("Unable to parse 'data': {fault}")),
         Fault::Syntax { .. } => unreadable(fault.to_string()),
     })?;
-    let mut request = InferRequest {
-        id: String::new(),
-        parameters: Vec::new(),
-        priority: 0,
-        timeout_us: None,
-        inputs: SmallVec::new(),
-        outputs: SmallVec::new(),
-        binary_by_default: false,
-    };
+    let mut request = InferRequest::default();
     if let Some(id) = &document.id {
         let id = text(json, Some(id), "id")?;
         id.split('\0').next().unwrap_or_default().clone_into(&mut request.id);
@@ -129,13 +123,21 @@ impl<'a> InferRequest<'a> {
             return Err(Error::invalid(text));
         }
         for (key, span) in members {
-            let value = read::value(&object[span]);
+            let value = read::value(&object[span.clone()]);
             if key.is("timeout") {
                 self.timeout_us = Some(unsigned(value, "timeout")?);
             } else if key.is("priority") {
                 self.priority = unsigned(value, "priority")?.try_into().unwrap_or(u32::MAX);
             } else if key.is("binary_data_output") {
                 self.binary_by_default = boolean(value, "binary_data_output")?;
+            } else if key.is("sequence_id") {
+                if number(value).is_none() {
+                    text(object, Some(&span), "sequence_id")?;
+                }
+            } else if key.is("sequence_start") {
+                boolean(value, "sequence_start")?;
+            } else if key.is("sequence_end") {
+                boolean(value, "sequence_end")?;
             } else {
                 let name = key.to_text();
                 if name.starts_with("triton_") {

@@ -26,6 +26,7 @@ pub fn server(io_threads: usize) -> Server {
         extensions: vec![],
         strict_readiness: true,
         limits: Limits::default(),
+        header_forward_pattern: None,
         repositories: vec![],
         explicit_control: true,
         restrictions: Vec::new(),
