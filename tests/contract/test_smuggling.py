@@ -68,7 +68,7 @@ CLOSED_BEHIND: list[tuple[str, bytes, Answers]] = [
     (
         "a length that hides a request behind no chunk",
         post([("Content-Length", str(5 + len(HIDDEN))), CHUNKED], b"0\r\n\r\n" + HIDDEN),
-        [500, "closed"],
+        [400, "closed"],
     ),
 ]
 REFUSED: list[tuple[str, bytes, Answers]] = [
