@@ -195,6 +195,10 @@ impl Error {
         Self::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
     }
 
+    pub(crate) fn overloaded() -> Self {
+        Self::new(ErrorKind::Overloaded, "Exceeds maximum queue size")
+    }
+
     /// Triton answers a cancelled request with an empty text.
     pub(crate) fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled, "")

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::policy::Waiting;
-use crate::{Error, ErrorKind, QueueSpec, Request, TimeoutAction};
+use crate::{Error, QueueSpec, Request, TimeoutAction};
 
 /// A request in a queue.
 pub struct Entry {
@@ -124,19 +124,25 @@ impl Queue {
 
     /// Takes the request in, or gives it back with the reason.
     pub(crate) fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)> {
-        let level = &mut self.levels[entry.level];
-        let too_many = level.max_requests > 0 && level.len() >= level.max_requests;
-        // A request that is larger than the bound by itself still runs when nothing else waits.
-        let too_large = self.backlog.requests > 0 && self.backlog.bytes + entry.bytes > self.max_bytes;
-        if too_many || too_large {
-            return Err((Error::new(ErrorKind::Overloaded, "Exceeds maximum queue size"), entry));
+        if self.levels[entry.level].is_full() || self.has_no_room(entry.bytes) {
+            return Err((Error::overloaded(), entry));
         }
         self.backlog.requests += 1;
         self.backlog.rows += entry.request.rows;
         self.backlog.bytes += entry.bytes;
         self.next_change = earlier(self.next_change, entry.changes());
-        level.prompt.add(entry);
+        self.levels[entry.level].prompt.add(entry);
         Ok(())
+    }
+
+    /// Whether a request of at least so many bytes would be refused on every level.
+    pub(crate) fn is_full(&self, bytes: usize) -> bool {
+        self.has_no_room(bytes) || self.levels.iter().all(Level::is_full)
+    }
+
+    /// A request that is larger than the bound by itself still runs when nothing else waits.
+    fn has_no_room(&self, bytes: usize) -> bool {
+        self.backlog.requests > 0 && self.backlog.bytes.saturating_add(bytes) > self.max_bytes
     }
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
@@ -213,6 +219,10 @@ impl Queue {
 }
 
 impl Level {
+    fn is_full(&self) -> bool {
+        self.max_requests > 0 && self.len() >= self.max_requests
+    }
+
     fn len(&self) -> usize {
         self.prompt.0.len() + self.delayed.0.len()
     }

@@ -150,6 +150,19 @@ impl Runner {
         self.ledger.clock.now()
     }
 
+    /// Says that a request of at least so many bytes is being received. Fails when there will be no
+    /// place for it, whatever it says: then it is counted as refused, and need not come.
+    pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
+        let ledger = &self.ledger;
+        if !self.handover.with(|desk| ledger.state() == State::Ready && desk.scheduler.is_full(bytes)) {
+            return Ok(());
+        }
+        let error = Error::overloaded();
+        let after = ledger.clock.now().saturating_duration_since(arrived);
+        ledger.record_failure(error.kind.failure_reason(), after);
+        Err(error)
+    }
+
     /// Takes a request in. A refused one comes back whole: no mail will arrive for it.
     #[allow(clippy::result_large_err, reason = "a refused request goes back by value, once")]
     pub fn submit(self: &Arc<Self>, request: Request) -> Result<(Ticket, Admission), (Error, Request)> {

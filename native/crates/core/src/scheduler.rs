@@ -25,6 +25,12 @@ pub trait Scheduler: Send {
     /// Takes the request in, or gives it back with the reason.
     fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)>;
 
+    /// Whether a request of at least so many bytes would surely be refused now; no where that depends
+    /// on more than its size.
+    fn is_full(&self, _bytes: usize) -> bool {
+        false
+    }
+
     /// What the slot shall do now.
     fn next(&mut self, now: Instant, slot: usize) -> Next;
 
@@ -71,6 +77,10 @@ impl DynamicBatcher {
 impl Scheduler for DynamicBatcher {
     fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)> {
         self.queue.admit(entry)
+    }
+
+    fn is_full(&self, bytes: usize) -> bool {
+        self.queue.is_full(bytes)
     }
 
     fn next(&mut self, now: Instant, _slot: usize) -> Next {

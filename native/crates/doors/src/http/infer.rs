@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use crate::activity::{Activity, Stage};
 use crate::house::{Answering, House};
+use crate::http::READ_BUFFER_BYTES;
 use crate::http::answer::{self, Answer, JSON_LENGTH, TIMINGS};
 use crate::http::body::{self, MAX_BODY_BYTES, Plan, RequestBody};
 use crate::http::body_memory::BodyMemory;
@@ -64,6 +65,17 @@ pub(crate) async fn infer(
         Some(forwarding) => forwarding.parameters(headers)?,
         None => Vec::new(),
     };
+    if let Some(length) = body.length().and_then(|length| usize::try_from(length).ok())
+        && length > READ_BUFFER_BYTES
+        && length <= most
+    {
+        let bytes = least_bytes(length, json_length, compressed);
+        if let Err(error) = runner.announce(arrived, bytes) {
+            let mut answer = answer::error(&named(&error, ""));
+            load_report::tell(&mut answer, headers, &desk.house);
+            return Ok(answer);
+        }
+    }
     let body = body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
     activity.enter(Stage::Work);
     let mut answering = desk.house.begin_answer();
@@ -78,6 +90,14 @@ pub(crate) async fn infer(
     load_report::tell(&mut answer, headers, &desk.house);
     answer.body_mut().until_written(answering);
     Ok(answer)
+}
+
+/// What the tensors of a body hold at least: whatever follows its JSON is theirs.
+fn least_bytes(body_length: usize, json_length: Option<usize>, compressed: bool) -> usize {
+    match json_length {
+        Some(json_length) if !compressed => body_length.saturating_sub(json_length),
+        _ => 0,
+    }
 }
 
 struct Received {
@@ -204,11 +224,14 @@ pub(super) fn submit(
             }
             Ok(waiting)
         }
-        Err((error, request)) => {
-            let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-            Err(Error::new(error.kind, format!("[request id: {id}] {}", error.message)))
-        }
+        Err((error, request)) => Err(named(&error, &request.id)),
     }
+}
+
+/// A refusal of the runner, with the request that it is about.
+fn named(error: &Error, id: &str) -> Error {
+    let id = if id.is_empty() { "<id_unknown>" } else { id };
+    Error::new(error.kind, format!("[request id: {id}] {}", error.message))
 }
 
 /// Reads a body and fits it to the model. Fails when the request is wrong.

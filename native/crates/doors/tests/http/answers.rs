@@ -1,6 +1,6 @@
 //! What comes back, whatever the engine does.
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, FailureReason, QueuePolicy};
 use kushi_testkit::{Act, echo_spec, respond, until};
 
 use crate::site::Site;
@@ -63,6 +63,61 @@ fn a_client_that_hangs_up_frees_its_queue_place() {
     site.puppet.release_all();
     assert!(first.receive().echoes(1));
     assert!(third.receive().echoes(4));
+}
+
+#[test]
+fn a_full_queue_refuses_a_large_request_before_its_body_has_come() {
+    let mut spec = echo_spec();
+    spec.queue.levels[0].max_requests = 1;
+    let site = Site::new(1, spec);
+    site.puppet.hold();
+    let (mut first, mut second, mut third) = (site.connect(), site.connect(), site.connect());
+    first.send(1, "");
+    site.puppet.await_batches(1);
+    second.send(2, "");
+    until("a full queue", || site.runner.backlog().requests == 1);
+    let body = vec![b' '; 8 << 20];
+    third.send_head("echo", body.len());
+    let answer = third.receive();
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.text(), r#"{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}"#);
+    assert_eq!(site.runner.statistics().failures(FailureReason::Rejected), 1);
+    // The connection goes on behind the body.
+    third.send_bytes(&body);
+    third.send(3, "");
+    assert_eq!(third.receive().refusal(), "Exceeds maximum queue size");
+    assert_eq!(site.runner.statistics().failures(FailureReason::Rejected), 2);
+    site.puppet.release_all();
+    assert!(first.receive().echoes(1));
+    assert!(second.receive().echoes(2));
+    third.send(4, "");
+    assert!(third.receive().echoes(4));
+}
+
+#[test]
+fn a_large_request_that_could_name_a_level_with_a_place_is_read_before_it_is_refused() {
+    let mut spec = echo_spec();
+    let narrow = QueuePolicy { max_requests: 1, ..spec.queue.levels[0].clone() };
+    spec.queue.levels = vec![narrow.clone(), narrow];
+    let site = Site::new(1, spec);
+    site.puppet.hold();
+    let (mut first, mut second, mut third) = (site.connect(), site.connect(), site.connect());
+    first.send(1, "");
+    site.puppet.await_batches(1);
+    second.send(2, "");
+    until("a full level", || site.runner.backlog().requests == 1);
+    let spaces = " ".repeat(1 << 20);
+    let tensor = r#"{"name":"INPUT","datatype":"INT32","shape":[1,1],"data":[3]}"#;
+    let ask = |priority: usize| {
+        let parameters = format!(r#"{{"priority":{priority}}}"#);
+        format!(r#"{{"id":"third","parameters":{parameters},{spaces}"inputs":[{tensor}]}}"#)
+    };
+    third.post("echo", "", ask(1).as_bytes()).unwrap();
+    assert_eq!(third.receive().refusal(), "[request id: third] Exceeds maximum queue size");
+    third.post("echo", "", ask(2).as_bytes()).unwrap();
+    until("two full levels", || site.runner.backlog().requests == 2);
+    site.puppet.release_all();
+    assert!(third.receive().echoes(3));
 }
 
 #[test]

@@ -143,6 +143,20 @@ impl Client {
         self.stream.get_mut().write_all(&[head.as_bytes(), body].concat())
     }
 
+    /// The head of a request whose body of `length` bytes comes later.
+    pub fn send_head(&mut self, model: &str, length: usize) {
+        self.send_bytes(
+            format!(
+                "POST /v2/models/{model}/infer HTTP/1.1\r\nHost: site\r\nContent-Length: {length}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap_or_else(|error| panic!("{error}"));
+    }
+
     pub fn receive(&mut self) -> Answer {
         self.try_receive().unwrap_or_else(|error| panic!("no answer: {error}"))
     }
