@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any, Final
 
-from tests.contract.cases import (
+from tests.contract.cases.case import (
     MISSING,
     NO_SOURCE,
     NOT_STRING,
@@ -20,9 +20,9 @@ from tests.contract.cases import (
     Case,
     Code,
     Http,
-    asking,
     document,
 )
+from tests.contract.cases.outputs import asking
 from tests.contract.requests import path, strings
 
 __all__ = ["CONTENT", "KEY", "REGION_CASES"]

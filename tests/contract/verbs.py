@@ -14,7 +14,8 @@ import numpy as np
 
 from runners import DeadlineExceeded, EngineFailed, InvalidInput, KushiError, ModelNotFound
 from tests.arrays import DTYPES
-from tests.contract.cases import CASES, RESERVED, Code
+from tests.contract.cases import CASES, Code
+from tests.contract.cases.outputs import RESERVED
 from tests.contract.requests import Infer, Tensor
 
 if TYPE_CHECKING:
