@@ -163,6 +163,11 @@ impl Answering {
         Ok(())
     }
 
+    /// For work that goes on, and holds memory, even if the answer is given up meanwhile.
+    pub(crate) fn take_reservation(&mut self) -> Reservation {
+        self.reservation.take().unwrap_or_else(|| self.house.budget.open())
+    }
+
     /// Counts an answer of so many bytes, which stays until it has been written.
     pub(crate) fn owe(&mut self, bytes: usize) {
         self.reservation.get_or_insert_with(|| self.house.budget.open()).owe(bytes);

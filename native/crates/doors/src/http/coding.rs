@@ -13,12 +13,15 @@ use hyper::HeaderMap;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use kushi_core::Error;
 
+use crate::budget::Reservation;
 use crate::house::House;
 use crate::http::answer::Answer;
 use crate::http::refusal::Refusal;
 
 /// What is worked on where it arrives: about as long as an inference may take there.
 const AT_ONCE_BYTES: usize = 16 << 10;
+/// Made between two looks at whether there is room for more.
+const STEP_BYTES: u64 = 256 << 10;
 /// Smaller answers fit into one packet anyway.
 const LEAST_BYTES: usize = 1 << 10;
 /// Above it little is gained for much time, below it numbers hardly shrink.
@@ -44,40 +47,63 @@ pub(crate) fn is_compressed(headers: &HeaderMap) -> Result<bool, Refusal> {
     Err(Refusal::UnknownCoding)
 }
 
-/// The body that was compressed; the header tells in which format, as Triton has it.
-pub(crate) async fn decompressed(body: Bytes, house: &House) -> Result<Bytes, Error> {
+/// The body that was compressed; the header tells in which format, as Triton has it. What is made of it is reserved
+/// as it is made, wherever that is.
+pub(crate) async fn decompressed(
+    body: Bytes,
+    mut reservation: Reservation,
+    house: &House,
+) -> Result<(Bytes, Reservation), Error> {
     let max_bytes = house.limits.max_input_bytes;
     let at_once = max_bytes.min(AT_ONCE_BYTES);
-    let mut whole = if body.len() <= at_once { decompress(&body, at_once)? } else { None };
-    if whole.is_none() && max_bytes > at_once {
-        whole = house.pool.run(move |_| decompress(&body, max_bytes)).await??;
+    if body.len() <= at_once
+        && let Some(whole) = decompress(&body, at_once, &mut reservation)?
+    {
+        return Ok((whole, reservation));
     }
-    whole.ok_or_else(|| {
-        Error::invalid(format!(
+    let work = move |_: &_| Ok::<_, Error>((decompress(&body, max_bytes, &mut reservation)?, reservation));
+    match house.pool.run(work).await?? {
+        (Some(whole), reservation) => Ok((whole, reservation)),
+        (None, _) => Err(Error::invalid(format!(
             "Decompressed data size exceeds the maximum allowed value of {max_bytes} bytes. Use \
              --http-max-input-size to increase the limit."
-        ))
-    })
+        ))),
+    }
 }
 
 /// `None`: these are more than `max_bytes`, of which no more than one was made. What follows the end of the
 /// compressed data is not looked at.
-fn decompress(body: &[u8], max_bytes: usize) -> Result<Option<Bytes>, Error> {
+fn decompress(body: &[u8], max_bytes: usize, reservation: &mut Reservation) -> Result<Option<Bytes>, Error> {
     if body.is_empty() {
         return Err(Error::invalid("nothing to be decompressed"));
     }
-    let limit = max_bytes as u64 + 1;
-    let mut whole = Vec::new();
-    let read = if body.starts_with(&GZIP_MAGIC) {
-        GzDecoder::new(body).take(limit).read_to_end(&mut whole)
+    if body.starts_with(&GZIP_MAGIC) {
+        read_whole(GzDecoder::new(body), max_bytes, reservation)
     } else {
-        ZlibDecoder::new(body).take(limit).read_to_end(&mut whole)
-    };
-    if whole.len() > max_bytes {
-        return Ok(None);
+        read_whole(ZlibDecoder::new(body), max_bytes, reservation)
     }
-    read.map_err(|error| Error::invalid(format!("failed to decompress the request body: {error}")))?;
-    Ok(Some(whole.into()))
+}
+
+fn read_whole(
+    decoder: impl Read,
+    max_bytes: usize,
+    reservation: &mut Reservation,
+) -> Result<Option<Bytes>, Error> {
+    let mut decoder = decoder.take(max_bytes as u64 + 1);
+    let mut whole = Vec::new();
+    loop {
+        let read = decoder.by_ref().take(STEP_BYTES).read_to_end(&mut whole);
+        if whole.len() > max_bytes {
+            return Ok(None);
+        }
+        let broken = |error| Error::invalid(format!("failed to decompress the request body: {error}"));
+        let count = read.map_err(broken)?;
+        reservation.cover(whole.len())?;
+        if (count as u64) < STEP_BYTES {
+            reservation.settle(whole.len());
+            return Ok(Some(whole.into()));
+        }
+    }
 }
 
 /// The coding of most weight that a client accepts, the first of several; `None` is that of no compression.
@@ -153,11 +179,14 @@ fn written<W: Write>(mut encoder: W, pieces: &[Bytes]) -> io::Result<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use hyper::header::HeaderMap;
     use kushi_core::ErrorKind;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::budget::Budget;
 
     fn accepts(values: &[&'static str]) -> Option<Coding> {
         let mut headers = HeaderMap::new();
@@ -197,6 +226,10 @@ mod tests {
         }
     }
 
+    fn read(body: &[u8], max_bytes: usize) -> Result<Option<Bytes>, Error> {
+        decompress(body, max_bytes, &mut Arc::new(Budget::new(1 << 30)).open())
+    }
+
     fn pieces(parts: &[&[u8]]) -> Vec<Bytes> {
         parts.iter().map(|part| Bytes::copy_from_slice(part)).collect()
     }
@@ -207,9 +240,27 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let body = compress(&pieces(&[&plain[..7], b"", &plain[7..]]), coding).unwrap();
             assert!(body.len() < plain.len() / 10);
-            assert_eq!(decompress(&body, plain.len()).unwrap().unwrap(), plain);
-            assert_eq!(decompress(&body, plain.len() - 1).unwrap(), None);
+            assert_eq!(read(&body, plain.len()).unwrap().unwrap(), plain);
+            assert_eq!(read(&body, plain.len() - 1).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn what_is_made_of_a_body_is_reserved_as_it_is_made() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let bomb = compress(&pieces(&[&vec![0; 4 << 20]]), Coding::Gzip).unwrap();
+        let mut reservation = budget.open();
+        let error = decompress(&bomb, usize::MAX >> 1, &mut reservation).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Overloaded);
+        drop(reservation);
+        assert_eq!(budget.held(), 0);
+        let fits = compress(&pieces(&[&vec![0; 700_000]]), Coding::Deflate).unwrap();
+        let mut reservation = budget.open();
+        assert_eq!(
+            decompress(&fits, 1 << 20, &mut reservation).unwrap().map(|whole| whole.len()),
+            Some(700_000)
+        );
+        assert_eq!(budget.held(), 700_000);
     }
 
     #[test]
@@ -217,11 +268,11 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let body = compress(&pieces(&[b"hello, hello, hello"]), coding).unwrap();
             for length in 0..body.len() {
-                let error = decompress(&body[..length], 100).unwrap_err();
+                let error = read(&body[..length], 100).unwrap_err();
                 assert_eq!(error.kind, ErrorKind::InvalidInput, "{coding:?} {length}");
             }
             let more = [&body[..], b"garbage"].concat();
-            assert_eq!(decompress(&more, 100).unwrap().unwrap(), "hello, hello, hello");
+            assert_eq!(read(&more, 100).unwrap().unwrap(), "hello, hello, hello");
         }
     }
 
@@ -230,7 +281,7 @@ mod tests {
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..100), gzip: bool) {
             let magic: &[u8] = if gzip { &[0x1f, 0x8b, 8, 0] } else { &[0x78, 0x9c] };
             let body = [magic, &bytes].concat();
-            if let Ok(Some(whole)) = decompress(&body, 1000) {
+            if let Ok(Some(whole)) = read(&body, 1000) {
                 prop_assert!(whole.len() <= 1000);
             }
         }
@@ -242,7 +293,7 @@ mod tests {
             let mut body = compress(&pieces(&[plain]), coding).unwrap().to_vec();
             let at = at % body.len();
             body[at] = byte;
-            if let Ok(Some(whole)) = decompress(&body, 1000) {
+            if let Ok(Some(whole)) = read(&body, 1000) {
                 prop_assert_eq!(&whole[..], &plain[..]);
             }
         }

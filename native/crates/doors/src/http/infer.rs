@@ -143,8 +143,9 @@ impl Received {
         version: Option<u64>,
     ) -> Result<Answer, Error> {
         if self.compressed {
-            self.body = Box::pin(coding::decompressed(self.body, &desk.house)).await?;
-            answering.cover(self.body.len())?;
+            let reserved = answering.take_reservation();
+            let (body, reserved) = Box::pin(coding::decompressed(self.body, reserved, &desk.house)).await?;
+            (self.body, answering.reservation) = (body, Some(reserved));
         }
         let Submitted { mut waiting, format, regions: _held } = loop {
             let json_length = self.json_length.unwrap_or(self.body.len());
