@@ -292,6 +292,14 @@ def write_identities(repository: Path) -> None:
         write(repository, name, identity(datatype), text)
 
 
+def write_halves(repository: Path) -> None:
+    """``fp32_to_fp16`` and ``fp32_to_bf16``: numbers that JSON has, made into such that it has not."""
+    for datatype in ("FP16", "BF16"):
+        name = f"fp32_to_{datatype.lower()}"
+        text = config(name, [("INPUT0", "FP32", [-1])], [("OUTPUT0", datatype, [-1])], max_batch_size=8)
+        write(repository, name, cast("FP32", datatype), text)
+
+
 def write_versions(repository: Path) -> None:
     """Three models of versions 1, 2, 3 (OUTPUT0 = INPUT0 + version) under three policies."""
     policies = {
@@ -373,6 +381,7 @@ def standard_repository(root: Path) -> Path:
     """The repository that the shared server serves."""
     write_add_sub(root)
     write_identities(root)
+    write_halves(root)
     write_shapes(root)
     write_versions(root)
     write_completed(root)

@@ -15,7 +15,7 @@ from tests.contract.cases.case import (
     Code,
     Http,
 )
-from tests.contract.requests import Infer, Tensor, path
+from tests.contract.requests import Infer, Output, Tensor, path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +71,19 @@ def element_cases() -> list[Case]:
         Case(
             f"{datatype} to JSON",
             Infer(f"identity_{datatype.lower()}", [Tensor("INPUT0", datatype, (1, 2), raw=b"\0" * 4)]),
+            Code.INVALID_ARGUMENT,
+            f"sending {datatype} data via JSON is not supported. Please use the binary data format for output",
+        )
+        for datatype in ("FP16", "BF16")
+    ]
+    cases += [
+        Case(
+            f"FP32 that becomes {datatype} to JSON",
+            Infer(
+                f"fp32_to_{datatype.lower()}",
+                [Tensor("INPUT0", "FP32", (1, 2), values=[1.0, 2.0])],
+                [Output("OUTPUT0")],
+            ),
             Code.INVALID_ARGUMENT,
             f"sending {datatype} data via JSON is not supported. Please use the binary data format for output",
         )

@@ -83,6 +83,16 @@ GENERATE_MEMBERS: Final = [
         Code.INVALID_ARGUMENT,
         "receiving FP16 data via JSON is not supported. Please use the binary data format for input INPUT0",
     ),
+    *(
+        (
+            f"an output of {datatype}",
+            f"fp32_to_{datatype.lower()}",
+            '{"INPUT0": [1.0]}',
+            Code.INVALID_ARGUMENT,
+            f"sending {datatype} data via JSON is not supported. Please use the binary data format for output",
+        )
+        for datatype in ("FP16", "BF16")
+    ),
     (
         "an input twice",
         "identity_bytes",
