@@ -5,7 +5,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -17,10 +16,10 @@ use prost::Message;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;
-use tokio::time::Sleep;
 
 use crate::house::Answering;
 use crate::io::Desk;
+use crate::local::alarm::Alarm;
 use crate::local::answer::Answer;
 use crate::local::answer_slots::AnswerSlots;
 use crate::local::calls::{self, Calls};
@@ -54,18 +53,13 @@ pub(super) struct Connection {
     mail: Vec<(u64, Mail)>,
     client_slots: ClientSlots,
     answer_slots: AnswerSlots,
-    timer: Option<Timer>,
+    alarm: Alarm,
     /// The client has said hello.
     greeted: bool,
     /// Nothing more is read: the server closes.
     deaf: bool,
     /// Counted as one whose client does not read.
     blocked: bool,
-}
-
-struct Timer {
-    sleep: Pin<Box<Sleep>>,
-    until: Instant,
 }
 
 /// How a connection ends before the server closes it.
@@ -108,7 +102,7 @@ impl Connection {
             mail: Vec::new(),
             client_slots: ClientSlots::default(),
             answer_slots: AnswerSlots::default(),
-            timer: None,
+            alarm: Alarm::default(),
             greeted: false,
             deaf: false,
             blocked: false,
@@ -219,23 +213,9 @@ impl Connection {
     }
 
     fn expire(&mut self, context: &mut Context<'_>) {
-        while let Some(next) = self.requests.next_alarm() {
-            let timer = match &mut self.timer {
-                Some(timer) if timer.until <= next => timer,
-                Some(timer) => {
-                    timer.sleep.as_mut().reset(next.into());
-                    timer.until = next;
-                    timer
-                }
-                None => {
-                    let sleep = Box::pin(tokio::time::sleep_until(next.into()));
-                    self.timer.insert(Timer { sleep, until: next })
-                }
-            };
-            if timer.sleep.as_mut().poll(context).is_pending() {
-                return;
-            }
-            self.timer = None;
+        while let Some(next) = self.requests.next_alarm()
+            && self.alarm.poll(next, context).is_ready()
+        {
             let now = Instant::now();
             while let Some((id, ended)) = self.requests.next_expired(now) {
                 self.end(id, ended);

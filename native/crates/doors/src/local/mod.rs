@@ -6,6 +6,7 @@
 //! memory beside the socket. A client is trusted to be of the same user and with nothing else: whatever
 //! it sends, it can only end its own connection, and everything that belonged to it goes with it.
 
+mod alarm;
 mod answer;
 mod answer_slots;
 mod calls;
