@@ -347,6 +347,16 @@ def test_strings_are_escaped_as_little_as_json_allows(connection: Connection) ->
     assert '"data":["a\\u0000\\u001F\x7f/\\b\\f\\n\\r\\t\\"\\\\é"]'.encode() in response.body
 
 
+@pytest.mark.parametrize(("datatype", "ones"), [("FP16", b"\x00\x3c"), ("BF16", b"\x80\x3f")])
+def test_an_output_of_half_precision_comes_as_bytes_for_numbers_in_json(
+    connection: Connection, datatype: str, ones: bytes
+) -> None:
+    tensor = Tensor("INPUT0", "FP32", (1, 3), values=[1.0] * 3)
+    response = ask(connection, Infer(f"fp32_to_{datatype.lower()}", [tensor], [Output("OUTPUT0", binary=True)]))
+    assert response.infer_json["outputs"][0]["datatype"] == datatype
+    assert response.binary == ones * 3
+
+
 def test_an_engine_that_fails_is_an_error_of_the_server_and_the_next_request_is_served(connection: Connection) -> None:
     def gather(index: int) -> Response:
         headers, body = requests.body(Infer("gather", [Tensor("INDEX", "INT64", (1, 1), values=[index])]))

@@ -26,8 +26,8 @@ LIMIT: Final = 8 * MEBIBYTE
 BUDGET: Final = 64 * MEBIBYTE
 BOMB: Final = 60_000_000
 """What a bomb becomes; the bomb itself is a thousandth of that."""
-WITHIN: Final = 40_000_000
-"""Less than a request may have, and than all of them may hold."""
+WITHIN: Final = 30_000_000
+"""Of these the two threads for large bodies may make one each; of all that come, not nearly all."""
 
 COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 CODINGS: Final = pytest.mark.parametrize("coding", COMPRESS)
@@ -154,7 +154,7 @@ def test_many_bombs_at_once_hold_no_more_than_all_requests_may(small: Server) ->
             read += 1
         assert connection.ask("POST", PATH, HEADERS, BODY).status == 200
         connection.close()
-    assert read > 0, "the first has room"
+    assert read > 0, "the first two have room"
     assert small.memory_kib("VmHWM") - resident < (2 * BUDGET + 32 * MEBIBYTE) // 1024
 
 
