@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..errors import DeadlineExceeded, Unsupported
@@ -105,6 +106,27 @@ class TritonManagement(ABC):
     async def unregister_system_shared_memory(self, name: str = "", **options: Unpack[_Options]) -> None:
         """Forgets one region of shared memory, or all"""
         await self._manage(options, "unregister_system_shared_memory", name)
+
+    async def get_log_settings(self, **options: Unpack[_Options]) -> Any:  # noqa: ANN401 - message or JSON
+        """What the server's process logs, and how"""
+        return await self._told(options, "get_log_settings")
+
+    async def update_log_settings(self, settings: Mapping[str, Any], **options: Unpack[_Options]) -> Any:  # noqa: ANN401 - message or JSON
+        """Changes what the server's process logs, and answers all settings"""
+        return await self._told(options, "update_log_settings", settings)
+
+    async def get_trace_settings(self, model_name: str | None = None, **options: Unpack[_Options]) -> Any:  # noqa: ANN401 - message or JSON
+        """The settings of traces, of one model or of all"""
+        return await self._told(options, "get_trace_settings", model_name or "")
+
+    async def update_trace_settings(
+        self,
+        model_name: str | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        **options: Unpack[_Options],
+    ) -> Any:  # noqa: ANN401 - message or JSON
+        """Changes settings of traces, and answers all; there are no traces to turn on yet"""
+        return await self._told(options, "update_trace_settings", model_name or "", settings)
 
     async def _manage(self, options: _Options, call: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401
         refuse_headers(self.name, options.get("headers"), options.get("query_params"))

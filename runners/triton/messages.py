@@ -13,6 +13,8 @@ from tritonclient.grpc import service_pb2
 
 __all__ = ["message", "plain"]
 
+_LOG_FIELDS = {bool: "bool_param", int: "uint32_param", str: "string_param"}
+
 
 def message(call: str, answer: Any) -> Message:  # noqa: ANN401 - any JSON
     """The answer of a management call, which is JSON, as a message"""
@@ -27,16 +29,24 @@ def plain(answered: Message) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _shaped(call: str, answer: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - any JSON
+    shaped: tuple[str, dict[str, Any]]
     match call:
         case "get_server_metadata":
-            return "ServerMetadataResponse", answer
+            shaped = "ServerMetadataResponse", answer
         case "get_model_metadata":
-            return "ModelMetadataResponse", answer
+            shaped = "ModelMetadataResponse", answer
         case "get_model_config":
-            return "ModelConfigResponse", {"config": answer}
+            shaped = "ModelConfigResponse", {"config": answer}
         case "get_model_repository_index":
-            return "RepositoryIndexResponse", {"models": answer}
+            shaped = "RepositoryIndexResponse", {"models": answer}
         case "get_inference_statistics":
-            return "ModelStatisticsResponse", answer
+            shaped = "ModelStatisticsResponse", answer
+        case "get_log_settings" | "update_log_settings":
+            settings = {name: {_LOG_FIELDS[type(value)]: value} for name, value in answer.items()}
+            shaped = "LogSettingsResponse", {"settings": settings}
+        case "get_trace_settings" | "update_trace_settings":
+            values = {name: value if isinstance(value, list) else [value] for name, value in answer.items()}
+            shaped = "TraceSettingResponse", {"settings": {name: {"value": value} for name, value in values.items()}}
         case _:
-            return "SystemSharedMemoryStatusResponse", {"regions": {region["name"]: region for region in answer}}
+            shaped = "SystemSharedMemoryStatusResponse", {"regions": {region["name"]: region for region in answer}}
+    return shaped

@@ -31,13 +31,9 @@ __all__ = ["TritonRunner"]
 _ABSENT = frozenset(
     {
         "get_cuda_shared_memory_status",
-        "get_log_settings",
-        "get_trace_settings",
         "register_cuda_shared_memory",
         "stream_infer",
         "unregister_cuda_shared_memory",
-        "update_log_settings",
-        "update_trace_settings",
     }
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pytest
@@ -207,10 +207,34 @@ def test_a_runner_that_is_destroyed_opens_nothing_again(model_repository: Path) 
         runner.add_sub.run(ROW, ONES)
 
 
+def test_settings_of_logs_and_traces_are_told_and_changed(model_repository: Path) -> None:
+    async def ask(kind: Literal["grpc", "http"], **options: Any) -> list[Any]:  # noqa: ANN401 - what a call takes
+        runner = TritonRunner("r", model_repository, kind)
+        told = [
+            await runner.get_log_settings(**options),
+            await runner.update_log_settings({"log_verbose_level": 0}, **options),
+            await runner.update_trace_settings("add_sub", {"trace_rate": "500"}, **options),
+            await runner.get_trace_settings(**options),
+        ]
+        runner.destroy()
+        return told
+
+    log, changed, of_model, of_all = asyncio.run(ask("http"))
+    assert (log["log_info"], changed["log_verbose_level"]) == (True, 0)
+    assert (of_model["trace_rate"], of_all["trace_rate"], of_all["trace_level"]) == ("500", "1000", ["OFF"])
+    log, changed, of_model, of_all = asyncio.run(ask("grpc"))
+    assert (log.settings["log_info"].bool_param, log.settings["log_format"].string_param) == (True, "default")
+    assert changed.settings["log_verbose_level"].uint32_param == 0
+    assert list(of_model.settings["trace_rate"].value) == ["500"]
+    assert list(of_all.settings["trace_level"].value) == ["OFF"]
+    *_, of_all = asyncio.run(ask("grpc", as_json=True))
+    assert of_all["settings"]["trace_rate"] == {"value": ["1000"]}
+
+
 def test_what_no_engine_answers_is_refused_by_name(model_repository: Path) -> None:
     runner = TritonRunner("r", model_repository)
-    with pytest.raises(Unsupported, match="TritonRunner 'r': get_trace_settings is not supported yet"):
-        _ = runner.get_trace_settings
+    with pytest.raises(Unsupported, match="TritonRunner 'r': stream_infer is not supported yet"):
+        _ = runner.stream_infer
     with pytest.raises(Unsupported, match="headers and query_params are not supported"):
         asyncio.run(runner.load_model("add_sub", headers={"access-key": "admin"}))
     with pytest.raises(Unsupported, match="sequences are not supported yet"):
