@@ -151,7 +151,7 @@ def test_bounds_of_a_request_are_flags(repository: Path, start_server: StartServ
 
     entry = {"name": "INPUT0", "datatype": "INT32", "shape": [1, 1], "data": [[[[[1]]]]]}
     assert error({"inputs": [entry]}) == "Unable to parse 'data': JSON nesting depth exceeds maximum allowed limit (5)"
-    assert error({"inputs": [{}] * 4}) == "request has 4 inputs and outputs, at most 3 are allowed"
+    assert error({"inputs": [{}] * 4}) == "request has 4 inputs and outputs, at most 3 are allowed (--http-max-tensors)"
 
 
 def test_many_large_requests_at_once_leave_nothing(patient: Server) -> None:

@@ -166,7 +166,13 @@ def test_the_port_of_the_metrics_asks_for_none(standard_repository: Path) -> Non
 @pytest.mark.parametrize(
     ("rules", "text"),
     [
-        ((Restriction(("all",), "k", "v"),), "unknown restricted api 'all'"),
+        (
+            (Restriction(("all",), "k", "v"),),
+            (
+                "unknown restricted api 'all', expected one of health, metadata, inference, shared-memory, "
+                "model-config, model-repository, statistics, trace, logging"
+            ),
+        ),
         (
             (Restriction(("health",), "k", "v"), Restriction(("health",), "l", "w")),
             "restricted api 'health' can not be specified in multiple config groups",

@@ -16,7 +16,16 @@ import pytest
 import tritonclient.http as httpclient
 import tritonclient.http.aio as aioclient
 
-from runners import Client, ConfigInvalid, ConnectionLost, Engine, EngineOptions, InvalidInput, ServerTls
+from runners import (
+    Client,
+    ConfigInvalid,
+    ConnectionLost,
+    Engine,
+    EngineFailed,
+    EngineOptions,
+    InvalidInput,
+    ServerTls,
+)
 from runners.log import LogOptions
 from tests.certificates import Authority, Identity
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output, Tensor, body, path
@@ -294,6 +303,24 @@ def test_flags_that_do_not_make_sense_end_it_with_a_word(
     assert ended.returncode != 0
     assert text in ended.stdout
     assert "Traceback" not in ended.stdout
+
+
+def test_a_certificate_that_tls_does_not_take_is_named_with_what_it_takes(tmp_path: Path, identity: Identity) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")
+    text = f"'{broken}': expected a certificate of X.509 version 3, got "
+    with pytest.raises(ConfigInvalid, match=f"^--http-server-cert {text}"):
+        Engine(options=EngineOptions(http_tls=ServerTls(str(broken), str(identity.key))))
+    with pytest.raises(ConfigInvalid, match=f"^client_cert {text}"):
+        Client("https://localhost:1", client_cert=broken, client_key=identity.key)
+
+
+def test_a_client_without_tls_is_told_of_the_other_scheme(port: int) -> None:
+    with (
+        Client(f"http://localhost:{port}") as client,
+        pytest.raises(EngineFailed, match="its url begins with https://"),
+    ):
+        client.get_server_metadata()
 
 
 def test_a_key_of_another_certificate_is_named(

@@ -100,7 +100,7 @@ def _threads(config: ModelConfig, key: str, shared: int | None) -> int:
     if stated:
         raise Unsupported(
             f"parameter '{key}' of model '{config.name}' is without effect where all models share their "
-            "threads: remove it, or --backend-config=onnxruntime,enable-global-threadpool"
+            "threads: remove it, or leave out --backend-config=onnxruntime,enable-global-threadpool=1"
         )
     return shared
 

@@ -129,7 +129,7 @@ fn read(options: &TlsOptions) -> Result<ServerConfig, Error> {
             let text = format!("expected the key of {CERTIFICATE} '{}'", options.certificate.display());
             kushi_tls::unusable(&options.key, KEY, &text)
         }
-        error => kushi_tls::unusable(&options.certificate, CERTIFICATE, &error.to_string()),
+        error => kushi_tls::refused(&options.certificate, CERTIFICATE, &error),
     })?;
     config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
     Ok(config)

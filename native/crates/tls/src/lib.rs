@@ -51,6 +51,16 @@ fn read(path: &Path, role: &str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|error| unusable(path, role, &format!("cannot be read: {}", os_text(&error))))
 }
 
+/// An error about a file whose certificate TLS does not take. Without extensions, `openssl x509` writes version 1.
+pub fn refused(path: &Path, role: &str, error: &rustls::Error) -> Error {
+    match error {
+        rustls::Error::InvalidCertificate(reason) => {
+            unusable(path, role, &format!("expected a certificate of X.509 version 3, got {reason}"))
+        }
+        error => unusable(path, role, &error.to_string()),
+    }
+}
+
 /// An error about a file in this role.
 pub fn unusable(path: &Path, role: &str, what: &str) -> Error {
     Error::new(ErrorKind::ConfigInvalid, format!("{role} '{}': {what}", path.display()))

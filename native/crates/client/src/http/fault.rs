@@ -159,7 +159,8 @@ pub(super) fn lost(address: &Address, error: &hyper::Error) -> Error {
     // How hyper words a chunk that is none.
     let garbage = matches!(cause, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData));
     if error.is_parse() || garbage {
-        return unreadable(address, format_args!("it is no HTTP/1.1 ({error})"));
+        let advice = if address.secure { "" } else { "; where it speaks TLS, its url begins with https://" };
+        return unreadable(address, format_args!("it is no HTTP/1.1 ({error}){advice}"));
     }
     let what = match cause {
         Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => "the server reset it",

@@ -56,7 +56,7 @@ impl Tls {
                 let chain = kushi_tls::certificates(certificate, CERTIFICATE)?;
                 builder
                     .with_client_auth_cert(chain, kushi_tls::private_key(key, KEY)?)
-                    .map_err(|error| kushi_tls::unusable(certificate, CERTIFICATE, &error.to_string()))?
+                    .map_err(|error| kushi_tls::refused(certificate, CERTIFICATE, &error))?
             }
         };
         config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];

@@ -76,7 +76,7 @@ pub(crate) fn parse<'a>(
     }
     if document.tensors > limits.max_tensors {
         return Err(Error::invalid(format!(
-            "request has {} inputs and outputs, at most {} are allowed",
+            "request has {} inputs and outputs, at most {} are allowed (--http-max-tensors)",
             document.tensors, limits.max_tensors
         )));
     }
@@ -433,7 +433,10 @@ mod tests {
     fn too_many_tensors_are_refused_before_they_are_read() {
         let inputs = vec![r#"{"name":"A"}"#; 100_000].join(",");
         let error = parse_text(&format!(r#"{{"inputs":[{inputs}]}}"#), b"").unwrap_err();
-        assert_eq!(error.message, "request has 100000 inputs and outputs, at most 1024 are allowed");
+        assert_eq!(
+            error.message,
+            "request has 100000 inputs and outputs, at most 1024 are allowed (--http-max-tensors)"
+        );
     }
 
     proptest! {

@@ -41,7 +41,10 @@ impl Restrictions {
             }
             for api in &rule.apis {
                 let category = Category::ALL.into_iter().find(|category| category.name() == api);
-                let category = category.ok_or_else(|| wrong(format!("unknown restricted api '{api}'")))?;
+                let category = category.ok_or_else(|| {
+                    let known = Category::ALL.map(Category::name).join(", ");
+                    wrong(format!("unknown restricted api '{api}', expected one of {known}"))
+                })?;
                 let place = &mut restrictions.0[category as usize];
                 if place.is_some() {
                     return Err(wrong(format!(
@@ -105,7 +108,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_rule_is_refused_without_its_value() {
-        assert_eq!(refused(&[rule(&["nothing"], "k", "v")]), "unknown restricted api 'nothing'");
+        let text = refused(&[rule(&["nothing"], "k", "v")]);
+        assert!(
+            text.starts_with("unknown restricted api 'nothing', expected one of health, metadata, "),
+            "{text}"
+        );
         let twice = [rule(&["health"], "k", "v"), rule(&["trace", "health"], "l", "w")];
         let text = "restricted api 'health' can not be specified in multiple config groups";
         assert_eq!(refused(&twice), text);
