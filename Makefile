@@ -27,7 +27,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit fuzz lint lint-python lint-rust bench bench-service bench-torch docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit fuzz lint lint-python lint-rust bench bench-service bench-torch bench-overload soak docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -206,6 +206,14 @@ bench-service: setup ## What the BentoML service costs, beside the same API writ
 
 bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime (ARGS="--quick" for a look)
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
+
+bench-overload: setup ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m benchmarks.overload $(ARGS)
+
+soak: setup ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 train: ## Train the models of model_repository/ in an environment of their own, .venv-train
 	$(PYTHON) -m venv .venv-train

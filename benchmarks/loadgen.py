@@ -1,7 +1,8 @@
 """The native load tools in `load/`: compiled on demand, run as processes, their JSON line as typed figures.
 
 * `lg`: closed loop, c connections, each sends the next request when its answer is there.
-* `openloop`: a fixed rate, whatever the server does; latency from the intended send time.
+* `openloop`: a fixed rate, whatever the server does; latency from the intended send time. With `--overload` a 503 with
+  Retry-After is an answer like another.
 * `echo`: the floor: answers a fixed body from one thread, the cheapest honest HTTP/1.1 server.
 """
 
@@ -22,7 +23,18 @@ from benchmarks.options import BUILD, ROOT
 from benchmarks.payload import Payload
 from benchmarks.server import HOST, free_port
 
-__all__ = ["ClosedLoop", "ClosedLoopRun", "Echo", "OpenLoop", "Quantiles", "build", "open_loop"]
+__all__ = [
+    "ClosedLoop",
+    "ClosedLoopRun",
+    "Echo",
+    "OpenLoop",
+    "Overload",
+    "Quantiles",
+    "SteadyRun",
+    "build",
+    "open_loop",
+    "overload",
+]
 
 SOURCES = ROOT / "benchmarks" / "load"
 LIBRARIES = {"lg": ["-lnghttp2"], "echo": [], "openloop": []}
@@ -61,6 +73,22 @@ class OpenLoop:
     latency_us: Quantiles
     service_us: Quantiles
     client_late_us: Quantiles
+
+
+@dataclass(frozen=True)
+class Overload:
+    """`errors` are answers that are neither a result nor a 503 with Retry-After, and connections that were lost."""
+
+    results: int
+    refusals: int
+    errors: int
+    unanswered: int
+    unsent: int
+    first_error: str
+    good_per_second: float
+    sent_per_second: float
+    result_us: Quantiles
+    refusal_us: Quantiles
 
 
 def build() -> None:
@@ -157,6 +185,39 @@ def open_loop(
         latency_us=Quantiles(**figures["latency_us"]),
         service_us=Quantiles(**figures["service_us"]),
         client_late_us=Quantiles(**figures["client_late_us"]),
+    )
+
+
+class SteadyRun:
+    """A fixed rate that starts at once. Any answer but a result ends the program."""
+
+    def __init__(self, port: int, payload: Payload, *, rate: float, connections: int, seconds: float) -> None:
+        arguments = ["--host", HOST, "--port", str(port), "--rate", str(rate), "--conns", str(connections)]
+        self._tool = _Tool("openloop", [*arguments, "--warmup", "0", "--duration", str(seconds)], payload, core=None)
+
+    def answered(self) -> int:
+        """Waits for the end."""
+        answered: int = self._tool.figures()["n"]
+        return answered
+
+
+def overload(port: int, payload: Payload, *, rate: float, connections: int, seconds: float, warmup: float) -> Overload:
+    """More than the server can do. Latencies are those from the actual send: the client is late, too."""
+    arguments = ["--host", HOST, "--port", str(port), "--rate", str(rate), "--conns", str(connections), "--overload"]
+    arguments += ["--warmup", str(warmup), "--duration", str(seconds)]
+    figures = _Tool("openloop", arguments, payload, core=None).figures(despite_errors=True)
+    sent = int(rate * (warmup + seconds)) - figures["unsent"]
+    return Overload(
+        results=figures["n"],
+        refusals=figures["refusals"],
+        errors=figures["errors"],
+        unanswered=figures["unanswered"],
+        unsent=figures["unsent"],
+        first_error=figures["first_error"],
+        good_per_second=figures["good"] / seconds,
+        sent_per_second=sent / (warmup + seconds),
+        result_us=Quantiles(**figures["service_us"]),
+        refusal_us=Quantiles(**figures["refused_us"]),
     )
 
 

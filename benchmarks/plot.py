@@ -17,7 +17,7 @@ from benchmarks.outcome import Check, Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["draw", "draw_service"]
+__all__ = ["draw", "draw_overload", "draw_service", "draw_soak"]
 
 KUSHI = "#c8502d"
 KUSHI_LIGHT = "#eeb9a4"
@@ -82,6 +82,62 @@ def draw_service(outcomes: dict[str, Outcome], path: Path) -> None:
         title = f"One API over BentoML, in several ways · {machine['CPU']} · {machine['date']}"
         figure.suptitle(title, fontsize=13, x=0.01, ha="left")
         figure.savefig(path)
+
+
+def draw_overload(outcomes: dict[str, Outcome], path: Path) -> None:
+    """The picture of benchmarks/overload.py alone"""
+    (outcome,) = outcomes.values()
+    figures = outcome.figures
+    closed, load, memory = figures["closed"], figures["load"], figures["memory"]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(16, 7), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
+        ((upper,), (lower,)) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.1, 1))
+        results, latency, resident = upper.subplots(1, 3)
+        results.set_title("Results a second")
+        bars = (
+            ("closed loop, c = 32", closed["per_second"], FLOOR),
+            ("attainable under the load", figures["attainable"] * closed["per_second"], FLOOR_LIGHT),
+            ("under the load", load["good_per_second"], KUSHI),
+        )
+        for y, (_, value, color) in enumerate(bars):
+            results.barh(y, value, 0.62, color=color)
+            results.text(value, y, f"  {value:.0f}", va="center", fontweight="bold")
+        results.set_yticks(range(len(bars)), [label for label, *_ in bars])
+        results.set_xlim(right=1.2 * max(value for _, value, _ in bars))
+        results.invert_yaxis()
+        latency.set_title("ms from the send, under the load")
+        quantiles = ("p50", "p90", "p99", "p999", "max")
+        for key, label, color in (("result_us", "results", KUSHI), ("refusal_us", "refusals", FLOOR)):
+            latency.plot(quantiles, [load[key][name] / 1e3 for name in quantiles], "o-", color=color, label=label)
+        latency.set_yscale("log")
+        latency.legend()
+        _draw_series(resident, "Resident memory, MB", memory["samples"])
+        resident.axvspan(*memory["loaded"], color=KUSHI_LIGHT, alpha=0.5)
+        _draw_targets(lower.subplots(), list(outcome.checks))
+        figure.savefig(path)
+
+
+def draw_soak(outcomes: dict[str, Outcome], path: Path) -> None:
+    """The picture of benchmarks/soak.py alone"""
+    (outcome,) = outcomes.values()
+    figures = outcome.figures
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(16, 7), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
+        ((upper,), (lower,)) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.1, 1))
+        cpu, resident = upper.subplots(1, 2)
+        _draw_series(cpu, "CPU µs per request", figures["cpu_us"])
+        for window in (figures["early_s"], figures["late_s"]):
+            cpu.axvspan(*window, color=KUSHI_LIGHT, alpha=0.5)
+        _draw_series(resident, "Resident memory, MB", figures["rss_mb"])
+        _draw_targets(lower.subplots(), list(outcome.checks))
+        figure.savefig(path)
+
+
+def _draw_series(axes: Axes, title: str, points: list[tuple[float, float]]) -> None:
+    axes.set_title(title)
+    axes.plot([second for second, _ in points], [value for _, value in points], color=KUSHI)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds")
 
 
 def _draw_services(axes: Axes, configuration: str, points: list[dict[str, Any]], widest: float) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from benchmarks import processes
 from benchmarks.options import BUILD, ROOT
@@ -102,9 +102,14 @@ class Program:
         return body
 
     def _call(
-        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+        port: int | None = None,
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, port or self.port, timeout=10)
         try:
             connection.request(method, path, body or None, headers or {})
             response = connection.getresponse()
@@ -141,18 +146,28 @@ class Server(Program):
     """The shipped `python -m runners serve`."""
 
     def __init__(self, repository: Path, *, local_socket: Path | None = None) -> None:
-        port = free_port()
+        port, self.metrics_port = free_port(), free_port()
         command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
         command += ["--http-address", HOST, "--http-port", str(port)]
-        command += ["--metrics-address", HOST, "--metrics-port", str(free_port())]
+        command += ["--metrics-address", HOST, "--metrics-port", str(self.metrics_port)]
         if local_socket is not None:
             command += ["--local-socket", str(local_socket)]
         super().__init__(command, port, "/v2/health/ready")
 
     def counts(self, model: str) -> tuple[int, int]:
         """Inferences and executions so far: their difference over a window is the mean batch size."""
+        statistics = self.statistics(model)
+        return int(statistics["inference_count"]), int(statistics["execution_count"])
+
+    def statistics(self, model: str) -> dict[str, Any]:
         status, body = self._call("GET", f"/v2/models/{model}/stats")
         if status != http.client.OK:
             raise SystemExit(f"GET /v2/models/{model}/stats: HTTP {status}")
-        statistics = json.loads(body)["model_stats"][0]
-        return int(statistics["inference_count"]), int(statistics["execution_count"])
+        found: dict[str, Any] = json.loads(body)["model_stats"][0]
+        return found
+
+    def metrics(self) -> str:
+        status, body = self._call("GET", "/metrics", port=self.metrics_port)
+        if status != http.client.OK:
+            raise SystemExit(f"GET /metrics: HTTP {status}")
+        return body.decode()
