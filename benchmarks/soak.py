@@ -7,7 +7,7 @@ request of `add_sub` comes on a connection of its own; `waiting` and `left` coll
 waits, so that their requests end by their deadline, and because their client leaves. In the end the clients' counts by
 outcome must be those of the statistics and of the metrics, to the last request. The windows are shares of the whole:
 with 10 minutes the CPU time of the last two is compared with that of the second and the third, and memory may not grow
-in the last eight.
+in the last eight. An echo server gets a constant load, too: what it costs changes with the machine alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from math import prod
 from pathlib import Path
 
 from benchmarks import loadgen, processes, report
-from benchmarks.loadgen import SteadyRun
+from benchmarks.loadgen import Echo, SteadyRun
 from benchmarks.models import Entry, write_repository
 from benchmarks.options import BUILD, RESULTS, ROOT, Options, parser
 from benchmarks.outcome import Check, Outcome, Table, progress, run_part
@@ -43,6 +43,8 @@ SHIPPED: dict[str, dict[str, tuple[int, ...]]] = {
     "digits": {"image": (1, 1, 8, 8)},
     "toneact": {"chunk": (1, 256), "state": (1, 64)},
 }
+FLOOR_RATE = 500
+FLOOR_BYTES = 300
 RECONNECTING = "add_sub"
 WAITING = "waiting"
 LEFT = "left"
@@ -69,6 +71,7 @@ class Look:
     cpu_s: float
     requests: int
     rss_mb: float
+    floor_cpu_s: float
 
 
 class Crowd:
@@ -131,22 +134,26 @@ def measure(options: Options) -> Outcome:
     progress(PART, f"{plan_s / 60:g} minutes")
     loadgen.build()
     models = (*RATES, RECONNECTING, WAITING, LEFT)
-    with Server(_repository()) as server, ThreadPoolExecutor() as pool:
+    with Server(_repository()) as server, Echo(FLOOR_BYTES) as echo, ThreadPoolExecutor() as pool:
         crowd = Crowd(server)
+        beside = SteadyRun(echo.port, _payload("digits"), rate=FLOOR_RATE, connections=4, seconds=plan_s)
         steady = {
             model: SteadyRun(server.port, _payload(model), rate=rate, connections=4, seconds=plan_s)
             for model, rate in RATES.items()
         }
         clients = crowd.run(pool)
         try:
-            looks = _watch(server, models, plan_s)
+            looks = _watch(server, models, echo.pid, plan_s)
         finally:
             crowd.stop()
         for client in clients:
             client.result()
+        beside.answered()
         counted = crowd.counted + Counter({(model, "success"): run.answered() for model, run in steady.items()})
         tallies = _tallies(server, models, counted)
     early, late = _cpu_us(_within(looks, EARLY)), _cpu_us(_within(looks, LATE))
+    drift = _floor_cores(_within(looks, LATE)) / _floor_cores(_within(looks, EARLY))
+    unsteady = abs(drift - 1) > CPU_TARGET - 1
     grows = _within(looks, GROWS)
     slope = 60 * statistics.linear_regression([look.second for look in grows], [look.rss_mb for look in grows]).slope
     differences = sum(len(set(told) - {None}) > 1 for told in tallies.values())
@@ -173,12 +180,17 @@ def measure(options: Options) -> Outcome:
             Check("outcomes that clients, statistics and metrics count differently", differences, "at most", 0),
         ),
         notes=(
-            f"CPU per request: {early:.1f} µs, in the end {late:.1f} µs.",
+            f"CPU per request: {early:.1f} µs, in the end {late:.1f} µs; the echo server's: {drift - 1:+.1%}.",
+            *(
+                (f"**The machine changed: beside the echo server the ratio is {late / early / drift:.2f}.**",)
+                * unsteady
+            ),
             f"Resident memory: {looks[0].rss_mb:.1f} MB, in the end {looks[-1].rss_mb:.1f} MB.",
             "Statistics tell failures of all reasons together. Deadlines that passed count as REJECTED.",
         ),
         figures={
             "ratio": late / early,
+            "drift": drift,
             "slope_mb_per_minute": slope,
             "cpu_us": [(two[1].second, _cpu_us(list(two))) for two in pairwise(looks)],
             "rss_mb": [(look.second, look.rss_mb) for look in looks],
@@ -209,10 +221,10 @@ def _payload(model: str) -> Payload:
     return Payload(f"/v2/models/{model}/infer", {}, json.dumps({"inputs": tensors}).encode())
 
 
-def _watch(server: Server, models: Iterable[str], seconds: float) -> list[Look]:
+def _watch(server: Server, models: Iterable[str], floor_pid: int, seconds: float) -> list[Look]:
     started = time.monotonic()
     looks: list[Look] = []
-    told = 0.0
+    tell_at = TELL_S
     while not looks or looks[-1].second < seconds:
         time.sleep(max(0.0, started + len(looks) * seconds / LOOKS - time.monotonic()))
         inferences = (server.statistics(model)["inference_stats"] for model in models)
@@ -222,18 +234,23 @@ def _watch(server: Server, models: Iterable[str], seconds: float) -> list[Look]:
                 sum(processes.cpu_seconds(pid) for pid in server.pids()),
                 sum(one["success"]["count"] + one["fail"]["count"] for one in inferences),
                 sum(processes.rss_mb(pid) for pid in server.pids()),
+                processes.cpu_seconds(floor_pid),
             )
         )
-        if looks[-1].second >= told + TELL_S:
-            told = looks[-1].second
-            cpu_us = _cpu_us(looks[-min(len(looks), 1 + round(TELL_S / (seconds / LOOKS))) :])
-            what = f"{looks[-1].requests} requests, {cpu_us:.1f} µs each, {looks[-1].rss_mb:.1f} MB"
-            progress(PART, f"{told:.0f} of {seconds:.0f} s: {what}")
+        if looks[-1].second >= tell_at:
+            tell_at += TELL_S
+            recent = [look for look in looks if look.second >= looks[-1].second - TELL_S]
+            what = f"{looks[-1].requests} requests, lately {_cpu_us(recent):.1f} µs each, {looks[-1].rss_mb:.1f} MB"
+            progress(PART, f"{looks[-1].second:.0f} of {seconds:.0f} s: {what}")
     return looks
 
 
 def _cpu_us(looks: list[Look]) -> float:
     return (looks[-1].cpu_s - looks[0].cpu_s) / (looks[-1].requests - looks[0].requests) * 1e6
+
+
+def _floor_cores(looks: list[Look]) -> float:
+    return (looks[-1].floor_cpu_s - looks[0].floor_cpu_s) / (looks[-1].second - looks[0].second)
 
 
 def _within(looks: list[Look], window: tuple[float, float]) -> list[Look]:
