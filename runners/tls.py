@@ -42,7 +42,8 @@ def server_tls(settings: ServerSettings) -> ServerTls | None:
         return None
     if certificate is None or key is None:
         missing = "--http-server-cert" if certificate is None else "--http-server-key"
-        raise ConfigInvalid(f"--http-use-ssl needs {missing}, expected a file in PEM form")
+        asked = "--http-use-ssl-mutual" if settings.http_use_ssl_mutual else "--http-use-ssl"
+        raise ConfigInvalid(f"{asked} needs {missing}, expected a file in PEM form")
     if settings.http_use_ssl_mutual and authorities is None:
         raise ConfigInvalid(
             "--http-use-ssl-mutual needs --http-root-cert, expected the authorities of client certificates in PEM form"

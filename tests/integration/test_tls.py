@@ -281,6 +281,7 @@ def test_mutual_tls_lets_in_who_shows_a_certificate_of_the_authority(
             ("--http-use-ssl", "--http-server-cert=c"),
             "--http-use-ssl needs --http-server-key, expected a file in PEM form",
         ),
+        (("--http-use-ssl-mutual", "--http-server-cert=c"), "--http-use-ssl-mutual needs --http-server-key, expected"),
         (("--http-server-cert=c",), "--http-server-cert is given without --http-use-ssl: connections would be plain"),
         (
             ("--http-use-ssl-mutual", "--http-server-cert=c", "--http-server-key=k"),
