@@ -52,7 +52,8 @@ def _listed(value: object) -> object:
 def _restrictions(value: object) -> object:
     """A flag is given once for each, the variable for all"""
     if isinstance(value, str):
-        return [parse_restriction(part.strip(), f"{_PREFIX}HTTP_RESTRICTED_API") for part in value.split(";") if part]
+        parts = filter(None, map(str.strip, value.split(";")))
+        return [parse_restriction(part, f"{_PREFIX}HTTP_RESTRICTED_API") for part in parts]
     if isinstance(value, list):
         return [parse_restriction(part, "--http-restricted-api") for part in value]
     return value

@@ -198,7 +198,7 @@ def test_the_variable_takes_several_rules() -> None:
         "from runners.settings import read_settings\n"
         "print([(rule.apis, rule.header, rule.value) for rule in read_settings({}).http_restricted_api])"
     )
-    given = {**environment(), "KUSHI_HTTP_RESTRICTED_API": "health,metadata:k=a=b; statistics:l=c"}
+    given = {**environment(), "KUSHI_HTTP_RESTRICTED_API": "health,metadata:k=a=b; statistics:l=c;\n"}
     out = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=True, timeout=60
     )
