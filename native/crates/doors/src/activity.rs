@@ -102,6 +102,11 @@ impl Activity {
         self.overdue.get() && (self.blocked.get() || self.stage.get() != Stage::Body)
     }
 
+    /// The head of a request does not come, and no answer is on its way to the client.
+    pub(crate) fn misses_head(&self) -> bool {
+        self.stage.get() == Stage::Head && !self.blocked.get()
+    }
+
     /// One look, `since` after the last at which something had happened. Answers whether something has
     /// happened again, or whether it has become overdue.
     pub(crate) fn look(&self, since: Duration, limits: &Limits) -> Look {
@@ -157,6 +162,15 @@ mod tests {
         assert_eq!(look(&activity, 0), Look::Moved);
         assert_eq!(look(&activity, 30), Look::Overdue);
         assert!(activity.is_lost());
+    }
+
+    #[test]
+    fn what_is_said_of_a_late_head_is_not_said_within_an_answer() {
+        let activity = Activity::new(false);
+        activity.has_read();
+        assert!(activity.misses_head());
+        activity.set_blocked(true);
+        assert!(!activity.misses_head());
     }
 
     #[test]

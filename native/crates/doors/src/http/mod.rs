@@ -126,9 +126,9 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
         Served::Overdue => {
             let stage = activity.stage();
             log::debug!("a connection ended: too long nothing has happened ({stage:?})");
-            if stage == Stage::Head {
+            if activity.misses_head() {
                 let mut io = connection.into_parts().io;
-                // Nothing else has been written: there is room for this.
+                // All that was written before has left: there is room for this.
                 let said = |context: &mut Context<'_>| {
                     Poll::Ready(Pin::new(&mut io).poll_write(context, HEAD_TIMED_OUT))
                 };
