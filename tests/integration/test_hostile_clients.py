@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import resource
+import socket
 import sys
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,18 @@ def test_a_client_that_does_not_read_its_answers_is_given_up(hurried: Server) ->
             pass
         eventually(lambda: inflight_bytes(hurried) >= len(body), "an answer waits")
         eventually(lambda: inflight_bytes(hurried) == 0, "nothing waits")
+
+
+def test_a_client_that_reads_its_answer_slowly_gets_all_of_it(hurried: Server) -> None:
+    headers, body = image(1024)
+    with hurried.connect() as slow:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        slow.send(frame("POST", requests.path("image"), headers, body))
+        # longer than the patience, and never without a byte for as long
+        for _ in range(30):
+            slow.buffer += slow.socket.recv(64 << 10)
+            time.sleep(0.2)
+        assert slow.receive().status == 200
 
 
 def test_a_request_that_takes_long_is_waited_for(hurried: Server) -> None:

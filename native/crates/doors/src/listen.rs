@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use kushi_core::{Error, ErrorKind, os_text};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::io::{IoThreads, Purpose};
@@ -19,6 +20,9 @@ use crate::io::{IoThreads, Purpose};
 const BACKLOG: u32 = 4096;
 /// Out of file descriptors, say: try again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The system says that there is room for more of an answer when half of this has left. Its own measure is
+/// a third of what it holds, megabytes: of a client that reads slowly nothing would be heard for minutes.
+const UNSENT_BYTES: u32 = 256 << 10;
 /// Connections over the bound that a door takes in, to answer their questions after its health and to
 /// tell them that it is full.
 const SURPLUS: usize = 256;
@@ -154,6 +158,8 @@ fn bind(at: SocketAddr, reuse_port: bool) -> io::Result<net::TcpListener> {
     if reuse_port {
         socket.set_reuseport(true)?;
     }
+    // Connections have it from their listener.
+    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)?.into_std()
 }
