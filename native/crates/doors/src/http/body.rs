@@ -143,7 +143,13 @@ impl Collecting<'_> {
                     let segment = open.finish(memory);
                     joining = Some(match joining.take() {
                         None => Joining::begin(segment, declared, json_length, pool)?,
-                        Some(joining) => joining.join(segment, pool).await?,
+                        Some(joining) => {
+                            // Meanwhile the client is not read: it is not the one who is late.
+                            activity.enter(Stage::Work);
+                            let joined = joining.join(segment, pool).await?;
+                            activity.enter(Stage::Body);
+                            joined
+                        }
                     });
                     open = Aligned::new(TRUSTED_LENGTH, None, memory);
                 }

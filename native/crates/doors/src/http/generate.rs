@@ -18,7 +18,7 @@ use crate::activity::{Activity, Stage};
 use crate::http::answer::{self, Answer, TIMINGS};
 use crate::http::body::{self, Plan, RequestBody};
 use crate::http::generate_json::{self, Asked};
-use crate::http::infer::{self, LONG_JSON};
+use crate::http::infer::{self, LONG_ANSWER, LONG_JSON};
 use crate::http::load_report;
 use crate::http::refusal::Refusal;
 use crate::http::response::Format;
@@ -52,7 +52,7 @@ pub(crate) async fn generate(
         Ok(generation) if streams => generation.stream(activity).await,
         Ok(generation) => {
             let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-            generation.only_answer(tell_timings).await.unwrap_or_else(|error| answer::error(&error))
+            generation.only_answer(desk, tell_timings).await.unwrap_or_else(|error| answer::error(&error))
         }
     };
     let mut answer = answer;
@@ -159,7 +159,7 @@ impl Events {
 }
 
 impl Generation {
-    async fn only_answer(mut self, tell_timings: bool) -> Result<Answer, Error> {
+    async fn only_answer(mut self, desk: &Desk, tell_timings: bool) -> Result<Answer, Error> {
         let mut only = None;
         let mut count = 0;
         loop {
@@ -175,9 +175,16 @@ impl Generation {
                             generates various number of responses";
                 return Err(Error::new(ErrorKind::EngineFailed, text));
             };
-            let mut text = Vec::new();
-            generate_json::write(&mut text, &self.spec, &self.id, &response);
-            let mut answer = answer::long_json(text);
+            let is_long =
+                response.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() >= LONG_ANSWER;
+            let Self { spec, id, .. } = self;
+            let write = move || {
+                let mut text = Vec::new();
+                generate_json::write(&mut text, &spec, &id, &response);
+                answer::long_json(text)
+            };
+            let mut answer =
+                if is_long { Box::pin(desk.house.pool.run(move |_: &_| write())).await? } else { write() };
             if tell_timings {
                 answer::tell_timings(&mut answer, &end.timings);
             }

@@ -35,7 +35,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 /// JSON that is longer is read aside, where no other connection waits for it.
 pub(super) const LONG_JSON: usize = 256 << 10;
 /// The same for answers, by the bytes of their tensors: each becomes several characters.
-const LONG_ANSWER: usize = 64 << 10;
+pub(super) const LONG_ANSWER: usize = 64 << 10;
 /// Memory that takes long to give back.
 const LARGE_BODY: usize = 1 << 20;
 

@@ -1,6 +1,7 @@
 //! A whole server on a puppet engine, asked over real sockets.
 
 mod answers;
+mod bodies;
 mod ending;
 mod generate;
 #[path = "../parts/log.rs"]

@@ -19,7 +19,11 @@ pub struct Site {
 }
 
 pub fn server(io_threads: usize) -> Server {
-    let options = ServerOptions {
+    Server::start(&options(io_threads)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn options(io_threads: usize) -> ServerOptions {
+    ServerOptions {
         io_threads,
         server_name: "site".into(),
         server_version: "0".into(),
@@ -36,8 +40,7 @@ pub fn server(io_threads: usize) -> Server {
         cpu_metrics: false,
         metrics_interval: Duration::ZERO,
         give_way: || {},
-    };
-    Server::start(&options).unwrap_or_else(|error| panic!("{error}"))
+    }
 }
 
 impl Default for Site {
@@ -48,7 +51,10 @@ impl Default for Site {
 
 impl Site {
     pub fn new(io_threads: usize, spec: ModelSpec) -> Self {
-        let server = server(io_threads);
+        Self::of(server(io_threads), spec)
+    }
+
+    pub fn of(server: Server, spec: ModelSpec) -> Self {
         let puppet = Arc::new(PuppetEngine::default());
         let engines = (0..spec.instances).map(|_| puppet.clone() as Arc<dyn Engine>).collect();
         let options = RunnerOptions { drivers: Some(server.drivers()), ..RunnerOptions::default() };

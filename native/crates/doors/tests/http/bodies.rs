@@ -1,0 +1,61 @@
+//! Large bodies, which are put together aside.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use kushi_doors::{Server, ServerOptions};
+use kushi_testkit::echo_spec;
+
+use crate::site::{Site, options};
+
+/// What the threads for large bodies wait for before they begin.
+static BEGIN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+fn wait_to_begin() {
+    let begin = BEGIN.0.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(BEGIN.1.wait_while(begin, |begin| !*begin));
+}
+
+fn begin() {
+    *BEGIN.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    BEGIN.1.notify_all();
+}
+
+#[test]
+fn a_client_that_has_to_wait_for_the_server_is_not_late() {
+    let mut options = ServerOptions { give_way: wait_to_begin, ..options(1) };
+    options.limits.body_timeout = Duration::from_secs(1);
+    let server = Server::start(&options).unwrap_or_else(|error| panic!("{error}"));
+    let site = Site::of(server, echo_spec());
+    let mut client = site.connect();
+    let answer = thread::spawn(move || {
+        client.send_binary(4 << 20);
+        client.receive().status
+    });
+    // Longer than that patience: connections are looked over each second, and the first look finds bytes.
+    thread::sleep(Duration::from_millis(3500));
+    begin();
+    assert_eq!(answer.join().ok(), Some(200));
+}
+
+#[test]
+fn a_long_answer_of_generate_is_written_aside() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let count = || {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+    };
+    let options = ServerOptions { give_way: count, ..options(1) };
+    let server = Server::start(&options).unwrap_or_else(|error| panic!("{error}"));
+    let site = Site::of(server, echo_spec());
+    for (elements, threads) in [(1000, 0), (20_000, 1)] {
+        let mut client = site.connect();
+        let numbers = vec!["1"; elements].join(",");
+        let body = format!("{{\"INPUT\":[{numbers}]}}");
+        let asked = client.post_to("/v2/models/echo/generate", "", body.as_bytes());
+        asked.unwrap_or_else(|error| panic!("{error}"));
+        assert!(client.receive().text().starts_with(&format!("{{\"OUTPUT\":[{numbers}],")));
+        assert_eq!(BEGUN.load(Ordering::SeqCst), threads);
+    }
+}
