@@ -58,7 +58,7 @@ wheel: $(PACKED) ## The native module as a wheel for every current Linux, in whe
 
 $(PACKED): $(WHEEL)/.synced $(NATIVE_SOURCES)
 	rm -rf wheels
-	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --quiet --release --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
+	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --quiet --profile wheel --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
 	@touch $@
 
 $(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
