@@ -61,6 +61,8 @@ pub(crate) struct House {
     phase: AtomicU8,
     /// Requests received whole whose answers have not been written yet.
     answering: AtomicUsize,
+    /// Those of them that have still to be read aside before a runner can take them in.
+    preparing: AtomicUsize,
     quiet: Mutex<()>,
     changed: Condvar,
 }
@@ -68,6 +70,7 @@ pub(crate) struct House {
 /// Held from the moment that a request has been received until its answer has been written.
 pub(crate) struct Answering {
     house: Arc<House>,
+    preparing: bool,
     /// Of a large body or answer.
     pub reservation: Option<Reservation>,
 }
@@ -97,6 +100,7 @@ impl House {
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
             phase: AtomicU8::new(Phase::Starting as u8),
             answering: AtomicUsize::new(0),
+            preparing: AtomicUsize::new(0),
             quiet: Mutex::new(()),
             changed: Condvar::new(),
         })
@@ -121,7 +125,23 @@ impl House {
 
     pub(crate) fn begin_answer(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::SeqCst);
-        Answering { house: self.clone(), reservation: None }
+        Answering { house: self.clone(), preparing: false, reservation: None }
+    }
+
+    /// For a request that takes a while to read: a drain that begins meanwhile lets it get in.
+    pub(crate) fn begin_long_answer(self: &Arc<Self>) -> Answering {
+        let mut answering = self.begin_answer();
+        answering.preparing = true;
+        self.preparing.fetch_add(1, Ordering::SeqCst);
+        // What comes later keeps no drain waiting.
+        if self.phase() == Phase::Exiting {
+            answering.prepared();
+        }
+        answering
+    }
+
+    pub(crate) fn preparing(&self) -> usize {
+        self.preparing.load(Ordering::SeqCst)
     }
 
     pub(crate) fn answering(&self) -> usize {
@@ -152,6 +172,14 @@ impl House {
 }
 
 impl Answering {
+    /// The request has been taken in or refused.
+    pub(crate) fn prepared(&mut self) {
+        if std::mem::take(&mut self.preparing) {
+            self.house.preparing.fetch_sub(1, Ordering::SeqCst);
+            self.house.something_ended();
+        }
+    }
+
     /// Counts a body of so many bytes, if there is room for it.
     pub(crate) fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes < COUNTED_BYTES {
@@ -176,6 +204,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
+        self.prepared();
         self.house.answering.fetch_sub(1, Ordering::SeqCst);
         self.house.something_ended();
     }

@@ -197,6 +197,10 @@ impl Server {
         let until = Instant::now() + patience;
         self.house.advance(Phase::Exiting);
         self.house.orders.close();
+        let left = self.house.wait_until_none(|| self.house.preparing(), until);
+        if left > 0 {
+            return left;
+        }
         let runners = self.house.registry.runners();
         for runner in &runners {
             runner.stop_admitting();

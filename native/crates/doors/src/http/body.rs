@@ -14,6 +14,7 @@ use kushi_core::Error;
 
 use crate::activity::{Activity, Stage};
 use crate::budget::{COUNTED_BYTES, Reservation};
+use crate::house::Answering;
 use crate::http::body_memory::BodyMemory;
 use crate::http::refusal::Refusal;
 use crate::io::Desk;
@@ -59,10 +60,18 @@ pub(crate) struct Plan {
     pub refusal: fn(usize, usize) -> Error,
 }
 
-/// A whole body, and its share of what requests in flight may hold.
+/// A whole body, with its share of what requests in flight may hold.
 pub(crate) struct Received {
     pub bytes: Bytes,
-    pub reservation: Option<Reservation>,
+    pub answering: Answering,
+}
+
+impl Received {
+    fn at_once(bytes: Bytes, reservation: Option<Reservation>, desk: &Desk) -> Self {
+        let mut answering = desk.house.begin_answer();
+        answering.reservation = reservation;
+        Self { bytes, answering }
+    }
 }
 
 pub(crate) async fn read(
@@ -79,7 +88,7 @@ pub(crate) async fn read(
     activity.enter(Stage::Body);
     let reads = activity.reads();
     let Some(first) = next(body, activity).await? else {
-        return Ok(Received { bytes: Bytes::new(), reservation: None });
+        return Ok(Received::at_once(Bytes::new(), None, desk));
     };
     if first.len() > most {
         return Err((plan.refusal)(first.len(), most).into());
@@ -92,7 +101,7 @@ pub(crate) async fn read(
         if let Some(reservation) = &mut reservation {
             reservation.settle(first.len());
         }
-        return Ok(Received { bytes: first, reservation });
+        return Ok(Received::at_once(first, reservation, desk));
     }
     let reservation = reservation.unwrap_or_else(|| desk.house.budget.open());
     let collecting = Collecting { plan, declared, reads, reservation };
@@ -163,16 +172,17 @@ impl Collecting<'_> {
             }
         }
         self.reservation.settle(length);
-        let Some(joining) = joining else {
-            return Ok(self.received(open.finish(memory)));
+        // From here on the request is to be answered, however long it takes to put it together.
+        let mut answering = desk.house.begin_long_answer();
+        answering.reservation = Some(self.reservation);
+        let bytes = match joining {
+            None => open.finish(memory),
+            Some(joining) => {
+                activity.enter(Stage::Work);
+                joining.join(open.finish(memory), pool).await?.begun.end().await?.finish(memory)
+            }
         };
-        activity.enter(Stage::Work);
-        let whole = joining.join(open.finish(memory), pool).await?.begun.end().await?;
-        Ok(self.received(whole.finish(memory)))
-    }
-
-    fn received(self, bytes: Bytes) -> Received {
-        Received { bytes, reservation: Some(self.reservation) }
+        Ok(Received { bytes, answering })
     }
 }
 

@@ -42,12 +42,11 @@ pub(crate) async fn generate(
     let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(headers)?;
     let plan = Plan { json_length: None, refusal: infer::json_too_large };
-    let body = body::read(body, &plan, desk, activity).await?;
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, desk, activity).await?;
     activity.enter(Stage::Work);
-    let mut answering = desk.house.begin_answer();
-    answering.reservation = body.reservation;
-    let received = Received { body: body.bytes, arrived, deadline };
-    let answer = match received.submit(desk, runner, version).await {
+    let submitted = Received { body, arrived, deadline }.submit(desk, runner, version).await;
+    answering.prepared();
+    let answer = match submitted {
         Err(error) => answer::error(&error),
         Ok(generation) if streams => generation.stream(activity).await,
         Ok(generation) => {

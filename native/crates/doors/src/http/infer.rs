@@ -76,17 +76,16 @@ pub(crate) async fn infer(
             return Ok(answer);
         }
     }
-    let body = body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
+    let body::Received { bytes: body, mut answering } =
+        body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
     activity.enter(Stage::Work);
-    let mut answering = desk.house.begin_answer();
-    answering.reservation = body.reservation;
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-    let body = body.bytes;
     let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
     let mut answer = match received.run(desk, &mut answering, runner, version).await {
         Ok(answer) => coding::coded(answer, headers, &desk.house).await,
         Err(error) => answer::error(&error),
     };
+    answering.prepared();
     load_report::tell(&mut answer, headers, &desk.house);
     answer.body_mut().until_written(answering);
     Ok(answer)
@@ -168,6 +167,7 @@ impl Received {
                 },
             }
         };
+        answering.prepared();
         let large = self.body.len() >= LARGE_BODY;
         if large {
             desk.house.pool.drop_there(self.body);

@@ -184,11 +184,10 @@ async fn management(
         return Ok(answer::managed(manage::answer(&desk.house, route, Bytes::new()).await));
     }
     let plan = Plan { json_length: None, refusal: infer::json_too_large };
-    let body = body::read(body, &plan, desk, activity).await?;
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, desk, activity).await?;
     activity.enter(Stage::Work);
-    let mut answering = desk.house.begin_answer();
-    answering.reservation = body.reservation;
-    let mut answer = answer::managed(manage::answer(&desk.house, route, body.bytes).await);
+    answering.prepared();
+    let mut answer = answer::managed(manage::answer(&desk.house, route, body).await);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }

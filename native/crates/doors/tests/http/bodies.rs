@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use kushi_doors::{Server, ServerOptions};
-use kushi_testkit::echo_spec;
+use kushi_testkit::{PATIENCE, echo_spec, until};
 
 use crate::site::{Site, options};
 
@@ -58,4 +58,30 @@ fn a_long_answer_of_generate_is_written_aside() {
         assert!(client.receive().text().starts_with(&format!("{{\"OUTPUT\":[{numbers}],")));
         assert_eq!(BEGUN.load(Ordering::SeqCst), threads);
     }
+}
+
+#[test]
+fn a_drain_waits_for_a_body_that_has_come_whole_and_is_still_being_put_together() {
+    static LOCKED: Mutex<bool> = Mutex::new(true);
+    static OPENED: Condvar = Condvar::new();
+    let wait = || {
+        let locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(OPENED.wait_while(locked, |locked| *locked));
+    };
+    let server = Server::start(&ServerOptions { give_way: wait, ..options(1) });
+    let site = Site::of(server.unwrap_or_else(|error| panic!("{error}")), echo_spec());
+    let mut client = site.connect();
+    client.send_binary(400_000);
+    // Of a body that is still coming, whole steps are counted.
+    let held = || {
+        let metrics = site.connect().get("/metrics").text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
+        line.and_then(|held| held.parse::<usize>().ok()).unwrap_or(0)
+    };
+    until("the whole body", || (1_600_000..1_601_000).contains(&held()));
+    assert_eq!(site.server.drain(Duration::ZERO), 1);
+    *LOCKED.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    OPENED.notify_all();
+    assert_eq!(client.receive().status, 200);
+    assert_eq!(site.server.drain(PATIENCE), 0);
 }

@@ -149,6 +149,11 @@ impl Client {
         self.stream.get_mut().write_all(&[head.as_bytes(), body].concat())
     }
 
+    pub fn get(&mut self, path: &str) -> Answer {
+        self.send_bytes(format!("GET {path} HTTP/1.1\r\nHost: site\r\n\r\n").as_bytes());
+        self.receive()
+    }
+
     /// The head of a request whose body of `length` bytes comes later.
     pub fn send_head(&mut self, model: &str, length: usize) {
         self.send_bytes(
