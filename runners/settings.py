@@ -27,6 +27,7 @@ __all__ = [
     "add_flags",
     "engine_elsewhere",
     "environment_of_child",
+    "forbid_telemetry",
     "given_in_environment",
     "normalize_flags",
     "placeholder",
@@ -347,6 +348,11 @@ def runtime_directory() -> Path | None:
     """The directory that the system keeps for sockets of this user: XDG_RUNTIME_DIR, where it can be written to"""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     return Path(directory) if directory and os.access(directory, os.W_OK) else None
+
+
+def forbid_telemetry() -> None:
+    """ONNX Runtime's releases carry telemetry, which stays off with this in the environment when they are loaded"""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def environment_of_child(root: Path) -> dict[str, str]:

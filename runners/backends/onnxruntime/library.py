@@ -14,6 +14,7 @@ import kushi_native
 
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.backend_config import boolean
+from ...settings import forbid_telemetry
 from ...threads import usable_cores
 from . import cuda
 
@@ -55,6 +56,7 @@ def start(settings: Mapping[str, str]) -> Runtime:
             int(settings.get("intra_op_thread_count", "0")) or cores,
             int(settings.get("inter_op_thread_count", "0")) or cores,
         )
+    forbid_telemetry()
     loaded = kushi_native.init_onnxruntime(str(runtime_library()), threads)
     return Runtime(loaded, tuple(kushi_native.onnxruntime_providers()), threads)
 
