@@ -101,7 +101,7 @@ test-rust: setup ## The tests of native/
 model-check:
 	RUSTFLAGS="--cfg loom" && export RUSTFLAGS && $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom handover
 
-.PHONY: cargo-tests plain-cargo-tests model-check conformance
+.PHONY: shipped cargo-tests plain-cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
@@ -196,22 +196,26 @@ fmt: setup ## Format everything
 docs: setup ## Write docs/reference/ again, from the code
 	$(BIN)/python -m docs.generate
 
-bench: setup ## Run the benchmarks (ARGS="--quick" for a look)
+# Benchmarks measure what people install: the wheel, and not the quicker build of `make setup`.
+shipped: setup wheel
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
+
+bench: shipped ## Run the benchmarks (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-service: setup ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
+bench-service: shipped ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
 bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime (ARGS="--quick" for a look)
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
 
-bench-overload: setup ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
+bench-overload: shipped ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.overload $(ARGS)
 
-soak: setup ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
+soak: shipped ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 

@@ -37,7 +37,7 @@ BESIDE_S = 10.0
 LOOK_S = 0.1
 HEADER_BYTES = 150
 SENT_ENOUGH = 0.99
-GOODPUT_TARGET = 0.7
+GOODPUT_TARGET = 0.9
 RECOVERY_TARGET = 1.2
 NOTE = (
     "Client and server share all cores. Latencies count from the moment when the first byte was sent: a refusal may be "

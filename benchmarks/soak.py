@@ -239,8 +239,7 @@ def _watch(server: Server, models: Iterable[str], floor_pid: int, seconds: float
         )
         if looks[-1].second >= tell_at:
             tell_at += TELL_S
-            recent = [look for look in looks if look.second >= looks[-1].second - TELL_S]
-            what = f"{looks[-1].requests} requests, lately {_cpu_us(recent):.1f} µs each, {looks[-1].rss_mb:.1f} MB"
+            what = f"{looks[-1].requests} requests, lately {_cpu_us(looks[-2:]):.1f} µs each, {looks[-1].rss_mb:.1f} MB"
             progress(PART, f"{looks[-1].second:.0f} of {seconds:.0f} s: {what}")
     return looks
 
