@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 from .errors import InvalidInput, KushiError
+from .flags import add_flags, normalize_flags
 from .serve import serve
-from .settings import ServerSettings, add_flags, normalize_flags, read_settings
+from .settings import ServerSettings, read_settings
 
 __all__ = ["main"]
 

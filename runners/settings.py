@@ -1,13 +1,12 @@
 """
-The settings of the server: one schema, from which the flags of `kushi serve`, their help and the environment variables
-KUSHI_* follow. Nothing else in the package reads flags or the environment. A flag wins over a variable.
+The settings of the server: one schema, from which the environment variables KUSHI_* follow, and in flags.py the flags
+of `kushi serve`. Nothing else in the package reads the environment. A flag wins over a variable.
 """
 
 import dataclasses
 import os
 import site
-from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,33 +16,34 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from .errors import ConfigInvalid, Unsupported
+from .errors import ConfigInvalid
 from .restrictions import Restriction, parse_restriction
-from .tritonserver import ABSENT, ABSENT_VALUES
+from .tritonserver import ABSENT_VALUES
 
 __all__ = [
+    "WORDS",
     "Elsewhere",
     "ServerSettings",
-    "add_flags",
     "engine_elsewhere",
     "environment_of_child",
+    "flag_of",
     "forbid_telemetry",
     "given_in_environment",
-    "normalize_flags",
+    "nearest",
     "placeholder",
     "read_settings",
     "runtime_directory",
+    "variable_of",
 ]
 
 _PREFIX = "KUSHI_"
 _ENGINE = tuple(f"{_PREFIX}ENGINE_{name}" for name in ("URL", "HEADERS", "CA_CERT", "CLIENT_CERT", "CLIENT_KEY"))
-_ALIASES = {"model-store": "model-repository"}
 _MOST_BODY_BYTES = 2**31 - 1  # tritonserver's
-_WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
+WORDS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 
 
 def _boolean(value: object) -> object:
-    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    return WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _listed(value: object) -> object:
@@ -228,56 +228,12 @@ class ServerSettings(BaseSettings):
     log_file: _Path = Field(None, min_length=1, description="File to log to (default: standard error).")
 
 
-def add_flags(parser: ArgumentParser) -> None:
-    """Adds a flag for every setting; what is not given stays absent from the parsed arguments"""
-    for name, field in ServerSettings.model_fields.items():
-        flag = _flag(name)
-        aliases = [f"--{alias}" for alias, target in _ALIASES.items() if target == flag]
-        parser.add_argument(
-            f"--{flag}",
-            *aliases,
-            dest=name,
-            action="append" if field.default == () else "store",
-            default=None,
-            metavar=placeholder(field),
-            help=f"{field.description} {_default(field)}[{_PREFIX}{name.upper()}]".replace("%", "%%"),
-        )
-
-
-def normalize_flags(arguments: Sequence[str]) -> list[str]:
-    """
-    `arguments` with every flag as --name=value: a bare switch is true. Refuses flags that do not exist, with the
-    nearest that does, and by their name those of tritonserver that this version lacks.
-    """
-    normal: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            return [*normal, word, *rest]
-        if word in {"-", "-h", "--help"} or not word.startswith("-"):
-            normal.append(word)
-            continue
-        if not word.startswith("--"):
-            raise ConfigInvalid(f"unknown flag {word}, see 'kushi serve --help'")
-        name, given, value = word.removeprefix("--").partition("=")
-        _check_known(name)
-        if not given:
-            value = _take_value(name, rest)
-        if name not in ABSENT:
-            normal.append(f"--{name}={value}")
-        elif value.lower() not in ABSENT[name]:
-            accepted = "".join(f", only --{name}={off} is accepted" for off in sorted(ABSENT[name])[-1:])
-            raise Unsupported(f"--{name} is a flag of tritonserver that this version does not support yet{accepted}")
-    return normal
-
-
 def read_settings(flags: Mapping[str, Any]) -> ServerSettings:
     """The settings from `flags`, where they are given, and the environment"""
-    known = {f"{_PREFIX}{name.upper()}" for name in ServerSettings.model_fields} | {*_ENGINE}
+    known = {variable_of(name) for name in ServerSettings.model_fields} | {*_ENGINE}
     for variable in sorted(os.environ):
         if variable.upper().startswith(_PREFIX) and variable.upper() not in known:
-            raise ConfigInvalid(f"unknown environment variable {variable}{_nearest(variable.upper(), known)}")
+            raise ConfigInvalid(f"unknown environment variable {variable}{nearest(variable.upper(), known)}")
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         return ServerSettings(**given)
@@ -341,7 +297,7 @@ def _headers(text: str) -> Iterator[tuple[str, str]]:
 
 def given_in_environment(*names: str) -> bool:
     """Whether a variable sets one of these settings"""
-    return any(f"{_PREFIX}{name.upper()}" in os.environ for name in names)
+    return any(variable_of(name) in os.environ for name in names)
 
 
 def runtime_directory() -> Path | None:
@@ -364,6 +320,22 @@ def environment_of_child(root: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
+def flag_of(name: str) -> str:
+    """The name of the flag for the setting `name`"""
+    return name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    """The environment variable for the setting `name`"""
+    return f"{_PREFIX}{name.upper()}"
+
+
+def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Which of the `known` names may have been meant, to follow the word that there is no such name"""
+    near = get_close_matches(name, sorted(known), n=1)
+    return f", did you mean {prefix}{near[0]}?" if near else ", see 'kushi serve --help'"
+
+
 def placeholder(field: FieldInfo) -> str:
     """What stands for the value of the setting in help and reference"""
     if get_origin(field.annotation) is Literal:
@@ -373,28 +345,11 @@ def placeholder(field: FieldInfo) -> str:
     return next((mark.word for mark in field.metadata if isinstance(mark, _Placeholder)), "N")
 
 
-def _check_known(name: str) -> None:
-    flags = [*map(_flag, ServerSettings.model_fields), *_ALIASES]
-    if name not in flags and name not in ABSENT:
-        raise ConfigInvalid(f"unknown flag --{name}{_nearest(name, flags, '--')}")
-
-
-def _take_value(name: str, rest: list[str]) -> str:
-    if name in ABSENT:
-        return rest.pop(0) if rest and not rest[0].startswith("--") else ""
-    field = ServerSettings.model_fields[_ALIASES.get(name, name).replace("-", "_")]
-    if field.annotation is bool:
-        return rest.pop(0) if rest and rest[0].lower() in _WORDS else "true"
-    if not rest:
-        raise ConfigInvalid(f"--{name}: expected a value")
-    return rest.pop(0)
-
-
 def _faults(error: ValidationError, given: Mapping[str, Any]) -> Iterator[str]:
     for fault in error.errors(include_url=False):
         name, value = str(fault["loc"][0]), fault["input"]
-        source = f"--{_flag(name)}" if name in given else f"{_PREFIX}{name.upper()}"
-        absent = ", which is not supported yet" if value in ABSENT_VALUES.get(_flag(name), ()) else ""
+        source = f"--{flag_of(name)}" if name in given else variable_of(name)
+        absent = ", which is not supported yet" if value in ABSENT_VALUES.get(flag_of(name), ()) else ""
         yield f"{source}: expected {_expected(ServerSettings.model_fields[name])}, got {value!r}{absent}"
 
 
@@ -402,25 +357,9 @@ def _expected(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return " or ".join(map(repr, get_args(field.annotation)))
     if field.annotation is bool:
-        *words, last = _WORDS
+        *words, last = WORDS
         return f"{', '.join(words)} or {last}"
     if field.annotation not in {int, int | None}:
         return f"a non-empty {placeholder(field)}"
     least, most = (next((getattr(m, side) for m in field.metadata if hasattr(m, side)), None) for side in ("ge", "le"))
     return f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-
-
-def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    near = get_close_matches(name, sorted(known), n=1)
-    return f", did you mean {prefix}{near[0]}?" if near else ", see 'kushi serve --help'"
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _default(field: FieldInfo) -> str:
-    if field.default in {None, ()}:
-        return ""
-    shown = str(field.default).lower() if isinstance(field.default, bool) else field.default
-    return f"Default: {shown}. "

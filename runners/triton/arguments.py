@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import ConfigInvalid, Unsupported, about
+from ..flags import add_flags, normalize_flags
 from ..options import EngineOptions, engine_options
-from ..settings import add_flags, normalize_flags, read_settings
+from ..settings import read_settings
 
 __all__ = ["read_arguments"]
 

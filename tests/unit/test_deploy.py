@@ -14,7 +14,8 @@ from bentoml._internal.configuration.containers import BentoMLContainer
 
 import service
 from runners.bento import engine_service
-from runners.settings import ServerSettings, engine_elsewhere, normalize_flags, read_settings
+from runners.flags import normalize_flags
+from runners.settings import ServerSettings, engine_elsewhere, read_settings
 from tests.deploy.manifests import COMPOSE, DEPLOY, KUBERNETES, load, manifests, named
 from tests.serving import ROOT
 

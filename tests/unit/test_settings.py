@@ -7,14 +7,8 @@ import pytest
 
 import runners
 from runners.errors import ConfigInvalid, Unsupported
-from runners.settings import (
-    ServerSettings,
-    add_flags,
-    engine_elsewhere,
-    environment_of_child,
-    normalize_flags,
-    read_settings,
-)
+from runners.flags import add_flags, normalize_flags
+from runners.settings import ServerSettings, engine_elsewhere, environment_of_child, read_settings
 from runners.tritonserver import ABSENT
 
 
@@ -207,7 +201,7 @@ def test_help_names_every_flag_with_its_variable() -> None:
         assert f"[KUSHI_{name.upper()}]" in text
 
 
-def test_only_settings_reads_the_environment_and_the_arguments() -> None:
+def test_only_settings_reads_the_environment() -> None:
     package = Path(runners.__file__).parent
     readers = set()
     for path in package.rglob("*.py"):
