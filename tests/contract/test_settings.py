@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,6 +89,28 @@ def test_what_is_null_or_unknown_changes_nothing(own_server: Server) -> None:
     assert change(own_server, "/v2/logging", dict.fromkeys(LOG) | {"mood": 1}) == LOG
     assert change(own_server, "/v2/logging", []) == LOG
     assert change(own_server, "/v2/trace/setting", {"trace_level": ["LOUD"], "mood": 1}) == TRACES
+
+
+def test_of_changes_at_the_same_time_none_is_lost(own_server: Server) -> None:
+    def keep_changing(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What was not as this client, who alone changes it, had set it."""
+        lost = []
+        with own_server.connect() as connection:
+            for value in values * 300:
+                changed = connection.ask("POST", "/v2/logging", body=json.dumps(value).encode()).json()
+                kept = connection.ask("GET", "/v2/logging").json()
+                lost += [found for found in (changed, kept) if not value.items() <= found.items()]
+        return lost
+
+    clients = [
+        [{"log_info": False}, {"log_info": True}],
+        [{"log_warning": False}, {"log_warning": True}],
+        [{"log_format": "ISO8601"}, {"log_format": "default"}],
+        [{"log_error": False}, {"log_error": True}],
+    ]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        assert list(pool.map(keep_changing, clients)) == [[]] * len(clients)
+    assert own_server.get("/v2/logging").json() == LOG
 
 
 def test_lines_of_python_stop_and_come_back(own_server: Server) -> None:

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kushi_doors::{LogForm, LogSettings, LogSwitch};
+use kushi_doors::{LogChange, LogForm, LogSettings, LogSwitch};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -53,8 +53,9 @@ pub(crate) fn init(options: LogOptions) {
         Form::Iso => LogForm::Iso,
     };
     let _ = log::set_logger(&LOGGER);
-    LOGGER.write().file = file;
-    Process.change(LogSettings { verbose, info, warning, error, form });
+    let mut state = LOGGER.write();
+    state.file = file;
+    state.set(LogSettings { verbose, info, warning, error, form });
 }
 
 /// What `Core` takes as its options' log.
@@ -87,9 +88,17 @@ impl LogSwitch for Process {
         LOGGER.settings()
     }
 
-    fn change(&self, settings: LogSettings) {
+    fn change(&self, change: LogChange) -> LogSettings {
         let mut state = LOGGER.write();
-        state.settings = settings;
+        let settings = state.settings.changed(change);
+        state.set(settings);
+        settings
+    }
+}
+
+impl State {
+    fn set(&mut self, settings: LogSettings) {
+        self.settings = settings;
         log::set_max_level(match settings.verbose {
             0 => LevelFilter::Info,
             1 => LevelFilter::Debug,

@@ -33,7 +33,7 @@ use kushi_oip::json;
 pub use http::fuzzing;
 pub use http::restrictions::Restriction;
 pub use limits::Limits;
-pub use log_switch::{LogForm, LogSettings, LogSwitch};
+pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use manage::routes;
 pub use orders::{Action, Order, Orders};
 pub use server::{Server, ServerOptions};

@@ -10,6 +10,16 @@ pub struct LogSettings {
     pub form: LogForm,
 }
 
+/// What is to be different; `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogChange {
+    pub verbose: Option<u32>,
+    pub info: Option<bool>,
+    pub warning: Option<bool>,
+    pub error: Option<bool>,
+    pub form: Option<LogForm>,
+}
+
 /// How a line of the log begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogForm {
@@ -19,12 +29,26 @@ pub enum LogForm {
     Iso,
 }
 
-/// Changes hold from the next line on.
+/// Changes hold from the next line on. Of two at once neither undoes the other.
 pub trait LogSwitch: Send + Sync {
     /// Where lines go; empty for standard error.
     fn file(&self) -> String;
     fn settings(&self) -> LogSettings;
-    fn change(&self, settings: LogSettings);
+    /// The settings in effect afterwards.
+    fn change(&self, change: LogChange) -> LogSettings;
+}
+
+impl LogSettings {
+    #[must_use]
+    pub fn changed(self, change: LogChange) -> Self {
+        Self {
+            verbose: change.verbose.unwrap_or(self.verbose),
+            info: change.info.unwrap_or(self.info),
+            warning: change.warning.unwrap_or(self.warning),
+            error: change.error.unwrap_or(self.error),
+            form: change.form.unwrap_or(self.form),
+        }
+    }
 }
 
 impl LogForm {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kushi_doors::{LogForm, LogSettings, LogSwitch};
+use kushi_doors::{LogChange, LogForm, LogSettings, LogSwitch};
 
 pub struct Log(Mutex<LogSettings>);
 
@@ -23,7 +23,9 @@ impl LogSwitch for Log {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, settings: LogSettings) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    fn change(&self, change: LogChange) -> LogSettings {
+        let mut settings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *settings = settings.changed(change);
+        *settings
     }
 }
