@@ -11,7 +11,7 @@ from runners.errors import KINDS
 from tests.contract import requests, transports
 from tests.contract.cases import CASES, EXPLICIT_CASES, Case, Http
 from tests.contract.requests import Infer
-from tests.raw_http import Connection
+from tests.raw_http import Connection, chunked, frame
 
 if TYPE_CHECKING:
     from tests.raw_http import Response
@@ -34,6 +34,7 @@ def valid(connection: Connection) -> Response:
 def test_answers_with_the_status_and_the_text(connection: Connection, case: Case) -> None:
     response = ask(connection, case)
     assert (response.status, response.error) == (case.code.http, case.text)
+    assert response.header("retry-after") is None, "none of them is answered otherwise a little later"
 
 
 def test_a_unix_socket_answers_the_same(server: Server) -> None:
@@ -41,6 +42,26 @@ def test_a_unix_socket_answers_the_same(server: Server) -> None:
         for case in CASES:
             response = ask(connection, case)
             assert (response.status, response.error) == (case.code.http, case.text), case.name
+
+
+def in_chunks(request: Infer | Http) -> bytes:
+    """The request with a body of two chunks, and with no word about its length."""
+    if isinstance(request, Http):
+        path, headers, body = request.path, [*request.headers], request.body
+    else:
+        path, (headers, body) = requests.path(request.model, request.version), requests.body(request)
+    half = len(body) // 2
+    parts = [part for part in (body[:half], body[half:]) if part]
+    return frame("POST", path, [*headers, ("Transfer-Encoding", "chunked")], chunked(parts))
+
+
+def test_a_body_in_chunks_is_answered_the_same(server: Server) -> None:
+    with server.connect() as connection:
+        for case in CASES:
+            connection.send(in_chunks(case.request))
+            response = connection.receive()
+            assert (response.status, response.error) == (case.code.http, case.text), case.name
+            assert valid(connection).status == 200, case.name
 
 
 def of_clients() -> list[Case]:
@@ -68,7 +89,8 @@ def test_most_rows_about_tensors_go_through_tritonclient() -> None:
 def test_answers_the_same_where_models_are_loaded_on_demand(explicit_server: Server, case: Case) -> None:
     with explicit_server.connect() as connection:
         response = ask(connection, case)
-    assert (response.status, response.error) == (case.code.http, case.text)
+        assert (response.status, response.error) == (case.code.http, case.text)
+        assert connection.ask("GET", "/v2/health/live").status == 200
 
 
 def test_an_error_names_its_kind(server: Server, explicit_server: Server) -> None:

@@ -108,8 +108,8 @@ def test_a_compressed_request_is_refused_as_a_plain_one(server: Server, coding: 
             if not isinstance(case.request, Http) or case.request.path != PATH:
                 continue
             headers = dict(case.request.headers)
-            # refused before the body is read, and before its length is known
-            if "Content-Encoding" in headers or headers.get(HEADER_LENGTH, "").startswith("-"):
+            # refused before the body is read
+            if "Content-Encoding" in headers:
                 continue
             headers["Content-Encoding"] = coding
             response = connection.ask("POST", PATH, list(headers.items()), COMPRESS[coding](case.request.body))

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::http::answer::JSON_LENGTH;
 use crate::http::body_memory::BodyMemory;
-use crate::http::infer::json_length;
+use crate::http::json_length::JsonLength;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::Format;
 use crate::limits::Limits;
@@ -26,8 +26,9 @@ pub fn infer(bytes: &[u8]) {
         let Ok(length) = HeaderValue::from_bytes(length) else { return };
         headers.insert(JSON_LENGTH, length);
     }
-    let Ok(length) = json_length(&headers, Some(body.len() as u64), false) else { return };
-    let Ok(bound) = read(&body, length.unwrap_or(body.len())) else { return };
+    let Ok(stated) = JsonLength::read(&headers, Some(body.len() as u64), false) else { return };
+    let Ok(length) = stated.within(body.len()) else { return };
+    let Ok(bound) = read(&body, length) else { return };
     for tensor in bound.inputs.iter().flatten() {
         if let Some(size) = tensor.datatype.size() {
             assert_eq!(tensor.data.len(), element_count(&tensor.shape).unwrap_or(0) * size);

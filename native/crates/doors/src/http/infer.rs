@@ -17,15 +17,15 @@ use smallvec::SmallVec;
 use crate::activity::{Activity, Stage};
 use crate::house::{Answering, House};
 use crate::http::READ_BUFFER_BYTES;
-use crate::http::answer::{self, Answer, JSON_LENGTH, TIMINGS};
-use crate::http::body::{self, MAX_BODY_BYTES, Plan, RequestBody};
+use crate::http::answer::{self, Answer, TIMINGS};
+use crate::http::body::{self, Plan, RequestBody};
 use crate::http::body_memory::BodyMemory;
+use crate::http::json_length::JsonLength;
 use crate::http::refusal::Refusal;
 use crate::http::request::{self, InferRequest, Scope};
 use crate::http::response::{self, Format};
 use crate::http::{coding, load_report, raw};
 use crate::io::Desk;
-use crate::leading_integer::leading_integer;
 use crate::manage::{self, VersionText};
 use crate::pending::Waiting;
 
@@ -53,8 +53,9 @@ pub(crate) async fn infer(
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     let compressed = coding::is_compressed(headers)?;
     let most = desk.house.limits.max_input_bytes;
-    let json_length = json_length(headers, body.length(), compressed)?;
-    let refusal = match json_length {
+    let json_length = JsonLength::read(headers, body.length(), compressed)?;
+    let told = json_length.told();
+    let refusal = match told {
         Some(length) if length > most => return Err(json_too_large(length, most).into()),
         _ if compressed => body_too_large,
         Some(0) => raw_too_large,
@@ -69,7 +70,7 @@ pub(crate) async fn infer(
         && length > READ_BUFFER_BYTES
         && length <= most
     {
-        let bytes = least_bytes(length, json_length, compressed);
+        let bytes = least_bytes(length, told, compressed);
         if let Err(error) = runner.announce(arrived, bytes) {
             let mut answer = answer::error(&named(&error, ""));
             load_report::tell(&mut answer, headers, &desk.house);
@@ -77,7 +78,7 @@ pub(crate) async fn infer(
         }
     }
     let body::Received { bytes: body, mut answering } =
-        body::read(body, &Plan { json_length, refusal }, desk, activity).await?;
+        body::read(body, &Plan { json_length: told, refusal }, desk, activity).await?;
     activity.enter(Stage::Work);
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
@@ -102,8 +103,7 @@ fn least_bytes(body_length: usize, json_length: Option<usize>, compressed: bool)
 struct Received {
     body: Bytes,
     compressed: bool,
-    /// 0: there is no JSON, the body is one tensor.
-    json_length: Option<usize>,
+    json_length: JsonLength,
     /// Parameters that came as headers.
     forwarded: Vec<(String, Parameter)>,
     arrived: Instant,
@@ -146,8 +146,8 @@ impl Received {
             let (body, reserved) = Box::pin(coding::decompressed(self.body, reserved, &desk.house)).await?;
             (self.body, answering.reservation) = (body, Some(reserved));
         }
+        let json_length = self.json_length.within(self.body.len())?;
         let Submitted { mut waiting, format, regions: _held } = loop {
-            let json_length = self.json_length.unwrap_or(self.body.len());
             let is_short = match json_length {
                 0 => self.body.len() < LARGE_BODY,
                 _ => json_length < LONG_JSON,
@@ -243,9 +243,6 @@ fn prepare(
     json_length: usize,
     memory: &BodyMemory,
 ) -> Result<Prepared, Error> {
-    if json_length > body.len() {
-        return Err(header_out_of_range(body.len() as u64, json_length));
-    }
     let scope = Scope { model: &spec.name, limits: &house.limits, regions: &house.regions, memory };
     let request = match json_length {
         0 => raw::request(body, spec)?,
@@ -309,42 +306,6 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
             "Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"
         ))),
     }
-}
-
-/// The length of the JSON part, when the head tells it. That of a compressed body is not the one it counts in.
-pub(super) fn json_length(
-    headers: &HeaderMap,
-    body_length: Option<u64>,
-    compressed: bool,
-) -> Result<Option<usize>, Error> {
-    if let Some(length) = body_length.filter(|&length| length > MAX_BODY_BYTES as u64) {
-        return Err(Error::invalid(format!(
-            "Unable to parse Content-Length, value is out of range [ {}, {} ], got: {length}",
-            i32::MIN,
-            i32::MAX
-        )));
-    }
-    let body_length = body_length.filter(|_| !compressed);
-    let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
-    let text = String::from_utf8_lossy(value.as_bytes());
-    let name = "Inference-Header-Content-Length";
-    let length = leading_integer(&text)
-        .ok_or_else(|| Error::invalid(format!("Unable to parse {name}, got: {text}")))?;
-    let Ok(length) = i32::try_from(length) else {
-        return Err(Error::invalid(format!(
-            "Unable to parse {name}, value is out of range [ {}, {} ], got: {text}",
-            i32::MIN,
-            i32::MAX
-        )));
-    };
-    match usize::try_from(length) {
-        Ok(length) if body_length.is_none_or(|body_length| length as u64 <= body_length) => Ok(Some(length)),
-        _ => Err(header_out_of_range(body_length.unwrap_or(0), &text)),
-    }
-}
-
-fn header_out_of_range(body_length: u64, got: impl std::fmt::Display) -> Error {
-    Error::invalid(format!("inference header size should be in range (0, {body_length}), got: {got}"))
 }
 
 pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {

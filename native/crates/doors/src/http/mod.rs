@@ -11,6 +11,7 @@ pub mod fuzzing;
 mod generate;
 mod generate_json;
 mod infer;
+mod json_length;
 mod load_report;
 mod members;
 mod raw;
