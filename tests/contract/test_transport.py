@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, HEADER_LENGTH, Infer, Output, Tensor
 from tests.raw_http import Connection, chunked, frame
@@ -15,11 +17,16 @@ from tests.raw_http import Connection, chunked, frame
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import StartServer
     from tests.serving import Server
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")]))
 PATH = requests.path("add_sub")
 SUM = list(range(1, 17))
+UNREADABLE = {
+    400: "the head of the request is no HTTP/1.1",
+    431: "the head of the request has more than 100 headers (--http-max-headers) or 65536 bytes (--http-max-head-size)",
+}
 CHUNKED = ("Transfer-Encoding", "chunked")
 
 
@@ -278,13 +285,37 @@ def test_what_is_no_http_ends_the_connection_and_not_the_server(server: Server, 
         (b"GET /v2 HTTP/1.1" + b"\r\nx: y" * 200, 431),
     ],
 )
-def test_a_head_that_cannot_be_read_has_a_status_no_body_and_ends_the_connection(
-    connection: Connection, head: bytes, status: int
+@pytest.mark.parametrize(
+    "behind",
+    [b"", frame("GET", "/v2/health/live"), frame("POST", PATH, HEADERS, BODY)],
+    ids=["alone", "health", "infer"],
+)
+def test_a_head_that_cannot_be_read_has_a_status_and_a_text_and_ends_the_connection(
+    either: Connection, behind: bytes, head: bytes, status: int
 ) -> None:
-    connection.send(head + b"\r\n\r\n")
-    response = connection.receive()
-    assert (response.status, response.body, response.header("connection")) == (status, b"", "close")
-    assert connection.is_closed()
+    either.send(behind + head + b"\r\n\r\n")
+    if behind:
+        assert either.receive().status == 200
+    response = either.receive()
+    assert (response.status, response.header("connection")) == (status, "close")
+    assert response.error == UNREADABLE[status]
+    assert response.header("content-type") == "application/json"
+    assert response.header("kushi-error") == "invalid_input"
+    assert either.is_closed()
+
+
+def test_an_answer_without_a_body_stays_without_one(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "broken", b"no model")
+    server = start_server(repository, "--exit-on-error=false", ready=False)
+    server.log.wait_for(re.compile("ready in "), 60)
+    asks = frame("GET", "/v2/health/ready", [("Connection", "close")])
+    for sent in ([asks], [frame("GET", "/v2/health/ready"), asks], [asks[:-2], asks[-2:]]):
+        with server.connect() as connection:
+            for part in sent:
+                connection.send(part)
+            while not connection.is_closed():
+                response = connection.receive("GET")
+                assert (response.status, response.body) == (400, b"")
 
 
 def test_a_length_beside_chunks_smuggles_no_request(server: Server) -> None:

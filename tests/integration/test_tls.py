@@ -413,6 +413,23 @@ def test_what_cannot_be_used_is_logged_once_and_the_old_certificate_stays(
 # --- who does not do as he should ---
 
 
+def test_a_head_that_cannot_be_read_has_a_text_here_too(port: int, authority: Authority) -> None:
+    for head, status, text in (
+        (b"hello\r\n\r\n", 400, "the head of the request is no HTTP/1.1"),
+        (
+            b"GET /v2 HTTP/1.1" + b"\r\nx: y" * 200 + b"\r\n\r\n",
+            431,
+            "the head of the request has more than 100 headers",
+        ),
+    ):
+        with Connection(("127.0.0.1", port), tls=context(authority)) as connection:
+            assert connection.ask("GET", "/v2").status == 200
+            connection.send(head)
+            response = connection.receive()
+            assert response.status == status
+            assert response.error.startswith(text)
+
+
 def test_plain_http_and_garbage_are_closed_and_harm_nobody(port: int, authority: Authority) -> None:
     for sent in (
         b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n",

@@ -31,6 +31,8 @@ pub(crate) struct Activity {
     /// Since the connections were looked over.
     moved: Cell<bool>,
     overdue: Cell<bool>,
+    /// An answer has been found that has not been written.
+    owing: Cell<bool>,
     /// How often bytes have come from the socket.
     reads: Cell<usize>,
     /// One connection too many: it does not get the patience of the others.
@@ -44,6 +46,7 @@ impl Activity {
             blocked: Cell::new(false),
             moved: Cell::new(true),
             overdue: Cell::new(false),
+            owing: Cell::new(false),
             reads: Cell::new(0),
             surplus,
         }
@@ -85,6 +88,22 @@ impl Activity {
         if self.blocked.get() {
             self.progress();
         }
+    }
+
+    /// The answer to a request is the connection's to write.
+    pub(crate) fn has_answered(&self) {
+        self.owing.set(true);
+    }
+
+    /// All that there was to write has left.
+    pub(crate) fn has_flushed(&self) {
+        self.owing.set(false);
+    }
+
+    /// Nobody here has an answer to write: if one is written, it is about a head that cannot be read.
+    pub(crate) fn owes_nothing(&self) -> bool {
+        let waits = matches!(self.stage.get(), Stage::Idle | Stage::Head | Stage::Drain);
+        waits && !self.owing.get() && !self.blocked.get()
     }
 
     fn progress(&self) {
@@ -171,6 +190,22 @@ mod tests {
         assert!(activity.misses_head());
         activity.set_blocked(true);
         assert!(!activity.misses_head());
+    }
+
+    #[test]
+    fn an_answer_is_owed_from_when_it_is_found_until_it_has_been_written() {
+        let activity = Activity::new(false);
+        assert!(activity.owes_nothing());
+        activity.enter(Stage::Work);
+        assert!(!activity.owes_nothing());
+        activity.enter(Stage::Idle);
+        activity.has_answered();
+        assert!(!activity.owes_nothing());
+        activity.set_blocked(true);
+        activity.has_flushed();
+        assert!(!activity.owes_nothing(), "a part has left");
+        activity.set_blocked(false);
+        assert!(activity.owes_nothing());
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod forwarding;
 pub mod fuzzing;
 mod generate;
 mod generate_json;
+mod head;
 mod infer;
 mod json_length;
 mod load_report;
@@ -54,10 +55,6 @@ use crate::metrics;
 
 /// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
 const READ_BUFFER_BYTES: usize = 64 << 10;
-/// What a client hears whose head does not come.
-const HEAD_TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n\
-    connection: close\r\ncontent-length: 85\r\n\r\n\
-    {\"error\":\"the head of the request did not arrive in time (--http-head-timeout-secs)\"}";
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest: &Guest) {
@@ -112,6 +109,7 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
         if matches!(rest, Rest::Unread) {
             refusal::last(&mut answer);
         }
+        seen.has_answered();
         Ok::<_, Infallible>(answer)
     });
     let mut connection = http1::Builder::new()
@@ -128,11 +126,10 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
             let stage = activity.stage();
             log::debug!("a connection ended: too long nothing has happened ({stage:?})");
             if activity.misses_head() {
-                let mut io = connection.into_parts().io;
+                let (mut io, words) = (connection.into_parts().io, head::timed_out());
                 // All that was written before has left: there is room for this.
-                let said = |context: &mut Context<'_>| {
-                    Poll::Ready(Pin::new(&mut io).poll_write(context, HEAD_TIMED_OUT))
-                };
+                let said =
+                    |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut io).poll_write(context, &words));
                 let _ = poll_fn(said).await;
             }
         }

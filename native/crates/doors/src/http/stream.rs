@@ -1,4 +1,5 @@
-//! A connection's bytes, watched: whether they come, and whether the client takes what is written.
+//! A connection's bytes, watched: whether they come, and whether the client takes what is written. The answer that
+//! hyper writes by itself, to a head that it cannot read, gets its words here.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::activity::Activity;
+use crate::http::head;
 use crate::io::Desk;
 
 /// Counted as blocked from a write that finds no room until everything is written, which is when the
@@ -33,6 +35,12 @@ impl<'a, I> Watched<'a, I> {
             Poll::Pending => self.note_blocked(true),
             Poll::Ready(_) => self.activity.has_written(),
         }
+    }
+
+    fn explained(&self, pieces: &[io::IoSlice<'_>]) -> Option<Vec<u8>> {
+        let [only, none @ ..] = pieces else { return None };
+        let alone = self.activity.owes_nothing() && none.iter().all(|piece| piece.is_empty());
+        if alone { head::explained(only, &self.desk.house.limits) } else { None }
     }
 }
 
@@ -62,7 +70,11 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        let written = match self.explained(&[io::IoSlice::new(bytes)]) {
+            None => Pin::new(&mut self.io).poll_write(context, bytes),
+            // All that was written before has left: there is room for this.
+            Some(more) => Pin::new(&mut self.io).poll_write(context, &more).map_ok(|_| bytes.len()),
+        };
         self.note_written(&written);
         written
     }
@@ -71,6 +83,9 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         let flushed = Pin::new(&mut self.io).poll_flush(context);
         // What was written may wait below, as it does with TLS.
         self.note_blocked(flushed.is_pending());
+        if flushed.is_ready() {
+            self.activity.has_flushed();
+        }
         flushed
     }
 
@@ -87,7 +102,10 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
+        let written = match self.explained(pieces) {
+            None => Pin::new(&mut self.io).poll_write_vectored(context, pieces),
+            Some(more) => Pin::new(&mut self.io).poll_write(context, &more).map_ok(|_| pieces[0].len()),
+        };
         self.note_written(&written);
         written
     }

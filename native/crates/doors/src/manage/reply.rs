@@ -44,7 +44,7 @@ impl Reply {
         Self { allow: Some(allowed), ..refusal }
     }
 
-    fn refusal(status: u16, kind: ErrorKind, text: &str) -> Self {
+    pub(crate) fn refusal(status: u16, kind: ErrorKind, text: &str) -> Self {
         let mut body = b"{\"error\":".to_vec();
         write::string(&mut body, text.as_bytes());
         body.push(b'}');
