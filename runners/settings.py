@@ -176,7 +176,8 @@ class ServerSettings(BaseSettings):
     max_inflight_bytes: int = Field(
         1024 * 1024 * 1024,
         ge=1,
-        description="Most bytes that large requests and answers in flight hold; a body over it is refused with 503.",
+        description="Most bytes that large requests and answers in flight hold; a body that has no room is refused "
+        "with 503, one larger than all of it with 400.",
     )
     http_use_ssl: _Switch = Field(
         default=False,

@@ -158,6 +158,25 @@ def test_many_bombs_at_once_hold_no_more_than_all_requests_may(small: Server) ->
     assert small.memory_kib("VmHWM") - resident < (2 * BUDGET + 32 * MEBIBYTE) // 1024
 
 
+@CODINGS
+def test_a_bomb_larger_than_all_requests_may_hold_is_refused_for_good(
+    repository: Path, start_server: StartServer, coding: str
+) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, f"--max-inflight-bytes={BUDGET // 4}")
+    status, text = explode(server, coding, bomb(coding))
+    assert status == 400
+    assert text.startswith("request of ")
+    assert text.endswith(
+        f" bytes exceeds the maximum of {BUDGET // 4} bytes for all requests in flight. "
+        "Use --max-inflight-bytes to increase the limit."
+    )
+    with server.connect() as connection:
+        response = connection.ask("POST", PATH, [("Content-Encoding", coding)], bomb(coding))
+        assert (response.header("retry-after"), response.header("kushi-error")) == (None, "invalid_input")
+        assert connection.ask("POST", PATH, HEADERS, BODY).json()["outputs"][0]["data"] == SUM
+
+
 def test_a_bomb_that_nobody_waits_for_leaves_nothing(small: Server) -> None:
     for _ in range(20):
         with small.connect() as connection:

@@ -96,6 +96,32 @@ def test_bytes_in_flight_are_bounded_over_all_connections(repository: Path, star
         assert second.receive().status == 200
 
 
+def test_a_body_larger_than_all_in_flight_may_hold_is_refused_for_good(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, f"--max-inflight-bytes={MEBIBYTE}")
+    large = BODY.ljust(3 * MEBIBYTE // 2)
+    too_large = (
+        f"request of {len(large)} bytes exceeds the maximum of {MEBIBYTE} bytes for all requests in flight. "
+        "Use --max-inflight-bytes to increase the limit."
+    )
+    with server.connect() as connection:
+        for path in (PATH, "/v2/models/add_sub/generate", "/v2/repository/index"):
+            response = connection.ask("POST", path, HEADERS if path == PATH else (), large)
+            assert (response.status, response.error) == (400, too_large)
+            assert (response.header("retry-after"), response.header("kushi-error")) == (None, "invalid_input")
+            connection.send(frame("POST", path, [CHUNKED], chunked([large[:MEBIBYTE], large[MEBIBYTE:]])))
+            response = connection.receive()
+            assert (response.status, response.header("retry-after")) == (400, None)
+            assert response.error.endswith(too_large[too_large.index(" exceeds") :])
+        assert connection.ask("POST", PATH, HEADERS, BODY.ljust(MEBIBYTE)).status == 200
+        connection.send(frame("POST", PATH, [("Content-Length", str(len(large))), ("Expect", "100-continue")]))
+        response = connection.receive()
+        assert (response.status, response.error) == (400, too_large)
+    eventually(lambda: inflight_bytes(server) == 0, "nothing is in flight")
+
+
 def test_a_declared_length_holds_nothing_before_the_bytes_arrive(patient: Server) -> None:
     before = inflight_bytes(patient)
     connections = [patient.connect() for _ in range(50)]
@@ -111,14 +137,17 @@ def test_a_declared_length_holds_nothing_before_the_bytes_arrive(patient: Server
 def test_chunks_are_counted(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     server = start_server(repository, "--http-max-chunks=100")
-    text = "Chunked request body exceeds maximum of 100 non-empty chunks. Send fewer or larger HTTP chunks."
+    text = (
+        "Chunked request body exceeds maximum of 100 non-empty chunks. Send fewer or larger HTTP chunks. "
+        "Use --http-max-chunks to increase the limit."
+    )
     crumbs = [BODY[:-99], *(bytes([byte]) for byte in BODY[-99:])]
     with server.connect() as connection:
         connection.send(frame("POST", PATH, [CHUNKED]) + chunked(crumbs))
         assert connection.receive().status == 200
         connection.send(frame("POST", PATH, [CHUNKED]) + chunked([*crumbs, *[b" "] * 1000]))
         response = connection.receive()
-        assert (response.status, response.error) == (400, text)
+        assert (response.status, response.error, response.header("connection")) == (400, text, "close")
         assert connection.is_closed()
 
 
@@ -140,9 +169,14 @@ def test_bounds_of_a_request_are_flags(repository: Path, start_server: StartServ
     server = start_server(repository, *(f"--http-{flag}" for flag in flags))
     live = "/v2/health/live"
     assert server.get(live, [(f"X-{number}", "x") for number in range(9)]).status == 200
-    assert server.get(live, [(f"X-{number}", "x") for number in range(10)]).status == 431
+    too_large = (
+        "the head of the request has more than 10 headers (--http-max-headers) or 2000 bytes (--http-max-head-size)"
+    )
+    refused = server.get(live, [(f"X-{number}", "x") for number in range(10)])
+    assert (refused.status, refused.error) == (431, too_large)
     assert server.get(live, [("X", "x" * 1800)]).status == 200
-    assert server.get(live, [("X", "x" * 2000)]).status == 431
+    refused = server.get(live, [("X", "x" * 2000)])
+    assert (refused.status, refused.error) == (431, too_large)
 
     def error(document: object) -> str:
         response = server.post(PATH, json.dumps(document).encode())

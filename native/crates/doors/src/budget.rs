@@ -1,7 +1,8 @@
 //! The bytes that requests in flight hold, over all doors, and their bound.
 //!
 //! A body reserves what it takes as it arrives, and is refused at once where that is too much. An answer
-//! exists already: its bytes are owed, and keep the next bodies out.
+//! exists already: its bytes are owed, and keep the next bodies out. A body that would never fit is refused
+//! as one that is too large, not as one that comes at the wrong time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +36,18 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Whether a body of so many bytes has room where there is no other.
+    pub(crate) fn check(&self, bytes: usize) -> Result<(), Error> {
+        if bytes < COUNTED_BYTES || bytes <= self.most {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "request of {bytes} bytes exceeds the maximum of {} bytes for all requests in flight. Use \
+             --max-inflight-bytes to increase the limit.",
+            self.most
+        )))
+    }
+
     /// Nothing yet.
     pub(crate) fn open(self: &Arc<Self>) -> Reservation {
         Reservation { budget: self.clone(), bytes: 0 }
@@ -60,9 +73,10 @@ impl Reservation {
         if bytes < COUNTED_BYTES || bytes <= self.bytes {
             return Ok(());
         }
+        self.budget.check(bytes)?;
         // A small budget is used to its end.
         let step = STEP_BYTES.min(self.budget.most / 8).max(1);
-        let wanted = bytes.next_multiple_of(step).min(self.budget.most.max(bytes));
+        let wanted = bytes.next_multiple_of(step).min(self.budget.most);
         self.budget.take(wanted - self.bytes)?;
         self.bytes = wanted;
         Ok(())
@@ -114,5 +128,15 @@ mod tests {
         assert!(budget.open().cover(COUNTED_BYTES).is_err(), "answers keep bodies out");
         drop(second);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn what_would_never_fit_is_not_worth_another_try() {
+        let budget = Arc::new(Budget::new(COUNTED_BYTES + 7));
+        budget.open().cover(COUNTED_BYTES + 7).unwrap();
+        let error = budget.open().cover(COUNTED_BYTES + 8).unwrap_err();
+        assert_eq!((error.kind, error.kind.retryable()), (ErrorKind::InvalidInput, false));
+        assert_eq!(budget.held(), 0);
+        assert!(Arc::new(Budget::new(1)).open().cover(COUNTED_BYTES - 1).is_ok(), "it is not counted");
     }
 }

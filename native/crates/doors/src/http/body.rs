@@ -85,6 +85,7 @@ pub(crate) async fn read(
     if let Some(length) = declared.filter(|&length| length > most) {
         return Err((plan.refusal)(length, most).into());
     }
+    desk.house.budget.check(declared.unwrap_or(0))?;
     activity.enter(Stage::Body);
     let reads = activity.reads();
     let Some(first) = next(body, activity).await? else {
@@ -287,7 +288,8 @@ async fn next(body: &mut RequestBody, activity: &Activity) -> Result<Option<Byte
 
 fn too_many_chunks(most: usize) -> Error {
     Error::invalid(format!(
-        "Chunked request body exceeds maximum of {most} non-empty chunks. Send fewer or larger HTTP chunks."
+        "Chunked request body exceeds maximum of {most} non-empty chunks. Send fewer or larger HTTP chunks. Use \
+         --http-max-chunks to increase the limit."
     ))
 }
 

@@ -248,12 +248,17 @@ mod tests {
     #[test]
     fn what_is_made_of_a_body_is_reserved_as_it_is_made() {
         let budget = Arc::new(Budget::new(1 << 20));
-        let bomb = compress(&pieces(&[&vec![0; 4 << 20]]), Coding::Gzip).unwrap();
-        let mut reservation = budget.open();
-        let error = decompress(&bomb, usize::MAX >> 1, &mut reservation).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Overloaded);
-        drop(reservation);
-        assert_eq!(budget.held(), 0);
+        for (others, size, kind) in
+            [(500_000, 700_000, ErrorKind::Overloaded), (0, 4 << 20, ErrorKind::InvalidInput)]
+        {
+            let bomb = compress(&pieces(&[&vec![0; size]]), Coding::Gzip).unwrap();
+            let (mut other, mut reservation) = (budget.open(), budget.open());
+            other.cover(others).unwrap();
+            let error = decompress(&bomb, usize::MAX >> 1, &mut reservation).unwrap_err();
+            assert_eq!(error.kind, kind);
+            drop((other, reservation));
+            assert_eq!(budget.held(), 0);
+        }
         let fits = compress(&pieces(&[&vec![0; 700_000]]), Coding::Deflate).unwrap();
         let mut reservation = budget.open();
         assert_eq!(
