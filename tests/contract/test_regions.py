@@ -61,6 +61,7 @@ def test_answers_with_the_status_and_the_text(region_connection: Connection, cas
     response = region_connection.ask("POST", case.request.path, case.request.headers, case.request.body)
     assert (response.status, response.error) == (case.code.http, case.text)
     assert response.header("kushi-error") in KINDS
+    assert region_connection.ask("GET", "/v2/health/live").status == 200
 
 
 def test_every_case_has_a_name_of_its_own() -> None:

@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests import models
 from tests.contract import requests
-from tests.contract.requests import ADD_SUB_INPUTS, Infer
+from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.raw_http import frame
 from tests.serving import eventually
 
@@ -128,6 +128,55 @@ def test_a_second_order_for_a_model_that_is_changing_is_refused(explicit: Server
         assert first.receive().status == 200
     text = "a related model 'add_sub' to a load/unload request is currently loading or unloading"
     assert {(answer.status, answer.error) for answer in refused} == {(500, text)}
+
+
+def test_a_version_that_is_on_its_way_is_answered_with_503(explicit: Server, repository: Path) -> None:
+    labels = repository / "m/labels.txt"
+    io = ([("INPUT0", "FP32", [-1])], [("OUTPUT0", "FP32", [-1])])
+    text = models.config("m", *io, max_batch_size=8, fields={"OUTPUT0": 'label_filename: "labels.txt"'})
+    models.write(repository, "m", models.identity("FP32", ["batch", "n"]), text)
+    os.mkfifo(labels)
+    headers, body = requests.body(Infer("m", [Tensor("INPUT0", "FP32", (1, 1), values=[1.0])]))
+
+    def asked(version: str) -> list[Response]:
+        path = f"/v2/models/m{version}"
+        read = [explicit.get(path + what) for what in ("", "/ready", "/config")]
+        plain = [explicit.post(f"{path}/{verb}", b'{"INPUT0": [1]}') for verb in ("generate", "generate_stream")]
+        return [*read, *plain, explicit.post(f"{path}/infer", body, headers)]
+
+    with explicit.connect() as loading:
+        loading.send(frame("POST", "/v2/repository/models/m/load"))
+        # opens when the load reads them
+        with labels.open("w"):
+            assert index(explicit)[1] == {"name": "m", "version": "1", "state": "LOADING"}
+            assert index(explicit, b'{"ready":true}') == []
+            for answer in asked("/versions/1"):
+                text = "Request for unknown model: 'm' version 1 is not at ready state"
+                assert (answer.status, answer.error) == (503, text)
+                assert (answer.header("retry-after"), answer.header("kushi-error")) == ("1", "model_not_ready")
+            for answer in asked(""):
+                text = "Request for unknown model: 'm' has no available versions"
+                assert (answer.status, answer.error, answer.header("retry-after")) == (404, text, None)
+            statistics = explicit.get("/v2/models/m/stats")
+            assert (statistics.status, statistics.error) == (400, "requested model 'm' is not available")
+            traces = explicit.get("/v2/models/m/trace/setting")
+            assert (traces.status, traces.error) == (400, "Request for unknown model : m")
+            ready = explicit.get("/v2/health/ready")
+            assert (ready.status, ready.body) == (400, b"")
+            assert explicit.get("/v2/health/live").status == 200
+        assert loading.receive().status == 200
+    assert [answer.status for answer in asked("/versions/1")] == [200] * 6
+
+
+def test_a_model_that_has_not_changed_is_loaded_again_all_the_same(explicit: Server) -> None:
+    def count() -> Any:  # noqa: ANN401 - a JSON document
+        return explicit.get("/v2/models/add_sub/stats").json()["model_stats"][0]["inference_count"]
+
+    for _ in range(2):
+        assert change(explicit, "add_sub", "load").status == 200
+        assert count() == 0
+        assert explicit.post(requests.path("add_sub"), BODY, HEADERS).status == 200
+        assert count() == 1
 
 
 def test_a_load_that_fails_says_why_in_its_answer_and_in_the_index(explicit: Server, repository: Path) -> None:

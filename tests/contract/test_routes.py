@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runners import __version__
+
 if TYPE_CHECKING:
     from tests.raw_http import Connection
     from tests.serving import Server
@@ -31,11 +33,13 @@ WRITE_PATHS = [
     "/v2/models/add_sub/generate",
     "/v2/models/add_sub/generate_stream",
     "/v2/models/add_sub/versions/1/generate",
+    "/v2/models/add_sub/versions/1/generate_stream",
     "/v2/repository/index",
     "/v2/repository/models/add_sub/load",
     "/v2/repository/models/add_sub/unload",
     "/v2/repository/other/index",
     "/v2/repository/other/models/add_sub/load",
+    "/v2/repository/other/models/add_sub/unload",
 ]
 UNKNOWN_PATHS = [
     "/",
@@ -61,6 +65,11 @@ UNKNOWN_PATHS = [
     "/v2/models/add_sub/infer/",
     "/v2/models/add_sub/infer/now",
     "/v2/models/a/b/infer",
+    "/v2/models/add_sub/trace",
+    "/v2/models/add_sub/versions/1/trace/setting",
+    "/v2/logging/",
+    "/v2/trace",
+    "/v2/trace/settings",
     "/v2//models/add_sub",
     "/v2/repository",
     "/v2/repository/",
@@ -72,6 +81,7 @@ UNKNOWN_PATHS = [
     "/metrics/",
     "/favicon.ico",
 ]
+SETTING_PATHS = ["/v2/logging", "/v2/trace/setting", "/v2/models/add_sub/trace/setting"]
 NO_SUCH_MODEL = "Request for unknown model: 'missing' is not found"
 NO_SUCH_VERSION = "Request for unknown model: 'add_sub' version 7 is not found"
 
@@ -99,13 +109,24 @@ def test_infer_refuses_other_verbs_before_it_looks_for_the_model(
     assert (response.status, response.body) == (405, b'{"error":"Method Not Allowed"}')
 
 
-@pytest.mark.parametrize(("paths", "allowed"), [(READ_PATHS, "GET"), (WRITE_PATHS, "POST")], ids=["read", "write"])
+@pytest.mark.parametrize("path", SETTING_PATHS)
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_settings_are_read_and_written_and_nothing_else(connection: Connection, method: str, path: str) -> None:
+    response = connection.ask(method, path)
+    assert (response.status, response.body) == (405, b'{"error":"Method Not Allowed"}')
+
+
+@pytest.mark.parametrize(
+    ("paths", "allowed"),
+    [(READ_PATHS, "GET"), (WRITE_PATHS, "POST"), (SETTING_PATHS, "GET, POST")],
+    ids=["read", "write", "settings"],
+)
 def test_a_refused_verb_is_told_the_right_one(connection: Connection, paths: list[str], allowed: str) -> None:
     for path in paths:
         assert connection.ask("PUT", path).header("allow") == allowed
 
 
-@pytest.mark.parametrize("path", [*READ_PATHS, *WRITE_PATHS])
+@pytest.mark.parametrize("path", [*READ_PATHS, *WRITE_PATHS, *SETTING_PATHS])
 def test_head_is_a_wrong_verb_and_its_answer_has_no_body(connection: Connection, path: str) -> None:
     response = connection.ask("HEAD", path)
     assert (response.status, response.body) == (405, b"")
@@ -135,7 +156,7 @@ def test_the_server_describes_itself(connection: Connection) -> None:
     document = response.json()
     assert list(document) == ["name", "version", "extensions"]
     assert document["name"] == "triton"
-    assert document["version"]
+    assert document["version"] == __version__
     assert {
         "binary_tensor_data",
         "parameters",
@@ -149,6 +170,24 @@ def test_the_server_describes_itself(connection: Connection) -> None:
     } <= set(document["extensions"])
     assert not {"sequence", "cuda_shared_memory"} & set(document["extensions"])
     assert response.header("content-type") == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("extension", "method", "path"),
+    [
+        ("model_configuration", "GET", "/v2/models/add_sub/config"),
+        ("model_repository", "POST", "/v2/repository/index"),
+        ("statistics", "GET", "/v2/models/stats"),
+        ("trace", "GET", "/v2/trace/setting"),
+        ("trace", "GET", "/v2/models/add_sub/trace/setting"),
+        ("logging", "GET", "/v2/logging"),
+    ],
+)
+def test_the_routes_of_an_extension_that_is_listed_answer(
+    connection: Connection, extension: str, method: str, path: str
+) -> None:
+    assert extension in connection.ask("GET", "/v2").json()["extensions"]
+    assert connection.ask(method, path).status == 200
 
 
 def test_a_model_describes_itself_with_its_batch_dimension(connection: Connection) -> None:

@@ -136,3 +136,5 @@ def test_a_server_takes_the_pattern_as_a_flag(standard_repository: Path, start_s
     path = requests.path("identity_int32")
     assert server.post(path, body, [("x-time", "now"), ("user-agent", "me")]).status == 200
     assert server.post(path, body, [("Timeout", "5")]).error.startswith("Header 'timeout' is reserved")
+    plain = "/v2/models/identity_int32/generate"
+    assert server.post(plain, b'{"INPUT0": 1}', [("Timeout", "5")]).status == 200, "no header reaches it"

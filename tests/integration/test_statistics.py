@@ -276,8 +276,10 @@ def test_durations_grow_with_the_work(server: Server) -> None:
     assert infer_us() - before > 1000
 
 
-def test_the_metrics_port_refuses_other_verbs_and_serves_many_clients(server: Server) -> None:
+def test_the_metrics_port_refuses_other_verbs_and_paths_and_serves_many_clients(server: Server) -> None:
     assert fetch(server.metrics_address, "POST", "/metrics").status == 405
+    for path in ("/", "/metrics/", "/v2/health/ready"):
+        assert fetch(server.metrics_address, "GET", path).status == 404
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: fetch(server.metrics_address, "GET", "/metrics").status, range(64)))
     assert answers == [200] * 64

@@ -15,6 +15,7 @@ from tests.contract.cases.elements import element_cases
 from tests.contract.cases.framing import FRAMING_CASES
 from tests.contract.cases.generate import GENERATE_CASES
 from tests.contract.cases.inputs import INPUT_CASES
+from tests.contract.cases.limits import LIMIT_CASES
 from tests.contract.cases.members import MEMBER_CASES
 from tests.contract.cases.models import MODEL_CASES
 from tests.contract.cases.outputs import UNSUPPORTED_CASES
@@ -44,5 +45,6 @@ CASES: Final = [
     *DISABLED_CASES,
     *SETTING_CASES,
     *GENERATE_CASES,
+    *LIMIT_CASES,
 ]
 """The table."""
