@@ -1,0 +1,54 @@
+//! Sleepers with an alarm. In loom no time passes; these wait for the state itself.
+
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// Something to do from this time on.
+struct DueFrom(Option<Instant>);
+
+impl Work for DueFrom {
+    fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+        match self.0 {
+            Some(when) if when > now => Err(Some(when)),
+            Some(_) => Ok(()),
+            None => Err(None),
+        }
+    }
+
+    fn has_full_batch(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_sleeper_sets_its_alarm_for_every_delay_and_takes_the_work_when_it_rings() {
+    let clock = std::sync::Mutex::new(Instant::now());
+    let now = || *clock.lock().unwrap_or_else(PoisonError::into_inner);
+    let desk = Handover::new(DueFrom(None), vec![0_u8]);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let sleeper = scope.spawn(|| desk.wait(now));
+            let when = now() + Duration::from_millis(2);
+            let admitted = desk.admit(now(), |work| {
+                work.0 = Some(when);
+                Ok::<_, ()>(())
+            });
+            assert_eq!(admitted, Ok(((), None)));
+            let patience = Instant::now() + Duration::from_secs(30);
+            while lock(&desk.state).alarm != Some(when) {
+                assert!(!sleeper.is_finished(), "it left before its time");
+                assert!(Instant::now() < patience, "no alarm is set");
+                thread::yield_now();
+            }
+            *clock.lock().unwrap_or_else(PoisonError::into_inner) = when;
+            let slot = sleeper.join().ok().flatten();
+            assert_eq!(slot, Some(0));
+            assert!(lock(&desk.state).alarm.is_none());
+            desk.with(|work| work.0 = None);
+            desk.give_back(0, now());
+        }
+    });
+}
