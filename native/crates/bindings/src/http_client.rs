@@ -10,11 +10,12 @@ use kushi_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::answers::call_answer;
 use crate::arrivals::Outcome;
 use crate::calls::{Arguments, route};
 use crate::errors::{About, guarded, raise_about};
 use crate::locks::lock;
-use crate::loops::{EventLoop, call_answer};
+use crate::loops::EventLoop;
 use crate::process::Process;
 use crate::result::PyResultMapping;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};

@@ -3,6 +3,7 @@
 //! The GIL is released for everything that loads, waits or joins.
 
 mod alarm;
+mod answers;
 mod arrivals;
 mod blocking;
 mod calls;

@@ -17,12 +17,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::answers::call_answer;
 use crate::calls::{Arguments, route};
 use crate::errors::{About, guarded, raise_about};
 use crate::local_array;
 use crate::local_stream::{LocalStream, Question};
 use crate::locks::lock;
-use crate::loops::{call_answer, failed, running_loop};
+use crate::loops::{failed, running_loop};
 use crate::process::Process;
 use crate::result::PyResultMapping;
 

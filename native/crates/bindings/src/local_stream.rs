@@ -7,24 +7,24 @@
 //!
 //! No lock is held while Python runs: whatever may run it happens with what was taken out under the lock.
 
+mod callbacks;
+
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use kushi_client::local::{Connection, Ended, Outcome, Placed, Unsent};
 use kushi_client::{Call, InferCall};
 use kushi_core::Error;
-use kushi_engine_python::exit;
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use self::callbacks::{Flush, GivenUp, Reader, Tick};
+use crate::answers::{call_answer, result};
 use crate::errors::About;
 use crate::local_client::{Hold, Shared};
 use crate::locks::lock;
-use crate::loops::{call_answer, result};
 use crate::waiting::Promise;
 
 /// The first look at a silent server after a call; the connection says when the next is due.
@@ -80,7 +80,7 @@ impl LocalStream {
             Err(error) => return Ok(Err(error)),
         };
         let descriptor = connection.stream().as_raw_fd();
-        let flush = Py::new(py, Flush { stream: Mutex::new(Weak::new()) })?;
+        let flush = Py::new(py, Flush::default())?;
         let stream = Arc::new(Self {
             shared: shared.clone(),
             event_loop: event_loop.clone().unbind(),
@@ -96,8 +96,8 @@ impl LocalStream {
                 ended: Vec::new(),
             }),
         });
-        *lock(&stream.flush.get().stream) = Arc::downgrade(&stream);
-        let reader = Bound::new(py, Reader { stream: stream.clone() })?;
+        stream.flush.get().set_stream(&stream);
+        let reader = Bound::new(py, Reader::new(stream.clone()))?;
         let drain = reader.getattr(intern!(py, "drain"))?;
         event_loop.call_method1(intern!(py, "add_reader"), (descriptor, drain))?;
         Ok(Ok(stream))
@@ -126,8 +126,7 @@ impl LocalStream {
     ) -> PyResult<Bound<'py, PyAny>> {
         let future = self.create_future.bind(py).call0()?;
         let key = self.event_loop.as_ptr() as usize;
-        let given_up = GivenUp { shared: Arc::downgrade(&self.shared), key, id: AtomicU64::new(0) };
-        let on_done = Bound::new(py, given_up)?;
+        let on_done = Bound::new(py, GivenUp::new(&self.shared, key))?;
         future.call_method1(intern!(py, "add_done_callback"), (&on_done,))?;
         let promise =
             || Promise { future: future.clone().unbind(), on_done: on_done.clone().into_any().unbind() };
@@ -146,7 +145,7 @@ impl LocalStream {
         };
         match begun {
             Ok(id) => {
-                on_done.get().id.store(id, Ordering::Relaxed);
+                on_done.get().begun(id);
                 self.flush_soon(py)?;
                 self.arm(py, deadline.map_or(now + FIRST_LOOK, |deadline| deadline.min(now + FIRST_LOOK)))?;
             }
@@ -190,7 +189,7 @@ impl LocalStream {
             before.call_method0(py, intern!(py, "cancel"))?;
         }
         let delay = when.saturating_duration_since(Instant::now()).as_secs_f64();
-        let tick = Bound::new(py, Tick { stream: self.flush.get().stream() })?;
+        let tick = Bound::new(py, Tick::new(self.flush.get().stream()))?;
         let handle = event_loop.call_method1(intern!(py, "call_later"), (delay, tick))?;
         self.state().timer = Some((when, handle.unbind()));
         Ok(())
@@ -350,94 +349,4 @@ fn settle(py: Python<'_>, ended: &mut Vec<Ended<Asker>>) -> PyResult<()> {
         told = told.and(promise.settle(py, outcome));
     }
     told
-}
-
-/// What the loop calls when the socket has something. The loop has the only lasting reference to it.
-#[pyclass(frozen, module = "kushi_native")]
-struct Reader {
-    stream: Arc<LocalStream>,
-}
-
-#[pymethods]
-impl Reader {
-    fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
-        self.stream.drain(py)
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let stream = &self.stream;
-        visit.call(&stream.event_loop)?;
-        visit.call(&stream.create_future)?;
-        visit.call(&stream.call_soon)?;
-        visit.call(&stream.flush)?;
-        let Ok(state) = stream.state.try_lock() else { return Ok(()) };
-        if let Some(connection) = &state.connection {
-            for asker in connection.askers() {
-                visit.call(&asker.promise.future)?;
-                visit.call(&asker.promise.on_done)?;
-            }
-        }
-        visit.call(state.timer.as_ref().map(|(_, handle)| handle))
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.stream.close();
-    }
-}
-
-/// What the loop calls to send what waits.
-#[pyclass(frozen, module = "kushi_native")]
-struct Flush {
-    stream: Mutex<Weak<LocalStream>>,
-}
-
-impl Flush {
-    fn stream(&self) -> Weak<LocalStream> {
-        lock(&self.stream).clone()
-    }
-}
-
-#[pymethods]
-impl Flush {
-    fn __call__(&self, py: Python<'_>) {
-        let _inside = exit::enter_from_python(py);
-        if let Some(stream) = self.stream().upgrade() {
-            stream.send(py);
-        }
-    }
-}
-
-/// What the loop calls when it is time.
-#[pyclass(frozen, module = "kushi_native")]
-struct Tick {
-    stream: Weak<LocalStream>,
-}
-
-#[pymethods]
-impl Tick {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
-        self.stream.upgrade().map_or(Ok(()), |stream| stream.tick(py))
-    }
-}
-
-/// What a future calls that is done without us: its call is cancelled, on whichever stream it is by now.
-#[pyclass(frozen, module = "kushi_native")]
-struct GivenUp {
-    shared: Weak<Shared>,
-    /// Of the event loop.
-    key: usize,
-    /// 0 before the call has begun.
-    id: AtomicU64,
-}
-
-#[pymethods]
-impl GivenUp {
-    fn __call__(&self, py: Python<'_>, _future: &Bound<'_, PyAny>) -> PyResult<()> {
-        let stream = self.shared.upgrade().and_then(|shared| shared.known(self.key));
-        stream.map_or(Ok(()), |stream| stream.give_up(py, self.id.load(Ordering::Relaxed)))
-    }
 }

@@ -6,26 +6,27 @@
 //! end arrives, on the loop's thread. In a forked child nothing is done about calls that the parent made:
 //! the locks behind them may be held by threads that are not there.
 
+mod callbacks;
+
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use kushi_core::{Error, ErrorKind, Mail};
-use kushi_engine_python::exit;
 use pyo3::exceptions::{PyException, PyRuntimeError};
-use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::{IntoPyObjectExt, intern};
 
+use self::callbacks::{Bell, GivenUp, Reader};
 use crate::alarm::Alarm;
+use crate::answers::{call_answer, result};
 use crate::arrivals::{Arrival, Arrivals, Completer, Outcome};
 use crate::calls::expired;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
 use crate::process::Process;
-use crate::result::PyResultMapping;
 use crate::submission::answer;
 use crate::waiting::{Expiry, Hold, Places, Promise, Waiting};
 
@@ -104,7 +105,7 @@ impl EventLoop {
             itself: itself.clone(),
         });
         let descriptor: RawFd = state.arrivals.descriptor();
-        let reader = Bound::new(py, Reader { state: state.clone() })?;
+        let reader = Bound::new(py, Reader::new(state.clone()))?;
         let drain = reader.getattr(intern!(py, "drain"))?;
         event_loop.call_method1(intern!(py, "add_reader"), (descriptor, drain))?;
         let address = event_loop.as_ptr() as usize;
@@ -185,7 +186,7 @@ impl EventLoop {
         }
         let Some(next) = next else { return Ok(()) };
         let delay = next.saturating_duration_since(Instant::now()).as_secs_f64();
-        let ring = Bound::new(py, Bell { state: self.itself.clone() })?;
+        let ring = Bound::new(py, Bell::new(self.itself.clone()))?;
         let event_loop = self.asyncio.bind(py);
         let handle = event_loop.call_method1(intern!(py, "call_later"), (delay, ring))?;
         lock(&self.alarm).armed(next, handle.unbind());
@@ -302,28 +303,6 @@ impl EventLoop {
     }
 }
 
-/// An answer as its caller gets it.
-pub(crate) fn result(
-    py: Python<'_>,
-    answer: Result<kushi_client::Answer, Error>,
-    about: &About,
-) -> PyResult<Py<PyAny>> {
-    let answer = answer.map_err(|error| raise_about(py, &error, about))?;
-    Ok(Py::new(py, PyResultMapping::from(answer))?.into_any())
-}
-
-/// status, the name of an error's kind or nothing, body
-pub(crate) fn call_answer(
-    py: Python<'_>,
-    answer: Result<kushi_client::CallAnswer, Error>,
-    about: &About,
-) -> PyResult<Py<PyAny>> {
-    let answer = answer.map_err(|error| raise_about(py, &error, about))?;
-    let kind = answer.kind.map_or("", ErrorKind::name);
-    let body = pyo3::types::PyBytes::new(py, &answer.body);
-    (answer.status, kind, body).into_py_any(py)
-}
-
 /// Ends the states of loops that were closed without letting their readers go.
 fn sweep(py: Python<'_>) {
     let states: Vec<Arc<EventLoop>> = lock(&LOOPS).iter().filter_map(|(_, state)| state.upgrade()).collect();
@@ -331,78 +310,6 @@ fn sweep(py: Python<'_>) {
         let closed = state.asyncio.call_method0(py, intern!(py, "is_closed"));
         if closed.and_then(|closed| closed.is_truthy(py)).unwrap_or(false) {
             state.close();
-        }
-    }
-}
-
-/// What the loop calls when ends have arrived. The loop has the only lasting reference to it.
-#[pyclass(frozen, module = "kushi_native")]
-struct Reader {
-    state: Arc<EventLoop>,
-}
-
-#[pymethods]
-impl Reader {
-    fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
-        self.state.drain(py)
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let state = &self.state;
-        visit.call(&state.asyncio)?;
-        visit.call(&state.create_future)?;
-        if let Ok(places) = state.places.try_lock() {
-            for promise in places.all().filter_map(|waiting| waiting.promise.as_ref()) {
-                visit.call(&promise.future)?;
-                visit.call(&promise.on_done)?;
-            }
-        }
-        match state.alarm.try_lock() {
-            Ok(alarm) => visit.call(alarm.handle()),
-            Err(_) => Ok(()),
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.state.close();
-    }
-}
-
-/// What the loop calls at the time of the alarm.
-#[pyclass(frozen, module = "kushi_native")]
-struct Bell {
-    state: Weak<EventLoop>,
-}
-
-#[pymethods]
-impl Bell {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
-        self.state.upgrade().map_or(Ok(()), |state| state.ring(py))
-    }
-}
-
-/// What a future calls that is done without us: its call is cancelled.
-#[pyclass(frozen, module = "kushi_native")]
-struct GivenUp {
-    state: Weak<EventLoop>,
-    key: u64,
-}
-
-impl GivenUp {
-    fn new(state: Weak<EventLoop>, key: u64) -> Self {
-        Self { state, key }
-    }
-}
-
-#[pymethods]
-impl GivenUp {
-    fn __call__(&self, _future: &Bound<'_, PyAny>) {
-        if let Some(state) = self.state.upgrade() {
-            state.give_up(self.key);
         }
     }
 }
