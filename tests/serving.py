@@ -165,6 +165,10 @@ class Server:
         self.http_socket = ""
         self.metrics_address: tuple[str, int] = ("127.0.0.1", 0)
 
+    @property
+    def url(self) -> str:
+        return f"http://{self.http[0]}:{self.http[1]}"
+
     @classmethod
     def start(
         cls, repository: Path | None, *arguments: str, ready: bool = True, inherited: Sequence[int] = ()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import models
 from tests.integration.regions import connect, open_objects
+from tests.serving import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tritonclient.http import InferenceServerClient as Client
 
-    from tests.serving import Server
+    from tests.conftest import StartServer
+    from tests.integration.local import Start
 
 
 @pytest.fixture
@@ -25,3 +30,29 @@ def region_client(region_server: Server) -> Iterator[Client]:
         assert client.get_system_shared_memory_status() == []
     assert open_objects(region_server) == 0
     assert region_server.process.poll() is None
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    """Short enough for the address of a socket."""
+    with tempfile.TemporaryDirectory(prefix="kushi-") as folder:
+        yield f"{folder}/door"
+
+
+@pytest.fixture(scope="module")
+def local_server(standard_repository: Path) -> Iterator[tuple[Server, str]]:
+    """A server over the standard repository with a local door, and the path of its socket."""
+    with tempfile.TemporaryDirectory(prefix="kushi-") as folder:
+        server = Server.start(standard_repository, f"--local-socket={folder}/door")
+        try:
+            yield server, f"{folder}/door"
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def start_engine(repository: Path, start_server: StartServer, socket_path: str) -> Start:
+    """Starts a server with a slow and a quick model; a later one takes the place of an earlier."""
+    models.write_slow(repository)
+    models.write_add_sub(repository)
+    return lambda: start_server(repository, f"--local-socket={socket_path}")

@@ -1,16 +1,10 @@
-"""``Client("http://…")`` against a real ``kushi serve``: what comes back, what is raised, what is given up."""
+"""``Client("http://…")`` against a real ``kushi serve``: what comes back, and what is raised."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import resource
-import signal
-import subprocess
-import sys
-import threading
-import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -24,9 +18,9 @@ import uvloop
 
 from runners import Client, Engine, errors
 from tests import models
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_executing, until_pending
+from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_pending
 from tests.models import DATATYPES
-from tests.serving import ROOT, Server
+from tests.serving import Server
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,13 +46,9 @@ ARRAYS: dict[str, NDArray[Any]] = {
 """An array of shape [1, 3] for each datatype of the protocol."""
 
 
-def url(server: Server) -> str:
-    return f"http://{server.http[0]}:{server.http[1]}"
-
-
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
-    with Client(url(server)) as opened:
+    with Client(server.url) as opened:
         yield opened
 
 
@@ -89,7 +79,7 @@ def test_tensors_of_any_size_survive(client: Client, elements: int) -> None:
 
 def test_a_result_outlives_its_client(server: Server) -> None:
     sent = np.arange(100_000, dtype=np.float32).reshape(1, -1)
-    with Client(url(server)) as client:
+    with Client(server.url) as client:
         received = client.infer("identity_fp32", sent)["OUTPUT0"]
     del client
     gc.collect()
@@ -225,58 +215,10 @@ def test_awaited_errors_come_from_the_future(client: Client) -> None:
         client.async_infer("add_sub", FIRST, FIRST)
 
 
-def test_a_deadline_ends_an_awaited_call(client: Client) -> None:
-    async def what() -> None:
-        with pytest.raises(errors.DeadlineExceeded, match=r"^Request timeout expired$"):
-            await client.async_infer("slow", LONG, deadline=0.05)
-        with pytest.raises(errors.DeadlineExceeded):
-            await client.async_get_model_metadata("slow", deadline=timedelta(microseconds=1))
-
-    asyncio.run(what())
-
-
-def test_cancelling_frees_the_places_on_the_server(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
-    server = start_server(repository)
-    client = Client(url(server))
-
-    async def what() -> None:
-        calls = [client.async_infer("slow", LONG) for _ in range(3)]
-        await asyncio.to_thread(until_pending, server, 4)
-        for call in calls:
-            call.cancel()
-        done = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(end, asyncio.CancelledError) for end in done)
-        await asyncio.to_thread(until_pending, server, 1)
-
-    with client, occupy(server, steps=ENDLESS_STEPS):
-        asyncio.run(what())
-
-
-def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
-    server = start_server(repository)
-    client = Client(url(server))
-
-    async def what() -> None:
-        async def ask() -> None:
-            await client.async_infer("slow", LONG)
-
-        task = asyncio.create_task(ask())
-        await asyncio.to_thread(until_pending, server, 2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.to_thread(until_pending, server, 1)
-
-    with client, occupy(server, steps=ENDLESS_STEPS):
-        asyncio.run(what())
-
-
 def test_a_full_queue_is_overload(repository: Path, start_server: StartServer) -> None:
     models.write_slow(repository, extra=models.queue_policy("max_queue_size: 2"))
     server = start_server(repository)
-    client = Client(url(server))
+    client = Client(server.url)
 
     async def what() -> None:
         call = client.async_infer("slow", np.array([[0]]))
@@ -313,7 +255,7 @@ def test_a_model_that_is_loaded_anew_with_other_inputs_is_asked_by_position(
 ) -> None:
     models.write(repository, "m", models.identity("INT32"))
     server = start_server(repository, "--model-control-mode=explicit", "--load-model=m")
-    with Client(url(server)) as client:
+    with Client(server.url) as client:
         np.testing.assert_array_equal(client.m.run(FIRST)["OUTPUT0"], FIRST)
         client.unload_model("m")
         with pytest.raises(errors.KushiError):
@@ -323,249 +265,9 @@ def test_a_model_that_is_loaded_anew_with_other_inputs_is_asked_by_position(
         np.testing.assert_array_equal(client.m.run(FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
 
 
-def test_a_server_that_dies_is_a_lost_connection_and_its_successor_is_found(
-    repository: Path, start_server: StartServer
-) -> None:
-    models.write_slow(repository)
-    models.write_add_sub(repository)
-    server = start_server(repository)
-    client = Client(url(server))
-    port = server.http[1]
-
-    async def what() -> None:
-        calls = [client.async_infer("slow", LONG, request_id="gone") for _ in range(3)]
-        await asyncio.to_thread(until_pending, server, 2)
-        await asyncio.to_thread(server.kill)
-        for call in calls:
-            with pytest.raises(errors.ConnectionLost, match=r"the connection to http://127.0.0.1:\d+ was lost") as lost:
-                await call
-            assert (lost.value.model, lost.value.request_id, lost.value.retryable) == ("slow", "gone", True)
-
-    with client:
-        np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
-        asyncio.run(what())
-        with pytest.raises(errors.ConnectionLost, match="nothing listens there; start the server"):
-            client.infer("add_sub", FIRST, FIRST)
-        with pytest.raises(errors.ConnectionLost):
-            client.is_server_live()
-        start_server(repository, f"--http-port={port}")
-        np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
-
-
-def test_a_server_that_drains_answers_what_it_has(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
-    server = start_server(repository)
-    client = Client(url(server))
-    steps = [LONG_STEPS, 0, 1]
-
-    async def what() -> None:
-        calls = [client.async_infer("slow", np.array([[steps[0]]]))]
-        await asyncio.to_thread(until_executing, server)
-        calls += [client.async_infer("slow", np.array([[number]])) for number in steps[1:]]
-        await asyncio.to_thread(until_pending, server, 2)
-        server.terminate()
-        assert [result["OUTPUT0"].item() for result in await asyncio.gather(*calls)] == steps
-
-    with client:
-        asyncio.run(what())
-
-
-def test_closing_ends_calls_in_flight(server: Server) -> None:
-    client = Client(url(server))
-
-    async def what() -> None:
-        calls = [client.async_infer("slow", LONG) for _ in range(3)]
-        await client.async_is_server_live()
-        client.close()
-        for call in calls:
-            with pytest.raises(errors.ConnectionLost, match="the client is closed"):
-                await call
-
-    asyncio.run(what())
-    client.close()
-    for call in (client.is_server_live, lambda: client.infer("add_sub", FIRST, FIRST)):
-        with pytest.raises(errors.ConnectionLost, match="the client is closed"):
-            call()
-
-
-def test_closing_ends_calls_of_other_threads(server: Server) -> None:
-    client = Client(url(server))
-    started = threading.Barrier(5)
-
-    def ask() -> None:
-        started.wait()
-        with pytest.raises(errors.ConnectionLost, match="the client is closed"):
-            client.infer("slow", LONG)
-
-    with ThreadPoolExecutor(4) as threads:
-        asking = [threads.submit(ask) for _ in range(4)]
-        started.wait()
-        client.is_server_live()
-        client.close()
-        for done in asking:
-            done.result()
-
-
-def test_a_loop_that_closes_with_calls_in_flight_cancels_them(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
-    server = start_server(repository)
-    client = Client(url(server))
-    with client, occupy(server, steps=ENDLESS_STEPS):
-        event_loop = asyncio.new_event_loop()
-
-        async def begin() -> None:
-            for _ in range(3):
-                client.async_infer("slow", LONG)
-            await asyncio.to_thread(until_pending, server, 4)
-
-        event_loop.run_until_complete(begin())
-        event_loop.run_until_complete(event_loop.shutdown_default_executor())
-        event_loop.close()
-        del event_loop
-        gc.collect()
-        until_pending(server, 1)
-
-
-def test_a_large_input_is_let_go_when_its_call_has_ended(client: Client) -> None:
-    async def what() -> list[weakref.ref[NDArray[Any]]]:
-        arrays = [np.zeros((1, 100_000), np.float32) for _ in range(4)]
-        calls = [client.async_infer("identity_fp32", array) for array in arrays]
-        watched = [weakref.ref(array) for array in arrays]
-        arrays.clear()
-        calls[3].cancel()
-        await asyncio.gather(*calls[:3])
-        return watched
-
-    watched = asyncio.run(what())
-    gc.collect()
-    assert [ref() is None for ref in watched[:3]] == [True] * 3
-
-
-def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartServer) -> None:
-    class Alarmed(Exception):
-        pass
-
-    def raise_alarmed(*_: object) -> None:
-        raise Alarmed
-
-    def alarm() -> None:
-        until_pending(server, 2)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-    models.write_slow(repository)
-    server = start_server(repository)
-    before = signal.signal(signal.SIGUSR1, raise_alarmed)
-    try:
-        with Client(url(server)) as client, occupy(server, steps=ENDLESS_STEPS), ThreadPoolExecutor(1) as threads:
-            ringing = threads.submit(alarm)
-            with pytest.raises(Alarmed):
-                client.infer("slow", LONG)
-            ringing.result()
-            until_pending(server, 1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-LEAVING = """
-import asyncio, sys, threading
-import numpy as np
-from runners import Client
-
-client = Client(sys.argv[1])
-large = np.zeros((1, 100_000), np.float32)
-array = np.array([[40_000]])
-
-async def begin():
-    calls = [client.async_infer("slow", array) for _ in range(3)]
-    calls += [client.async_infer("identity_fp32", large) for _ in range(3)]
-    await client.async_is_server_live()
-    sys.stdout.write("leaving")
-
-threading.Thread(target=lambda: client.infer("slow", array), daemon=True).start()
-LEAVE
-"""
-
-
-@pytest.mark.parametrize("leave", ["asyncio.run(begin())", "asyncio.new_event_loop().run_until_complete(begin())"])
-def test_an_interpreter_may_end_with_calls_in_flight(server: Server, leave: str) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "dev",
-            "-W",
-            "ignore::ResourceWarning",
-            "-c",
-            LEAVING.replace("LEAVE", leave),
-            url(server),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "leaving", "")
-
-
 def test_names_of_hosts_are_resolved(server: Server) -> None:
     with Client(f"http://localhost:{server.http[1]}") as client:
         np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
-
-
-def forked(child: Callable[[], str]) -> str:
-    """What a forked child says; it must not outlive its answer."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            text = child()
-        except BaseException as error:  # noqa: BLE001 - the parent judges it
-            text = repr(error)
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        said = stream.read()
-    os.waitpid(pid, 0)
-    return said
-
-
-def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client) -> None:
-    client.infer("add_sub", FIRST, FIRST)
-
-    def child() -> str:
-        said = []
-        for call in (lambda: client.infer("add_sub", FIRST, FIRST), client.is_server_live):
-            try:
-                call()
-            except errors.Unsupported as error:
-                said.append(str(error))
-        client.close()
-        with Client(url(server)) as own:
-            said.append(str(own.infer("add_sub", FIRST, FIRST)["OUTPUT0"].sum()))
-        return "|".join(said)
-
-    parent = os.getpid()
-    refused, also_refused, answer = forked(child).split("|")
-    assert refused == also_refused
-    assert refused.startswith(f"this Client belongs to process {parent} and does not work in its forked child ")
-    assert answer == str(2 * FIRST.sum())
-    np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
-
-
-def test_a_forked_child_that_ends_its_copy_harms_nobody(server: Server) -> None:
-    clients = [Client(url(server))]
-    clients[0].infer("add_sub", FIRST, FIRST)
-
-    def child() -> str:
-        clients.clear()
-        gc.collect()
-        return "well"
-
-    assert forked(child) == "well"
-    np.testing.assert_array_equal(clients[0].infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
-    clients[0].close()
 
 
 @pytest.mark.parametrize(

@@ -1,103 +1,36 @@
-"""``Client("unix://…")`` against a real local door: what comes back, what is shared, what is given up."""
+"""``Client("unix://…")`` against a real local door: what comes back, and what is refused."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import signal
-import tempfile
 import threading
-import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import kushi_native
 import numpy as np
 import pytest
 import uvloop
-from onnx import helper
 
 from runners import Client, errors
-from tests import models
 from tests.arrays import DTYPES, ones
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_pending
-from tests.serving import Server, eventually
+from tests.integration.local import EVERY_LOOP, LARGE, Run, descriptors, values, write_slow_identity
+from tests.serving import Server
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tests.conftest import StartServer
 
-Run = Callable[[Awaitable[None]], None]
-
-LONG = np.array([[LONG_STEPS]])
-LARGE = 300_000
-"""Elements of a row that travels in shared memory whatever its type"""
-
-EVERY_LOOP = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-
 
 @pytest.fixture
-def socket_path() -> Iterator[str]:
-    """Short enough for the address of a socket."""
-    with tempfile.TemporaryDirectory(prefix="kushi-") as folder:
-        yield f"{folder}/door"
-
-
-@pytest.fixture(scope="module")
-def shared(standard_repository: Path) -> Iterator[tuple[Server, str]]:
-    with tempfile.TemporaryDirectory(prefix="kushi-") as folder:
-        server = Server.start(standard_repository, f"--local-socket={folder}/door")
-        try:
-            yield server, f"{folder}/door"
-        finally:
-            server.stop()
-
-
-@pytest.fixture
-def client(shared: tuple[Server, str]) -> Iterator[Client]:
-    server, path = shared
+def client(local_server: tuple[Server, str]) -> Iterator[Client]:
+    server, path = local_server
     with Client(f"unix://{path}") as opened:
         yield opened
     assert server.process.poll() is None, "this test ended the shared server"
-
-
-def values(datatype: str, columns: int) -> NDArray[Any]:
-    return (np.arange(2 * columns).reshape(2, columns) % 100).astype(DTYPES[datatype])
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def slots_of_this_process() -> int:
-    """How many slots there are whose owner is this process, in use or kept for later."""
-    count = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            count += "kushi-slot" in str(descriptor.readlink())
-        except FileNotFoundError:
-            continue
-    return count
-
-
-def write_slow_identity(repository: Path) -> None:
-    """OUTPUT1 = DATA, when STEPS are done."""
-    built = models.slow()
-    built.graph.node.append(helper.make_node("Identity", ["DATA"], ["OUTPUT1"]))
-    built.graph.input.append(models.tensor("DATA", "UINT8", ["batch", "n"]))
-    built.graph.output.append(models.tensor("OUTPUT1", "UINT8", ["batch", "n"]))
-    text = models.config(
-        "slow_identity",
-        [("STEPS", "INT64", [1]), ("DATA", "UINT8", [-1])],
-        [("OUTPUT0", "INT64", [1]), ("OUTPUT1", "UINT8", [-1])],
-        max_batch_size=1,
-        extra=f"dynamic_batching {{ }} {models.ONE_INSTANCE} {models.ONE_THREAD}",
-    )
-    models.write(repository, "slow_identity", built, text)
 
 
 # --- what goes there and comes back ---
@@ -170,9 +103,9 @@ def test_large_and_small_inputs_go_together(repository: Path, start_server: Star
         np.testing.assert_array_equal(result["OUTPUT1"], data)
 
 
-def test_a_result_outlives_its_client_and_may_be_written_to(shared: tuple[Server, str]) -> None:
+def test_a_result_outlives_its_client_and_may_be_written_to(local_server: tuple[Server, str]) -> None:
     sent = np.arange(LARGE, dtype=np.float32).reshape(1, -1)
-    with Client(f"unix://{shared[1]}") as client:
+    with Client(f"unix://{local_server[1]}") as client:
         received = client.infer("identity_fp32", sent)["OUTPUT0"]
         again = client.infer("identity_fp32", received)["OUTPUT0"]
         received += 1
@@ -280,8 +213,8 @@ def test_management_calls_answer_what_tritonclient_answers(client: Client, run: 
     run(what())
 
 
-def test_a_call_answers_status_kind_and_body(client: Client, shared: tuple[Server, str]) -> None:
-    native = kushi_native.LocalClient(shared[1])
+def test_a_call_answers_status_kind_and_body(client: Client, local_server: tuple[Server, str]) -> None:
+    native = kushi_native.LocalClient(local_server[1])
     assert native.call("GET", "/v2/health/live", b"", None)[:2] == (200, "")
     status, kind, body = native.call("GET", "/v2/models/missing", b"", 20)
     assert (status, kind) == (404, "model_not_found")
@@ -330,235 +263,3 @@ def test_an_awaited_call_fails_where_it_is_awaited(client: Client) -> None:
 def test_an_awaited_call_needs_a_running_loop(client: Client) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         client.async_infer("add_sub", ones(), ones())
-
-
-# --- deadlines ---
-
-
-def test_a_deadline_covers_the_time_in_the_queue_and_in_the_engine(
-    repository: Path, start_server: StartServer, socket_path: str
-) -> None:
-    models.write_slow(repository)
-    server = start_server(repository, f"--local-socket={socket_path}")
-
-    async def what(client: Client) -> None:
-        calls = [client.async_infer("slow", LONG, deadline=0.05, request_id="late") for _ in range(3)]
-        for call in calls:
-            with pytest.raises(errors.DeadlineExceeded, match="Request timeout expired") as late:
-                await call
-            assert (late.value.model, late.value.request_id) == ("slow", "late")
-        server.freeze()
-        try:
-            with pytest.raises(errors.DeadlineExceeded):
-                await client.async_get_model_metadata("slow", deadline=timedelta(milliseconds=50))
-        finally:
-            server.thaw()
-
-    with Client(f"unix://{socket_path}") as client:
-        asyncio.run(what(client))
-        with pytest.raises(errors.DeadlineExceeded):
-            client.infer("slow", LONG, deadline=0.05)
-        # the others gave their places back
-        until_pending(server, 0)
-        assert client.infer("slow", np.array([[0]]), deadline=30)["OUTPUT0"] == 0
-
-
-# --- what is given up ---
-
-
-@EVERY_LOOP
-def test_cancelling_frees_the_places_on_the_server(
-    repository: Path, start_server: StartServer, socket_path: str, run: Run
-) -> None:
-    models.write_slow(repository)
-    server = start_server(repository, f"--local-socket={socket_path}")
-
-    async def what(client: Client) -> None:
-        calls = [client.async_infer("slow", LONG) for _ in range(3)]
-        task = asyncio.create_task(ask(client))
-        await asyncio.to_thread(until_pending, server, 5)
-        for call in calls:
-            call.cancel()
-        done = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(end, asyncio.CancelledError) for end in done)
-        await asyncio.to_thread(until_pending, server, 2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.to_thread(until_pending, server, 1)
-
-    async def ask(client: Client) -> None:
-        await client.async_infer("slow", LONG)
-
-    with Client(f"unix://{socket_path}") as client, occupy(server, steps=ENDLESS_STEPS):
-        run(what(client))
-
-
-@EVERY_LOOP
-def test_a_loop_that_closes_with_calls_in_flight_cancels_them(
-    repository: Path, start_server: StartServer, socket_path: str, run: Run
-) -> None:
-    models.write_slow(repository)
-    server = start_server(repository, f"--local-socket={socket_path}")
-    watched: list[weakref.ref[Any]] = []
-
-    async def begin(client: Client) -> None:
-        calls = [client.async_infer("slow", LONG) for _ in range(3)]
-        await asyncio.to_thread(until_pending, server, 4)
-        watched.extend(weakref.ref(call) for call in calls)
-
-    with Client(f"unix://{socket_path}") as client, occupy(server, steps=ENDLESS_STEPS):
-        run(begin(client))
-        gc.collect()
-        until_pending(server, 1)
-        assert [ref() for ref in watched] == [None] * 3
-        assert asyncio.run(client.async_is_server_live())
-
-
-def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartServer, socket_path: str) -> None:
-    models.write_slow(repository)
-    server = start_server(repository, f"--local-socket={socket_path}")
-
-    class Rung(Exception):
-        pass
-
-    def raise_rung(*_: object) -> None:
-        raise Rung
-
-    def ring() -> None:
-        until_pending(server, 2)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, raise_rung)
-    try:
-        with (
-            Client(f"unix://{socket_path}") as client,
-            occupy(server, steps=ENDLESS_STEPS),
-            ThreadPoolExecutor(1) as threads,
-        ):
-            ringing = threads.submit(ring)
-            with pytest.raises(Rung):
-                client.infer("slow", LONG)
-            ringing.result()
-            until_pending(server, 1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-# --- memory that both sides see ---
-
-
-def test_an_array_made_for_the_engine_travels_without_a_copy(client: Client) -> None:
-    sent = client.empty((2, LARGE), np.float32)
-    sent[...] = np.arange(2 * LARGE).reshape(2, LARGE)
-    slots = slots_of_this_process()
-    for view in (sent, sent[:1], sent.reshape(1, -1), sent[1:]):
-        received = client.infer("identity_fp32", view)["OUTPUT0"]
-        np.testing.assert_array_equal(received, view)
-    assert slots_of_this_process() == slots
-    np.testing.assert_array_equal(asyncio.run(one(client, "identity_fp32", sent)), sent)
-    assert slots_of_this_process() == slots
-
-
-async def one(client: Client, model: str, sent: NDArray[Any]) -> NDArray[Any]:
-    return (await client.async_infer(model, sent))["OUTPUT0"]
-
-
-@pytest.mark.parametrize("datatype", DTYPES)
-def test_arrays_are_made_of_every_datatype_under_both_of_its_names(client: Client, datatype: str) -> None:
-    for dtype in (DTYPES[datatype], np.dtype(DTYPES[datatype]), datatype):
-        for shape in (5, (2, LARGE)):
-            made = client.empty(shape, dtype)
-            assert made.dtype == DTYPES[datatype]
-            assert made.shape == np.empty(shape).shape
-            assert made.flags.writeable
-            assert made.flags.c_contiguous
-    made = client.empty((2, LARGE), datatype)
-    made[...] = values(datatype, LARGE)
-    received = client.infer(f"identity_{datatype.lower()}", made)["OUTPUT0"]
-    assert received.tobytes() == made.tobytes()
-
-
-def test_arrays_that_cannot_be_made_are_refused(client: Client) -> None:
-    for shape, dtype, text in (
-        ((1, -1), "float32", r"shape is \(1, -1\), expected ints of 0 or more"),
-        ("x", "float32", "shape is x"),
-        ((2**40, 2**40), "float32", "more than memory can hold"),
-        (5, "object", "expected bool, integers or floats"),
-        (5, "BYTES", "expected bool, integers or floats"),
-        (5, "complex64", "complex64"),
-        (5, "float33", "float33"),
-    ):
-        with pytest.raises(errors.InvalidInput, match=text):
-            client.empty(shape, dtype)  # type: ignore[arg-type] # that is what is refused
-
-
-def test_memory_is_used_again_only_when_no_array_and_no_call_is_in_it(client: Client) -> None:
-    first = client.empty(LARGE, np.float32)
-    row = first[: LARGE // 2]
-    address = first.ctypes.data
-    del first
-    other = client.empty(LARGE, np.float32)
-    assert other.ctypes.data != address, "a view of it is still there"
-    del row
-    gc.collect()
-    again = [client.empty(LARGE, np.float32) for _ in range(2)]
-    assert address in [array.ctypes.data for array in again]
-
-
-def test_memory_of_a_cancelled_call_is_used_again_when_the_call_has_ended(
-    repository: Path, start_server: StartServer, socket_path: str
-) -> None:
-    write_slow_identity(repository)
-    server = start_server(repository, f"--local-socket={socket_path}")
-
-    async def what(client: Client) -> None:
-        ahead = client.async_infer("slow_identity", {"STEPS": LONG, "DATA": np.zeros((1, 1), np.uint8)})
-        sent = client.empty((1, LARGE), np.uint8)
-        address = sent.ctypes.data
-        call = client.async_infer("slow_identity", {"STEPS": np.array([[0]]), "DATA": sent})
-        del sent
-        await asyncio.to_thread(until_pending, server, 1, "slow_identity")
-        call.cancel()
-        # on its way, and the engine may still read it
-        assert client.empty((1, LARGE), np.uint8).ctypes.data != address
-        await asyncio.to_thread(until_pending, server, 0, "slow_identity")
-        await client.async_is_server_live()
-        arrays = [client.empty((1, LARGE), np.uint8) for _ in range(2)]
-        assert address in [array.ctypes.data for array in arrays]
-        await ahead
-
-    with Client(f"unix://{socket_path}") as client:
-        asyncio.run(what(client))
-
-
-def test_shared_memory_is_bounded_by_what_is_in_flight(client: Client) -> None:
-    async def what() -> None:
-        for number in range(30):
-            sent = np.full((1, LARGE + 1000 * number), number, np.float32)
-            calls = [client.async_infer("identity_fp32", sent) for _ in range(4)]
-            calls[1].cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-
-    before = slots_of_this_process()
-    asyncio.run(what())
-    assert slots_of_this_process() <= before + 20
-
-
-def test_a_client_that_nobody_has_any_more_lets_go_of_everything(shared: tuple[Server, str]) -> None:
-    async def what() -> None:
-        client = Client(f"unix://{shared[1]}")
-        sent = client.empty((1, LARGE), np.float32)
-        client.infer("identity_fp32", sent)
-        call = client.async_infer("slow", np.array([[1000]]))
-        del client
-        gc.collect()
-        # a call in flight keeps its connection
-        assert (await call)["OUTPUT0"] == 1000
-        del sent
-        gc.collect()
-        await asyncio.sleep(0)
-
-    before = descriptors()
-    asyncio.run(what())
-    eventually(lambda: descriptors() <= before, "all is closed")
