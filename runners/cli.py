@@ -49,13 +49,13 @@ def _parsers() -> tuple[ArgumentParser, ArgumentParser]:
     serving = commands.add_parser(
         "serve",
         help="serve model repositories, or a model file",
-        description="Serves every model of Triton-style repositories, or one ONNX file under its stem.",
+        description="Serves every model of Triton-style repositories, or one file, *.onnx or *.ort, under its stem.",
         epilog="Each flag can also be given as the environment variable in brackets; the flag wins. A flag of "
         "tritonserver whose feature does not exist yet is refused by its name.",
         allow_abbrev=False,
     )
     serving.add_argument(
-        "model", nargs="*", metavar="MODEL", help="a model repository or an ONNX file, as --model-repository"
+        "model", nargs="*", metavar="MODEL", help="a model repository or a file of a model, as --model-repository"
     )
     add_flags(serving)
     commands.add_parser("export", help="export a PyTorch model to ONNX")

@@ -11,7 +11,7 @@ from _bentoml_sdk.models import BentoModel, Model
 from bentoml import serving
 
 from ..engine import Engine
-from ..repository.layout import BARE_SUFFIX
+from ..repository.layout import BARE_SUFFIXES
 from ..settings import given_in_environment
 from .place import address_of, place_of, remove_left_behind
 from .presence import Attendance
@@ -138,7 +138,7 @@ def _paths(source: str | Path | Model[Any]) -> list[str | Path]:
         return [source]
     found = source.resolve()
     folder = Path(found.path if isinstance(found, bentoml.Model) else found)
-    return sorted(file for file in folder.iterdir() if file.suffix == BARE_SUFFIX) or [folder]
+    return sorted(file for file in folder.iterdir() if file.suffix in BARE_SUFFIXES) or [folder]
 
 
 def _each(value: object) -> tuple[object, ...]:

@@ -5,12 +5,20 @@ tritonserver's --backend-config=BACKEND,KEY=VALUE. Without a BACKEND it is about
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from ..errors import ConfigInvalid, Unsupported
+from ..nearest import hint
 
-__all__ = ["NO_SETTINGS", "BackendConfig", "boolean", "check_backend_config", "parse_backend_config", "settings_of"]
+__all__ = [
+    "BOOLEANS",
+    "NO_SETTINGS",
+    "BackendConfig",
+    "boolean",
+    "check_backend_config",
+    "parse_backend_config",
+    "settings_of",
+]
 
 BackendConfig = Mapping[str, Mapping[str, str]]
 """The settings of each backend by name; the empty name stands for all"""
@@ -18,15 +26,13 @@ BackendConfig = Mapping[str, Mapping[str, str]]
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 ALL_BACKENDS = ""
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_BOOLEANS = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
+BOOLEANS = "true, false, on, off, 1 or 0"
+"""How an error says what `boolean` takes"""
 
 
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit()
-
-
-def _is_positive(text: str) -> bool:
-    return _is_count(text) and int(text) > 0
 
 
 def _is_directory(text: str) -> bool:
@@ -34,29 +40,28 @@ def _is_directory(text: str) -> bool:
 
 
 _Check = tuple[str, Callable[[str], bool]]
-_SWITCH: _Check = ("one of 0, 1, true, false", lambda text: text.lower() in _BOOLEANS)
+_SWITCH: _Check = (BOOLEANS, lambda text: text.lower() in _BOOLEANS)
 _COUNT: _Check = ("a non-negative integer", _is_count)
-_POSITIVE: _Check = ("a positive integer", _is_positive)
 _DIRECTORY: _Check = ("a directory that can be written to", _is_directory)
 
 _KNOWN: Mapping[str, Mapping[str, _Check]] = MappingProxyType(
     {
-        ALL_BACKENDS: {"default-max-batch-size": _POSITIVE},
+        ALL_BACKENDS: {"default-max-batch-size": _COUNT},
         "onnxruntime": {
-            "default-max-batch-size": _POSITIVE,
+            "default-max-batch-size": _COUNT,
             "enable-global-threadpool": _SWITCH,
             "engine-cache-directory": _DIRECTORY,
             "inter_op_thread_count": _COUNT,
             "intra_op_thread_count": _COUNT,
             "profile-directory": _DIRECTORY,
         },
-        "pytorch": {"default-max-batch-size": _POSITIVE},
+        "pytorch": {"default-max-batch-size": _COUNT},
     }
 )
 
 
 def boolean(text: str) -> bool | None:
-    """As Triton reads a truth value, or nothing where it is none"""
+    """As Triton's backends read a truth value, or nothing where it is none"""
     return _BOOLEANS.get(text.lower())
 
 
@@ -76,7 +81,8 @@ def check_backend_config(config: BackendConfig) -> None:
     """Raises for the first backend, key or value that is none"""
     for backend, settings in config.items():
         if backend not in _KNOWN:
-            raise Unsupported(f"backend config: backend '{backend}' is not supported by this version{_near(backend)}")
+            more = hint(backend, filter(None, _KNOWN))
+            raise Unsupported(f"backend config: backend '{backend}' is not supported by this version, {more}")
         for key, value in settings.items():
             _check_setting(backend, key, value)
     settings = config.get("onnxruntime", {})
@@ -97,15 +103,7 @@ def _check_setting(backend: str, key: str, value: str) -> None:
     named = f"{backend},{key}" if backend else key
     known = _KNOWN[backend]
     if key not in known:
-        near = get_close_matches(key, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}"
-        raise Unsupported(f"backend config '{named}' is not supported by this version, {hint}")
+        raise Unsupported(f"backend config '{named}' is not supported by this version, {hint(key, known)}")
     expected, is_right = known[key]
     if not is_right(value):
         raise ConfigInvalid(f"backend config '{named}': expected {expected}, got '{value}'")
-
-
-def _near(backend: str) -> str:
-    backends = [name for name in _KNOWN if name]
-    near = get_close_matches(backend, backends, n=1)
-    return f", did you mean '{near[0]}'?" if near else f", expected one of {', '.join(backends)}"

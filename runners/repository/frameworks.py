@@ -1,10 +1,10 @@
 """The frameworks that execute models in this version: their names in config.pbtxt, their files, their parameters"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from .session_entries import SESSION_ENTRIES
+from .session_entries import REFUSED_ENTRIES, SESSION_ENTRIES
 
 __all__ = ["FRAMEWORKS", "Framework"]
 
@@ -13,7 +13,7 @@ __all__ = ["FRAMEWORKS", "Framework"]
 class Framework:
     """
     One value of `backend`; the first platform and the first file are the defaults. `fields` are those of config.pbtxt
-    that it honours beside the ones that all do.
+    that it honours beside the ones that all do, `refused` parameters that it knows and does not take, with the reason.
     """
 
     platforms: tuple[str, ...]
@@ -21,6 +21,7 @@ class Framework:
     cpu_instances: int
     parameters: tuple[str, ...]
     fields: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
@@ -44,6 +45,7 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
                 *SESSION_ENTRIES,
             ),
             fields=("model_operations", "optimization.execution_accelerators"),
+            refused=REFUSED_ENTRIES,
         ),
         "pytorch": Framework(
             platforms=("pytorch_libtorch", "libtorch", "torch_aoti"),

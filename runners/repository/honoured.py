@@ -4,12 +4,12 @@ a setting that is silently ignored is worse than one that is missing.
 """
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from google.protobuf.message import Message
 
 from ..errors import Unsupported
+from ..nearest import hint
 from .frameworks import FRAMEWORKS
 from .messages import ModelConfig
 
@@ -58,9 +58,9 @@ def check_honoured(config: ModelConfig) -> None:
     known = (*(framework.parameters if framework else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}"
-            raise Unsupported(f"parameter '{key}' is not supported by this version, {hint}")
+            why = framework.refused.get(key) if framework else None
+            more = f": it {why}" if why else f", {hint(key, known)}"
+            raise Unsupported(f"parameter '{key}' is not supported by this version{more}")
 
 
 def _beyond(message: Message, honoured: dict[str, Any] | None, prefix: str) -> Iterator[str]:

@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 from ..errors import ConfigInvalid
 from .messages import ModelConfig
 
-__all__ = ["BARE_SUFFIX", "ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
+__all__ = ["BARE_SUFFIXES", "ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
 
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_VERSION = 2**63 - 1
 _MODEL_SUFFIXES = frozenset({".onnx", ".ort", ".pt", ".pt2"})
-BARE_SUFFIX = ".onnx"
+BARE_SUFFIXES = (".onnx", ".ort")
 """Of the files that say all of a model that a configuration would"""
 _NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})
 
@@ -105,13 +105,15 @@ def _read(path: Path) -> list[ModelSource]:
             return [_bare(path)]
     except OSError as error:
         raise ConfigInvalid(f"'{error.filename}' cannot be read: {error.strerror}") from None
-    kind = "model file" if path.suffix == BARE_SUFFIX else "model repository"
-    raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models or an *.onnx file")
+    kind = "model file" if path.suffix in BARE_SUFFIXES else "model repository"
+    raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models, or an *.onnx or *.ort file")
 
 
 def _bare(path: Path) -> ModelSource:
-    if path.suffix != BARE_SUFFIX or not path.is_file():
-        raise ConfigInvalid(f"'{path}' is neither a model repository nor a model file: expected a directory or *.onnx")
+    if path.suffix not in BARE_SUFFIXES or not path.is_file():
+        raise ConfigInvalid(
+            f"'{path}' is neither a model repository nor a model file: expected a directory, *.onnx or *.ort"
+        )
     path = path.absolute()
     config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
     return ModelSource(path.stem, path, {1: path.parent}, config=config)

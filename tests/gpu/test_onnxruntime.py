@@ -5,6 +5,7 @@ They need ``kushi[gpu]`` in the place of ``kushi[cpu]``; for TensorRT also its l
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from runners import Engine
+from runners.options import EngineOptions
 from tests import models
 
 if TYPE_CHECKING:
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.gpu
 
 GROUP: Final = "instance_group {{ kind: KIND_GPU count: {} gpus: 0 }}\n"
+CPU: Final = "instance_group { kind: KIND_CPU }"
 ACCELERATOR: Final = "optimization {{ execution_accelerators {{ gpu_execution_accelerator {{ {} }} }} }}\n"
 SIZE: Final = 64
+TOLERANCE: Final = 0.1
+"""Products of 64 numbers of about 1 are about 8; TF32 and half precision keep three digits of each"""
 
 
 def product() -> onnx.ModelProto:
@@ -40,8 +45,22 @@ def options(name: str, **parameters: str) -> str:
     return ACCELERATOR.format(f'name: "{name}" {stated}')
 
 
+def tensorrt(**parameters: str) -> str:
+    """With the shapes of a batch of at most 4, so that the engine is built when the model loads."""
+    rows = {"min": 1, "opt": 2, "max": 4}
+    shapes = {f"trt_profile_{kind}_shapes": f"INPUT0:{count}x{SIZE}" for kind, count in rows.items()}
+    return options("tensorrt", **shapes, **parameters)
+
+
 def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def check_same(engine: Engine, name: str) -> None:
+    for rows in (1, 3):
+        value = np.random.default_rng(rows).standard_normal((rows, SIZE), dtype=np.float32)
+        expected, found = (engine.infer(model, value)["OUTPUT0"] for model in ("cpu", name))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -50,40 +69,82 @@ def parameter(key: str, value: str) -> str:
     [
         "",
         options("cuda", gpu_mem_limit="1073741824", use_tf32="0", cudnn_conv_algo_search="HEURISTIC"),
+        options("cuda", use_ep_level_unified_stream="on", cudnn_conv_use_max_workspace="False", prefer_nhwc="1"),
         parameter("arena_extend_strategy", "1") + parameter("do_copy_in_default_stream", "0"),
         parameter("memory.enable_memory_arena_shrinkage", "cpu:0;gpu:0"),
         parameter("session.use_device_allocator_for_initializers", "1"),
     ],
 )
 def test_cuda_gives_the_same_as_the_cpu(tmp_path: Path, text: str, count: int) -> None:
-    models.write(tmp_path, "cpu", product(), "instance_group { kind: KIND_CPU }")
+    models.write(tmp_path, "cpu", product(), CPU)
     only = parameter("session.disable_cpu_ep_fallback", "1")
     models.write(tmp_path, "gpu", product(), GROUP.format(count) + only + text)
     with Engine(tmp_path) as engine:
         assert not engine.failures
-        for rows in (1, 3):
-            value = np.random.default_rng(rows).standard_normal((rows, SIZE), dtype=np.float32)
-            expected, found = (engine.infer(name, value)["OUTPUT0"] for name in ("cpu", "gpu"))
-            np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
+        check_same(engine, "gpu")
 
 
-def test_tensorrt_gives_the_same_as_the_cpu_and_keeps_its_engines(tmp_path: Path) -> None:
-    models.write(tmp_path, "cpu", product(), "instance_group { kind: KIND_CPU }")
-    cached = options(
-        "tensorrt",
-        trt_engine_cache_enable="1",
-        trt_engine_cache_path="cache",
-        trt_profile_min_shapes=f"INPUT0:1x{SIZE}",
-        trt_profile_opt_shapes=f"INPUT0:2x{SIZE}",
-        trt_profile_max_shapes=f"INPUT0:4x{SIZE}",
-    )
-    folder = models.write(tmp_path, "trt", product(), GROUP.format(1) + cached)
+@pytest.mark.parametrize(
+    ("text", "provider"), [("", "CUDAExecutionProvider"), (options("tensorrt"), "TensorrtExecutionProvider")]
+)
+def test_a_model_that_does_not_say_where_computes_on_the_gpu(tmp_path: Path, text: str, provider: str) -> None:
+    repository, profiles = tmp_path / "models", tmp_path / "profiles"
+    profiles.mkdir()
+    models.write(repository, "cpu", product(), CPU)
+    models.write(repository, "m", product(), parameter("kushi.profile", "1") + text)
+    settings = EngineOptions(backend_config={"onnxruntime": {"profile-directory": str(profiles)}})
+    with Engine(repository, options=settings) as engine:
+        assert not engine.failures
+        groups = engine.get_model_config("m")["instance_group"]
+        assert {group["kind"] for group in groups} == {"KIND_GPU"}
+        check_same(engine, "m")
+    events = [event.get("args", {}) for path in profiles.iterdir() for event in json.loads(path.read_text())]
+    assert {arguments["provider"] for arguments in events if "op_name" in arguments} == {provider}
+
+
+def test_instances_on_the_cpu_and_on_a_gpu_serve_one_model(tmp_path: Path) -> None:
+    models.write(tmp_path, "cpu", product(), CPU)
+    models.write(tmp_path, "both", product(), f"{CPU}\n{GROUP.format(1)}")
     with Engine(tmp_path) as engine:
         assert not engine.failures
-        value = np.random.default_rng(1).standard_normal((3, SIZE), dtype=np.float32)
-        expected, found = (engine.infer(name, value)["OUTPUT0"] for name in ("cpu", "trt"))
-        np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
-    assert list((folder / "1" / "cache").glob("*.engine"))
+        for _ in range(20):
+            check_same(engine, "both")
+
+
+@pytest.mark.parametrize("place", ["", "cache"])
+@pytest.mark.parametrize("mode", ["FP32", "FP16", "BF16"])
+def test_tensorrt_gives_the_same_as_the_cpu_and_keeps_its_engines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, place: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    repository = tmp_path / "models"
+    models.write(repository, "cpu", product(), CPU)
+    stated = {"trt_engine_cache_path": place} if place else {}
+    text = tensorrt(precision_mode=mode, trt_engine_cache_enable="1", trt_timing_cache_enable="1", **stated)
+    folder = models.write(repository, "trt", product(), GROUP.format(1) + text)
+    with Engine(repository) as engine:
+        assert not engine.failures
+        check_same(engine, "trt")
+    assert list((folder / "1" / place).glob("*.engine"))
+    assert list((folder / "1" / place).glob("*.timing"))
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("embedded", ["0", "1"])
+def test_what_tensorrt_has_compiled_is_served_as_a_model(tmp_path: Path, embedded: str) -> None:
+    repository = tmp_path / "models"
+    models.write(repository, "cpu", product(), CPU)
+    dumped = {"trt_dump_ep_context_model": "1", "trt_ep_context_embed_mode": embedded, "trt_engine_cache_enable": "1"}
+    folder = models.write(repository, "m", product(), GROUP.format(1) + tensorrt(**dumped))
+    with Engine(repository) as engine:
+        assert not engine.failures
+    (folder / "1" / "model_ctx.onnx").replace(folder / "1" / "model.onnx")
+    (folder / "config.pbtxt").write_text(GROUP.format(1) + options("tensorrt"))
+    with Engine(repository) as engine:
+        assert not engine.failures
+        check_same(engine, "m")
 
 
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_the_wheel_states_its_licence_the_native_module_and_the_extras(wheel: Pa
     assert f"kushi-{__version__}.dist-info/licenses/LICENSE" in archive.namelist()
     assert "Requires-Dist: onnxruntime<1.32,>=1.31; extra == 'cpu'" in metadata
     assert "Requires-Dist: onnxruntime-gpu<1.32,>=1.31; extra == 'gpu'" in metadata
+    assert "Requires-Dist: onnxruntime-ep-openvino<2,>=1.8; " in metadata
     assert "Requires-Dist: torch>=2.9; extra == 'torch'" in metadata
     for package in ("onnx>=1.20", "onnxscript>=0.5", "torch>=2.9"):
         assert f"Requires-Dist: {package}; extra == 'export'" in metadata

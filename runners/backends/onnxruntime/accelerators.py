@@ -4,45 +4,66 @@ for their options on the one side, the providers' own on the other. What is not 
 what would be without effect.
 """
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ...errors import ConfigInvalid, Unsupported
+from ...nearest import hint
 from ...repository.messages import ModelConfig, ModelOptimizationPolicy
+from ...repository.specification import instances_of
+from ...threads import usable_cores
 from . import cuda
 from .files import ModelFiles
 from .library import Runtime
-from .tensorrt import PRECISION, TENSORRT_OPTIONS, precision
-from .values import Option, Provider, number, one_of, switch
+from .openvino import OPENVINO, offered, properties
+from .tensorrt import GRAPHS, TENSORRT, kept_with_the_model
+from .values import Accelerator, Option, Provider, at_least, off, one_of, switch
 
 __all__ = ["check_accelerators", "providers_at"]
 
-_Accelerator = ModelOptimizationPolicy.ExecutionAccelerators.Accelerator
+_Stated = ModelOptimizationPolicy.ExecutionAccelerators.Accelerator
 
 _SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
 _STRATEGIES = ("kNextPowerOfTwo", "kSameAsRequested")
-_CUDA_OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        "arena_extend_strategy": Option("arena_extend_strategy", one_of(*_STRATEGIES)),
-        "cudnn_conv_algo_search": Option("cudnn_conv_algo_search", one_of(*_SEARCHES)),
-        **{key: Option(key, number) for key in ("gpu_mem_limit", "sdpa_kernel", "tunable_op_max_tuning_duration_ms")},
-        **{
-            key: Option(key, switch)
-            for key in (
-                "cudnn_conv1d_pad_to_nc1d",
-                "cudnn_conv_use_max_workspace",
-                "do_copy_in_default_stream",
-                "enable_skip_layer_norm_strict_mode",
-                "fuse_conv_bias",
-                "prefer_nhwc",
-                "tunable_op_enable",
-                "tunable_op_tuning_enable",
-                "use_ep_level_unified_stream",
-                "use_tf32",
-            )
-        },
-    }
+_ADDRESS = "is an address in the memory of one process"
+_CUDA = Accelerator(
+    title="CUDA",
+    provider=cuda.PROVIDER,
+    install="pip install 'kushi[gpu]' in the place of 'kushi[cpu]'",
+    parameters=MappingProxyType(
+        {
+            key: Option(key, kind)
+            for kind, keys in {
+                one_of(*_STRATEGIES): ("arena_extend_strategy",),
+                one_of(*_SEARCHES): ("cudnn_conv_algo_search",),
+                at_least(0): ("gpu_mem_limit", "sdpa_kernel", "tunable_op_max_tuning_duration_ms"),
+                off(GRAPHS): ("enable_cuda_graph",),
+                switch: (
+                    "cudnn_conv1d_pad_to_nc1d",
+                    "cudnn_conv_use_max_workspace",
+                    "do_copy_in_default_stream",
+                    "enable_skip_layer_norm_strict_mode",
+                    "fuse_conv_bias",
+                    "prefer_nhwc",
+                    "tunable_op_enable",
+                    "tunable_op_tuning_enable",
+                    "use_ep_level_unified_stream",
+                    "use_tf32",
+                ),
+            }.items()
+            for key in keys
+        }
+    ),
+    refused=MappingProxyType(
+        {
+            "device_id": "is said by instance_group.gpus",
+            "gpu_external_alloc": _ADDRESS,
+            "gpu_external_empty_cache": _ADDRESS,
+            "gpu_external_free": _ADDRESS,
+            "has_user_compute_stream": _ADDRESS,
+            "user_compute_stream": _ADDRESS,
+        }
+    ),
 )
 # parameters of the model that say the same, as numbers; Triton keeps them for configurations of old
 _CUDA_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -53,38 +74,16 @@ _CUDA_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpu_mem_limit": (),
     }
 )
-_OPENVINO_OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        "num_of_threads": Option("num_of_threads", number),
-        "num_streams": Option("num_streams", number),
-        "precision": Option("precision", one_of("FP32", "FP16", "ACCURACY")),
-    }
-)
-# replaying a graph takes inputs and outputs at fixed places of device memory, and those of requests are on the host
-_GRAPHS = "replays a CUDA graph on fixed memory of the GPU, which this version does not keep inputs and outputs in"
-_REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "device_id": "is said by instance_group.gpus",
-        "enable_cuda_graph": _GRAPHS,
-        "trt_cuda_graph_enable": _GRAPHS,
-    }
-)
-_NAMES = MappingProxyType({"cuda": "CUDA", "tensorrt": "TensorRT", "openvino": "OpenVINO"})
-_PROVIDERS = MappingProxyType(
-    {"cuda": cuda.PROVIDER, "tensorrt": "TensorrtExecutionProvider", "openvino": "OpenVINOExecutionProvider"}
-)
-_INSTALL = MappingProxyType(
-    {
-        "cuda": "pip install 'kushi[gpu]' in the place of 'kushi[cpu]'",
-        "tensorrt": "pip install 'kushi[gpu]' in the place of 'kushi[cpu]'",
-        "openvino": "pip install onnxruntime-openvino in the place of onnxruntime",
-    }
-)
+_ACCELERATORS = MappingProxyType({"cuda": _CUDA, "tensorrt": TENSORRT, "openvino": OPENVINO})
 
 
 def check_accelerators(config: ModelConfig, places: Sequence[int | None], runtime: Runtime) -> None:
     """Refuses accelerators that no instance could use: of the GPU without one, of the CPU where all are on GPUs"""
     stated = config.optimization.execution_accelerators
+    names = [one.name for one in (*stated.gpu_execution_accelerator, *stated.cpu_execution_accelerator)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigInvalid(f"{_named(config, name)} is requested {names.count(name)} times, expected it once")
     for accelerator in stated.gpu_execution_accelerator:
         _check_known(accelerator, ("tensorrt", "cuda"))
         _check_available(config, accelerator.name, runtime)
@@ -95,7 +94,7 @@ def check_accelerators(config: ModelConfig, places: Sequence[int | None], runtim
             raise ConfigInvalid(f"parameter '{key}' of model '{config.name}' {_no_gpu(runtime)}")
     for accelerator in stated.cpu_execution_accelerator:
         _check_known(accelerator, ("openvino",))
-        _check_available(config, accelerator.name, runtime)
+        _check_available(config, accelerator.name, _with_openvino(config, runtime))
         if None not in places:
             raise ConfigInvalid(f"{_named(config, accelerator.name)} needs an instance group of KIND_CPU")
 
@@ -104,20 +103,21 @@ def providers_at(config: ModelConfig, gpu: int | None, files: ModelFiles) -> tup
     """The providers of an instance on this GPU, or on the CPU, in their order; checked before"""
     stated = config.optimization.execution_accelerators
     if gpu is None:
+        share = max(1, usable_cores() // max(1, instances_of(config)))
         return tuple(
-            Provider("openvino", (("device_type", "CPU"), *_options(accelerator, _OPENVINO_OPTIONS, files)))
+            Provider("openvino", properties(_options(accelerator, files), share))
             for accelerator in stated.cpu_execution_accelerator
         )
     device = ("device_id", str(gpu))
     providers = [
-        Provider("tensorrt", (*_options(accelerator, TENSORRT_OPTIONS, files), device))
+        Provider("tensorrt", (*kept_with_the_model(_options(accelerator, files), files), device))
         for accelerator in stated.gpu_execution_accelerator
         if accelerator.name == "tensorrt"
     ]
     options = _cuda_parameters(config, files)
     for accelerator in stated.gpu_execution_accelerator:
         if accelerator.name == "cuda":
-            for key, value in _options(accelerator, _CUDA_OPTIONS, files):
+            for key, value in _options(accelerator, files):
                 if options.setdefault(key, value) != value:
                     raise ConfigInvalid(
                         f"'{key}' of model '{config.name}' is '{options[key]}' among its parameters and '{value}' "
@@ -127,23 +127,16 @@ def providers_at(config: ModelConfig, gpu: int | None, files: ModelFiles) -> tup
     return (*providers, Provider("cuda", (*options.items(), device)))
 
 
-def _options(accelerator: _Accelerator, known: Mapping[str, Option], files: ModelFiles) -> list[tuple[str, str]]:
-    named = f"{_NAMES[accelerator.name]} Execution Accelerator"
-    options: list[tuple[str, str]] = []
-    for key in sorted(accelerator.parameters):
-        value = accelerator.parameters[key]
-        if known is TENSORRT_OPTIONS and key == PRECISION:
-            options += precision(value)
-        elif key in known:
-            options.append((known[key].name, known[key].read(value, f"parameter '{key}' of the {named}", files)))
-        elif key in _REFUSED:
-            raise Unsupported(f"parameter '{key}' of the {named} is not supported: it {_REFUSED[key]}")
-        else:
-            names = [*known, *([PRECISION] if known is TENSORRT_OPTIONS else [])]
-            near = get_close_matches(key, names, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(sorted(names))}"
-            raise ConfigInvalid(f"unknown parameter '{key}' is provided for {named}, {hint}")
-    return options
+def _options(stated: _Stated, files: ModelFiles) -> Iterator[tuple[str, str]]:
+    accelerator = _ACCELERATORS[stated.name]
+    named = f"{accelerator.title} Execution Accelerator"
+    for key in sorted(stated.parameters):
+        if key in accelerator.refused:
+            raise Unsupported(f"parameter '{key}' of the {named} is not supported: it {accelerator.refused[key]}")
+        if key not in accelerator.parameters:
+            more = hint(key, sorted(accelerator.parameters))
+            raise ConfigInvalid(f"unknown parameter '{key}' is provided for {named}, {more}")
+        yield from accelerator.parameters[key](stated.parameters[key], f"parameter '{key}' of the {named}", files)
 
 
 def _cuda_parameters(config: ModelConfig, files: ModelFiles) -> dict[str, str]:
@@ -153,7 +146,7 @@ def _cuda_parameters(config: ModelConfig, files: ModelFiles) -> dict[str, str]:
             continue
         value = config.parameters[key].string_value
         if not words:
-            options[key] = _CUDA_OPTIONS[key].read(value, f"parameter '{key}' of model '{config.name}'", files)
+            options |= _CUDA.parameters[key](value, f"parameter '{key}' of model '{config.name}'", files)
         elif value in map(str, range(len(words))):
             options[key] = words[int(value)]
         else:
@@ -162,7 +155,7 @@ def _cuda_parameters(config: ModelConfig, files: ModelFiles) -> dict[str, str]:
     return options
 
 
-def _check_known(accelerator: _Accelerator, names: Sequence[str]) -> None:
+def _check_known(accelerator: _Stated, names: Sequence[str]) -> None:
     if accelerator.name not in names:
         raise ConfigInvalid(
             f"unknown Execution Accelerator '{accelerator.name}' is requested, expected {' or '.join(names)}"
@@ -170,8 +163,18 @@ def _check_known(accelerator: _Accelerator, names: Sequence[str]) -> None:
 
 
 def _check_available(config: ModelConfig, name: str, runtime: Runtime) -> None:
-    if _PROVIDERS[name] not in runtime.providers:
-        raise Unsupported(f"{_named(config, name)} cannot be used: {runtime.lack(_PROVIDERS[name])}: {_INSTALL[name]}")
+    accelerator = _ACCELERATORS[name]
+    if accelerator.provider not in runtime.providers:
+        raise Unsupported(
+            f"{_named(config, name)} cannot be used: {runtime.lack(accelerator.provider)}: {accelerator.install}"
+        )
+
+
+def _with_openvino(config: ModelConfig, runtime: Runtime) -> Runtime:
+    try:
+        return offered(runtime)
+    except ConfigInvalid as error:
+        raise Unsupported(f"{_named(config, 'openvino')} cannot be used: {error}") from None
 
 
 def _named(config: ModelConfig, name: str) -> str:

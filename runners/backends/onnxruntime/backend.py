@@ -155,7 +155,7 @@ class _Sessions:
             cuda.preload_tensorrt()
         elif place is not None:
             cuda.preload()
-        return options.at(place, providers, threads=threads, instance=instance).open(self._path)
+        return options.still_to_compile().at(place, providers, threads=threads, instance=instance).open(self._path)
 
 
 def _tensors(declared: list[tuple[str, str, list[int]]]) -> list[TensorInfo]:

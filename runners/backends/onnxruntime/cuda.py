@@ -74,14 +74,15 @@ def preload_tensorrt() -> None:
 def _open(libraries: tuple[tuple[str, str, str], ...]) -> None:
     for package, directory, name in libraries:
         spec = find_spec(package)
-        for root in (spec.submodule_search_locations if spec else None) or []:
-            path = Path(root, directory, name)
-            if not path.is_file():
-                continue
-            try:
-                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-            except OSError as error:
-                _LOG.warning("'%s' cannot be loaded: %s", path, error)
+        roots = (spec.submodule_search_locations if spec else None) or []
+        # of several environments the first counts, as for an import
+        path = next((path for root in roots if (path := Path(root, directory, name)).is_file()), None)
+        if path is None:
+            continue
+        try:
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            _LOG.warning("'%s' cannot be loaded: %s", path, error)
 
 
 def _named(driver: ctypes.CDLL, status: int) -> str:

@@ -1,16 +1,17 @@
 """What the parameters of config.pbtxt say about a session, in the words of Triton's ONNX Runtime backend"""
 
 import json
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 import kushi_native
 
 from ...errors import ConfigInvalid, Unsupported
-from ...repository.backend_config import boolean
+from ...repository.backend_config import BOOLEANS, boolean
 from ...repository.messages import ModelConfig
 from ...repository.session_entries import SESSION_ENTRIES
 from ...repository.specification import parameter
@@ -19,11 +20,16 @@ from .values import Provider
 
 __all__ = ["SessionOptions", "read_options"]
 
+_LOG = logging.getLogger(__name__)
+
 # optimization.graph.level of config.pbtxt → ONNX Runtime's own numbers; everything else is "all"
 _GRAPH_LEVELS = {-1: 1, 1: 2, 2: 0}
 _ALL_OPTIMIZATIONS = 99
 _NO_LIBRARY = "Failed to load library"
-_PACKAGES = MappingProxyType({"cuda": "'onnxruntime-gpu[cuda,cudnn]'", "tensorrt": "tensorrt-cu13-libs"})
+_PACKAGES = MappingProxyType({"cuda": "'onnxruntime-gpu[cuda,cudnn]'", "tensorrt": "'tensorrt-cu13-libs==10.*'"})
+_CONTEXT = "ep.context_"
+_CONTEXT_ENABLE = f"{_CONTEXT}enable"
+_CONTEXT_FILE = f"{_CONTEXT}file_path"
 _SHRINKAGE = "memory.enable_memory_arena_shrinkage"
 _ARENAS = re.compile(r"(cpu:0|gpu:[0-9]+)(;(cpu:0|gpu:[0-9]+))*")
 
@@ -57,6 +63,15 @@ class SessionOptions:
         """What brings the libraries that an accelerator needs, where the system has none"""
         packages = {_PACKAGES[provider.accelerator] for provider in self.providers if provider.accelerator in _PACKAGES}
         return f": pip install {' '.join(sorted(packages))}" if packages else ""
+
+    def still_to_compile(self) -> "SessionOptions":
+        """Without the order to write an EP context model that is there: ONNX Runtime does not write it again"""
+        written = dict(self.session_entries).get(_CONTEXT_FILE)
+        if written is None or not Path(written).exists():
+            return self
+        _LOG.info("the EP context model '%s' is there, and is not written again", written)
+        entries = tuple((key, value) for key, value in self.session_entries if not key.startswith(_CONTEXT))
+        return replace(self, session_entries=entries)
 
     def at(self, gpu: int | None, providers: Sequence[Provider], *, threads: int, instance: int) -> "SessionOptions":
         """For the session of one instance"""
@@ -111,12 +126,12 @@ def _switch(config: ModelConfig, key: str, *, default: bool) -> bool:
     text = config.parameters[key].string_value
     value = boolean(text)
     if value is None:
-        raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected 0, 1, true or false, got '{text}'")
+        raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected {BOOLEANS}, got '{text}'")
     return value
 
 
 def _session_entries(config: ModelConfig, files: ModelFiles) -> Sequence[tuple[str, str]]:
-    entries = []
+    entries = {}
     for key, allowed in SESSION_ENTRIES.items():
         if key not in config.parameters:
             continue
@@ -125,10 +140,29 @@ def _session_entries(config: ModelConfig, files: ModelFiles) -> Sequence[tuple[s
             raise ConfigInvalid(
                 f"parameter '{key}' of model '{config.name}': expected one of {', '.join(allowed)}, got '{value}'"
             )
-        if key == "ep.context_file_path":
+        if key == "session.dynamic_block_base":
+            value = str(parameter(config, key, 0))
+        if key == _CONTEXT_FILE:
             value = files.output(value, f"parameter '{key}' of model '{config.name}':")
-        entries.append((key, value))
-    return tuple(entries)
+        entries[key] = value
+    _check_context(config, entries)
+    if entries.get(_CONTEXT_ENABLE) == "1" and _CONTEXT_FILE not in entries:
+        name = f"{PurePosixPath(config.default_model_filename).stem}_ctx.onnx"
+        entries[_CONTEXT_FILE] = files.output(name, f"the EP context model of '{config.name}':")
+    return tuple(entries.items())
+
+
+def _check_context(config: ModelConfig, entries: Mapping[str, str]) -> None:
+    """An EP context model is what an accelerator has compiled; TensorRT is told among its own parameters"""
+    stated = [key for key in entries if key.startswith(_CONTEXT) and entries[key] != "0"]
+    compiling = config.optimization.execution_accelerators.cpu_execution_accelerator
+    if stated and not compiling:
+        raise ConfigInvalid(
+            f"parameter '{stated[0]}' of model '{config.name}' needs an accelerator that compiles, as openvino; "
+            "tensorrt has 'trt_dump_ep_context_model' for it"
+        )
+    if stated and entries.get(_CONTEXT_ENABLE) != "1":
+        raise ConfigInvalid(f"parameter '{stated[0]}' of model '{config.name}' needs '{_CONTEXT_ENABLE}' with it")
 
 
 def _shrinkage(config: ModelConfig, gpus: Sequence[int], *, memory_arena: bool) -> Sequence[tuple[str, str]]:

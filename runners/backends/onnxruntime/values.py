@@ -1,17 +1,35 @@
 """The kinds of values of providers' options: each checks a text and answers it as the provider reads it"""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from ...errors import ConfigInvalid
-from ...repository.backend_config import boolean
+from ...errors import ConfigInvalid, Unsupported
+from ...repository.backend_config import BOOLEANS, boolean
 from .files import ModelFiles
 
-__all__ = ["Option", "Provider", "libraries", "name", "number", "one_of", "output", "switch", "text"]
+__all__ = [
+    "Accelerator",
+    "Option",
+    "Options",
+    "Provider",
+    "at_least",
+    "libraries",
+    "name",
+    "off",
+    "one_of",
+    "output",
+    "switch",
+    "text",
+]
 
+Options = tuple[tuple[str, str], ...]
+"""Names and values as a provider takes them"""
 _Kind = Callable[[str, str, ModelFiles], str]
 """The text, what it is, for errors, and where files of the model may be"""
+
+_INTEGER = re.compile("[+-]?[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -19,31 +37,61 @@ class Provider:
     """An execution provider as the native core takes it"""
 
     accelerator: str
-    options: tuple[tuple[str, str], ...]
+    options: Options
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option under the name that the provider has for it"""
+    """A parameter that is one option, under the name that the provider has for it"""
 
     name: str
     read: _Kind
+
+    def __call__(self, value: str, what: str, files: ModelFiles) -> Options:
+        return ((self.name, self.read(value, what, files)),)
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One that config.pbtxt can name: what brings it, its parameters, and those that it refuses, with the reason"""
+
+    title: str
+    provider: str
+    install: str
+    parameters: Mapping[str, Callable[[str, str, ModelFiles], Options]]
+    refused: Mapping[str, str]
 
 
 def switch(value: str, what: str, _: ModelFiles) -> str:
     """A truth value"""
     read = boolean(value)
     if read is None:
-        raise ConfigInvalid(f"{what}: expected 0, 1, true or false, got '{value}'")
+        raise ConfigInvalid(f"{what}: expected {BOOLEANS}, got '{value}'")
     return "1" if read else "0"
 
 
-def number(value: str, what: str, _: ModelFiles) -> str:
+def off(why: str) -> _Kind:
+    """A truth value that cannot be true, because it does `why`"""
+
+    def read(value: str, what: str, files: ModelFiles) -> str:
+        if switch(value, what, files) == "1":
+            raise Unsupported(f"{what} is not supported: it {why}")
+        return "0"
+
+    return read
+
+
+def at_least(least: int, most: int | None = None) -> _Kind:
     """An integer"""
-    try:
-        return str(int(value))
-    except ValueError:
-        raise ConfigInvalid(f"{what}: expected an integer, got '{value}'") from None
+    expected = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
+
+    def read(value: str, what: str, _: ModelFiles) -> str:
+        number = int(value) if _INTEGER.fullmatch(value) else None
+        if number is None or number < least or (most is not None and number > most):
+            raise ConfigInvalid(f"{what}: expected {expected}, got '{value}'")
+        return str(number)
+
+    return read
 
 
 def text(value: str, _what: str, _files: ModelFiles) -> str:
@@ -53,7 +101,7 @@ def text(value: str, _what: str, _files: ModelFiles) -> str:
 
 def name(value: str, what: str, _: ModelFiles) -> str:
     """The name of a file, without a directory"""
-    if PurePosixPath(value).name != value:
+    if PurePosixPath(value).name != value or value == "..":
         raise ConfigInvalid(f"{what}: expected the name of a file without a directory, got '{value}'")
     return value
 

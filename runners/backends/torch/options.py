@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from ...errors import ConfigInvalid, Unsupported
+from ...repository.backend_config import BOOLEANS, boolean
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
 
 __all__ = ["TorchOptions", "check_applicable", "read_options"]
 
-_WORDS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 # they steer the interpreter of TorchScript, which exported programs do not use
 _ABOUT_SCRIPTS = ("DISABLE_OPTIMIZED_EXECUTION", "ENABLE_JIT_EXECUTOR", "ENABLE_JIT_PROFILING", "ENABLE_TENSOR_FUSER")
 
@@ -59,7 +59,7 @@ def _switch(config: ModelConfig, key: str) -> bool | None:
     if key not in config.parameters:
         return None
     text = config.parameters[key].string_value
-    value = _WORDS.get(text.lower())
+    value = boolean(text)
     if value is None:
-        raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected 'true' or 'false', got '{text}'")
+        raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected {BOOLEANS}, got '{text}'")
     return value

@@ -57,14 +57,14 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
             "backend config 'shm' is not supported by this version, expected one of default-max",
         ),
         (
-            "default-max-batch-size=0",
+            "default-max-batch-size=-1",
             ConfigInvalid,
-            "backend config 'default-max-batch-size': expected a positive integer, got '0'",
+            "backend config 'default-max-batch-size': expected a non-negative integer, got '-1'",
         ),
         (
             "onnxruntime,enable-global-threadpool=yes",
             ConfigInvalid,
-            "backend config 'onnxruntime,enable-global-threadpool': expected one of 0, 1, true, false, got 'yes'",
+            "backend config 'onnxruntime,enable-global-threadpool': expected true, false, on, off, 1 or 0, got 'yes'",
         ),
         (
             "onnxruntime,profile-directory=/missing",

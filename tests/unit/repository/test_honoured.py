@@ -102,7 +102,11 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
         ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
         ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
         ("onnxruntime", "session.disable_prepack", "did you mean 'session.disable_prepacking'?"),
-        ("onnxruntime", "session.load_model_format", "expected one of arena_extend_strategy"),
+        ("onnxruntime", "sesion.disable_prepacking", "did you mean 'session.disable_prepacking'?"),
+        ("onnxruntime", "session.nope", "expected one of session.disable_aot_function_inlining, session."),
+        ("onnxruntime", "session.save_model_format", "it would read or write files of the host"),
+        ("onnxruntime", "session.intra_op_num_threads", "it is said by 'intra_op_thread_count'"),
+        ("onnxruntime", "session.set_denormal_as_zero", "it would change how the thread computes"),
         ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),
         ("pytorch", "execution_mode", "expected one of DISABLE_CUDNN, DISABLE_OPTIMIZED_EXECUTION"),
         ("onnxruntime", "INFERENCE_MODE", "expected one of arena_extend_strategy, cudnn_conv_algo_search"),
@@ -113,3 +117,8 @@ def test_an_unknown_parameter_is_refused_with_a_hint(backend: str, key: str, hin
         check_honoured(config(f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'))
     assert f"parameter '{key}' is not supported by this version" in str(raised.value)
     assert hint in str(raised.value)
+
+
+def test_what_a_framework_refuses_is_not_what_it_takes() -> None:
+    for framework in FRAMEWORKS.values():
+        assert not framework.refused.keys() & set(framework.parameters)

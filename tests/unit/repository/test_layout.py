@@ -76,12 +76,13 @@ def test_the_same_repository_twice_is_one(tmp_path: Path) -> None:
     assert len(scan([tmp_path, tmp_path]).models) == 1
 
 
-def test_a_bare_file_is_a_model_named_as_its_stem(tmp_path: Path) -> None:
-    path = tmp_path / "net.v2.onnx"
+@pytest.mark.parametrize("name", ["net.v2.onnx", "net.v2.ort"])
+def test_a_bare_file_is_a_model_named_as_its_stem(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     path.write_bytes(b"")
     (found,) = scan([path]).models
     assert (found.name, dict(found.versions)) == ("net.v2", {1: tmp_path})
-    assert (found.config.backend, found.config.default_model_filename) == ("onnxruntime", "net.v2.onnx")
+    assert (found.config.backend, found.config.default_model_filename) == ("onnxruntime", name)
 
 
 def test_a_bare_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
@@ -96,9 +97,10 @@ def test_a_missing_repository_is_an_error(tmp_path: Path) -> None:
         scan([tmp_path / "nowhere"])
 
 
-def test_a_missing_model_file_is_called_that(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match=r"^model file '.*net\.onnx' not found"):
-        scan([tmp_path / "net.onnx"])
+@pytest.mark.parametrize("name", ["net.onnx", "net.ort"])
+def test_a_missing_model_file_is_called_that(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigInvalid, match=f"^model file '{tmp_path}/{name}' not found"):
+        scan([tmp_path / name])
 
 
 def test_what_is_neither_file_nor_directory_is_an_error(tmp_path: Path) -> None:

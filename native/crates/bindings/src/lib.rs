@@ -45,6 +45,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
     module.add_function(wrap_pyfunction!(core::routes, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnxruntime_providers, module)?)?;
+    module.add_function(wrap_pyfunction!(onnx::register_onnxruntime_providers, module)?)?;
     module.add_class::<onnx::OnnxModel>()?;
     module.add_class::<python_engine::PythonModel>()?;
     module.add_class::<core::Core>()?;

@@ -33,6 +33,14 @@ pub(crate) fn onnxruntime_providers(py: Python<'_>) -> PyResult<Vec<String>> {
     kushi_engine_onnx::available_providers().map_err(|error| raise(py, &error, None))
 }
 
+/// Opens a library of execution providers.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+pub(crate) fn register_onnxruntime_providers(py: Python<'_>, library: PathBuf) -> PyResult<()> {
+    let register = || aside("kushi-pool", || kushi_engine_onnx::register_provider_library(&library));
+    py.detach(register).map_err(|error| raise(py, &error, None))
+}
+
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct OnnxModel {
     pub(crate) session: Arc<OnnxSession>,

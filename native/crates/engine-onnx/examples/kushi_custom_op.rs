@@ -39,6 +39,10 @@ static TRIPLE: OrtCustomOp = OrtCustomOp {
     InferOutputShapeFn: None,
     GetStartVersion: None,
     GetEndVersion: None,
+    GetMayInplace: None,
+    ReleaseMayInplace: None,
+    GetAliasMap: None,
+    ReleaseAliasMap: None,
 };
 
 /// # Safety

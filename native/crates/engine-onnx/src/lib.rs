@@ -6,12 +6,13 @@
 //! executes batches of the core on a session.
 //!
 //! All `unsafe` of this crate stands in front of a C function; the modules `status`, `value`,
-//! `options`, `provider` and `session` wrap them so that everything above is safe code.
+//! `options`, `plugin`, `provider` and `session` wrap them so that everything above is safe code.
 
 mod engine;
 mod environment;
 mod measure;
 mod options;
+mod plugin;
 mod provider;
 mod session;
 mod status;
@@ -22,5 +23,6 @@ mod value;
 pub use engine::OnnxEngine;
 pub use environment::{GlobalThreads, MINIMUM_VERSION, init};
 pub use options::{Entry, SessionOptions};
+pub use plugin::register_provider_library;
 pub use provider::{Accelerator, Provider, available_providers};
 pub use session::{OnnxSession, TensorInfo};

@@ -15,6 +15,9 @@ use serde::Deserialize;
 use crate::provider::{self, Provider};
 use crate::status::{Failure, check};
 
+/// Whether idle threads burn their cores: no, unless a model asks for it.
+const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
+
 /// A key and its value, as ONNX Runtime takes both.
 pub type Entry = (String, String);
 
@@ -74,7 +77,9 @@ impl SessionOptions {
     pub(crate) fn builder(&self, environment: &Environment) -> Result<SessionBuilder, String> {
         let level = graph_level(self.graph_level)?;
         let mut builder = self.plain(level, environment).map_err(|error| error.message().to_owned())?;
-        for entry in &self.session_entries {
+        let quiet = SPINNING.map(|key| (key.to_owned(), "0".to_owned()));
+        let quiet = quiet.iter().filter(|(key, _)| !self.session_entries.iter().any(|(said, _)| said == key));
+        for entry in self.session_entries.iter().chain(quiet) {
             add_session_entry(&mut builder, entry)?;
         }
         for library in &self.operator_libraries {
@@ -83,7 +88,7 @@ impl SessionOptions {
             })?;
         }
         for provider in &self.providers {
-            provider::append(&mut builder, provider)?;
+            provider::append(&mut builder, environment, provider)?;
         }
         Ok(builder)
     }
@@ -95,8 +100,6 @@ impl SessionOptions {
             .with_intra_threads(self.intra_op_threads)?
             .with_inter_threads(self.inter_op_threads)?
             .with_parallel_execution(self.parallel)?
-            .with_intra_op_spinning(false)?
-            .with_inter_op_spinning(false)?
             .with_memory_pattern(self.memory_pattern)?;
         if let Some(prefix) = &self.profile {
             builder = builder.with_profiling(prefix)?;

@@ -7,12 +7,15 @@ use std::ptr::null_mut;
 
 use kushi_core::Error;
 use ort::AsPointer;
+use ort::environment::Environment;
+use ort::memory::DeviceType;
 use ort::session::builder::SessionBuilder;
 use ort::sys::{OrtSessionOptions, OrtStatusPtr};
 use serde::Deserialize;
 
 use crate::environment;
 use crate::options::{Entry, text};
+use crate::plugin;
 use crate::status::{Failure, check};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -41,9 +44,10 @@ pub struct Provider {
     pub options: Vec<Entry>,
 }
 
-/// The names of the providers that the loaded library has, "`CPUExecutionProvider`" among them.
+/// The names of the providers that the loaded library has, "`CPUExecutionProvider`" among them, and of those in
+/// libraries of their own that were registered.
 pub fn available_providers() -> Result<Vec<String>, Error> {
-    environment::current()?;
+    let environment = environment::current()?;
     let mut names: *mut *mut c_char = null_mut();
     let mut count: c_int = 0;
     // SAFETY: answers a list of C strings and its length; both are given back after they are copied.
@@ -53,13 +57,22 @@ pub fn available_providers() -> Result<Vec<String>, Error> {
             let name = CStr::from_ptr(*names.add(index));
             name.to_string_lossy().into_owned()
         });
-        let list: Vec<String> = list.collect();
+        let mut list: Vec<String> = list.collect();
         check((ort::api().ReleaseAvailableProviders)(names, count))?;
+        for name in plugin::names(&environment) {
+            if !list.contains(&name) {
+                list.push(name);
+            }
+        }
         Ok(list)
     }
 }
 
-pub(crate) fn append(builder: &mut SessionBuilder, provider: &Provider) -> Result<(), String> {
+pub(crate) fn append(
+    builder: &mut SessionBuilder,
+    environment: &Environment,
+    provider: &Provider,
+) -> Result<(), String> {
     let strings = |part: fn(&Entry) -> &String| {
         provider.options.iter().map(|entry| text(part(entry))).collect::<Result<Vec<CString>, String>>()
     };
@@ -73,13 +86,7 @@ pub(crate) fn append(builder: &mut SessionBuilder, provider: &Provider) -> Resul
         match provider.accelerator {
             Accelerator::Cuda => append_cuda(options, &keys, &values),
             Accelerator::TensorRt => append_tensorrt(options, &keys, &values),
-            Accelerator::OpenVino => check((ort::api().SessionOptionsAppendExecutionProvider)(
-                options,
-                c"OpenVINO".as_ptr(),
-                keys.as_ptr(),
-                values.as_ptr(),
-                keys.len(),
-            )),
+            Accelerator::OpenVino => append_openvino(options, environment, &keys, &values),
         }
     };
     appended.map_err(|failure| {
@@ -128,6 +135,19 @@ unsafe fn append_tensorrt(
         (api.ReleaseTensorRTProviderOptions)(options);
         done
     }
+}
+
+/// # Safety
+/// That of [`append_cuda`].
+unsafe fn append_openvino(
+    session: *mut OrtSessionOptions,
+    environment: &Environment,
+    keys: &[*const c_char],
+    values: &[*const c_char],
+) -> Result<(), Failure> {
+    let devices = plugin::devices(environment, "OpenVINOExecutionProvider", DeviceType::CPU);
+    // SAFETY: the caller's contract, and the devices are those of the environment. Of no device there is an error.
+    unsafe { plugin::append(session, environment, &devices, keys, values) }
 }
 
 fn then(first: OrtStatusPtr, second: impl FnOnce() -> OrtStatusPtr) -> Result<(), Failure> {

@@ -12,6 +12,9 @@ from tests.unit.text import ONNX, config
 
 Files = Callable[..., ModelFiles]
 
+TRUE, FALSE = ("1", "true", "True", "TRUE", "on", "On"), ("0", "false", "False", "FALSE", "off", "OFF")
+WORDS = [*((word, True) for word in TRUE), *((word, False) for word in FALSE)]
+
 
 def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
@@ -44,7 +47,7 @@ def test_graph_levels_are_those_of_tritons_backend(files: Files, level: str, nat
     assert read(files, f"optimization {{ graph {{ level: {level} }} }}").graph_level == native
 
 
-@pytest.mark.parametrize(("value", "meant"), [("1", True), ("true", True), ("TRUE", True), ("0", False)])
+@pytest.mark.parametrize(("value", "meant"), WORDS)
 @pytest.mark.parametrize("key", ["enable_mem_arena", "enable_mem_pattern"])
 def test_switches_are_read_as_triton_reads_them(files: Files, key: str, value: str, *, meant: bool) -> None:
     options = read(files, parameter(key, value))
@@ -53,23 +56,56 @@ def test_switches_are_read_as_triton_reads_them(files: Files, key: str, value: s
 
 @pytest.mark.parametrize("key", SESSION_ENTRIES)
 def test_session_configuration_is_passed_on_where_its_value_is_one(files: Files, key: str) -> None:
-    if key == "ep.context_file_path":
-        ((_, path),) = read(files, parameter(key, "context.onnx")).session_entries
-        assert path.endswith("/models/m/1/context.onnx")
+    if key.startswith("ep.context_"):
         return
-    assert read(files, parameter(key, "1")).session_entries == ((key, "1"),)
-    if SESSION_ENTRIES[key] is not None:
-        with pytest.raises(ConfigInvalid, match=f"parameter '{key}' of model 'm': expected one of 0, 1.*got 'yes'"):
+    allowed = SESSION_ENTRIES[key]
+    for value in allowed or ("1",):
+        assert read(files, parameter(key, value)).session_entries == ((key, value),)
+    if allowed is not None:
+        expected = f"parameter '{key}' of model 'm': expected one of {', '.join(allowed)}, got 'yes'"
+        with pytest.raises(ConfigInvalid, match=expected):
             read(files, parameter(key, "yes"))
+
+
+OPENVINO = 'optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }'
+ENABLED = parameter("ep.context_enable", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "more"),
+    [
+        (ENABLED, "model_ctx.onnx", {}),
+        ('default_model_filename: "net.ort" ' + ENABLED, "net_ctx.onnx", {}),
+        (ENABLED + parameter("ep.context_file_path", "out/context.onnx"), "out/context.onnx", {}),
+        (ENABLED + parameter("ep.context_embed_mode", "1"), "model_ctx.onnx", {"ep.context_embed_mode": "1"}),
+    ],
+)
+def test_an_ep_context_model_goes_beside_the_model_and_is_written_once(
+    files: Files, text: str, file: str, more: dict[str, str]
+) -> None:
+    named = "" if "default_model_filename" in text else 'default_model_filename: "model.onnx"'
+    options = read(files, f"{OPENVINO} {named} {text}")
+    path = files().directory / file
+    assert dict(options.session_entries) == {"ep.context_enable": "1", "ep.context_file_path": str(path), **more}
+    assert options.still_to_compile() is options
+    path.touch()
+    assert options.still_to_compile().session_entries == ()
+
+
+@pytest.mark.parametrize("path", ["/tmp/c.onnx", "../c.onnx", "a/../../c.onnx", "link/c.onnx", ""])
+def test_an_ep_context_model_goes_nowhere_else(files: Files, path: str) -> None:
+    (files().directory / "link").symlink_to("/tmp")
+    with pytest.raises(ConfigInvalid, match=r"'ep\.context_file_path' of model 'm': .* must be a path inside"):
+        read(files, OPENVINO + ENABLED + parameter("ep.context_file_path", path))
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
         (
-            parameter("enable_mem_arena", "on"),
+            parameter("enable_mem_arena", "yes"),
             ConfigInvalid,
-            "parameter 'enable_mem_arena' of model 'm': expected 0, 1, true or false, got 'on'",
+            "parameter 'enable_mem_arena' of model 'm': expected true, false, on, off, 1 or 0, got 'yes'",
         ),
         (
             parameter("execution_mode", "2"),
@@ -77,9 +113,19 @@ def test_session_configuration_is_passed_on_where_its_value_is_one(files: Files,
             "parameter 'execution_mode' of model 'm': expected one of 0, 1, got '2'",
         ),
         (
-            parameter("ep.context_file_path", "/etc/context.onnx"),
+            ENABLED,
             ConfigInvalid,
-            "parameter 'ep.context_file_path' of model 'm': '/etc/context.onnx' must be a path inside",
+            "parameter 'ep.context_enable' of model 'm' needs an accelerator that compiles, as openvino; tensorrt has",
+        ),
+        (
+            OPENVINO + parameter("ep.context_embed_mode", "1"),
+            ConfigInvalid,
+            "parameter 'ep.context_embed_mode' of model 'm' needs 'ep.context_enable' with it",
+        ),
+        (
+            parameter("session.dynamic_block_base", "-1"),
+            ConfigInvalid,
+            "parameter 'session.dynamic_block_base' of model 'm': expected a non-negative integer, got '-1'",
         ),
         (
             parameter("memory.enable_memory_arena_shrinkage", "cpu"),
@@ -135,5 +181,5 @@ def test_want_of_a_library_names_the_packages_that_bring_it(tmp_path: Path, monk
     monkeypatch.setattr("kushi_native.OnnxModel", refuse)
     providers = (Provider("tensorrt", ()), Provider("cuda", ()))
     options = SessionOptions(1, 1, parallel=False, graph_level=99, providers=providers)
-    with pytest.raises(ConfigInvalid, match=r"libcublas\.so\.13: pip install 'onnxruntime-gpu.*' tensorrt-cu13-libs$"):
+    with pytest.raises(ConfigInvalid, match=r"\.so\.13: pip install 'onnxruntime-gpu.*' 'tensorrt-cu13-libs==10\.\*'$"):
         options.open(tmp_path)

@@ -2,6 +2,7 @@ import pytest
 
 from runners.backends.torch.options import TorchOptions, check_applicable, read_options
 from runners.errors import ConfigInvalid, Unsupported
+from runners.repository.backend_config import BOOLEANS
 from runners.repository.messages import ModelConfig
 from tests.unit.text import config
 
@@ -49,7 +50,7 @@ def test_thread_counts_are_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
-    [("INFERENCE_MODE", "maybe", "'true' or 'false'"), ("INTRA_OP_THREAD_COUNT", "-1", "a non-negative integer")],
+    [("INFERENCE_MODE", "maybe", BOOLEANS), ("INTRA_OP_THREAD_COUNT", "-1", "a non-negative integer")],
 )
 def test_a_wrong_value_is_refused(key: str, value: str, expected: str) -> None:
     with pytest.raises(ConfigInvalid) as raised:

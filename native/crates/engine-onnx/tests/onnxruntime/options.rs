@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use kushi_core::{Error, ErrorKind};
-use kushi_engine_onnx::{Accelerator, OnnxSession, Provider, SessionOptions, available_providers};
+use kushi_engine_onnx::{
+    Accelerator, OnnxSession, Provider, SessionOptions, available_providers, register_provider_library,
+};
 
 use crate::models::{Directory, Graph, tensor};
 
@@ -121,5 +123,19 @@ fn never_computes_on_the_cpu_in_the_place_of_a_provider() {
         let provider = Provider { accelerator, options: entry("device_id", "0") };
         let options = SessionOptions { providers: vec![provider], ..SessionOptions::default() };
         assert_refused(&options, &[&format!("the {name} execution provider cannot be used: ")]);
+    }
+}
+
+#[test]
+fn names_a_library_of_providers_that_is_none() {
+    crate::init();
+    let directory = Directory::new();
+    let text = directory.join("text.so");
+    std::fs::write(&text, "not a library").expect("the file is written");
+    for path in [directory.join("missing.so"), text] {
+        let error = register_provider_library(&path).expect_err("there are no providers");
+        assert_eq!(error.kind, ErrorKind::ConfigInvalid);
+        let expected = format!("the providers of '{}' cannot be used: ", path.display());
+        assert!(error.message.starts_with(&expected), "{error}");
     }
 }
