@@ -58,9 +58,9 @@ def check_honoured(config: ModelConfig) -> None:
     known = (*(framework.parameters if framework else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
         if key not in known:
-            why = framework.refused.get(key) if framework else None
-            more = f": it {why}" if why else f", {hint(key, known)}"
-            raise Unsupported(f"parameter '{key}' is not supported by this version{more}")
+            if why := framework and framework.refused.get(key):
+                raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
+            raise Unsupported(f"parameter '{key}' is not supported by this version, {hint(key, known)}")
 
 
 def _beyond(message: Message, honoured: dict[str, Any] | None, prefix: str) -> Iterator[str]:

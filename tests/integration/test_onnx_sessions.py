@@ -243,7 +243,7 @@ def burnt(folder: Path, text: str, rounds: int) -> list[int]:
     two = parameter("intra_op_thread_count", "2") + models.ONE_INSTANCE
     models.write(folder, "m", built, two + text)
     value = np.ones(shape, np.float32)
-    taken = []
+    taken: list[int] = []
     with Engine(folder) as engine:
         (thread,) = (tid for tid, name in thread_names(os.getpid()).items() if name == "kushi-load")
         engine.infer("m", value)
