@@ -56,7 +56,7 @@ class SessionOptions:
             return kushi_native.OnnxModel(str(path), json.dumps(asdict(self)))
         except ConfigInvalid as error:
             # ONNX Runtime names the file again
-            text = str(error).replace(f"Load model from {path} failed:", "")
+            text = str(error).replace(f"Load model from {path} failed:", "").rstrip()
             raise ConfigInvalid(text + (self._hint() if _NO_LIBRARY in text else "")) from None
 
     def _hint(self) -> str:

@@ -176,7 +176,7 @@ def test_each_instance_shrinks_the_arenas_that_it_has(files: Files) -> None:
 
 def test_want_of_a_library_names_the_packages_that_bring_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: str) -> None:
-        raise ConfigInvalid("Failed to load library libonnxruntime_providers_cuda.so with error: libcublas.so.13")
+        raise ConfigInvalid("Failed to load library libonnxruntime_providers_cuda.so with error: libcublas.so.13\n")
 
     monkeypatch.setattr("kushi_native.OnnxModel", refuse)
     providers = (Provider("tensorrt", ()), Provider("cuda", ()))
