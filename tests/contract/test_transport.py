@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import StartServer
+    from tests.raw_http import Response
     from tests.serving import Server
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")]))
@@ -302,6 +303,23 @@ def test_a_head_that_cannot_be_read_has_a_status_and_a_text_and_ends_the_connect
     assert response.header("content-type") == "application/json"
     assert response.header("kushi-error") == "invalid_input"
     assert either.is_closed()
+
+
+def test_a_tensor_that_reads_like_such_an_answer_is_left_as_it_is(either: Connection) -> None:
+    looks_alike = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\na: \r\n\r\n"
+    tensor = Tensor("INPUT0", "INT32", (1, len(looks_alike) // 4), raw=looks_alike)
+    path = requests.path("identity_int32")
+
+    def answer(identifier: int) -> Response:
+        infer = Infer("identity_int32", [tensor], [Output("OUTPUT0", binary=True)], id="x" * identifier)
+        return either.ask("POST", path, *requests.body(infer))
+
+    # longer text is cut here: the tensor leaves alone, after all that comes before it
+    piece = 1 << 20
+    response = answer(piece - answer(1).infer_header_length + 1)
+    assert (response.status, response.infer_header_length) == (200, piece)
+    assert response.binary == looks_alike
+    assert either.ask("GET", "/v2/health/live").status == 200
 
 
 def test_an_answer_without_a_body_stays_without_one(repository: Path, start_server: StartServer) -> None:

@@ -163,6 +163,14 @@ def test_a_flood_of_chunks_is_cut_off(patient: Server) -> None:
         assert response.error.startswith("Chunked request body exceeds maximum of 65536 non-empty chunks.")
 
 
+def test_a_target_that_is_too_long_is_not_blamed_on_a_flag(repository: Path, start_server: StartServer) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, "--http-max-head-size=200000")
+    assert server.get("/" + "a" * 65533).status == 404
+    refused = server.get("/" + "a" * 65534)
+    assert (refused.status, refused.error) == (414, "the target of the request is longer than 65534 bytes")
+
+
 def test_bounds_of_a_request_are_flags(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     flags = ["max-headers=10", "max-head-size=2000", "max-json-depth=5", "max-tensors=3"]

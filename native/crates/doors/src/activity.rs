@@ -23,6 +23,16 @@ pub(crate) enum Stage {
     Drain,
 }
 
+/// What of an answer that has been found has not been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owing {
+    Nothing,
+    /// Pieces of it are still to come, whatever has left.
+    Pieces,
+    /// What hyper holds, which is all that is left.
+    Rest,
+}
+
 #[derive(Debug)]
 pub(crate) struct Activity {
     stage: Cell<Stage>,
@@ -31,8 +41,7 @@ pub(crate) struct Activity {
     /// Since the connections were looked over.
     moved: Cell<bool>,
     overdue: Cell<bool>,
-    /// An answer has been found that has not been written.
-    owing: Cell<bool>,
+    owing: Cell<Owing>,
     /// How often bytes have come from the socket.
     reads: Cell<usize>,
     /// One connection too many: it does not get the patience of the others.
@@ -46,7 +55,7 @@ impl Activity {
             blocked: Cell::new(false),
             moved: Cell::new(true),
             overdue: Cell::new(false),
-            owing: Cell::new(false),
+            owing: Cell::new(Owing::Nothing),
             reads: Cell::new(0),
             surplus,
         }
@@ -92,18 +101,25 @@ impl Activity {
 
     /// The answer to a request is the connection's to write.
     pub(crate) fn has_answered(&self) {
-        self.owing.set(true);
+        self.owing.set(Owing::Pieces);
     }
 
-    /// All that there was to write has left.
+    /// It has all pieces of it.
+    pub(crate) fn has_given_all(&self) {
+        self.owing.set(Owing::Rest);
+    }
+
+    /// All that the connection has has left.
     pub(crate) fn has_flushed(&self) {
-        self.owing.set(false);
+        if self.owing.get() == Owing::Rest {
+            self.owing.set(Owing::Nothing);
+        }
     }
 
     /// Nobody here has an answer to write: if one is written, it is about a head that cannot be read.
     pub(crate) fn owes_nothing(&self) -> bool {
         let waits = matches!(self.stage.get(), Stage::Idle | Stage::Head | Stage::Drain);
-        waits && !self.owing.get() && !self.blocked.get()
+        waits && self.owing.get() == Owing::Nothing && !self.blocked.get()
     }
 
     fn progress(&self) {
@@ -200,6 +216,9 @@ mod tests {
         assert!(!activity.owes_nothing());
         activity.enter(Stage::Idle);
         activity.has_answered();
+        activity.has_flushed();
+        assert!(!activity.owes_nothing(), "pieces are to come");
+        activity.has_given_all();
         assert!(!activity.owes_nothing());
         activity.set_blocked(true);
         activity.has_flushed();

@@ -6,6 +6,8 @@ use kushi_core::ErrorKind;
 use crate::limits::Limits;
 use crate::manage::Reply;
 
+/// The longest that hyper takes, whatever a head may have.
+const TARGET_BYTES: u16 = u16::MAX - 1;
 /// What hyper writes by itself is no longer than this, and says so.
 const HYPERS_BYTES: usize = 256;
 const HYPERS_END: &[u8] = b"\r\n\r\n";
@@ -22,7 +24,8 @@ pub(super) fn timed_out() -> Vec<u8> {
 pub(super) fn explained(written: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let text = match written.get(9..12)? {
         b"400" => "the head of the request is no HTTP/1.1".to_owned(),
-        b"414" | b"431" => format!(
+        b"414" => format!("the target of the request is longer than {TARGET_BYTES} bytes"),
+        b"431" => format!(
             "the head of the request has more than {} headers (--http-max-headers) or {} bytes (--http-max-head-size)",
             limits.max_headers, limits.max_head_bytes
         ),

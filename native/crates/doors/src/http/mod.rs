@@ -15,6 +15,7 @@ mod infer;
 mod json_length;
 mod load_report;
 mod members;
+mod owed;
 mod raw;
 mod refusal;
 mod request;
@@ -46,6 +47,7 @@ use crate::connections::Served;
 use crate::house::House;
 use crate::http::answer::Answer;
 use crate::http::body::{Plan, RequestBody, Rest};
+use crate::http::owed::Owed;
 use crate::http::refusal::Refusal;
 use crate::http::stream::Watched;
 use crate::io::{Desk, HttpDoor};
@@ -109,8 +111,7 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
         if matches!(rest, Rest::Unread) {
             refusal::last(&mut answer);
         }
-        seen.has_answered();
-        Ok::<_, Infallible>(answer)
+        Ok::<_, Infallible>(answer.map(|chunks| Owed::new(chunks, seen)))
     });
     let mut connection = http1::Builder::new()
         .keep_alive(!guest.surplus)

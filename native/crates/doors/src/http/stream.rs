@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
@@ -17,11 +17,13 @@ pub(crate) struct Watched<'a, I> {
     io: I,
     desk: &'a Desk,
     activity: &'a Activity,
+    /// What stands for hyper's words, and has not left.
+    words: Vec<u8>,
 }
 
 impl<'a, I> Watched<'a, I> {
     pub(crate) fn new(io: I, desk: &'a Desk, activity: &'a Activity) -> Self {
-        Self { io, desk, activity }
+        Self { io, desk, activity, words: Vec::new() }
     }
 
     fn note_blocked(&self, blocked: bool) {
@@ -37,10 +39,27 @@ impl<'a, I> Watched<'a, I> {
         }
     }
 
-    fn explained(&self, pieces: &[io::IoSlice<'_>]) -> Option<Vec<u8>> {
-        let [only, none @ ..] = pieces else { return None };
-        let alone = self.activity.owes_nothing() && none.iter().all(|piece| piece.is_empty());
-        if alone { head::explained(only, &self.desk.house.limits) } else { None }
+    /// Whether `bytes` were hyper's own words: others leave with the next flush.
+    fn says_more(&mut self, bytes: &[u8]) -> bool {
+        let words =
+            self.activity.owes_nothing().then(|| head::explained(bytes, &self.desk.house.limits)).flatten();
+        let found = words.is_some();
+        self.words.extend(words.unwrap_or_default());
+        found
+    }
+}
+
+impl<I: Write + Unpin> Watched<'_, I> {
+    fn poll_words(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.words.is_empty() {
+            let written = Pin::new(&mut self.io).poll_write(context, &self.words);
+            self.note_written(&written);
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => drop(self.words.drain(..count)),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -70,16 +89,16 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = match self.explained(&[io::IoSlice::new(bytes)]) {
-            None => Pin::new(&mut self.io).poll_write(context, bytes),
-            // All that was written before has left: there is room for this.
-            Some(more) => Pin::new(&mut self.io).poll_write(context, &more).map_ok(|_| bytes.len()),
-        };
+        if self.says_more(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
         self.note_written(&written);
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_words(context))?;
         let flushed = Pin::new(&mut self.io).poll_flush(context);
         // What was written may wait below, as it does with TLS.
         self.note_blocked(flushed.is_pending());
@@ -102,10 +121,12 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match self.explained(pieces) {
-            None => Pin::new(&mut self.io).poll_write_vectored(context, pieces),
-            Some(more) => Pin::new(&mut self.io).poll_write(context, &more).map_ok(|_| pieces[0].len()),
-        };
+        if let [only] = pieces
+            && self.says_more(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
         self.note_written(&written);
         written
     }
