@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import models
+from tests.certificates import Authority, Identity
 from tests.integration.regions import connect, open_objects
+from tests.integration.tls import serving, tls
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -56,3 +58,20 @@ def start_engine(repository: Path, start_server: StartServer, socket_path: str) 
     models.write_slow(repository)
     models.write_add_sub(repository)
     return lambda: start_server(repository, f"--local-socket={socket_path}")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def identity(authority: Authority) -> Identity:
+    return authority.sign("server")
+
+
+@pytest.fixture(scope="module")
+def tls_port(standard_repository: Path, identity: Identity) -> Iterator[int]:
+    """Of an engine that speaks TLS."""
+    with serving(standard_repository, tls(identity)) as port:
+        yield port

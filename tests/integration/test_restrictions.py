@@ -16,13 +16,14 @@ from tritonclient.utils import InferenceServerException
 
 from runners import AccessDenied, Client, ConfigInvalid, Engine, EngineOptions, Restriction, ServerTls
 from runners.log import LogOptions
-from tests.certificates import Authority
 from tests.raw_http import Address, Connection, fetch
 from tests.serving import ROOT, environment, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from tests.certificates import Authority
 
 CATEGORIES: Final = (
     *("health", "metadata", "inference", "shared-memory", "model-config", "model-repository"),
@@ -38,11 +39,6 @@ def refusal(category: str) -> str:
 
 def token(category: str) -> tuple[str, str]:
     return f"x-{category}", f"secret of {category}"
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
