@@ -45,7 +45,7 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            upstream = await self._upstreams.take()
+            upstream = self._upstreams.idle() or await self._open()
         except OSError:
             return await refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, ABSENT)
         try:
@@ -59,6 +59,37 @@ class Relay:
         finally:
             self._upstreams.give_back(upstream)
         return None
+
+    async def _open(self) -> Upstream:
+        limit = asyncio.timeout(self._upstreams.patience)
+        opening = _Opening(limit, self._watch)
+        self._lingering.add(opening)
+        try:
+            async with limit:
+                return await self._upstreams.open()
+        finally:
+            self._lingering.discard(opening)
+            opening.end()
+
+
+class _Opening:
+    """A new connection that takes long is given up when the engine stands still"""
+
+    def __init__(self, limit: asyncio.Timeout, watch: Watch) -> None:
+        self._limit = limit
+        self._watch = watch
+        self._watcher: asyncio.Task[None] | None = None
+
+    def linger(self) -> None:
+        self._watcher = asyncio.create_task(self._until_silent())
+
+    async def _until_silent(self) -> None:
+        await self._watch.until_silent()
+        self._limit.reschedule(asyncio.get_running_loop().time())
+
+    def end(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
 
 
 class _Exchange:

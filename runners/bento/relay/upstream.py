@@ -18,6 +18,8 @@ __all__ = ["Upstream", "Upstreams"]
 _MOST_UNREAD_BYTES: Final = 256 * 1024
 _MOST_IDLE: Final = 256
 _CONNECT_SECONDS: Final = 0.75
+# Of many that shake hands at once, each waits for all before it.
+_HANDSHAKE_SECONDS: Final = 10
 # Some servers close a connection that was idle for five seconds: a request that crosses such an end is lost.
 _IDLE_SECONDS: Final = 4
 
@@ -160,18 +162,23 @@ class Upstreams:
         self._tls = tls
         self._idle: deque[tuple[float, Upstream]] = deque()
 
-    async def take(self) -> Upstream:
-        """An idle connection, the last used one first, or a new one"""
+    def idle(self) -> Upstream | None:
+        """The idle connection that was used last"""
         oldest = time.monotonic() - _IDLE_SECONDS
         while self._idle:
             since, upstream = self._idle.pop()
             if since > oldest and not upstream.lost:
                 return upstream
             upstream.close()
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            return await self._open()
+        return None
 
-    async def _open(self) -> Upstream:
+    @property
+    def patience(self) -> float:
+        """How many seconds a new connection may take"""
+        return _CONNECT_SECONDS if self._tls is None else _HANDSHAKE_SECONDS
+
+    async def open(self) -> Upstream:
+        """A new connection"""
         loop = asyncio.get_running_loop()
         if isinstance(self._address, Path):
             _, upstream = await loop.create_unix_connection(Upstream, str(self._address))

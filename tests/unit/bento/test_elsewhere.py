@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager, suppress
+import ssl
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runners import Client, Engine, EngineOptions, ServerTls
+from runners.bento.relay.exchange import Relay
 from runners.bento.relay.origin import Origin
 from runners.bento.relay.upstream import Upstreams
+from runners.bento.relay.watch import Watch
 from runners.bento.web.edge import Edge
+from tests import models
+from tests.certificates import Authority
 from tests.unit.bento.asgi import Call, answering, ask
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from runners.bento.web.asgi import Message, Receive, Scope, Send
+    from runners.calls import Calls
 
 WAIT_S = 10.0
+CROWD = 450
 
 
 class Remote:
@@ -114,14 +123,66 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pyte
     asyncio.run(main())
 
 
-def test_a_host_that_does_not_take_the_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def models_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models")
+    models.write_add_sub(path)
+    return path
+
+
+@contextmanager
+def relay_to(address: tuple[str, int], tls: ssl.SSLContext | None, engine: Calls) -> Iterator[Relay]:
+    with closing(Upstreams(address, tls)) as upstreams:
+        yield Relay(upstreams, Watch(engine))
+
+
+def test_a_host_that_does_not_take_the_connection_is_not_waited_for(
+    models_of: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("runners.bento.relay.upstream._CONNECT_SECONDS", 0.05)
     # The kernel takes as many as the queue holds, and answers no other.
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, socket.create_connection(server.getsockname()):
+    with (
+        Engine(models_of) as live,
+        socket.create_server(("127.0.0.1", 0), backlog=0) as server,
+        socket.create_connection(server.getsockname()),
+    ):
 
         async def main() -> None:
             async with asyncio.timeout(WAIT_S):
-                with pytest.raises(TimeoutError):
-                    await Upstreams(server.getsockname()).take()
+                with relay_to(server.getsockname(), None, live) as relay:
+                    assert (await ask(relay, Call("/v2"))).status == 503
+
+        asyncio.run(main())
+
+
+def test_a_host_that_stands_still_in_a_handshake_is_not_waited_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    trusted = ssl.create_default_context(cafile=authority.certificate)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with Client(f"https://127.0.0.1:{address[1]}", ca_cert=authority.certificate) as client:
+
+            async def main() -> None:
+                # well before the time that a handshake may take
+                async with asyncio.timeout(5):
+                    with relay_to(address, trusted, client) as relay:
+                        assert (await ask(relay, Call("/v2"))).status == 503
+
+            asyncio.run(main())
+
+
+def test_handshakes_of_a_crowd_are_waited_for(models_of: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    identity = authority.sign("engine", kind="rsa")
+    options = EngineOptions(http_tls=ServerTls(str(identity.certificate), str(identity.key)), io_threads=1)
+    trusted = ssl.create_default_context(cafile=authority.certificate)
+    with Engine(models_of, options=options) as engine:
+        address = "127.0.0.1", engine.serve_http("127.0.0.1", 0)
+
+        async def main() -> None:
+            with relay_to(address, trusted, engine) as relay:
+                calls = [Call("/v2", method="GET", headers=[(b"host", b"engine")]) for _ in range(CROWD)]
+                answers = await asyncio.gather(*(ask(relay, call) for call in calls))
+            assert [answer.status for answer in answers] == [200] * CROWD
 
         asyncio.run(main())
