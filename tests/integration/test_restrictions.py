@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 from runners import AccessDenied, Client, ConfigInvalid, Engine, EngineOptions, Restriction, ServerTls
 from runners.log import LogOptions
 from tests.raw_http import Address, Connection, fetch
-from tests.serving import ROOT, environment, run_to_end
+from tests.serving import ROOT, Server, environment, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -187,6 +187,24 @@ def test_no_secret_is_shown(rule: str, standard_repository: Path) -> None:
     assert ended.returncode == 2
     assert "hunter2" not in ended.stdout
     assert "hunter2" not in repr(EngineOptions(http_restrictions=(Restriction(("health",), "k", "hunter2"),)))
+
+
+def test_no_token_of_a_request_is_in_the_log(standard_repository: Path) -> None:
+    rule = "--http-restricted-api=health,metadata,inference,model-repository:x-key=hunter2"
+    server = Server.start(standard_repository, rule, "--log-verbose=255", "--http-max-head-size=1024", ready=False)
+    try:
+        long = "hunter2" + "x" * 2000
+        for value, status in (("hunter2", 200), ("hunter22", 403), (long, 431)):
+            response = server.get("/v2", [("x-key", value)])
+            assert response.status == status
+            assert b"hunter2" not in response.body
+        with server.connect() as connection:
+            connection.send(b"GET /v2 HTTP/1.1\r\nx-key: hunter2\r\nno colon hunter2\r\n\r\n")
+            assert connection.receive().status == 400
+        assert server.post("/v2/repository/models/hunter/load", b"{", [("x-key", "hunter2")]).status != 403
+    finally:
+        assert server.stop() == 0
+    assert "hunter2" not in server.log.text()
 
 
 def test_the_variable_takes_several_rules() -> None:
