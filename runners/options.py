@@ -44,7 +44,8 @@ class Limits:
     max_chunks, max_head_bytes, max_headers, max_json_depth: of a request over HTTP.
     max_tensors: inputs and requested outputs of a request together.
     head_timeout_seconds: from the first byte of a request to the last of its head; for a TLS handshake, too.
-    body_timeout_seconds: without a byte of a body that is awaited, or of an answer that is not read.
+    body_timeout_seconds: without progress of a body that is awaited, or of an answer that is not read.
+    min_body_rate: bytes per second that make a body progress, averaged over that time.
     idle_timeout_seconds: between two requests.
     max_connections: of each door.
     max_inflight_bytes: that large requests and answers in flight hold, over all doors.
@@ -58,6 +59,7 @@ class Limits:
     max_tensors: int = 1024
     head_timeout_seconds: int = 10
     body_timeout_seconds: int = 30
+    min_body_rate: int = 500
     idle_timeout_seconds: int = 75
     max_connections: int = 16384
     max_inflight_bytes: int = 1024 * 1024 * 1024
@@ -171,6 +173,7 @@ def _limits(settings: ServerSettings) -> Limits:
         max_tensors=settings.http_max_tensors,
         head_timeout_seconds=settings.http_head_timeout_secs,
         body_timeout_seconds=settings.http_body_timeout_secs,
+        min_body_rate=settings.http_min_body_rate,
         idle_timeout_seconds=settings.http_idle_timeout_secs,
         max_connections=settings.http_max_connections,
         max_inflight_bytes=settings.max_inflight_bytes,

@@ -166,12 +166,22 @@ class ServerSettings(BaseSettings):
     http_body_timeout_secs: int = Field(
         30,
         ge=1,
-        description="Seconds without a byte of a body that is awaited, then 408, or of an answer that the client does "
-        "not read.",
+        description="Seconds that a body that is awaited may need to make progress, then 408; also for an answer that "
+        "the client does not read.",
+    )
+    http_min_body_rate: int = Field(
+        500,
+        ge=0,
+        le=1024 * 1024 * 1024,
+        description="Bytes per second that make a body progress, on average over --http-body-timeout-secs; 0: any byte "
+        "does.",
     )
     http_idle_timeout_secs: int = Field(75, ge=1, description="Seconds that a connection may wait for a request.")
     http_max_connections: int = Field(
-        16384, ge=1, description="Most connections of each door; over it only health is answered, all else with 503."
+        16384,
+        ge=1,
+        description="Most connections of each door; over it new ones take the place of silent ones, or are "
+        "answered with 503 unless they ask for health.",
     )
     max_inflight_bytes: int = Field(
         1024 * 1024 * 1024,

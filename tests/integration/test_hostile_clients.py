@@ -1,12 +1,9 @@
-"""Clients that are slow, silent, deaf, many, or leave at the worst moment: each gets its time, nobody else waits."""
+"""Clients that are slow, silent, deaf, or leave at the worst moment: each gets its time, nobody else waits."""
 
 from __future__ import annotations
 
-import resource
 import socket
-import sys
 import time
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +16,6 @@ from tests.integration.hostile import (
     PATH,
     SUM,
     all_is_well,
-    descriptors,
     image,
     inflight_bytes,
     reset,
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from tests.raw_http import Connection
 
 HEAD_LATE = "the head of the request did not arrive in time (--http-head-timeout-secs)"
-BODY_LATE = "the request body did not arrive in time (--http-body-timeout-secs)"
+BODY_LATE = "the request body did not arrive in time (--http-body-timeout-secs, --http-min-body-rate)"
 WHOLE = frame("POST", PATH, HEADERS, BODY)
 
 
@@ -105,11 +101,80 @@ def test_a_large_body_that_stops_gives_its_memory_back(hurried: Server) -> None:
 
 
 def test_a_body_that_comes_slowly_is_served(hurried: Server) -> None:
+    body = BODY.ljust(30_000)
     with hurried.connect() as connection:
-        connection.send(frame("POST", PATH, [*HEADERS, ("Content-Length", str(len(BODY)))]) + BODY[:-10])
-        # longer than the patience, and never without a byte for as long
-        assert not drip(connection, BODY[-10:], pause=0.3)
+        connection.send(frame("POST", PATH, [*HEADERS, ("Content-Length", str(len(body)))]))
+        # longer than the patience, and never with less than the rate for as long
+        for at in range(0, len(body), 2000):
+            assert not speaks(connection, 0.3)
+            connection.send(body[at : at + 2000])
         assert connection.receive().json()["outputs"][0]["data"] == SUM
+
+
+@pytest.mark.parametrize("framing", [("Content-Length", "1000"), ("Transfer-Encoding", "chunked")])
+def test_a_body_that_trickles_in_is_given_up(hurried: Server, framing: tuple[str, str]) -> None:
+    with hurried.connect() as slow, hurried.connect() as other:
+        slow.send(frame("POST", PATH, [framing]))
+        assert drip(slow, b"3e8\r\n" + b" " * 900, pause=0.1)
+        response = slow.receive()
+        assert (response.status, response.error) == (408, BODY_LATE)
+        assert slow.is_closed()
+        assert other.ask("POST", PATH, HEADERS, BODY).status == 200
+
+
+def test_any_byte_is_progress_where_no_rate_is_asked_for(repository: Path, start_server: StartServer) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, "--http-body-timeout-secs=2", "--http-min-body-rate=0")
+    with server.connect() as connection:
+        connection.send(frame("POST", PATH, [*HEADERS, ("Content-Length", str(len(BODY)))]) + BODY[:-15])
+        assert not drip(connection, BODY[-15:], pause=0.3)
+        assert connection.receive().json()["outputs"][0]["data"] == SUM
+        connection.send(frame("POST", PATH, [("Content-Length", "9")]) + b"{")
+        assert (connection.receive().status, connection.is_closed()) == (408, True)
+
+
+REFUSED = frame("POST", requests.path("missing"), [("Content-Length", "1000")])
+
+
+@pytest.fixture(scope="module")
+def short_heads(standard_repository: Path) -> Iterator[Server]:
+    """A server that has little patience with heads alone"""
+    timeouts = [
+        f"--http-{what}-timeout-secs={seconds}" for what, seconds in [("head", 2), ("body", 600), ("idle", 600)]
+    ]
+    server = Server.start(standard_repository, *timeouts)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def drained(short_heads: Server) -> Iterator[Server]:
+    yield from all_is_well(short_heads)
+
+
+def test_a_refused_body_that_stops_does_not_have_the_time_of_an_idle_connection(drained: Server) -> None:
+    with drained.connect() as connection:
+        connection.send(REFUSED + b" " * 500)
+        assert connection.receive().status == 404
+        assert connection.is_closed()
+
+
+def test_a_refused_body_that_goes_on_leads_to_the_next_request(drained: Server) -> None:
+    with drained.connect() as connection:
+        connection.send(REFUSED)
+        assert connection.receive().status == 404
+        # longer than the patience, and never without a byte for as long
+        for _ in range(10):
+            assert not speaks(connection, 0.4)
+            connection.send(b" " * 100)
+        assert connection.ask("POST", PATH, HEADERS, BODY).status == 200
+        connection.send(REFUSED + b" " * 1000)
+        assert connection.receive().status == 404
+        connection.send(WHOLE[:20])
+        response = connection.receive()
+        assert (response.status, response.error) == (408, HEAD_LATE), "the head behind it has the time of any other"
 
 
 def test_a_silent_connection_is_closed_without_a_word(hurried: Server) -> None:
@@ -199,55 +264,3 @@ def test_a_hundred_requests_in_one_write_are_answered_in_order(patient: Server) 
         for number in range(100):
             response = connection.receive()
             assert response.json().get("name", "nowhere") == paths[number % 4].rsplit("/", 1)[1], number
-
-
-def test_ten_thousand_silent_connections_keep_nobody_waiting(patient: Server) -> None:
-    wanted = 10_000
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = hard if hard != resource.RLIM_INFINITY else 10 * wanted
-    count = min(wanted, room - 2000)
-    if count < wanted:
-        print(f"only {count} connections instead of {wanted}: the limit is {hard} files", file=sys.__stderr__)
-    before = patient.memory_kib()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(room, count + 1000)), hard))
-    try:
-        with ExitStack() as stack:
-            silent = [stack.enter_context(patient.connect()) for _ in range(count)]
-            eventually(lambda: descriptors(patient) > count, "all are accepted")
-            for connection in silent[::100]:
-                connection.send(WHOLE[:30])
-            with patient.connect() as connection:
-                for _ in range(20):
-                    assert connection.ask("POST", PATH, HEADERS, BODY).status == 200
-            assert silent[-1].ask("POST", PATH, HEADERS, BODY).status == 200
-            assert (patient.memory_kib() - before) / count < 32
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_over_the_bound_only_health_is_answered(repository: Path, start_server: StartServer) -> None:
-    models.write_add_sub(repository)
-    server = start_server(repository, "--http-max-connections=4")
-    with ExitStack() as stack:
-        guests = [stack.enter_context(server.connect()) for _ in range(4)]
-        for guest in guests:
-            assert guest.ask("POST", PATH, HEADERS, BODY).status == 200
-        for path, status in [("/v2/health/live", 200), ("/v2/health/ready", 200), ("/v2", 503)]:
-            with server.connect() as surplus:
-                response = surplus.ask("GET", path)
-                assert (response.status, response.header("connection")) == (status, "close")
-                assert surplus.is_closed()
-        with server.connect() as surplus:
-            response = surplus.ask("POST", PATH, HEADERS, BODY)
-            assert (response.status, response.error) == (503, "4 connections are open (--http-max-connections)")
-            assert response.header("retry-after") == "1"
-        assert server.metrics()["kushi_queue_requests"] == 0
-        # beyond those that are told so there are those that are not even heard
-        crowd = [stack.enter_context(server.connect()) for _ in range(400)]
-        assert crowd[-1].is_closed()
-        for connection in crowd:
-            connection.close()
-        guests.pop().close()
-        eventually(lambda: server.post(PATH, BODY, HEADERS).status == 200, "there is a place again")
-        assert all(guest.ask("POST", PATH, HEADERS, BODY).status == 200 for guest in guests)
-    assert any("refusing connections: 4 are open" in line for line in server.log.lines)

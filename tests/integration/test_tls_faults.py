@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import subprocess
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.certificates import Authority
 from tests.integration.tls import context, flags
 from tests.raw_http import Connection, fetch
 from tests.serving import Server
@@ -17,9 +19,36 @@ from tests.serving import Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.certificates import Authority, Identity
+    from tests.certificates import Identity
 
 MANY: Final = 1000
+REFUSED: Final = {
+    "none": "it shows no certificate (--http-use-ssl-mutual)",
+    "a stranger's": "its certificate is of no authority that is trusted (--http-root-cert)",
+    "a server's": "its certificate is for another purpose (extendedKeyUsage) (--http-root-cert)",
+}
+
+
+@pytest.mark.parametrize("certificate", REFUSED)
+def test_a_client_that_is_not_let_in_is_in_the_log(
+    standard_repository: Path, identity: Identity, authority: Authority, tmp_path: Path, certificate: str
+) -> None:
+    clients = Authority(tmp_path, "clients")
+    shown = {
+        "none": None,
+        "a stranger's": Authority(tmp_path, "others").sign("stranger"),
+        "a server's": clients.sign("server", "extendedKeyUsage=serverAuth"),
+    }[certificate]
+    given = (*flags(identity)[1:], "--http-use-ssl-mutual", f"--http-root-cert={clients.certificate}")
+    server = Server.start(standard_repository, *given, ready=False)
+    try:
+        for _ in range(5):
+            with pytest.raises(OSError, match=r"(?i)alert|reset|eof"):
+                fetch(server.http, "GET", "/v2", tls=context(authority, shown))
+        server.log.wait_for(re.compile(re.escape(f"a client at 127.0.0.1 is refused: {REFUSED[certificate]}")), 30)
+        assert sum("is refused" in line for line in server.log.lines) < 5, "it is not said of each"
+    finally:
+        server.stop()
 
 
 def test_a_head_that_cannot_be_read_has_a_text_here_too(tls_port: int, authority: Authority) -> None:

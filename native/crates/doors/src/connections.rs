@@ -1,13 +1,15 @@
-//! The open connections of one io thread: a closing server tells each of them, and those at which too
-//! long nothing happens are ended.
+//! The open connections of one io thread: a closing server tells each of them, those at which too long
+//! nothing happens are ended, and those that are silent give their place to others, or their memory.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
@@ -15,9 +17,15 @@ use hyper::service::HttpService;
 
 use crate::activity::{Activity, Look};
 use crate::limits::Limits;
+use crate::listen::Door;
 
 /// How often connections are looked over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A connection on which nothing has come for this long may be ended where its place is needed. Clients of
+/// ours do not use one again by then.
+const SILENT_FOR: Duration = Duration::from_secs(5);
+/// How many connections are looked at for one that is silent.
+const LOOKED_AT: usize = 512;
 
 #[derive(Default)]
 pub(crate) struct Connections {
@@ -25,61 +33,43 @@ pub(crate) struct Connections {
     places: RefCell<Vec<Place>>,
     free: RefCell<Vec<usize>>,
     looking: Cell<bool>,
+    /// Where the next look for a silent one begins.
+    hand: Cell<usize>,
 }
 
 #[derive(Default)]
 struct Place {
     waker: Option<Waker>,
-    /// Of those that are looked over, with the time of the last news.
-    watched: Option<(Rc<Activity>, Instant)>,
+    /// Of those that are looked over.
+    watch: Option<Watch>,
+}
+
+struct Watch {
+    activity: Rc<Activity>,
+    door: Arc<Door>,
+    /// The time of the last news.
+    since: Instant,
 }
 
 /// How a connection was served.
 pub(crate) enum Served {
     /// By both sides' will, or because the client broke the protocol.
     Ended(hyper::Result<()>),
-    /// Too long nothing has happened.
+    /// Too long nothing has happened, or its place was needed.
     Overdue,
+    /// It goes on, and has nothing to remember.
+    Rested,
 }
 
 impl Connections {
     /// Every connection finishes the request it is at and closes; so does every later one.
     pub(crate) fn close(&self) {
         self.closing.set(true);
-        self.places.borrow().iter().filter_map(|place| place.waker.as_ref()).for_each(Waker::wake_by_ref);
+        self.places.borrow().iter().for_each(Place::wake);
     }
 
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
-    }
-
-    pub(crate) async fn run<I, S>(
-        &self,
-        connection: &mut http1::Connection<I, S>,
-        activity: &Rc<Activity>,
-    ) -> Served
-    where
-        I: Read + Write + Unpin,
-        S: HttpService<Incoming> + Unpin,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        S::ResBody: 'static,
-        <S::ResBody as hyper::body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let place = self.enter();
-        place.watch(activity);
-        let mut told = false;
-        poll_fn(|context| {
-            if activity.is_lost() {
-                return Poll::Ready(Served::Overdue);
-            }
-            if self.closing.get() && !told {
-                told = true;
-                Pin::new(&mut *connection).graceful_shutdown();
-            }
-            place.remember(context.waker());
-            Pin::new(&mut *connection).poll(context).map(Served::Ended)
-        })
-        .await
     }
 
     /// A connection that is woken when the server closes.
@@ -103,12 +93,12 @@ impl Connections {
             let now = Instant::now();
             let mut any = false;
             for place in &mut *self.places.borrow_mut() {
-                let Some((activity, since)) = &mut place.watched else { continue };
+                let Some(Watch { activity, since, .. }) = &mut place.watch else { continue };
                 any = true;
                 match activity.look(now.saturating_duration_since(*since), limits) {
                     Look::Moved => *since = now,
                     Look::Patience => {}
-                    Look::Overdue => place.waker.iter().for_each(Waker::wake_by_ref),
+                    Look::Rest | Look::Overdue => place.wake(),
                 }
             }
             if !any {
@@ -117,8 +107,36 @@ impl Connections {
             }
         }
     }
+
+    /// Ends a connection that has been silent for a while, of `door` or of any. False if none was found among
+    /// those whose turn it was to be looked at.
+    pub(crate) fn end_one_silent(&self, door: Option<&Arc<Door>>) -> bool {
+        let now = Instant::now();
+        let places = self.places.borrow();
+        for _ in 0..places.len().min(LOOKED_AT) {
+            let place = &places[self.hand.get() % places.len()];
+            self.hand.set((self.hand.get() + 1) % places.len());
+            let Some(watch) = &place.watch else { continue };
+            let is_wanted = door.is_none_or(|door| Arc::ptr_eq(door, &watch.door));
+            if is_wanted
+                && now.saturating_duration_since(watch.since) >= SILENT_FOR
+                && watch.activity.dismiss()
+            {
+                place.wake();
+                return true;
+            }
+        }
+        false
+    }
 }
 
+impl Place {
+    fn wake(&self) {
+        self.waker.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// The place of a connection.
 pub(crate) struct Entered<'a> {
     connections: &'a Connections,
     index: usize,
@@ -133,9 +151,49 @@ impl Entered<'_> {
         }
     }
 
-    fn watch(&self, activity: &Rc<Activity>) {
-        let watched = (activity.clone(), Instant::now());
-        self.connections.places.borrow_mut()[self.index].watched = Some(watched);
+    /// From now on the connection is looked over.
+    pub(crate) fn watch(&self, activity: &Rc<Activity>, door: &Arc<Door>) {
+        let watch = Watch { activity: activity.clone(), door: door.clone(), since: Instant::now() };
+        self.connections.places.borrow_mut()[self.index].watch = Some(watch);
+    }
+
+    /// `left` is freed once the connection has memory of its own: what is freed as a whole can be taken as a
+    /// whole.
+    pub(crate) async fn run<I, S>(
+        &self,
+        connection: &mut http1::Connection<I, S>,
+        activity: &Activity,
+        left: Bytes,
+    ) -> Served
+    where
+        I: Read + Write + Unpin,
+        S: HttpService<Incoming> + Unpin,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S::ResBody: 'static,
+        <S::ResBody as hyper::body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut left = Some(left);
+        let mut told = false;
+        poll_fn(|context| {
+            if self.connections.is_closing() && !told {
+                told = true;
+                Pin::new(&mut *connection).graceful_shutdown();
+            }
+            self.remember(context.waker());
+            // First what has come: it may be what was waited for.
+            if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
+                return Poll::Ready(Served::Ended(ended));
+            }
+            drop(left.take());
+            if activity.is_lost() {
+                Poll::Ready(Served::Overdue)
+            } else if activity.take_rest() && !told {
+                Poll::Ready(Served::Rested)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
     }
 }
 

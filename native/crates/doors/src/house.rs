@@ -131,12 +131,7 @@ impl House {
     /// For a request that takes a while to read: a drain that begins meanwhile lets it get in.
     pub(crate) fn begin_long_answer(self: &Arc<Self>) -> Answering {
         let mut answering = self.begin_answer();
-        answering.preparing = true;
-        self.preparing.fetch_add(1, Ordering::SeqCst);
-        // What comes later keeps no drain waiting.
-        if self.phase() == Phase::Exiting {
-            answering.prepared();
-        }
+        answering.prepare();
         answering
     }
 
@@ -172,6 +167,17 @@ impl House {
 }
 
 impl Answering {
+    /// It takes a while to read the request.
+    pub(crate) fn prepare(&mut self) {
+        if !std::mem::replace(&mut self.preparing, true) {
+            self.house.preparing.fetch_add(1, Ordering::SeqCst);
+            // What comes later keeps no drain waiting.
+            if self.house.phase() == Phase::Exiting {
+                self.prepared();
+            }
+        }
+    }
+
     /// The request has been taken in or refused.
     pub(crate) fn prepared(&mut self) {
         if std::mem::take(&mut self.preparing) {

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use kushi_core::{Drivers, Inbox, InboxFull, Lease, Mail, Mailbox, Step};
+use kushi_core::{Drivers, Inbox, Lease, Mail, Mailbox, Step};
 use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::connections::Connections;
+use crate::crowd::Crowd;
 use crate::handshakes::Handshakes;
 use crate::house::House;
 use crate::http::body_memory::BodyMemory;
@@ -21,9 +22,12 @@ use crate::listen::{Door, Guest, Listener, Socket, accept};
 use crate::pending::Pending;
 
 /// Sockets and leases that may wait for a thread to look at them.
-const INBOX_CAPACITY: usize = 4096;
+pub(crate) const INBOX_CAPACITY: usize = 4096;
 /// Of each io thread, for what would keep its connections waiting.
 const SIDE_THREADS: usize = 4;
+/// Connections over the bound of their door that one io thread keeps, to answer their questions after its
+/// health and to tell them that it is full.
+const SURPLUS: usize = 64;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,8 @@ enum Item {
     Listen(Listener, Arc<Door>, Arc<IoThreads>),
     CloseListeners,
     Socket(Socket, Guest),
+    /// There are no descriptors for new connections.
+    MakeRoom,
     Lead(Lease),
     Mail(Vec<Mail>),
     /// Connections finish what they are at and close.
@@ -71,6 +77,7 @@ pub(crate) struct Desk {
     pub connections: Connections,
     pub handshakes: Handshakes,
     pub body_memory: BodyMemory,
+    surplus: Crowd,
     thread: Arc<IoThread>,
 }
 
@@ -132,18 +139,26 @@ impl IoThreads {
         self.threads[0].inbox.push_owed(Item::CloseListeners);
     }
 
-    /// Hands a socket to the thread with the fewest connections.
-    pub(crate) fn hand_out(&self, socket: Socket, guest: Guest) {
+    /// Hands a socket to the thread with the fewest connections. Closes it when too many wait there.
+    pub(crate) fn hand_out(&self, socket: Socket, guest: Guest) -> bool {
         let Some(thread) =
             self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
         else {
-            return;
+            return false;
         };
         thread.connections.fetch_add(1, Ordering::Relaxed);
-        if let Err(InboxFull(item)) = thread.inbox.push(Item::Socket(socket, guest)) {
+        let handed = thread.inbox.push(Item::Socket(socket, guest)).is_ok();
+        if !handed {
             thread.connections.fetch_sub(1, Ordering::Relaxed);
-            log::warn!("closing a new connection: {INBOX_CAPACITY} wait for an io thread already");
-            drop(item);
+        }
+        handed
+    }
+
+    /// Ends a silent connection on each thread, if there is one.
+    pub(crate) fn make_room(&self) {
+        for thread in &self.threads {
+            // A thread with so much to do has it another time.
+            let _ = thread.inbox.push(Item::MakeRoom);
         }
     }
 
@@ -197,6 +212,9 @@ async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
             match item {
                 Item::Mail(mail) => mail.into_iter().for_each(|mail| desk.pending.deliver(mail)),
                 Item::Socket(socket, guest) => desk.welcome(socket, guest),
+                Item::MakeRoom => {
+                    desk.connections.end_one_silent(None);
+                }
                 Item::Lead(lease) => desk.lead(lease),
                 Item::Listen(listener, door, threads) => {
                     listeners.push(tokio::task::spawn_local(accept(listener, door, threads)).abort_handle());
@@ -221,6 +239,7 @@ impl Desk {
             connections: Connections::default(),
             handshakes: Handshakes::default(),
             body_memory: BodyMemory::default(),
+            surplus: Crowd::of(SURPLUS),
             thread,
         }
     }
@@ -242,18 +261,34 @@ impl Desk {
         });
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, guest: Guest) {
+    fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest) {
+        // A silent connection gives its place to one that may have a request.
+        if guest.surplus && self.connections.end_one_silent(Some(guest.door())) {
+            guest.surplus = false;
+        }
         let desk = self.clone();
         tokio::task::spawn_local(async move {
             let _ended = Finally(|| {
                 desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
                 desk.house.something_ended();
             });
-            match guest.purpose() {
-                Purpose::Http(door) => crate::http::serve(&desk, socket, door, &guest).await,
-                Purpose::Local => crate::local::serve(&desk, socket).await,
+            if guest.surplus {
+                // Boxed: the others do not set aside the room for it.
+                let place = desk.surplus.enter();
+                if Box::pin(place.keep(desk.serve(socket, &guest))).await.is_none() {
+                    log::debug!("a connection over the bound gave way to another");
+                }
+            } else {
+                desk.serve(socket, &guest).await;
             }
         });
+    }
+
+    async fn serve(self: &Rc<Self>, socket: Socket, guest: &Guest) {
+        match guest.purpose() {
+            Purpose::Http(door) => crate::http::serve(self, socket, door, guest).await,
+            Purpose::Local => crate::local::serve(self, socket).await,
+        }
     }
 
     /// From now on connections are looked over.

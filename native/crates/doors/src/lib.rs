@@ -7,7 +7,9 @@
 mod activity;
 mod budget;
 mod classes;
+mod complaints;
 mod connections;
+mod crowd;
 mod handshakes;
 mod house;
 mod http;

@@ -7,15 +7,17 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kushi_core::{Error, ErrorKind, os_text};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
-use crate::io::{IoThreads, Purpose};
+use crate::complaints::Complaints;
+use crate::io::{INBOX_CAPACITY, IoThreads, Purpose};
 
 const BACKLOG: u32 = 4096;
 /// Out of file descriptors, say: try again after this.
@@ -23,11 +25,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The system says that there is room for more of an answer when half of this has left. Its own measure is
 /// a third of what it holds, megabytes: of a client that reads slowly nothing would be heard for minutes.
 const UNSENT_BYTES: u32 = 256 << 10;
-/// Connections over the bound that a door takes in, to answer their questions after its health and to
-/// tell them that it is full.
-const SURPLUS: usize = 256;
-/// A door that is full says so in the log, and not again before this.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) enum Socket {
     Tcp(net::TcpStream),
@@ -53,15 +50,17 @@ impl Door {
         Arc::new(Self { purpose, most, open: AtomicUsize::new(0) })
     }
 
-    fn admit(self: &Arc<Self>) -> Option<Guest> {
+    fn admit(self: &Arc<Self>) -> Guest {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        let guest = Guest { door: self.clone(), surplus: before >= self.most };
-        let room = if self.purpose == Purpose::Local { self.most } else { self.most.saturating_add(SURPLUS) };
-        (before < room).then_some(guest)
+        Guest { door: self.clone(), surplus: before >= self.most }
     }
 }
 
 impl Guest {
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
     pub(crate) fn purpose(&self) -> Purpose {
         self.door.purpose
     }
@@ -180,7 +179,7 @@ async fn accept_tcp(listener: net::TcpListener, door: &Arc<Door>, threads: &IoTh
     loop {
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => hand_in(Socket::Tcp(stream), door, threads, &mut complaints),
-            Err(error) => pause(&error, &mut complaints).await,
+            Err(error) => pause(&error, threads, &mut complaints).await,
         }
     }
 }
@@ -195,39 +194,41 @@ async fn accept_unix(
     loop {
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => hand_in(Socket::Unix(stream), door, threads, &mut complaints),
-            Err(error) => pause(&error, &mut complaints).await,
+            Err(error) => pause(&error, threads, &mut complaints).await,
         }
     }
 }
 
 fn hand_in(socket: Socket, door: &Arc<Door>, threads: &IoThreads, complaints: &mut Complaints) {
     let guest = door.admit();
-    if guest.as_ref().is_none_or(|guest| guest.surplus) {
+    if guest.surplus {
         let most = door.most;
-        complaints
-            .say(|| format!("refusing connections: {most} are open at a door (--http-max-connections)"));
-    }
-    if let Some(guest) = guest {
-        threads.hand_out(socket, guest);
-    }
-}
-
-async fn pause(error: &io::Error, complaints: &mut Complaints) {
-    if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-        complaints.say(|| format!("cannot accept a connection: {error}"));
-        tokio::time::sleep(ACCEPT_PAUSE).await;
-    }
-}
-
-/// What would be said for every connection, said now and then.
-#[derive(Default)]
-struct Complaints(Option<Instant>);
-
-impl Complaints {
-    fn say(&mut self, what: impl FnOnce() -> String) {
-        if self.0.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
-            self.0 = Some(Instant::now());
-            log::warn!("{}", what());
+        complaints.say(|| {
+            format!(
+                "{most} connections are open at a door (--http-max-connections): silent ones are closed for new \
+                 ones, or those are refused"
+            )
+        });
+        if door.purpose == Purpose::Local {
+            return;
         }
     }
+    if !threads.hand_out(socket, guest) {
+        complaints.say(|| format!("closing new connections: {INBOX_CAPACITY} wait for an io thread already"));
+    }
+}
+
+async fn pause(error: &io::Error, threads: &IoThreads, complaints: &mut Complaints) {
+    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+        return;
+    }
+    let no_descriptor = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    let remedy = if no_descriptor.contains(&error.raw_os_error()) {
+        threads.make_room();
+        "; silent connections are closed for new ones (ulimit -n)"
+    } else {
+        ""
+    };
+    complaints.say(|| format!("cannot accept a connection: {}{remedy}", os_text(error)));
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

@@ -3,6 +3,8 @@
 //! A connection keeps what it began with. Whichever io thread meets a new client looks at the files, at
 //! most once per second; what cannot be used then is logged, and the old ones stay.
 
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,6 +14,8 @@ use arc_swap::ArcSwap;
 use kushi_core::{Error, ErrorKind};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
+
+use crate::complaints::Complaints;
 
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const CERTIFICATE: &str = "--http-server-cert";
@@ -32,6 +36,7 @@ pub(crate) struct Tls {
     options: TlsOptions,
     current: ArcSwap<ServerConfig>,
     files: Mutex<Files>,
+    complaints: Mutex<Complaints>,
 }
 
 struct Files {
@@ -53,7 +58,17 @@ impl Tls {
             options: options.clone(),
             current: ArcSwap::from_pointee(read(options)?),
             files: Mutex::new(Files { looked: now, seen, fault: None }),
+            complaints: Mutex::default(),
         })
+    }
+
+    /// Says why a client was not let in, if that is its certificate: the client itself hears little.
+    pub(crate) fn note_failed(&self, error: &io::Error, client: Option<SocketAddr>) {
+        log::debug!("a TLS handshake failed: {error}");
+        if let (Some(what), Ok(mut complaints)) = (refusal(error), self.complaints.try_lock()) {
+            let client = client.map_or_else(String::new, |client| format!(" at {}", client.ip()));
+            complaints.say(|| format!("a client{client} is refused: {what}"));
+        }
     }
 
     /// For a connection that begins now.
@@ -95,6 +110,18 @@ impl Tls {
     }
 }
 
+fn refusal(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::NoCertificatesPresented => {
+            Some("it shows no certificate (--http-use-ssl-mutual)".to_owned())
+        }
+        rustls::Error::InvalidCertificate(reason) => {
+            Some(format!("its certificate {} ({AUTHORITIES})", kushi_tls::fault(reason)))
+        }
+        _ => None,
+    }
+}
+
 fn stamps(options: &TlsOptions) -> Vec<Option<Stamp>> {
     let paths = [Some(&options.certificate), Some(&options.key), options.client_authorities.as_ref()];
     paths.into_iter().flatten().map(|path| stamp(path)).collect()
@@ -124,12 +151,8 @@ fn read(options: &TlsOptions) -> Result<ServerConfig, Error> {
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            let text = format!("expected the key of {CERTIFICATE} '{}'", options.certificate.display());
-            kushi_tls::unusable(&options.key, KEY, &text)
-        }
-        error => kushi_tls::refused(&options.certificate, CERTIFICATE, &error),
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        kushi_tls::refused((&options.certificate, CERTIFICATE), (&options.key, KEY), &error)
     })?;
     config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
     Ok(config)

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kushi_core::{Error, ErrorKind, os_text};
-use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CertificateError, RootCertStore};
 
 /// The protocol that is spoken inside.
 pub const HTTP_1_1: &[u8] = b"http/1.1";
@@ -33,16 +33,21 @@ pub fn certificates(path: &Path, role: &str) -> Result<Vec<CertificateDer<'stati
 
 /// The first private key of a file.
 pub fn private_key(path: &Path, role: &str) -> Result<PrivateKeyDer<'static>, Error> {
-    PrivateKeyDer::from_pem_slice(&read(path, role)?).map_err(|_| {
+    let key = PrivateKeyDer::from_pem_slice(&read(path, role)?).map_err(|_| {
         unusable(path, role, "expected a private key in PEM form, without a passphrase, found none")
-    })
+    })?;
+    provider().key_provider.load_private_key(key.clone_key()).map_err(|_| {
+        let what = "expected a key for RSA of 2048 to 8192 bits, for ECDSA on P-256 or P-384, or for Ed25519";
+        unusable(path, role, what)
+    })?;
+    Ok(key)
 }
 
 /// The certificates of a file as those of authorities.
 pub fn authorities(path: &Path, role: &str) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(path, role)? {
-        store.add(certificate).map_err(|error| unusable(path, role, &error.to_string()))?;
+        store.add(certificate).map_err(|error| refused((path, role), (path, role), &error))?;
     }
     Ok(store)
 }
@@ -51,14 +56,57 @@ fn read(path: &Path, role: &str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|error| unusable(path, role, &format!("cannot be read: {}", os_text(&error))))
 }
 
-/// An error about a file whose certificate TLS does not take. Without extensions, `openssl x509` writes version 1.
-pub fn refused(path: &Path, role: &str, error: &rustls::Error) -> Error {
+/// What TLS has against a certificate and its key, each a file and its role.
+pub fn refused((path, role): (&Path, &str), key: (&Path, &str), error: &rustls::Error) -> Error {
     match error {
+        rustls::Error::InconsistentKeys(_) => {
+            unusable(key.0, key.1, &format!("expected the key of {role} '{}'", path.display()))
+        }
         rustls::Error::InvalidCertificate(reason) => {
-            unusable(path, role, &format!("expected a certificate of X.509 version 3, got {reason}"))
+            unusable(path, role, &format!("a certificate in it {}", fault(reason)))
         }
         error => unusable(path, role, &error.to_string()),
     }
+}
+
+/// What is wrong with a certificate: the end of a sentence about it.
+pub fn fault(reason: &CertificateError) -> String {
+    use CertificateError as Fault;
+    let text = match reason {
+        Fault::BadEncoding => "cannot be read",
+        Fault::BadSignature => "is not signed by the authority that it names",
+        Fault::Expired | Fault::ExpiredContext { .. } => "has expired",
+        Fault::NotValidYet | Fault::NotValidYetContext { .. } => {
+            "is not valid yet, by the clock of this host"
+        }
+        Fault::Revoked => "has been revoked",
+        Fault::UnknownIssuer => "is of no authority that is trusted",
+        Fault::NotValidForNameContext { presented, .. } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            return format!("is not for this name, but for {}", names.join(", "));
+        }
+        Fault::NotValidForName => "is not for this name",
+        Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
+            "is for another purpose (extendedKeyUsage)"
+        }
+        Fault::UnhandledCriticalExtension => "has a critical extension that is not known here",
+        Fault::UnsupportedSignatureAlgorithmContext { .. }
+        | Fault::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "is signed in a way that is not supported"
+        }
+        // The parser's own word.
+        Fault::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+            "is not of X.509 version 3: openssl x509 writes that with -extfile"
+        }
+        other => return format!("is refused: {other}"),
+    };
+    text.to_owned()
+}
+
+/// What is inside of `DnsName("localhost")`.
+fn bare(name: &str) -> &str {
+    let inside = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inside.unwrap_or(name).trim_matches('"')
 }
 
 /// An error about a file in this role.

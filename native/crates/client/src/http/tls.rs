@@ -56,7 +56,7 @@ impl Tls {
                 let chain = kushi_tls::certificates(certificate, CERTIFICATE)?;
                 builder
                     .with_client_auth_cert(chain, kushi_tls::private_key(key, KEY)?)
-                    .map_err(|error| kushi_tls::refused(certificate, CERTIFICATE, &error))?
+                    .map_err(|error| kushi_tls::refused((certificate, CERTIFICATE), (key, KEY), &error))?
             }
         };
         config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
@@ -89,7 +89,7 @@ pub(super) fn told(error: &io::Error) -> Option<String> {
         Fault::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "its certificate is of no authority that this client trusts (ca_cert)".to_owned()
         }
-        Fault::InvalidCertificate(reason) => format!("its certificate is refused: {reason}"),
+        Fault::InvalidCertificate(reason) => format!("its certificate {}", kushi_tls::fault(reason)),
         Fault::InvalidMessage(_) => "it does not speak TLS".to_owned(),
         Fault::AlertReceived(AlertDescription::CertificateRequired) => {
             "it asks for a client certificate (client_cert, client_key)".to_owned()

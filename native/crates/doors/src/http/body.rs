@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::activity::{Activity, Stage};
 use crate::budget::{COUNTED_BYTES, Reservation};
 use crate::house::Answering;
 use crate::http::body_memory::BodyMemory;
+use crate::http::infer::LONG_JSON;
 use crate::http::refusal::Refusal;
 use crate::io::Desk;
 use crate::pool::{Begun, Pool};
@@ -69,6 +71,9 @@ pub(crate) struct Received {
 impl Received {
     fn at_once(bytes: Bytes, reservation: Option<Reservation>, desk: &Desk) -> Self {
         let mut answering = desk.house.begin_answer();
+        if bytes.len() >= LONG_JSON {
+            answering.prepare();
+        }
         answering.reservation = reservation;
         Self { bytes, answering }
     }
@@ -242,7 +247,7 @@ pub(crate) enum Rest {
 
 /// Takes in what is left of a body that was answered early: the connection would be reset otherwise,
 /// and a client that is still sending would never read the answer.
-pub(crate) fn discard(headers: &HeaderMap, body: RequestBody) -> Rest {
+pub(crate) fn discard(headers: &HeaderMap, body: RequestBody, activity: &Rc<Activity>) -> Rest {
     if body.is_whole || body.incoming.is_end_stream() {
         return Rest::Nothing;
     }
@@ -251,15 +256,20 @@ pub(crate) fn discard(headers: &HeaderMap, body: RequestBody) -> Rest {
     if waits_for_leave || length > MAX_BODY_BYTES as u64 {
         return Rest::Unread;
     }
-    let mut body = body.incoming;
-    tokio::task::spawn_local(tokio::time::timeout(DISCARD_PATIENCE, async move {
-        let mut left = length;
-        while left > 0
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
-        }
-    }));
+    let (mut body, activity) = (body.incoming, activity.clone());
+    tokio::task::spawn_local(async move {
+        let take_in = async {
+            let mut left = length;
+            while left > 0
+                && let Some(Ok(frame)) = body.frame().await
+            {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
+            }
+        };
+        // Dropped before its end, the body ends the connection.
+        let _ = tokio::time::timeout(DISCARD_PATIENCE, take_in).await;
+        activity.has_drained();
+    });
     Rest::Drained
 }
 

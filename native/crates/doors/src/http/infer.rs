@@ -142,6 +142,7 @@ impl Received {
         version: Option<u64>,
     ) -> Result<Answer, Error> {
         if self.compressed {
+            answering.prepare();
             let reserved = answering.take_reservation();
             let (body, reserved) = Box::pin(coding::decompressed(self.body, reserved, &desk.house)).await?;
             (self.body, answering.reservation) = (body, Some(reserved));

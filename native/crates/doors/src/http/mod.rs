@@ -33,13 +33,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use kushi_core::{Error, ErrorKind};
 use kushi_oip::tensor_json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::activity::{Activity, Stage};
@@ -65,16 +65,17 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest
             let ready = stream.set_nodelay(true).and_then(|()| TcpStream::from_std(stream));
             match ready {
                 Ok(stream) => match &desk.house.tls {
-                    None => return drive(desk, TokioIo::new(stream), door, guest).await,
+                    None => return drive(desk, stream, door, guest).await,
                     // Boxed: plain connections do not set aside the room for it.
                     Some(tls) => {
+                        let client = stream.peer_addr().ok();
                         match Box::pin(desk.handshakes.shake(tls, stream, desk.house.limits.head_timeout))
                             .await
                         {
                             Ok(stream) => {
-                                return Box::pin(drive(desk, TokioIo::new(stream), door, guest)).await;
+                                return Box::pin(drive(desk, stream, door, guest)).await;
                             }
-                            Err(error) => return log::debug!("a TLS handshake failed: {error}"),
+                            Err(error) => return tls.note_failed(&error, client),
                         }
                     }
                 },
@@ -82,19 +83,22 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest
             }
         }
         Socket::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => return drive(desk, TokioIo::new(stream), door, guest).await,
+            Ok(stream) => return drive(desk, stream, door, guest).await,
             Err(error) => error,
         },
     };
     log::debug!("a connection was lost before its first request: {ready}");
 }
 
-async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, guest: &Guest) {
+async fn drive<I>(desk: &Rc<Desk>, io: I, door: HttpDoor, guest: &Guest)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
     desk.look_over_connections();
     let limits = &desk.house.limits;
     let activity = Rc::new(Activity::new(guest.surplus));
     let seen = &activity;
-    let service = service_fn(move |request: Request<Incoming>| async move {
+    let mut service = service_fn(move |request: Request<Incoming>| async move {
         seen.enter(Stage::Work);
         let (head, body) = request.into_parts();
         let mut body = RequestBody::new(body);
@@ -104,8 +108,8 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
         };
         let (mut answer, rest) = match answered {
             Err(refusal) if refusal.is_final() => (refusal.answer(), Rest::Unread),
-            Err(refusal) => (refusal.answer(), body::discard(&head.headers, body)),
-            Ok(answer) => (answer, body::discard(&head.headers, body)),
+            Err(refusal) => (refusal.answer(), body::discard(&head.headers, body, seen)),
+            Ok(answer) => (answer, body::discard(&head.headers, body, seen)),
         };
         seen.enter(if matches!(rest, Rest::Drained) { Stage::Drain } else { Stage::Idle });
         if matches!(rest, Rest::Unread) {
@@ -113,28 +117,49 @@ async fn drive<I: Read + Write + Unpin>(desk: &Rc<Desk>, io: I, door: HttpDoor, 
         }
         Ok::<_, Infallible>(answer.map(|chunks| Owed::new(chunks, seen)))
     });
-    let mut connection = http1::Builder::new()
-        .keep_alive(!guest.surplus)
-        .max_headers(limits.max_headers)
-        .max_header_size(limits.max_head_bytes)
-        .max_buf_size(READ_BUFFER_BYTES.max(limits.max_head_bytes))
-        .header_read_timeout(None)
-        .serve_connection(Watched::new(io, desk, seen), service);
-    match desk.connections.run(&mut connection, &activity).await {
-        Served::Ended(Ok(())) => {}
-        Served::Ended(Err(error)) => log::debug!("a connection ended: {error}"),
-        Served::Overdue => {
-            let stage = activity.stage();
-            log::debug!("a connection ended: too long nothing has happened ({stage:?})");
-            if activity.misses_head() {
-                let (mut io, words) = (connection.into_parts().io, head::timed_out());
-                // All that was written before has left: there is room for this.
-                let said =
-                    |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut io).poll_write(context, &words));
-                let _ = poll_fn(said).await;
+    let mut io = TokioIo::new(Watched::new(io, desk, seen));
+    let place = desk.connections.enter();
+    place.watch(&activity, guest.door());
+    let mut left = Bytes::new();
+    loop {
+        let mut connection = http1::Builder::new()
+            .keep_alive(!guest.surplus)
+            .max_headers(limits.max_headers)
+            .max_header_size(limits.max_head_bytes)
+            .max_buf_size(READ_BUFFER_BYTES.max(limits.max_head_bytes))
+            .header_read_timeout(None)
+            .serve_connection(io, service);
+        match place.run(&mut connection, &activity, left).await {
+            Served::Ended(Ok(())) => return,
+            Served::Ended(Err(error)) => return log::debug!("a connection ended: {error}"),
+            Served::Overdue => {
+                let stage = activity.stage();
+                log::debug!(
+                    "a connection ended: too long nothing has happened, or its place was needed ({stage:?})"
+                );
+                if activity.misses_head() {
+                    tell_of_late_head(connection.into_parts().io.into_inner()).await;
+                }
+                return;
+            }
+            // A new one has no buffers: those of the old one may be large.
+            Served::Rested => {
+                log::debug!("a connection gave its buffers back");
+                let old = connection.into_parts();
+                (io, service) = (old.io, old.service);
+                io.inner_mut().unread(&old.read_buf);
+                left = old.read_buf;
             }
         }
     }
+}
+
+async fn tell_of_late_head(mut io: impl AsyncWrite + Unpin) {
+    let words = head::timed_out();
+    // All that was written before has left: there is room for this.
+    let said = |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut io).poll_write(context, &words));
+    // Whether it is read is the client's.
+    let _ = poll_fn(said).await;
 }
 
 fn metrics_door(house: &House, head: &Parts) -> Answer {

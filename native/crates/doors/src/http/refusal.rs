@@ -37,7 +37,7 @@ impl Refusal {
                 answer
             }
             Self::TimedOut => {
-                let text = "the request body did not arrive in time (--http-body-timeout-secs)";
+                let text = "the request body did not arrive in time (--http-body-timeout-secs, --http-min-body-rate)";
                 let reply = Reply::error(&Error::new(ErrorKind::DeadlineExceeded, text));
                 answer::managed(Reply { status: 408, ..reply })
             }

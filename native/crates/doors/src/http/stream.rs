@@ -5,7 +5,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::activity::Activity;
 use crate::http::head;
@@ -15,6 +16,8 @@ use crate::io::Desk;
 /// connection flushes.
 pub(crate) struct Watched<'a, I> {
     io: I,
+    /// Read before what comes.
+    first: Bytes,
     desk: &'a Desk,
     activity: &'a Activity,
     /// What stands for hyper's words, and has not left.
@@ -23,7 +26,12 @@ pub(crate) struct Watched<'a, I> {
 
 impl<'a, I> Watched<'a, I> {
     pub(crate) fn new(io: I, desk: &'a Desk, activity: &'a Activity) -> Self {
-        Self { io, desk, activity, words: Vec::new() }
+        Self { io, first: Bytes::new(), desk, activity, words: Vec::new() }
+    }
+
+    /// Takes back what has been read and not used.
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        self.first = Bytes::copy_from_slice(bytes);
     }
 
     fn note_blocked(&self, blocked: bool) {
@@ -49,7 +57,7 @@ impl<'a, I> Watched<'a, I> {
     }
 }
 
-impl<I: Write + Unpin> Watched<'_, I> {
+impl<I: AsyncWrite + Unpin> Watched<'_, I> {
     fn poll_words(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.words.is_empty() {
             let written = Pin::new(&mut self.io).poll_write(context, &self.words);
@@ -69,21 +77,29 @@ impl<I> Drop for Watched<'_, I> {
     }
 }
 
-impl<I: Read + Unpin> Read for Watched<'_, I> {
+impl<I: AsyncRead + Unpin> AsyncRead for Watched<'_, I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        let before = buffer.filled().len();
+        let read = if self.first.is_empty() {
+            Pin::new(&mut self.io).poll_read(context, buffer)
+        } else {
+            let length = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first[..length]);
+            self.first.advance(length);
+            Poll::Ready(Ok(()))
+        };
         if read.is_ready() {
-            self.activity.has_read();
+            self.activity.has_read(buffer.filled().len() - before);
         }
         read
     }
 }
 
-impl<I: Write + Unpin> Write for Watched<'_, I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<'_, I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -109,6 +125,7 @@ impl<I: Write + Unpin> Write for Watched<'_, I> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.activity.leave();
         Pin::new(&mut self.io).poll_shutdown(context)
     }
 

@@ -1,10 +1,13 @@
 //! Large bodies, which are put together aside.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use kushi_doors::{Server, ServerOptions};
 use kushi_testkit::{PATIENCE, echo_spec, until};
 
@@ -83,5 +86,33 @@ fn a_drain_waits_for_a_body_that_has_come_whole_and_is_still_being_put_together(
     *LOCKED.lock().unwrap_or_else(PoisonError::into_inner) = false;
     OPENED.notify_all();
     assert_eq!(client.receive().status, 200);
+    assert_eq!(site.server.drain(PATIENCE), 0);
+}
+
+#[test]
+fn a_drain_waits_for_a_compressed_body_that_is_still_being_opened() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static LOCKED: Mutex<bool> = Mutex::new(true);
+    static OPENED: Condvar = Condvar::new();
+    let wait = || {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        let locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(OPENED.wait_while(locked, |locked| *locked));
+    };
+    let server = Server::start(&ServerOptions { give_way: wait, ..options(1) });
+    let site = Site::of(server.unwrap_or_else(|error| panic!("{error}")), echo_spec());
+    let mut client = site.connect();
+    let tensor = r#"{"name":"INPUT","datatype":"INT32","shape":[1,1],"data":[7]}"#;
+    let text = format!("{{\"inputs\":[{tensor}]}}{}", " ".repeat(100_000));
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let body = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    let body = body.unwrap_or_else(|error| panic!("{error}"));
+    let sent = client.post("echo", "Content-Encoding: gzip\r\n", &body);
+    sent.unwrap_or_else(|error| panic!("{error}"));
+    until("a thread for it", || BEGUN.load(Ordering::SeqCst) == 1);
+    assert_eq!(site.server.drain(Duration::ZERO), 1);
+    *LOCKED.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    OPENED.notify_all();
+    assert!(client.receive().echoes(7));
     assert_eq!(site.server.drain(PATIENCE), 0);
 }

@@ -1,7 +1,9 @@
 //! Streams of answers, as many as the engine gives.
 
+use std::time::Duration;
+
 use kushi_core::{Batch, Error, ErrorKind, Response, Sent};
-use kushi_testkit::{Act, until};
+use kushi_testkit::{Act, PATIENCE, until};
 use smallvec::SmallVec;
 
 use crate::site::{Answer, Client, Site};
@@ -100,4 +102,22 @@ fn a_client_that_hangs_up_in_a_stream_abandons_its_request() {
     assert!(!batch.is_abandoned(0));
     client.hang_up();
     until("an abandoned request", || batch.is_abandoned(0));
+}
+
+#[test]
+fn a_drain_waits_for_a_stream_and_ends_its_connection_behind_it() {
+    let site = Site::default();
+    site.puppet.script([Act::Late]);
+    let mut client = ask(&site, "generate_stream");
+    let mut batch = site.puppet.late();
+    send(&mut batch);
+    client.receive_head();
+    assert_eq!(client.next_chunk().unwrap().as_deref(), Some(EVENT.as_bytes()));
+    assert_eq!(site.server.drain(Duration::ZERO), 1);
+    send(&mut batch);
+    assert_eq!(client.next_chunk().unwrap().as_deref(), Some(EVENT.as_bytes()), "it goes on");
+    batch.end(0, Ok(()));
+    assert_eq!(client.next_chunk().unwrap(), None);
+    assert_eq!(site.server.drain(PATIENCE), 0);
+    assert!(client.try_receive().is_err());
 }
