@@ -1,7 +1,8 @@
 from asyncio import Future
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from datetime import timedelta
-from typing import Any, Self, final
+from os import PathLike
+from typing import Any, Protocol, Self, SupportsIndex, final
 
 from numpy.typing import DTypeLike, NDArray
 from typing_extensions import CapsuleType
@@ -9,6 +10,7 @@ from typing_extensions import CapsuleType
 __all__ = [
     "BUILD_LABEL",
     "Core",
+    "Exchange",
     "HttpClient",
     "LocalClient",
     "OnnxModel",
@@ -18,14 +20,18 @@ __all__ = [
     "Result",
     "Tensor",
     "Timings",
+    "Upstream",
     "__version__",
     "init_onnxruntime",
     "log_settings",
+    "leave_threads_at_exit",
     "onnxruntime_providers",
     "register_errors",
     "register_onnxruntime_providers",
     "routes",
     "set_log",
+    "shortened",
+    "usable_cores",
 ]
 
 __version__: str
@@ -35,16 +41,19 @@ def register_errors(table: dict[str, Callable[[str, str | None, str | None], Bas
 def set_log(options_json: str) -> None: ...
 def log_settings() -> tuple[int, bool, bool, bool, str]: ...
 def init_onnxruntime(library: str, threads: tuple[int, int] | None = None) -> str: ...
+def leave_threads_at_exit() -> None: ...
+def usable_cores() -> int: ...
 def onnxruntime_providers() -> list[str]: ...
 def register_onnxruntime_providers(library: str) -> None: ...
+def shortened(text: str) -> str: ...
 def routes() -> list[tuple[str, str, str]]: ...
 @final
 class OnnxModel:
     def __new__(cls, path: str, options_json: str) -> Self: ...
     @property
-    def inputs(self) -> list[tuple[str, str, list[int]]]: ...
+    def inputs(self) -> list[tuple[str, str, list[int] | None]]: ...
     @property
-    def outputs(self) -> list[tuple[str, str, list[int]]]: ...
+    def outputs(self) -> list[tuple[str, str, list[int] | None]]: ...
     def measure(self, shapes: dict[str, list[int]], runs: int) -> float: ...
 
 @final
@@ -121,8 +130,8 @@ class Core:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -133,8 +142,8 @@ class Core:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -148,8 +157,54 @@ class Core:
     def serve_metrics(self, address: str, port: int) -> int: ...
     def set_started(self) -> None: ...
     def drain(self, timeout_s: float) -> int: ...
+    def end_runs(self) -> None: ...
     def close(self) -> None: ...
     def statistics(self) -> str: ...
+
+class _Taker(Protocol):
+    def answered(self, data: bytes, /) -> None: ...
+    def take_over(self) -> None: ...
+
+@final
+class Upstream:
+    def __new__(
+        cls,
+        path: str | PathLike[str] | None,
+        *,
+        host: bytes | None = None,
+        prefix: str = "",
+        tls: str | None = None,
+        ca_cert: str | None = None,
+        client_cert: tuple[str, str] | None = None,
+        idle_seconds: float = 4.0,
+    ) -> Self: ...
+    def ask(
+        self,
+        method: str,
+        target: tuple[bytes, bytes],
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        more: bool,
+        *,
+        fresh: bool = False,
+        socket: int | None = None,
+    ) -> Exchange | None: ...
+    def pass_on(
+        self, data: bytes, taker: _Taker, before: bytes, max_head_bytes: int, max_headers: int
+    ) -> Exchange | int | None: ...
+    def close(self) -> None: ...
+
+@final
+class Exchange:
+    @property
+    def was_kept(self) -> bool: ...
+    @property
+    def is_open(self) -> bool: ...
+    def hold(self) -> None: ...
+    def push(self, piece: bytes, more: bool) -> Future[None] | None: ...
+    def answer(self) -> Future[tuple[int, list[tuple[bytes, bytes]], bytes, bool]]: ...
+    def more(self) -> Future[tuple[bytes, bool]]: ...
+    def close(self) -> None: ...
 
 @final
 class HttpClient:
@@ -166,8 +221,8 @@ class HttpClient:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -178,8 +233,8 @@ class HttpClient:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -201,8 +256,8 @@ class LocalClient:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -213,8 +268,8 @@ class LocalClient:
         self,
         model: str,
         inputs: tuple[Any, ...],
-        model_version: str | int,
-        outputs: Sequence[str] | None,
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
         parameters: Mapping[str, bool | int | float | str] | None,
         deadline: float | timedelta | None,
         priority: int,
@@ -232,7 +287,7 @@ class LocalClient:
 
 @final
 class Orders:
-    def next(self) -> Order | None: ...
+    def next(self, *, only_unloads: bool = False) -> Order | None: ...
     def close(self) -> None: ...
 
 @final

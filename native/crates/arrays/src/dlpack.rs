@@ -17,6 +17,7 @@ use crate::write::View;
 pub const CPU: (i32, i32) = (1, 0);
 
 const VERSION: Version = Version { major: 1, minor: 1 };
+const FLAG_READ_ONLY: u64 = 1;
 const FLAG_IS_COPIED: u64 = 1 << 1;
 /// What consumers may rely on, for a tensor that is copied anyway.
 const ALIGNMENT: usize = 64;
@@ -77,7 +78,8 @@ struct Exported<M> {
 }
 
 /// A capsule around the tensor's memory, to be consumed once. `copy`: `Some(true)` asks for memory of
-/// its own, `Some(false)` for none, whatever it takes.
+/// its own, `Some(false)` for none, whatever it takes. The tensor's memory may not be written to, which only
+/// the versioned form can say: in the older one there is a copy.
 pub fn capsule<'py>(
     py: Python<'py>,
     tensor: &Tensor,
@@ -89,12 +91,13 @@ pub fn capsule<'py>(
     let size = tensor.datatype.size().unwrap_or(1);
     View::of(tensor).check(size)?;
     let misaligned = tensor.data.as_bytes().as_ptr().align_offset(size) != 0;
-    if misaligned && copy == Some(false) {
-        return Err(PyBufferError::new_err("the tensor is not aligned, DLPack needs a copy of it").into());
+    if copy == Some(false) && (misaligned || !versioned) {
+        let why = if misaligned { "the tensor is not aligned" } else { "max_version is below 1.0" };
+        return Err(PyBufferError::new_err(format!("{why}, DLPack needs a copy of the tensor")).into());
     }
-    let copied = misaligned || copy == Some(true);
+    let copied = misaligned || !versioned || copy == Some(true);
     let buffer = if copied { aligned_copy(py, &tensor.data) } else { tensor.data.clone() };
-    let flags = if copied { FLAG_IS_COPIED } else { 0 };
+    let flags = if copied { FLAG_IS_COPIED } else { FLAG_READ_ONLY };
     let strides = strides(&tensor.shape);
     let shape = tensor.shape.clone();
     let described = DlTensor {

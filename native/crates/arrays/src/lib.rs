@@ -17,7 +17,7 @@ pub use dlpack::{CPU, capsule};
 pub use fault::Fault;
 pub use lend::lend;
 pub use read::{is_array, tensor};
-pub use write::array;
+pub use write::{array, writable_array};
 
 /// Arrays below this are copied: it costs less than keeping their owner.
 const BORROWED_BYTES: usize = 16 << 10;

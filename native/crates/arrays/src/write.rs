@@ -38,9 +38,24 @@ impl<'a> View<'a> {
     }
 }
 
-/// A tensor as an array that may be written to: a large one shows the tensor's memory and keeps it, a
-/// small one is a copy. So the memory of large tensors that Python gets must be writable.
+/// A tensor as an array that may not be written to: a large one shows the tensor's memory, which others may
+/// see as well, and keeps it. A small one is a copy, and is no different to work with.
 pub fn array<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>, Fault> {
+    let array = view_or_copy(py, tensor, 0)?;
+    if let Ok(array) = array.cast::<PyUntypedArray>() {
+        // SAFETY: it is an array, whose fields may be changed under the GIL; nobody else has seen it.
+        unsafe { (*array.as_array_ptr()).fields.flags &= !NPY_ARRAY_WRITEABLE };
+    }
+    Ok(array)
+}
+
+/// A tensor as an array that may be written to, which is for memory that the caller alone sees.
+pub fn writable_array<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>, Fault> {
+    view_or_copy(py, tensor, NPY_ARRAY_WRITEABLE)
+}
+
+/// A large tensor is shown with these flags.
+fn view_or_copy<'py>(py: Python<'py>, tensor: &Tensor, flags: c_int) -> Result<Bound<'py, PyAny>, Fault> {
     let view = View::of(tensor);
     let size = tensor.datatype.size().filter(|_| view.bytes.len() >= BORROWED_BYTES);
     let Some(size) = size.filter(|&size| view.bytes.as_ptr().align_offset(size) == 0) else {
@@ -51,8 +66,9 @@ pub fn array<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>,
     };
     view.check(size)?;
     let owner = Bound::new(py, Memory::new(tensor.data.clone()))?;
-    // SAFETY: the bytes fill the shape and are kept by the owner. Writable they are by contract.
-    unsafe { show(dtype, view.shape, view.bytes.as_ptr(), owner.into_any(), NPY_ARRAY_WRITEABLE) }
+    // SAFETY: the bytes fill the shape and are kept by the owner. Where the flags say that they are writable,
+    // the caller does.
+    unsafe { show(dtype, view.shape, view.bytes.as_ptr(), owner.into_any(), flags) }
 }
 
 /// A tensor as an array with memory of its own.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kushi_arrays::Fault;
-use kushi_client::{Call, Draft, InferCall};
+use kushi_client::{Call, Draft, InferCall, WantedOutput};
 use kushi_core::{Error, ErrorKind, Parameter};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyMapping, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use crate::errors::{About, raise_about};
@@ -57,7 +58,7 @@ impl<'py> Arguments<'py> {
         };
         call.inputs = inputs(&self.inputs)?;
         if !self.outputs.is_none() {
-            call.outputs = names(&self.outputs, &call.id)?;
+            call.outputs = wanted(&self.outputs, &call.id)?;
         }
         if !self.parameters.is_none() {
             read_parameters(&self.parameters, &mut call)?;
@@ -65,7 +66,8 @@ impl<'py> Arguments<'py> {
         if !self.deadline.is_none() {
             call.patience = Some(patience(&self.deadline)?);
         }
-        let priority: u64 = self.priority.extract().map_err(|_| {
+        let priority = index(&self.priority).and_then(|priority| priority.extract::<u64>().ok());
+        let priority = priority.ok_or_else(|| {
             invalid(format_args!("priority is {}, expected an int of 0 or more", shown(&self.priority)))
         })?;
         if priority != 0 {
@@ -116,18 +118,33 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
 }
 
 fn text(value: &Bound<'_, PyAny>, argument: &str, expected: &str) -> Result<String, Wrong> {
-    let text = value.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
-    let wrong = || invalid(format_args!("{argument} is {}, expected {expected}", shown(value)));
-    text.map(str::to_owned).ok_or_else(wrong)
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(invalid(format_args!("{argument} is {}, expected {expected}", shown(value))));
+    };
+    utf8(text, argument)
+}
+
+/// Python's strings may have halves of surrogate pairs, which no encoding has.
+fn utf8(text: &Bound<'_, PyString>, argument: &str) -> Result<String, Wrong> {
+    let wrong = |_| {
+        let got = shown(text);
+        invalid(format_args!("{argument} is {got}, which has a lone surrogate and is no text in UTF-8"))
+    };
+    text.to_str().map(str::to_owned).map_err(wrong)
+}
+
+/// As `operator.index` takes it; a truth value is none.
+fn index<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    value.call_method0(intern!(value.py(), "__index__")).ok()
 }
 
 fn version(value: &Bound<'_, PyAny>) -> Result<String, Wrong> {
-    let text = if let Ok(text) = value.cast::<PyString>() {
-        text.to_str().map(str::to_owned).ok()
-    } else if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        Some(value.to_string())
-    } else {
-        None
+    let text = match value.cast::<PyString>() {
+        Ok(text) => text.to_str().map(str::to_owned).ok(),
+        Err(_) => index(value).map(|number| number.to_string()),
     };
     match text {
         Some(text) if text.is_empty() || text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(text),
@@ -191,23 +208,40 @@ fn confused(value: &Bound<'_, PyAny>) -> Option<&'static str> {
     foreign.then_some("has an object of tritonclient, expected the array itself")
 }
 
-fn names(given: &Bound<'_, PyAny>, request_id: &str) -> Result<Vec<String>, Wrong> {
-    let wrong = || invalid(format_args!("outputs is {}, expected a sequence of names", shown(given)));
+/// Names of outputs, or a mapping from them to how many classes are wanted.
+fn wanted(given: &Bound<'_, PyAny>, request_id: &str) -> Result<Vec<WantedOutput>, Wrong> {
+    let wrong = || {
+        let expected = "expected a sequence of names, or a mapping from names to class counts";
+        invalid(format_args!("outputs is {}, {expected}", shown(given)))
+    };
     if given.is_instance_of::<PyString>() {
         return Err(wrong());
     }
-    let mut names: Vec<String> = Vec::new();
+    let is_sequence = given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>();
+    let counts = if is_sequence { None } else { given.cast::<PyMapping>().ok() };
+    let mut wanted: Vec<WantedOutput> = Vec::new();
     for name in given.try_iter().map_err(|_| wrong())? {
-        let name = text(&name?, "the name of an output", "a str")?;
-        if names.contains(&name) {
+        let given = name?;
+        let name = text(&given, "the name of an output", "a str")?;
+        if wanted.iter().any(|known| known.name == name) {
             let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
             return Err(invalid(format_args!(
                 "[request id: {id}] output '{name}' already exists in request"
             )));
         }
-        names.push(name);
+        let classes = counts.map_or(Ok(0), |counts| class_count(&name, &counts.get_item(&given)?))?;
+        wanted.push(WantedOutput { name, classes });
     }
-    Ok(names)
+    Ok(wanted)
+}
+
+fn class_count(output: &str, given: &Bound<'_, PyAny>) -> Result<usize, Wrong> {
+    let count = index(given).and_then(|count| count.extract::<u64>().ok());
+    let count = count.ok_or_else(|| {
+        let got = shown(given);
+        invalid(format_args!("the class count of output '{output}' is {got}, expected an int of 0 or more"))
+    })?;
+    Ok(count.try_into().unwrap_or(usize::MAX))
 }
 
 /// A call that is no inference.
@@ -228,13 +262,16 @@ fn deadline_of(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
 }
 
 fn patience(given: &Bound<'_, PyAny>) -> Result<Duration, Wrong> {
-    let duration = match given.extract::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => given.extract::<Duration>().ok(),
+    let seconds = given.extract::<f64>().ok().filter(|_| !given.is_instance_of::<PyBool>());
+    let duration = match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => given.extract::<Duration>().ok(),
     };
     duration.filter(|duration| !duration.is_zero()).ok_or_else(|| {
         let got = shown(given);
-        invalid(format_args!("deadline is {got}, expected seconds above 0 or a positive timedelta"))
+        let endless = seconds.is_some_and(|seconds| seconds > 0.0);
+        let none = if endless { ", or None for no deadline" } else { "" };
+        invalid(format_args!("deadline is {got}, expected seconds above 0 or a positive timedelta{none}"))
     })
 }
 
@@ -260,11 +297,7 @@ fn read_parameters(given: &Bound<'_, PyAny>, call: &mut InferCall) -> Result<(),
                 ));
             }
             _ => {
-                let value = parameter(&value).ok_or_else(|| {
-                    invalid(format_args!(
-                        "parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
-                    ))
-                })?;
+                let value = parameter(&key, &value)?;
                 call.parameters.push((key, value));
             }
         }
@@ -277,25 +310,30 @@ fn level(priority: u64) -> u32 {
     priority.try_into().unwrap_or(u32::MAX)
 }
 
-fn unsigned<'py, T>(key: &str, value: &Bound<'py, PyAny>, expected: &str) -> Result<T, Wrong>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let number = Some(value).filter(|value| !value.is_instance_of::<PyBool>());
-    let number = number.and_then(|value| value.extract().ok());
+fn unsigned(key: &str, value: &Bound<'_, PyAny>, expected: &str) -> Result<u64, Wrong> {
+    let number = index(value).and_then(|value| value.extract().ok());
     number.ok_or_else(|| invalid(format_args!("parameter '{key}' is {}, expected {expected}", shown(value))))
 }
 
-fn parameter(value: &Bound<'_, PyAny>) -> Option<Parameter> {
+fn parameter(key: &str, value: &Bound<'_, PyAny>) -> Result<Parameter, Wrong> {
     if let Ok(value) = value.cast::<PyBool>() {
-        Some(Parameter::Bool(value.is_true()))
-    } else if let Ok(value) = value.cast::<PyString>() {
-        value.to_str().ok().map(|text| Parameter::String(text.to_owned()))
-    } else if let Ok(value) = value.cast::<PyFloat>() {
-        Some(Parameter::Double(value.value()))
-    } else {
-        value.extract().ok().map(Parameter::Int)
+        return Ok(Parameter::Bool(value.is_true()));
     }
+    if let Ok(value) = value.cast::<PyString>() {
+        return Ok(Parameter::String(utf8(value, &format!("parameter '{key}'"))?));
+    }
+    if let Ok(value) = value.cast::<PyFloat>() {
+        return Ok(Parameter::Double(value.value()));
+    }
+    let Some(number) = index(value) else {
+        return Err(invalid(format_args!(
+            "parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
+        )));
+    };
+    let number = number.extract().map(Parameter::Int);
+    number.map_err(|_| {
+        invalid(format_args!("parameter '{key}' is {}, expected an int of 64 bits", shown(value)))
+    })
 }
 
 /// In the text of an error that a call met on its way into the core, as HTTP words it.

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
@@ -17,7 +16,7 @@ use crate::infer;
 use crate::loaded::{Loaded, engines};
 use crate::logging::{self, LogOptions};
 use crate::orders::Orders;
-use crate::process::{Process, close_at_exit};
+use crate::process::{Process, close_at_exit, usable_cores};
 use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
@@ -98,9 +97,8 @@ impl Core {
     fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
         let options: Options = parse("the options", options_json).map_err(|error| raise(py, &error, None))?;
         logging::init(options.log);
-        let cores = || thread::available_parallelism().map_or(1, usize::from);
         let options = ServerOptions {
-            io_threads: options.io_threads.unwrap_or_else(cores),
+            io_threads: options.io_threads.unwrap_or_else(usable_cores),
             server_name: options.server_name,
             server_version: options.server_version,
             extensions: options.extensions,
@@ -244,6 +242,10 @@ impl Core {
             (left == 0 || rest <= SIGNAL_PATIENCE).then_some(left)
         };
         guarded(py, About::default, || in_turns(py, turn))
+    }
+
+    fn end_runs(&self, py: Python<'_>) {
+        py.detach(|| self.server.end_runs());
     }
 
     fn close(&self, py: Python<'_>) {

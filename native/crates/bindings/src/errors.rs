@@ -3,6 +3,7 @@
 //! The classes live in Python, which registers a factory for each kind.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -21,6 +22,12 @@ pub(crate) fn register_errors(table: HashMap<String, Py<PyAny>>) {
     let before = lock(&FACTORIES).replace(table);
     // Outside the lock: dropping Python objects may run Python.
     drop(before);
+}
+
+/// A text of an error with names and values of a length that can be read.
+#[pyfunction]
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    kushi_core::shortened(text.into())
 }
 
 /// What a failed call was about; empty where it had none.

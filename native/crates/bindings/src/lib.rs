@@ -26,6 +26,7 @@ mod result;
 mod scheduling;
 mod submission;
 mod turns;
+mod upstream;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -40,6 +41,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_LABEL", BUILD_LABEL)?;
     module.add_function(wrap_pyfunction!(errors::register_errors, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::shortened, module)?)?;
     module.add_function(wrap_pyfunction!(logging::set_log, module)?)?;
     module.add_function(wrap_pyfunction!(logging::log_settings, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
@@ -51,10 +53,14 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Core>()?;
     module.add_class::<http_client::HttpClient>()?;
     module.add_class::<local_client::LocalClient>()?;
+    module.add_class::<upstream::Upstream>()?;
+    module.add_class::<upstream::Exchange>()?;
     module.add_class::<result::PyResultMapping>()?;
     module.add_class::<result::PyTensor>()?;
     module.add_class::<result::PyTimings>()?;
     PyMapping::register::<result::PyResultMapping>(module.py())?;
+    module.add_function(wrap_pyfunction!(process::leave_threads_at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(process::usable_cores, module)?)?;
     process::watch(module)?;
     module.add_class::<orders::Orders>()?;
     module.add_class::<orders::Order>()?;

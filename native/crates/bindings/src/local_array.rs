@@ -29,7 +29,7 @@ pub(crate) fn empty<'py>(
         return py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "empty"), (shape, dtype));
     };
     let tensor = Tensor { datatype, shape: dims, data };
-    kushi_arrays::array(py, &tensor).map_err(|fault| wrong_dtype(py, fault))
+    kushi_arrays::writable_array(py, &tensor).map_err(|fault| wrong_dtype(py, fault))
 }
 
 /// NumPy's dtype in the machine's byte order, and what it is to us: those of an array without elements.

@@ -201,10 +201,10 @@ impl LocalStream {
             connection.receive(Instant::now(), &mut ended)?;
             if connection.has_unsent() { connection.flush(Instant::now()) } else { Ok(true) }
         });
-        let told = settle(py, &mut ended);
+        let settled = settle(py, &mut ended);
         self.state().ended = ended;
         self.carry_on(py, received);
-        told
+        settled
     }
 
     /// Sends what waits.
@@ -224,9 +224,9 @@ impl LocalStream {
             next = connection.tick(now, &mut ended)?;
             connection.flush(now)
         });
-        let told = settle(py, &mut ended);
+        let settled = settle(py, &mut ended);
         self.carry_on(py, looked);
-        next.filter(|_| self.is_open()).map_or(Ok(()), |next| self.arm(py, next)).and(told)
+        next.filter(|_| self.is_open()).map_or(Ok(()), |next| self.arm(py, next)).and(settled)
     }
 
     /// `Ok(true)` when there is nothing to do, or all is sent.
@@ -280,8 +280,8 @@ impl LocalStream {
         let unregistered = self.unregister(py, timer);
         drop(stream);
         let resent = self.send_again(py, unsent, &mut ended);
-        let told = settle(py, &mut ended);
-        unregistered.and(resent).and(told)
+        let settled = settle(py, &mut ended);
+        unregistered.and(resent).and(settled)
     }
 
     fn unregister(&self, py: Python<'_>, timer: Option<(Instant, Py<PyAny>)>) -> PyResult<()> {
@@ -338,7 +338,7 @@ impl LocalStream {
 
 /// All are told, whatever comes in between.
 fn settle(py: Python<'_>, ended: &mut Vec<Ended<Asker>>) -> PyResult<()> {
-    let mut told = Ok(());
+    let mut settled = Ok(());
     for Ended { asker, outcome } in ended.drain(..) {
         let Asker { promise, about, .. } = asker;
         let outcome = match outcome {
@@ -346,7 +346,7 @@ fn settle(py: Python<'_>, ended: &mut Vec<Ended<Asker>>) -> PyResult<()> {
             Ok(Outcome::CallAnswer(answer)) => call_answer(py, Ok(answer), &about),
             Err(error) => result(py, Err(error), &about),
         };
-        told = told.and(promise.settle(py, outcome));
+        settled = settled.and(promise.settle(py, outcome));
     }
-    told
+    settled
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kushi_core::shortened;
 use kushi_doors::{LogChange, LogForm, LogSettings, LogSwitch};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
@@ -140,7 +141,7 @@ impl Log for StandardError {
         let file = record.file().and_then(|path| path.rsplit('/').next()).unwrap_or("?");
         let line = record.line().unwrap_or(0);
         let process = std::process::id();
-        let text = one_line(record.args().to_string());
+        let text = one_line(&shortened(record.args().to_string().into()));
         let (form, now) = (self.settings().form, SystemTime::now());
         let start = match form {
             LogForm::Triton => format!("{letter}{}", stamp(now)),
@@ -155,10 +156,7 @@ impl Log for StandardError {
 }
 
 /// Clients choose some of the text: none of it begins a line or speaks to a terminal.
-fn one_line(text: String) -> String {
-    if !text.contains(char::is_control) {
-        return text;
-    }
+fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         if character.is_control() {

@@ -199,7 +199,7 @@ impl EventLoop {
         }
         let now = Instant::now();
         let due = lock(&self.alarm).due(now);
-        let mut told = Ok(());
+        let mut settled = Ok(());
         for (when, key) in due {
             let over = {
                 let mut places = lock(&self.places);
@@ -217,10 +217,10 @@ impl EventLoop {
                 }
             };
             if let Some((promise, about)) = over {
-                told = told.and(promise.settle(py, Err(raise_about(py, &expired(), &about))));
+                settled = settled.and(promise.settle(py, Err(raise_about(py, &expired(), &about))));
             }
         }
-        self.arm(py).and(told)
+        self.arm(py).and(settled)
     }
 
     /// All are told, whatever comes in between.
@@ -228,21 +228,21 @@ impl EventLoop {
         if !self.process.is_current() {
             return Ok(());
         }
-        let mut told = Ok(());
+        let mut settled = Ok(());
         let mut burst = std::mem::take(&mut *lock(&self.burst));
         self.arrivals.drain(&mut burst);
         for arrival in burst.drain(..) {
             match arrival {
                 Arrival::Mail(mail) => {
                     for mail in mail {
-                        told = told.and(self.take_mail(py, mail));
+                        settled = settled.and(self.take_mail(py, mail));
                     }
                 }
-                Arrival::Outcome(key, outcome) => told = told.and(self.take_outcome(py, key, outcome)),
+                Arrival::Outcome(key, outcome) => settled = settled.and(self.take_outcome(py, key, outcome)),
             }
         }
         *lock(&self.burst) = burst;
-        told
+        settled
     }
 
     fn take_mail(&self, py: Python<'_>, mail: Mail) -> PyResult<()> {
@@ -262,7 +262,10 @@ impl EventLoop {
         let (Some(promise), Hold::Core { spec, responses, only, .. }) = (promise, hold) else {
             return Ok(());
         };
-        promise.settle(py, result(py, answer(&spec, responses, only, &mut end), &about))
+        let is_plain = end.request.classes.is_empty();
+        let answer = || answer(&spec, responses, only, &mut end);
+        let answer = if is_plain { answer() } else { py.detach(answer) };
+        promise.settle(py, result(py, answer, &about))
     }
 
     fn take_outcome(&self, py: Python<'_>, key: u64, outcome: Outcome) -> PyResult<()> {

@@ -46,8 +46,8 @@ pub(crate) struct OnnxModel {
     pub(crate) session: Arc<OnnxSession>,
 }
 
-/// name, data type, dimensions
-type Described = (String, &'static str, Vec<i64>);
+/// name, data type, dimensions; none of these where the file does not say how many there are
+type Described = (String, &'static str, Option<Vec<i64>>);
 
 #[pymethods]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]

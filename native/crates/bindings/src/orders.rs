@@ -14,9 +14,10 @@ pub(crate) struct Orders(pub(crate) Arc<kushi_doors::Orders>);
 
 #[pymethods]
 impl Orders {
-    /// Sleeps until there is an order; `None` once the server closes.
-    fn next(&self, py: Python<'_>) -> Option<Order> {
-        let order = py.detach(|| self.0.next())?;
+    /// Sleeps until there is an order, or one to unload; `None` once the server closes.
+    #[pyo3(signature = (*, only_unloads = false))]
+    fn next(&self, py: Python<'_>, only_unloads: bool) -> Option<Order> {
+        let order = py.detach(|| self.0.next(only_unloads.then_some(Action::Unload)))?;
         let (loads, model) = (order.action == Action::Load, order.model.clone());
         Some(Order { loads, model, unanswered: Mutex::new(Some(order)) })
     }

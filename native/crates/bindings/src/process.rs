@@ -1,9 +1,9 @@
 //! Which process an object belongs to: a forked child has copies of everything and none of the threads.
 
 use std::ffi::{c_int, c_void};
-use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::{process, thread};
 
 use kushi_core::{Error, ErrorKind};
 use kushi_doors::Server;
@@ -19,6 +19,19 @@ static SERVERS: Mutex<Vec<Weak<Server>>> = Mutex::new(Vec::new());
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    leave_threads_at_exit();
+}
+
+/// The cores of this process: its affinity mask, and the quota of its cgroup and of all those above it. At least one.
+#[pyfunction]
+pub(crate) fn usable_cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// From now on the end of the process leaves the threads of libraries alone that were loaded before: to take a library
+/// down around a thread that is inside of it would crash.
+#[pyfunction]
+pub(crate) fn leave_threads_at_exit() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the function may be called at any exit of this process.
     unsafe {
@@ -31,8 +44,8 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Ends a forked child behind the exit handlers of Python and before those of libraries that were loaded
-/// before the fork: ONNX Runtime's wait for threads that the child does not have.
+/// Ends the process behind the exit handlers of Python and before those of libraries that were loaded earlier:
+/// ONNX Runtime's wait for threads, which a forked child does not have.
 #[cfg(target_env = "gnu")]
 extern "C" fn leave(status: c_int, _: *mut c_void) {
     // SAFETY: flushes what an exit flushes, and ends the process.

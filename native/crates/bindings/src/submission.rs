@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_client::{Answer, Draft, InferCall};
+use kushi_client::{Answer, Draft, InferCall, WantedOutput};
 use kushi_core::{
     Admission, End, Error, ErrorKind, InputDraft, Lease, ModelSpec, Reply, Request, Response, Runner, Ticket,
 };
@@ -64,12 +64,14 @@ fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) ->
         data: tensor.data,
     });
     let drafts = drafts.collect();
-    let names: SmallVec<[&str; 8]> = outputs.iter().map(String::as_str).collect();
+    let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| output.name.as_str()).collect();
     let bound = spec.bind(&id, drafts, &names)?;
+    let classes = spec.classes(outputs.iter().map(|output| (output.name.as_str(), output.classes)))?;
     Ok(Request {
         id,
         inputs: bound.inputs,
         wanted: bound.wanted,
+        classes,
         rows: bound.rows,
         parameters,
         priority,
@@ -86,9 +88,13 @@ fn again(spec: &ModelSpec, request: Request) -> InferCall {
         spec.inputs.iter().zip(request.inputs).filter_map(|(spec, tensor)| {
             tensor.map(|tensor| Draft { name: Some(spec.name.clone()), tensor })
         });
+    let outputs = request.wanted.iter().map(|&at| WantedOutput {
+        name: spec.outputs[usize::from(at)].name.clone(),
+        classes: request.classes.count(at),
+    });
     InferCall {
         inputs: inputs.collect(),
-        outputs: request.wanted.iter().map(|&at| spec.outputs[usize::from(at)].name.clone()).collect(),
+        outputs: outputs.collect(),
         id: request.id,
         parameters: request.parameters,
         priority: request.priority,
@@ -105,17 +111,18 @@ pub(crate) fn answer(
     end: &mut End,
 ) -> Result<Answer, Error> {
     std::mem::replace(&mut end.result, Ok(()))?;
-    let Some(Response { outputs }) = only.filter(|_| responses == 1) else {
+    let Some(mut response) = only.filter(|_| responses == 1) else {
         let text = format!("model '{}' gave {responses} responses, a call takes exactly 1", spec.name);
         return Err(Error::new(ErrorKind::EngineFailed, text));
     };
+    end.request.classes.choose(spec, &mut response)?;
     let named = |(at, tensor)| (spec.outputs[usize::from(at)].name.clone(), tensor);
     Ok(Answer {
         model: spec.name.clone(),
         version: spec.version.to_string(),
         id: std::mem::take(&mut end.request.id),
         parameters: Vec::new(),
-        outputs: outputs.into_iter().map(named).collect(),
+        outputs: response.outputs.into_iter().map(named).collect(),
         timings: Some(end.timings),
     })
 }

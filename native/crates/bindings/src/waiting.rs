@@ -7,6 +7,7 @@ use kushi_core::{ModelSpec, Response, Ticket};
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
+use slotmap::{Key as _, KeyData, SlotMap};
 
 use crate::errors::About;
 
@@ -95,64 +96,49 @@ impl Hold {
     }
 }
 
-/// A key carries the place and the number of its use, so that an answer for a call that is no more
-/// finds nobody.
-#[derive(Default)]
-pub(crate) struct Places {
-    all: Vec<Place>,
-    free: Vec<u32>,
+slotmap::new_key_type! {
+    struct Key;
 }
 
+/// `None` until the call is put there.
 #[derive(Default)]
-struct Place {
-    uses: u32,
-    waiting: Option<Waiting>,
+pub(crate) struct Places(SlotMap<Key, Option<Waiting>>);
+
+/// An answer carries its key as a number. One for a call that is no more finds nobody.
+fn key(number: u64) -> Key {
+    KeyData::from_ffi(number).into()
 }
 
 impl Places {
     /// The key under which a call can be put.
     pub(crate) fn reserve(&mut self) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Place::default());
-            self.all.len() as u32 - 1
-        });
-        u64::from(self.all[index as usize].uses) << 32 | u64::from(index)
+        self.0.insert(None).data().as_ffi()
     }
 
-    fn place(&mut self, key: u64) -> Option<&mut Place> {
-        let (index, uses) = (key as u32 as usize, (key >> 32) as u32);
-        self.all.get_mut(index).filter(|place| place.uses == uses)
-    }
-
-    pub(crate) fn put(&mut self, key: u64, waiting: Waiting) {
-        if let Some(place) = self.place(key) {
-            place.waiting = Some(waiting);
+    pub(crate) fn put(&mut self, number: u64, waiting: Waiting) {
+        if let Some(place) = self.0.get_mut(key(number)) {
+            *place = Some(waiting);
         }
     }
 
-    pub(crate) fn get(&mut self, key: u64) -> Option<&mut Waiting> {
-        self.place(key).and_then(|place| place.waiting.as_mut())
+    pub(crate) fn get(&mut self, number: u64) -> Option<&mut Waiting> {
+        self.0.get_mut(key(number))?.as_mut()
     }
 
     /// Gives the place to others.
-    pub(crate) fn release(&mut self, key: u64) -> Option<Waiting> {
-        let place = self.place(key)?;
-        place.uses = place.uses.wrapping_add(1);
-        let waiting = place.waiting.take();
-        self.free.push(key as u32);
-        waiting
+    pub(crate) fn release(&mut self, number: u64) -> Option<Waiting> {
+        self.0.remove(key(number))?
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
+        self.0.len()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Waiting> {
-        self.all.iter().filter_map(|place| place.waiting.as_ref())
+        self.0.values().flatten()
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Waiting> {
-        self.free.clear();
-        std::mem::take(&mut self.all).into_iter().filter_map(|place| place.waiting).collect()
+        self.0.drain().filter_map(|(_, waiting)| waiting).collect()
     }
 }

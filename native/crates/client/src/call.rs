@@ -16,7 +16,7 @@ pub struct InferCall {
     pub id: String,
     pub inputs: SmallVec<[Draft; 4]>,
     /// Empty: all.
-    pub outputs: Vec<String>,
+    pub outputs: Vec<WantedOutput>,
     pub parameters: Vec<(String, Parameter)>,
     /// 0 is the model's default level.
     pub priority: u32,
@@ -31,6 +31,13 @@ pub struct Draft {
     /// `None`: the input at this position of the model.
     pub name: Option<String>,
     pub tensor: Tensor,
+}
+
+#[derive(Clone, Debug)]
+pub struct WantedOutput {
+    pub name: String,
+    /// How many of its best classes come in its place, as text; 0: the output as it is.
+    pub classes: usize,
 }
 
 #[derive(Clone, Debug)]

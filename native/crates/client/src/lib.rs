@@ -4,6 +4,7 @@
 mod call;
 mod http;
 pub mod local;
+pub mod relay;
 
-pub use call::{Answer, Call, CallAnswer, Draft, InferCall};
-pub use http::{HttpClient, HttpOptions, Ticket, TlsOptions};
+pub use call::{Answer, Call, CallAnswer, Draft, InferCall, WantedOutput};
+pub use http::{HttpClient, HttpOptions, Ticket, Tls, TlsOptions};

@@ -20,11 +20,17 @@ pub struct Batch {
     seats: Vec<Seat>,
     open: usize,
     rows: usize,
+    /// Its place among the batches of the model, and how many requests have that place: those that are
+    /// executed alone keep the place of the batch that failed.
     sequence: u64,
+    of: usize,
+    /// When the requests left the queue.
+    dequeued: Instant,
     started: Instant,
     input_done: Option<Instant>,
     output_started: Option<Instant>,
     counted: bool,
+    responded: bool,
 }
 
 /// A request's place in a batch. Its rows stay its own when it ends before the others.
@@ -51,17 +57,78 @@ impl Batch {
             ledger,
             open: seats.len(),
             rows: seats.iter().map(|seat| seat.rows).sum(),
+            of: seats.len(),
             seats,
             sequence,
+            dequeued: started,
             started,
             input_done: None,
             output_started: None,
             counted: false,
+            responded: false,
+        }
+    }
+
+    /// Whether its requests can be executed once more.
+    pub(crate) fn may_run_again(&self) -> bool {
+        self.open > 0 && !self.responded
+    }
+
+    /// The number of requests that have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The numbers of the requests that have not ended.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.seats.iter().filter_map(|seat| seat.entry.as_ref()).map(|entry| entry.number)
+    }
+
+    /// Ends the requests that nobody waits for any more, before the others are executed once more without them.
+    /// Answers their numbers.
+    pub(crate) fn end_useless(&mut self, now: Instant) -> Vec<u64> {
+        self.started = now;
+        let mut ended = Vec::new();
+        for index in 0..self.seats.len() {
+            let Some(entry) = &self.seats[index].entry else { continue };
+            if let Some(error) = entry.request.useless(now) {
+                ended.push(entry.number);
+                self.end(index, Err(error));
+            }
+        }
+        // Those that have ended have no rows in what is executed.
+        self.seats.retain(|seat| seat.entry.is_some());
+        self.rows = self.seats.iter().map(|seat| seat.rows).sum();
+        ended
+    }
+
+    /// The next open request as a batch of its own, which `begin` hears of by its number. Those that nobody
+    /// waits for any more end here.
+    pub(crate) fn next_alone(&mut self, mut begin: impl FnMut(u64, Instant)) -> Option<Self> {
+        loop {
+            let now = self.ledger.clock.now();
+            let index = self.seats.iter().position(|seat| seat.entry.is_some())?;
+            begin(self.seats[index].entry.as_ref()?.number, now);
+            // Whoever gives it up from here on finds that it has begun.
+            if let Some(error) = self.request(index).and_then(|request| request.useless(now)) {
+                self.end(index, Err(error));
+                continue;
+            }
+            let entries = self.seats[index].entry.take().into_iter().collect();
+            self.open -= 1;
+            let mut alone = Self::new(self.ledger.clone(), entries, self.sequence, now);
+            alone.of = self.of;
+            alone.dequeued = self.dequeued;
+            return Some(alone);
         }
     }
 
     pub fn spec(&self) -> &ModelSpec {
         &self.ledger.spec
+    }
+
+    pub(crate) fn shared_spec(&self) -> Arc<ModelSpec> {
+        self.ledger.spec.clone()
     }
 
     /// The number of requests.
@@ -119,7 +186,8 @@ impl Batch {
         let mut outbox = Outbox::default();
         let reply = &entry.request.reply;
         outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None });
-        self.post(outbox, false);
+        self.responded = true;
+        self.post(outbox, 0);
         Sent::Accepted
     }
 
@@ -131,21 +199,34 @@ impl Batch {
     }
 
     /// Answers every request with its share of the joined outputs, by position in the specification;
-    /// an output that no request wants may be `None`.
-    pub fn scatter(mut self, outputs: &[Option<Tensor>]) {
-        let spec = self.ledger.spec.clone();
-        let batched = spec.max_batch_size > 0;
-        let mut splitters: SmallVec<[(u16, Splitter<'_>); 4]> = SmallVec::new();
-        for (index, (output, tensor_spec)) in outputs.iter().zip(&spec.outputs).enumerate() {
-            let Some(output) = output else { continue };
-            match Splitter::new(tensor_spec, output, batched, self.rows) {
-                Ok(splitter) => splitters.push((index as u16, splitter)),
-                Err(error) => return self.fail(&error),
-            }
+    /// an output that no request wants may be `None`. See [`Slot::scatter`](crate::Slot::scatter).
+    pub fn scatter(self, outputs: &[Option<Tensor>]) {
+        let spec = self.shared_spec();
+        match self.split(&spec, outputs) {
+            Ok(shares) => self.answer(shares),
+            Err(error) => self.fail(&error),
         }
+    }
+
+    pub(crate) fn split<'a>(
+        &self,
+        spec: &'a ModelSpec,
+        outputs: &'a [Option<Tensor>],
+    ) -> Result<Splitters<'a>, Error> {
+        let batched = spec.max_batch_size > 0;
+        let given = outputs.iter().zip(&spec.outputs).enumerate();
+        given
+            .filter_map(|(index, (output, tensor))| {
+                let splitter = Splitter::new(tensor, output.as_ref()?, batched, self.rows);
+                Some(splitter.map(|splitter| (index as u16, splitter)))
+            })
+            .collect()
+    }
+
+    pub(crate) fn answer(mut self, mut shares: Splitters<'_>) {
         let mut outgoing = Outgoing::new(&self);
         for index in 0..self.seats.len() {
-            let response = share(&self.seats[index], &mut splitters);
+            let response = share(&self.seats[index], &mut shares);
             outgoing.end(&mut self, index, Some(response), Ok(()));
         }
         self.dispatch(outgoing);
@@ -184,13 +265,13 @@ impl Batch {
         let execution = (tally.successes > 0 && !self.counted).then_some(self.rows);
         self.counted |= execution.is_some();
         self.ledger.record(&tally, &timings, execution, now);
-        self.post(outbox, self.open == 0);
+        self.post(outbox, ended);
         self.ledger.ended(ended);
     }
 
-    fn post(&self, outbox: Outbox, finished: bool) {
+    fn post(&self, outbox: Outbox, ended: usize) {
         match &self.ledger.ordering {
-            Some(ordering) => ordering.pass(self.sequence, outbox, finished),
+            Some(ordering) => ordering.pass(self.sequence, outbox, ended, self.of),
             None => outbox.deliver(),
         }
     }
@@ -206,6 +287,9 @@ impl Drop for Batch {
         }
     }
 }
+
+/// Those of the joined outputs that there are, by position in the specification.
+pub(crate) type Splitters<'a> = SmallVec<[(u16, Splitter<'a>); 4]>;
 
 fn share(seat: &Seat, splitters: &mut [(u16, Splitter<'_>)]) -> Response {
     let mut outputs = SmallVec::new();
@@ -259,7 +343,7 @@ impl Outgoing {
         } else {
             (None, Err(claim.abandoned().unwrap_or_else(Error::cancelled)))
         };
-        let queued = batch.started.saturating_duration_since(request.arrived);
+        let queued = batch.dequeued.saturating_duration_since(request.arrived);
         let total = self.now.saturating_duration_since(request.arrived);
         match &result {
             Ok(()) => {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::{Batch, Scratch};
+use crate::{Batch, Error, Scratch, Tensor};
 
 /// What an engine can do, asked once when its runner starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,24 @@ pub struct Capability {
 /// means that the slot is free, not that all is answered. A batch dropped unanswered, by an early
 /// return or a panic, answers its requests with an error. An engine that is not
 /// [`Capability::concurrent`] is never called by two slots at once.
+///
+/// A failure that the data of a single request may have caused goes to [`Slot::fail`] before `execute`
+/// returns: the requests are then executed once more, each alone. Any other failure goes to
+/// [`Batch::fail`]: the engine itself is broken or closed, it keeps state between batches, or it
+/// answers later.
 pub trait Engine: Send + Sync + 'static {
     fn capability(&self) -> Capability;
 
     fn execute(&self, slot: &mut Slot, batch: Batch);
+
+    /// Ends what a slot executes as soon as the engine can; the batch goes to [`Slot::fail`] then. False
+    /// where the engine cannot. Called from any thread, under a lock: it must not wait.
+    fn end_run(&self, _slot: usize) -> bool {
+        false
+    }
+
+    /// Takes [`Engine::end_run`] back before the slot's next run, whether or not it has been obeyed.
+    fn revoke_end(&self, _slot: usize) {}
 }
 
 /// One instance of a model: where it runs and what it keeps between batches.
@@ -35,10 +49,38 @@ pub struct Slot {
     /// Whatever the engine wants to keep for this slot.
     pub state: Option<Box<dyn Any + Send>>,
     pub(crate) engine: Arc<dyn Engine>,
+    /// What becomes of it is still to be settled.
+    pub(crate) failed: Option<Box<(Batch, Error)>>,
 }
 
 impl Slot {
     pub fn new(index: usize, engine: Arc<dyn Engine>) -> Self {
-        Self { index, scratch: Scratch::default(), state: None, engine }
+        Self { index, scratch: Scratch::default(), state: None, engine, failed: None }
+    }
+
+    /// Takes back a batch that failed in [`Engine::execute`], perhaps because of the data of one of its
+    /// requests: they are executed once more, each alone, and one that fails then ends with its own error.
+    /// Where that cannot be, `error` ends them all: the slot has state, a response has left already, or
+    /// the request was alone.
+    pub fn fail(&mut self, batch: Batch, error: &Error) {
+        if self.state.is_none() && batch.may_run_again() {
+            self.failed = Some(Box::new((batch, error.clone())));
+        } else {
+            batch.fail(error);
+        }
+    }
+
+    /// Answers a batch as [`Batch::scatter`] does. Outputs that have not as many rows as the batch are a
+    /// failure that the data of one request may have caused, see [`Self::fail`].
+    pub fn scatter(&mut self, batch: Batch, outputs: &[Option<Tensor>]) {
+        let spec = batch.shared_spec();
+        let rows = batch.rows() as i64;
+        match batch.split(&spec, outputs) {
+            Ok(shares) => batch.answer(shares),
+            Err(error) if outputs.iter().flatten().any(|output| output.shape.first() != Some(&rows)) => {
+                self.fail(batch, &error);
+            }
+            Err(error) => batch.fail(&error),
+        }
     }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::shortened;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request breaks a rule of the protocol or of the model.
@@ -184,7 +186,7 @@ pub struct Error {
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: shortened(message.into()) }
     }
 
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

@@ -73,6 +73,11 @@ impl<W: Work, S> Handover<W, S> {
         }
     }
 
+    #[cfg(all(test, loom))]
+    pub(crate) fn set_inline(&self) {
+        lock(&self.state).inline = true;
+    }
+
     /// Looks at or changes the work without moving any slot.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut W) -> R) -> R {
         f(&mut lock(&self.state).work)

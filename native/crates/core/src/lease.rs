@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::handover::Begin;
+use crate::queue::Entry;
 use crate::runner::Desk;
+use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
 use crate::{Batch, Placement, Runner, Slot};
 
@@ -18,6 +20,14 @@ pub trait Drivers: Send + Sync {
 pub struct Lease {
     runner: Arc<Runner>,
     slot: Option<Slot>,
+    /// Whoever drives it has nothing else to do.
+    of_instance_thread: bool,
+}
+
+enum Work {
+    New(Vec<Entry>, u64),
+    /// Its run was ended.
+    Moved(Batch),
 }
 
 pub enum Step {
@@ -28,7 +38,16 @@ pub enum Step {
 
 impl Lease {
     pub(crate) fn new(runner: Arc<Runner>, slot: Slot) -> Self {
-        Self { runner, slot: Some(slot) }
+        Self { runner, slot: Some(slot), of_instance_thread: false }
+    }
+
+    pub(crate) fn of_instance_thread(runner: Arc<Runner>, slot: Slot) -> Self {
+        Self { runner, slot: Some(slot), of_instance_thread: true }
+    }
+
+    pub(crate) fn for_io_thread(mut self) -> Self {
+        self.of_instance_thread = false;
+        self
     }
 
     /// Runs at most one batch.
@@ -40,7 +59,12 @@ impl Lease {
         let ledger = &runner.ledger;
         let started = ledger.clock.now();
         let mut dropped = Vec::new();
+        let inline = !self.of_instance_thread;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
+            if !inline && let Some(batch) = desk.moved.pop_front() {
+                desk.runs.begin(slot, batch.numbers(), started, inline);
+                return Some((Work::Moved(batch), desk.gate.wants_processor_time()));
+            }
             let next: Next = desk.scheduler.next(started, slot.index);
             dropped = next.dropped;
             let Action::Run(entries) = next.action else {
@@ -48,44 +72,105 @@ impl Lease {
             };
             let sequence = desk.next_sequence;
             desk.next_sequence += 1;
-            Some((entries, sequence, desk.gate.wants_processor_time()))
+            desk.runs.begin(slot, entries.iter().map(|entry| entry.number), started, inline);
+            Some((Work::New(entries, sequence), desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             ledger.end_in_queue(entry, error);
         }
-        let Begin::Run((entries, sequence, meter), mut slot, second) = begin else {
+        let Begin::Run((work, meter), mut slot, second) = begin else {
             return Step::Done;
         };
-        let batch = Batch::new(ledger.clone(), entries, sequence, started);
+        let batch = match work {
+            Work::New(entries, sequence) => Batch::new(ledger.clone(), entries, sequence, started),
+            Work::Moved(mut batch) => {
+                let ended = batch.end_useless(started);
+                if !ended.is_empty() {
+                    runner
+                        .handover
+                        .with(|desk| ended.into_iter().for_each(|number| desk.runs.forget(number)));
+                }
+                batch
+            }
+        };
         if let Some(second) = second {
             let second = runner.lease(second);
             if let Some(drivers) = &runner.drivers {
                 drivers.offer(second);
             }
         }
-        // Not to be held beyond the slot's return: the last one to hold an engine drops it.
-        let engine = slot.engine.clone();
         let processor_before = meter.then(|| ledger.clock.processor_time());
-        let executed = catch_unwind(AssertUnwindSafe(|| engine.execute(&mut slot, batch)));
+        let moved = if batch.open() > 0 { self.execute(&mut slot, batch) } else { Vec::new() };
+        let leaves = !moved.is_empty();
         let processor = processor_before.map(|before| ledger.clock.processor_time().saturating_sub(before));
-        drop(engine);
-        if executed.is_err() {
-            // What the engine kept may be half written.
-            slot = Slot::new(slot.index, slot.engine);
-        }
         let ended = ledger.clock.now();
         let took = ended.saturating_duration_since(started);
         let done = |desk: &mut Desk, slot: &Slot| {
             desk.scheduler.done(slot.index);
+            desk.runs.finish(slot.index);
+            desk.moved.extend(moved);
             desk.gate.record(took, processor) == Placement::Inline
         };
-        match runner.handover.finish(ended, slot, done) {
-            Some(slot) => {
-                self.slot = Some(slot);
-                Step::Again(self)
+        self.slot = runner.handover.finish(ended, slot, done);
+        // What has moved is left to an instance thread, and the slot with it.
+        if self.slot.is_some() && !leaves { Step::Again(self) } else { Step::Done }
+    }
+
+    /// Executes a batch; one that fails because of its data, as far as the engine knows, request by request.
+    /// Answers what is to be executed on an instance thread.
+    fn execute(&self, slot: &mut Slot, batch: Batch) -> Vec<Batch> {
+        execute_once(slot, batch);
+        let Some((mut batch, error)) = slot.failed.take().map(|failed| *failed) else {
+            return Vec::new();
+        };
+        match self.ending(slot) {
+            Some(Ending::Moved) => return vec![batch],
+            Some(why) => batch.fail(&why.error(&self.runner.spec().name)),
+            None if batch.open() == 1 => batch.fail(&error),
+            None => {
+                log::debug!(
+                    "a batch of model '{}' failed: its {} requests are executed once more, each alone",
+                    batch.spec().name,
+                    batch.len()
+                );
+                let moved = self.execute_each_alone(slot, &mut batch);
+                return moved.map_or_else(Vec::new, |alone| vec![alone, batch]);
             }
-            None => Step::Done,
         }
+        Vec::new()
+    }
+
+    /// Until one is to be executed on an instance thread, as are those behind it.
+    fn execute_each_alone(&self, slot: &mut Slot, batch: &mut Batch) -> Option<Batch> {
+        let begin = |slot: &Slot, number, now| {
+            let inline = !self.of_instance_thread;
+            self.runner.handover.with(|desk| desk.runs.begin(slot, std::iter::once(number), now, inline));
+        };
+        while let Some(alone) = batch.next_alone(|number, now| begin(slot, number, now)) {
+            execute_once(slot, alone);
+            let Some((alone, error)) = slot.failed.take().map(|failed| *failed) else {
+                continue;
+            };
+            match self.ending(slot) {
+                Some(Ending::Moved) => return Some(alone),
+                Some(why) => alone.fail(&why.error(&self.runner.spec().name)),
+                None => alone.fail(&error),
+            }
+        }
+        None
+    }
+
+    fn ending(&self, slot: &Slot) -> Option<Ending> {
+        self.runner.handover.with(|desk| desk.runs.ending(slot.index))
+    }
+}
+
+fn execute_once(slot: &mut Slot, batch: Batch) {
+    // Not to be held beyond the slot's return: the last one to hold an engine drops it.
+    let engine = slot.engine.clone();
+    if catch_unwind(AssertUnwindSafe(|| engine.execute(slot, batch))).is_err() {
+        // What the engine kept may be half written.
+        *slot = Slot::new(slot.index, engine);
     }
 }
 

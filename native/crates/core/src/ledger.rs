@@ -2,14 +2,15 @@
 //! may come. Batches keep it, so it outlives its runner.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering as Atomic};
 use std::time::{Duration, Instant};
 
+use crate::drain::{Count, Drain};
 use crate::ordering::Ordering;
 use crate::outbox::Outbox;
 use crate::queue::Entry;
 use crate::statistics::Tally;
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::atomic::{AtomicU8, Ordering as Atomic};
+use crate::sync::{Mutex, lock};
 use crate::{Clock, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};
 
 pub(crate) struct Ledger {
@@ -19,9 +20,8 @@ pub(crate) struct Ledger {
     statistics: Mutex<Snapshot>,
     state: AtomicU8,
     /// Admitted and not ended.
-    inside: AtomicUsize,
-    quiet: Mutex<()>,
-    went_quiet: Condvar,
+    inside: Count,
+    drain: Drain,
 }
 
 impl Ledger {
@@ -32,9 +32,8 @@ impl Ledger {
             clock,
             statistics: Mutex::new(Snapshot::default()),
             state: AtomicU8::new(State::Ready as u8),
-            inside: AtomicUsize::new(0),
-            quiet: Mutex::new(()),
-            went_quiet: Condvar::new(),
+            inside: Count::default(),
+            drain: Drain::default(),
         }
     }
 
@@ -47,49 +46,41 @@ impl Ledger {
     }
 
     pub(crate) fn admitted(&self) {
-        self.inside.fetch_add(1, Atomic::SeqCst);
+        self.inside.begin();
     }
 
     pub(crate) fn inside(&self) -> usize {
-        self.inside.load(Atomic::SeqCst)
+        self.inside.get()
     }
 
     /// Answers how many requests have not ended by `until`.
     pub(crate) fn wait_until_quiet(&self, until: Instant) -> usize {
-        let mut quiet = lock(&self.quiet);
-        loop {
-            let inside = self.inside();
-            let left = until.saturating_duration_since(Instant::now());
-            if inside == 0 || left.is_zero() {
-                return inside;
-            }
-            let woken = self.went_quiet.wait_timeout(quiet, left);
-            (quiet, _) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
+        self.drain.wait_until_none(|| self.inside(), until)
     }
 
     pub(crate) fn record(&self, tally: &Tally, timings: &Timings, execution: Option<usize>, now: Instant) {
         lock(&self.statistics).record(tally, timings, execution, now);
     }
 
-    /// `inside` and `state` are written here and in a drain in opposite order, each side reading the
-    /// other's: only sequential consistency keeps both from missing the other.
     pub(crate) fn ended(&self, requests: usize) {
-        let before = self.inside.fetch_sub(requests, Atomic::SeqCst);
-        if before == requests && self.state() != State::Ready {
-            drop(lock(&self.quiet));
-            self.went_quiet.notify_all();
+        if self.inside.end(requests) == 0 {
+            self.drain.something_ended();
         }
     }
 
     pub(crate) fn state(&self) -> State {
-        State::ALL[usize::from(self.state.load(Atomic::SeqCst))]
+        State::ALL[usize::from(self.state.load(Atomic::Acquire))]
+    }
+
+    pub(crate) fn stop_admitting(&self) {
+        self.advance(State::Draining);
+        self.drain.begin();
     }
 
     pub(crate) fn advance(&self, next: State) {
         let step = |now: u8| State::ALL[usize::from(now)].allows(next).then_some(next as u8);
         // A step that does not exist, a second drain say, changes nothing.
-        let _ = self.state.fetch_update(Atomic::SeqCst, Atomic::SeqCst, step);
+        let _ = self.state.fetch_update(Atomic::AcqRel, Atomic::Acquire, step);
     }
 
     /// Ends a request that no batch will carry.

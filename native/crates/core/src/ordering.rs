@@ -23,19 +23,22 @@ struct State {
 #[derive(Default)]
 struct Held {
     outbox: Outbox,
-    finished: bool,
+    ended: usize,
+    of: usize,
 }
 
 impl Ordering {
-    pub(crate) fn pass(&self, sequence: u64, outbox: Outbox, finished: bool) {
+    /// Mail of the batch with this number, in which so many requests `ended`, of all `of` that it has.
+    pub(crate) fn pass(&self, sequence: u64, outbox: Outbox, ended: usize, of: usize) {
         let mut guard = lock(&self.state);
         let State { next, held: waiting } = &mut *guard;
         let held = waiting.entry(sequence).or_default();
         held.outbox.append(outbox);
-        held.finished |= finished;
+        held.ended += ended;
+        held.of = of;
         while let Some(first) = waiting.get_mut(next) {
             std::mem::take(&mut first.outbox).deliver();
-            if !first.finished {
+            if first.ended < first.of {
                 break;
             }
             waiting.remove(next);

@@ -3,7 +3,7 @@
 //!
 //! Stands under its runner's lock.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::policy::Waiting;
@@ -49,6 +49,8 @@ impl Entry {
     }
 
     fn may_join(&self, previous: &Self) -> bool {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         let (a, b) = (&self.request.inputs, &previous.request.inputs);
         a.iter().zip(b).all(|pair| match pair {
             (Some(a), Some(b)) => a.shape.get(1..) == b.shape.get(1..),
@@ -59,13 +61,15 @@ impl Entry {
 
     /// Caller gone first, then deadline passed, so that a request with both is counted as cancelled.
     fn fault(&self, now: Instant) -> Option<Error> {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         let gone = self.request.reply.claim.abandoned();
         gone.or_else(|| self.expires.is_some_and(|expires| expires <= now).then(Error::expired))
     }
 
-    /// When time changes something about it.
-    fn changes(&self) -> Option<Instant> {
-        earlier(self.expires, self.gives_way)
+    /// When time changes something about it, and where it is then.
+    fn change(&self) -> Option<(Instant, u64, usize)> {
+        earlier(self.expires, self.gives_way).map(|when| (when, self.number, self.level))
     }
 }
 
@@ -88,28 +92,35 @@ pub(crate) struct Queue {
     levels: Box<[Level]>,
     max_bytes: usize,
     backlog: Backlog,
-    next_change: Option<Instant>,
+    /// What time changes: when, which entry, and its level.
+    changes: BTreeSet<(Instant, u64, usize)>,
 }
 
 struct Level {
     /// 0: bounded by bytes alone.
     max_requests: usize,
     prompt: Lane,
-    delayed: Lane,
+    /// By their numbers. Few: those that wait past a timeout which delays.
+    delayed: BTreeMap<u64, Entry>,
 }
 
-/// Entries in the order of their numbers; each but the first knows whether it may join the one before.
+/// Entries in the order of their numbers. One that leaves from between others leaves a gap, so that none of
+/// those behind it moves; gaps are never more than the entries.
 #[derive(Default)]
-struct Lane(VecDeque<Entry>);
+struct Lane {
+    /// `joins_previous` of an entry holds if there is no gap before it.
+    places: VecDeque<(u64, Option<Entry>)>,
+    gaps: usize,
+}
 
 impl Queue {
     pub(crate) fn new(spec: &QueueSpec) -> Self {
-        let level = |max_requests| Level { max_requests, prompt: Lane::default(), delayed: Lane::default() };
+        let level = |max_requests| Level { max_requests, prompt: Lane::default(), delayed: BTreeMap::new() };
         Self {
             levels: spec.levels.iter().map(|policy| level(policy.max_requests)).collect(),
             max_bytes: spec.max_bytes,
             backlog: Backlog::default(),
-            next_change: None,
+            changes: BTreeSet::new(),
         }
     }
 
@@ -117,9 +128,9 @@ impl Queue {
         self.backlog
     }
 
-    /// Nothing in here expires or gives way before this; too early when what would has left.
+    /// Nothing in here expires or gives way before this.
     pub(crate) fn next_change(&self) -> Option<Instant> {
-        self.next_change
+        self.changes.first().map(|&(when, ..)| when)
     }
 
     /// Takes the request in, or gives it back with the reason.
@@ -130,8 +141,8 @@ impl Queue {
         self.backlog.requests += 1;
         self.backlog.rows += entry.request.rows;
         self.backlog.bytes += entry.bytes;
-        self.next_change = earlier(self.next_change, entry.changes());
-        self.levels[entry.level].prompt.add(entry);
+        self.changes.extend(entry.change());
+        self.levels[entry.level].prompt.push(entry);
         Ok(())
     }
 
@@ -146,28 +157,34 @@ impl Queue {
     }
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
-        let lanes = self.levels.iter().flat_map(|level| [&level.prompt.0, &level.delayed.0]);
+        let entries = self.levels.iter().flat_map(|level| {
+            let delayed = level.delayed.values().map(|entry| (entry, false));
+            level.prompt.iter().chain(delayed)
+        });
         let mut last: Option<&Entry> = None;
-        lanes.flat_map(move |lane| {
-            let across = lane.front().zip(last).is_some_and(|(first, last)| first.may_join(last));
-            last = lane.back().or(last);
-            lane.iter().enumerate().map(move |(place, entry)| Waiting {
+        entries.map(move |(entry, knows_previous)| {
+            let previous = last.replace(entry);
+            Waiting {
                 rows: entry.request.rows,
                 bytes: entry.bytes,
                 since: entry.request.arrived,
-                joins_previous: if place == 0 { across } else { entry.joins_previous },
-            })
+                joins_previous: if knows_previous {
+                    entry.joins_previous
+                } else {
+                    previous.is_some_and(|previous| entry.may_join(previous))
+                },
+            }
         })
     }
 
     /// Takes the first `requests` out.
     pub(crate) fn take(&mut self, requests: usize) -> Vec<Entry> {
         let mut batch = Vec::with_capacity(requests);
-        for Lane(lane) in self.lanes() {
-            let count = lane.len().min(requests - batch.len());
-            batch.extend(lane.drain(..count));
-            if batch.len() == requests {
-                break;
+        for level in &mut self.levels {
+            while batch.len() < requests
+                && let Some(entry) = level.pop()
+            {
+                batch.push(entry);
             }
         }
         for entry in &batch {
@@ -178,7 +195,7 @@ impl Queue {
 
     /// Takes a request out; `None` when it is not in here any more.
     pub(crate) fn cancel(&mut self, number: u64) -> Option<Entry> {
-        let entry = self.lanes().find_map(|lane| lane.remove_number(number))?;
+        let entry = self.levels.iter_mut().find_map(|level| level.remove(number))?;
         self.forget(&entry);
         Some(entry)
     }
@@ -188,30 +205,32 @@ impl Queue {
         self.take(self.backlog.requests)
     }
 
-    /// Takes out what has ended while it waited, and lets the others of their level pass those that
-    /// have to give way.
+    /// Takes out what has expired while it waited, and lets the others of their level pass those that
+    /// have to give way. Looks at those alone, so that the lock is held no longer for a long queue.
     pub(crate) fn settle(&mut self, now: Instant) -> Vec<(Entry, Error)> {
         let mut dropped = Vec::new();
-        if self.next_change.is_none_or(|when| now < when) {
-            return dropped;
+        while let Some(&(when, number, level)) = self.changes.first()
+            && when <= now
+        {
+            self.changes.pop_first();
+            let level = &mut self.levels[level];
+            let Some(mut entry) = level.remove(number) else { continue };
+            if let Some(error) = entry.fault(now) {
+                self.forget(&entry);
+                dropped.push((entry, error));
+            } else {
+                entry.gives_way = None;
+                self.changes.extend(entry.change());
+                level.delayed.insert(number, entry);
+            }
         }
-        for level in &mut self.levels {
-            level.prompt.drop_the_dead(now, &mut dropped);
-            level.delayed.drop_the_dead(now, &mut dropped);
-            level.delay(now);
-        }
-        for (entry, _) in &dropped {
-            self.forget(entry);
-        }
-        self.next_change = self.lanes().flat_map(|lane| &lane.0).filter_map(Entry::changes).min();
         dropped
     }
 
-    fn lanes(&mut self) -> impl Iterator<Item = &mut Lane> {
-        self.levels.iter_mut().flat_map(|level| [&mut level.prompt, &mut level.delayed])
-    }
-
     fn forget(&mut self, entry: &Entry) {
+        if let Some(change) = entry.change() {
+            self.changes.remove(&change);
+        }
         self.backlog.requests -= 1;
         self.backlog.rows -= entry.request.rows;
         self.backlog.bytes -= entry.bytes;
@@ -220,66 +239,174 @@ impl Queue {
 
 impl Level {
     fn is_full(&self) -> bool {
-        self.max_requests > 0 && self.len() >= self.max_requests
+        self.max_requests > 0 && self.prompt.len() + self.delayed.len() >= self.max_requests
     }
 
-    fn len(&self) -> usize {
-        self.prompt.0.len() + self.delayed.0.len()
+    fn pop(&mut self) -> Option<Entry> {
+        self.prompt.pop().or_else(|| Some(self.delayed.pop_first()?.1))
     }
 
-    fn delay(&mut self, now: Instant) {
-        let mut place = 0;
-        while let Some(entry) = self.prompt.0.get(place) {
-            if entry.gives_way.is_none_or(|when| now < when) {
-                place += 1;
-            } else if let Some(mut entry) = self.prompt.remove(place) {
-                entry.gives_way = None;
-                self.delayed.add(entry);
-            }
-        }
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        self.prompt.remove(number).or_else(|| self.delayed.remove(&number))
     }
 }
 
 impl Lane {
-    fn add(&mut self, mut entry: Entry) {
-        match self.0.back() {
-            Some(last) if last.number > entry.number => {
-                let place = self.0.partition_point(|other| other.number < entry.number);
-                self.0.insert(place, entry);
-                self.link(place);
-                self.link(place + 1);
-            }
-            last => {
-                entry.joins_previous = last.is_some_and(|last| entry.may_join(last));
-                self.0.push_back(entry);
-            }
-        }
+    fn len(&self) -> usize {
+        self.places.len() - self.gaps
     }
 
-    fn remove(&mut self, place: usize) -> Option<Entry> {
-        let entry = self.0.remove(place)?;
-        self.link(place);
+    /// Each with whether its `joins_previous` is about the entry before it here.
+    fn iter(&self) -> impl Iterator<Item = (&Entry, bool)> {
+        let mut behind_entry = false;
+        self.places.iter().filter_map(move |(_, place)| {
+            let knows_previous = std::mem::replace(&mut behind_entry, place.is_some());
+            place.as_ref().map(|entry| (entry, knows_previous))
+        })
+    }
+
+    /// Behind all others.
+    fn push(&mut self, mut entry: Entry) {
+        let last = self.places.back().and_then(|(_, place)| place.as_ref());
+        entry.joins_previous = last.is_some_and(|last| entry.may_join(last));
+        self.places.push_back((entry.number, Some(entry)));
+    }
+
+    /// The first one.
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.places.pop_front()?.1;
+        self.close_gaps();
+        entry
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let place = self.places.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+        let entry = self.places[place].1.take()?;
+        self.gaps += 1;
+        self.close_gaps();
         Some(entry)
     }
 
-    fn remove_number(&mut self, number: u64) -> Option<Entry> {
-        let place = self.0.binary_search_by_key(&number, |entry| entry.number).ok()?;
-        self.remove(place)
+    /// Those at both ends at once, so that the first place and the last hold entries; the others once they
+    /// are the larger part: that costs no more than it took to make them.
+    fn close_gaps(&mut self) {
+        if self.gaps == 0 {
+            return;
+        }
+        while let Some((_, None)) = self.places.front() {
+            self.places.pop_front();
+            self.gaps -= 1;
+        }
+        while let Some((_, None)) = self.places.back() {
+            self.places.pop_back();
+            self.gaps -= 1;
+        }
+        if self.gaps > self.len() {
+            let places = std::mem::take(&mut self.places);
+            self.gaps = 0;
+            places.into_iter().filter_map(|(_, place)| place).for_each(|entry| self.push(entry));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Mail, Mailbox, QueuePolicy, Reply};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    thread_local! {
+        /// How often something was found out about an entry.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 
-    fn link(&mut self, place: usize) {
-        if place > 0 && place < self.0.len() {
-            self.0[place].joins_previous = self.0[place].may_join(&self.0[place - 1]);
+    struct Nobody;
+
+    impl Mailbox for Nobody {
+        fn deliver(&self, _: Vec<Mail>) {}
+    }
+
+    fn spec(timeout_action: TimeoutAction) -> QueueSpec {
+        let level = QueuePolicy {
+            max_requests: 0,
+            default_timeout_us: 3_600_000_000,
+            allow_timeout_override: true,
+            timeout_action,
+        };
+        QueueSpec { max_bytes: 1 << 30, default_level: 1, levels: vec![level] }
+    }
+
+    /// A queue of requests in the order of these timeouts.
+    fn queue(action: TimeoutAction, start: Instant, timeouts: impl Iterator<Item = Duration>) -> Queue {
+        let spec = spec(action);
+        let mut queue = Queue::new(&spec);
+        for (number, timeout) in timeouts.enumerate() {
+            let request = Request {
+                id: String::new(),
+                inputs: [].into_iter().collect(),
+                wanted: [].into_iter().collect(),
+                classes: crate::Classes::default(),
+                rows: 1,
+                parameters: vec![],
+                priority: 0,
+                timeout_us: Some(timeout.as_micros() as u64),
+                deadline: None,
+                arrived: start,
+                reply: Reply::new(Arc::new(Nobody), 0),
+            };
+            let entry = Entry { number: number as u64, ..Entry::new(request, &spec) };
+            assert!(queue.admit(entry).is_ok());
+        }
+        queue
+    }
+
+    /// Timeouts that are as mixed up as can be.
+    fn mixed(count: u32) -> impl Iterator<Item = Duration> {
+        (0..count).map(move |number| MS * (1 + number * 7919 % count))
+    }
+
+    #[test]
+    fn what_expires_or_gives_way_costs_no_more_behind_a_long_queue() {
+        let start = Instant::now();
+        for action in [TimeoutAction::Reject, TimeoutAction::Delay] {
+            let looks = |count: u32| {
+                let mut queue = queue(action, start, mixed(count));
+                LOOKS.set(0);
+                for step in 1..=count {
+                    queue.settle(start + step * MS);
+                }
+                LOOKS.get() / count as usize
+            };
+            let (few, many) = (looks(64), looks(4096));
+            assert!(many <= 2 * few + 2, "{action:?}: {few} for each of 64, {many} for each of 4096");
         }
     }
 
-    fn drop_the_dead(&mut self, now: Instant, dropped: &mut Vec<(Entry, Error)>) {
-        let mut place = 0;
-        while let Some(entry) = self.0.get(place) {
-            match entry.fault(now) {
-                Some(error) => dropped.extend(self.remove(place).map(|entry| (entry, error))),
-                None => place += 1,
+    #[test]
+    fn entries_leave_in_order_and_know_their_neighbours_wherever_others_have_left() {
+        let start = Instant::now();
+        for action in [TimeoutAction::Reject, TimeoutAction::Delay] {
+            let mut queue = queue(action, start, mixed(100));
+            for step in 1..=80 {
+                assert_eq!(
+                    queue.settle(start + step * MS).len(),
+                    usize::from(action == TimeoutAction::Reject)
+                );
             }
+            let left = if action == TimeoutAction::Reject { 20 } else { 100 };
+            assert_eq!((queue.backlog().requests, queue.waiting().count()), (left, left));
+            // All are of one shape: each may join the one before.
+            assert!(queue.waiting().skip(1).all(|waiting| waiting.joins_previous));
+            assert_eq!(queue.next_change(), Some(start + 81 * MS));
+            let numbers: Vec<u64> = queue.clear().iter().map(|entry| entry.number).collect();
+            assert!(numbers[..20].is_sorted() && numbers[20..].is_sorted(), "{numbers:?}");
+            assert_eq!(queue.next_change(), None);
+            assert_eq!(queue.backlog(), Backlog::default());
         }
     }
 }

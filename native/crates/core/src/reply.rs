@@ -4,11 +4,11 @@
 //! the batch that answers it, the caller who gives up, or the deadline.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::{Error, Request, Tensor};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
@@ -94,3 +94,6 @@ impl Claim {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

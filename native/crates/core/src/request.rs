@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::{Reply, Tensor};
+use crate::{Classes, Error, Reply, Tensor};
 
 /// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
 pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
@@ -25,6 +25,8 @@ pub struct Request {
     pub id: String,
     pub inputs: Inputs,
     pub wanted: Wanted,
+    /// What whoever takes the answer makes of its outputs.
+    pub classes: Classes,
     /// Rows of the batch dimension; 1 for a model without one.
     pub rows: usize,
     pub parameters: Vec<(String, Parameter)>,
@@ -40,6 +42,13 @@ pub struct Request {
 }
 
 impl Request {
+    /// Why its answer is of no use to anybody any more, if that is so: caller gone first, then deadline
+    /// passed.
+    pub(crate) fn useless(&self, now: Instant) -> Option<Error> {
+        let gone = self.reply.claim.abandoned();
+        gone.or_else(|| self.deadline.is_some_and(|deadline| deadline <= now).then(Error::expired))
+    }
+
     pub fn byte_size(&self) -> usize {
         self.inputs.iter().flatten().map(|input| input.data.len()).sum()
     }

@@ -3,20 +3,31 @@
 //! Any thread submits; whoever holds a [`Lease`] runs batches. [`Runner::retire`] is called on the
 //! control plane's threads, so that engines are dropped there and never on an io thread.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
 use crate::queue::Entry;
+use crate::runs::Runs;
 use crate::scheduler::Scheduler;
+use crate::sync::thread::JoinHandle;
 use crate::sync::{Mutex, lock};
 use crate::threads;
 use crate::{
-    Backlog, Clock, Drivers, DynamicBatcher, Engine, Error, ErrorKind, Gate, Lease, ModelSpec, Placement,
-    Request, Slot, Snapshot, State, SystemClock, Ticket,
+    Backlog, Batch, Clock, Drivers, DynamicBatcher, Engine, Error, ErrorKind, Gate, Lease, ModelSpec,
+    Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
 };
+
+/// A run that takes longer than this leaves the io thread, and goes on for so long with those who have left.
+const LONGEST: Duration = Duration::from_millis(500);
+/// How often a runner that retires looks for such runs.
+const LOOK: Duration = Duration::from_millis(500);
+/// What executes has at least so long to end by itself.
+const GRACE: Duration = Duration::from_millis(100);
+/// How long a run that was ended may take to come back: it ends before its next operator.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 
 pub struct RunnerOptions {
     pub clock: Arc<dyn Clock>,
@@ -44,10 +55,16 @@ pub(crate) struct Desk {
     pub(crate) gate: Gate,
     next_number: u64,
     pub(crate) next_sequence: u64,
+    pub(crate) runs: Runs,
+    /// Batches whose runs are to begin again: instance threads execute them.
+    pub(crate) moved: VecDeque<Batch>,
 }
 
 impl Work for Desk {
     fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+        if !self.moved.is_empty() {
+            return Ok(());
+        }
         self.scheduler.due(now)
     }
 
@@ -97,8 +114,16 @@ impl Runner {
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
         let instances = engines.len();
+        let runs = Runs::new(&engines);
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
-        let desk = Desk { scheduler, gate: Gate::new(may_run_inline), next_number: 0, next_sequence: 0 };
+        let desk = Desk {
+            scheduler,
+            gate: Gate::new(may_run_inline),
+            next_number: 0,
+            next_sequence: 0,
+            runs,
+            moved: VecDeque::new(),
+        };
         let runner = Arc::new(Self {
             ledger: Arc::new(Ledger::new(spec, options.clock)),
             handover: Handover::new(desk, slots),
@@ -205,7 +230,7 @@ impl Runner {
     /// Sleeps until this model has work for an instance thread; `None` once it is retired.
     pub(crate) fn wait(self: &Arc<Self>) -> Option<Lease> {
         let slot = self.handover.wait(|| self.ledger.clock.now())?;
-        Some(self.lease(slot))
+        Some(Lease::of_instance_thread(self.clone(), slot))
     }
 
     /// Leaves an instance thread's lease to the io threads once the model runs inline: under a steady
@@ -213,7 +238,7 @@ impl Runner {
     pub(crate) fn pass_on(&self, lease: Lease) -> Option<Lease> {
         match &self.drivers {
             Some(drivers) if self.placement() == Placement::Inline => {
-                drivers.offer(lease);
+                drivers.offer(lease.for_io_thread());
                 None
             }
             _ => Some(lease),
@@ -226,7 +251,7 @@ impl Runner {
 
     /// Takes no new requests from now on.
     pub fn stop_admitting(&self) {
-        self.handover.with(|_| self.ledger.advance(State::Draining));
+        self.handover.with(|_| self.ledger.stop_admitting());
     }
 
     /// Requests inside, waiting or executing.
@@ -241,15 +266,25 @@ impl Runner {
         self.ledger.wait_until_quiet(Instant::now() + patience)
     }
 
-    /// Drains, ends what is still queued with an error, stops the threads and drops the engines, all
-    /// on the calling thread. Answers false when an engine did not come back in time.
+    /// Drains, ends what is still queued with an error, then what is still executed, stops the threads and
+    /// drops the engines, all on the calling thread. Answers false when an engine did not come back in time.
     pub fn retire(&self, patience: Duration) -> bool {
-        if self.drain(patience) > 0 {
-            self.refuse_queued();
+        let begun = Instant::now();
+        self.stop_admitting();
+        while self.drain(LOOK.min(patience.saturating_sub(begun.elapsed()))) > 0 && begun.elapsed() < patience
+        {
+            self.renew_runs();
         }
+        self.refuse_queued();
         self.handover.close();
-        let until = Instant::now() + patience.max(Duration::from_millis(100));
-        let Some(slots) = self.handover.collect(until, Instant::now) else {
+        let until = (begun + patience).max(Instant::now() + GRACE);
+        let collected = self.handover.collect(until, Instant::now).or_else(|| {
+            let ends = self.end_runs();
+            ends.then(|| self.handover.collect(Instant::now() + END_PATIENCE, Instant::now)).flatten()
+        });
+        // A run may have left an io thread meanwhile.
+        self.refuse_queued();
+        let Some(slots) = collected else {
             self.ledger.advance(State::Failed);
             return false;
         };
@@ -263,9 +298,31 @@ impl Runner {
         true
     }
 
+    /// Ends with an error what is executed, as far as engines can, and what waits. Answers whether there is
+    /// a run that will end by it.
+    pub fn end_runs(&self) -> bool {
+        self.refuse_queued();
+        self.handover.with(|desk| desk.runs.stop())
+    }
+
+    /// A run that keeps an io thread for long, or goes on for long after one of its callers has left, is ended
+    /// and begins again on an instance thread with those who still wait. To be called now and then.
+    pub fn renew_runs(&self) {
+        let now = self.now();
+        self.handover.with(|desk| desk.runs.move_longer_than(LONGEST, now));
+    }
+
     fn refuse_queued(&self) {
-        for entry in self.handover.with(|desk| desk.scheduler.clear()) {
+        let (entries, moved) =
+            self.handover.with(|desk| (desk.scheduler.clear(), std::mem::take(&mut desk.moved)));
+        for entry in entries {
             self.ledger.end_in_queue(entry, Error::shutting_down());
+        }
+        for batch in moved {
+            batch.fail(&Error::shutting_down());
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,10 +1,19 @@
-//! The locks of the crate: the standard library's, or loom's when the hand-over is model-checked.
+//! The locks, counters and threads of the crate: the standard library's, or loom's when it is model-checked.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard, atomic},
+    thread,
+};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use loom::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread,
+};
+
+#[cfg(loom)]
+pub(crate) mod atomic;
 
 /// A lock is never held across an engine or a callback, so a poisoned one still guards whole data.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

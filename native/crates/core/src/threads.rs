@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 
 use crate::runner::Runner;
+use crate::sync::thread::{Builder, JoinHandle};
 use crate::{Error, ErrorKind, Step, os_text};
 
 /// How far below io threads the scheduler of the operating system ranks the calling thread from now on.

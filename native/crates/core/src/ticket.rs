@@ -23,7 +23,9 @@ impl Ticket {
         if !self.claim.cancel() {
             return false;
         }
-        self.leave_queue(Error::cancelled());
+        if !self.leave_queue(Error::cancelled()) {
+            self.leave_run();
+        }
         true
     }
 
@@ -35,7 +37,16 @@ impl Ticket {
             return false;
         }
         let past = |deadline| self.runner.now() >= deadline;
-        self.deadline.is_some_and(past) && self.claim.expire()
+        let given_up = self.deadline.is_some_and(past) && self.claim.expire();
+        if given_up {
+            self.leave_run();
+        }
+        given_up
+    }
+
+    fn leave_run(&self) {
+        let now = self.runner.now();
+        self.runner.handover.with(|desk| desk.runs.abandon(self.number, now));
     }
 
     fn leave_queue(&self, error: Error) -> bool {

@@ -5,6 +5,7 @@
 //! clock, and a timeout comes up to a second late, never early.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::limits::Limits;
@@ -36,6 +37,20 @@ enum Owing {
     Rest,
 }
 
+/// The addresses of some bytes: the first, and the one behind the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Span {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let Range { start, end } = bytes.as_ptr_range();
+        Self { start: start.addr(), end: end.addr() }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Activity {
     stage: Cell<Stage>,
@@ -49,16 +64,20 @@ pub(crate) struct Activity {
     owing: Cell<Owing>,
     /// How often bytes have come from the socket.
     reads: Cell<usize>,
+    /// Where those of the last time lie.
+    last_read: Cell<Span>,
     /// It holds more memory than a new connection.
     swollen: Cell<bool>,
     /// That memory is to be given back.
     rests: Cell<bool>,
-    /// One connection too many: it does not get the patience of the others.
-    surplus: bool,
+    /// The client has closed its side.
+    deserted: Cell<bool>,
+    /// There is no place for this connection: it does not get the patience of the others.
+    over_limit: bool,
 }
 
 impl Activity {
-    pub(crate) fn new(surplus: bool) -> Self {
+    pub(crate) fn new(over_limit: bool) -> Self {
         Self {
             stage: Cell::new(Stage::Idle),
             blocked: Cell::new(false),
@@ -67,9 +86,11 @@ impl Activity {
             overdue: Cell::new(false),
             owing: Cell::new(Owing::Nothing),
             reads: Cell::new(0),
+            last_read: Cell::default(),
             swollen: Cell::new(false),
             rests: Cell::new(false),
-            surplus,
+            deserted: Cell::new(false),
+            over_limit,
         }
     }
 
@@ -93,8 +114,14 @@ impl Activity {
         self.reads.get()
     }
 
-    pub(crate) fn has_read(&self, bytes: usize) {
+    pub(crate) fn last_read(&self) -> Span {
+        self.last_read.get()
+    }
+
+    pub(crate) fn has_read(&self, bytes: &[u8]) {
         self.reads.set(self.reads.get() + 1);
+        self.last_read.set(Span::of(bytes));
+        let bytes = bytes.len();
         if bytes >= SWELLS_BYTES {
             self.swollen.set(true);
         }
@@ -144,6 +171,11 @@ impl Activity {
         waits && self.owing.get() == Owing::Nothing && !self.blocked.get()
     }
 
+    /// The client has closed its side. What it has sent may still be unread.
+    pub(crate) fn set_deserted(&self) {
+        self.deserted.set(true);
+    }
+
     /// Nothing begins on it any more.
     pub(crate) fn leave(&self) {
         self.swollen.set(false);
@@ -164,9 +196,13 @@ impl Activity {
         self.overdue.replace(false)
     }
 
-    /// Nothing but the end of the connection helps: a body that does not come is answered.
+    /// Nothing but the end of the connection helps: a body that does not come is answered, and nobody waits for
+    /// what a client asked for that has left.
     pub(crate) fn is_lost(&self) -> bool {
-        self.overdue.get() && (self.blocked.get() || self.stage.get() != Stage::Body)
+        let overdue = self.overdue.get() && (self.blocked.get() || self.stage.get() != Stage::Body);
+        // The rest of the answer before it leaves first: the client may still read.
+        let deserted = self.deserted.get() && self.owing.get() != Owing::Rest;
+        overdue || deserted && self.stage.get() == Stage::Work
     }
 
     /// The head of a request does not come, and no answer is on its way to the client.
@@ -176,7 +212,7 @@ impl Activity {
 
     /// Makes a silent connection overdue; false for another, and for one that is already.
     pub(crate) fn dismiss(&self) -> bool {
-        let dismissible = self.is_silent() && !self.moved.get() && !self.surplus;
+        let dismissible = self.is_silent() && !self.moved.get() && !self.over_limit;
         dismissible && !self.overdue.replace(true)
     }
 
@@ -199,7 +235,7 @@ impl Activity {
         }
         let patience = match self.stage.get() {
             _ if self.blocked.get() => limits.body_timeout,
-            Stage::Idle if !self.surplus => limits.idle_timeout,
+            Stage::Idle if !self.over_limit => limits.idle_timeout,
             Stage::Idle | Stage::Drain | Stage::Head => limits.head_timeout,
             Stage::Body => limits.body_timeout,
             Stage::Work => return Look::Patience,
@@ -225,141 +261,4 @@ pub(crate) enum Look {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(3600);
-
-    fn look(activity: &Activity, seconds: u64) -> Look {
-        activity.look(Duration::from_secs(seconds), &Limits::default())
-    }
-
-    /// At a stage of which the last look has seen the beginning.
-    fn at(stage: Stage) -> Activity {
-        let activity = Activity::new(false);
-        activity.enter(stage);
-        assert_eq!(look(&activity, 1000), Look::Moved);
-        activity
-    }
-
-    #[test]
-    fn each_stage_has_its_patience() {
-        for (stage, seconds) in [(Stage::Idle, 75), (Stage::Head, 10), (Stage::Body, 30), (Stage::Drain, 10)]
-        {
-            let activity = at(stage);
-            assert_eq!(look(&activity, seconds - 1), Look::Patience, "{stage:?}");
-            assert_eq!(look(&activity, seconds), Look::Overdue, "{stage:?}");
-        }
-        let activity = at(Stage::Work);
-        assert_eq!(activity.look(LONG, &Limits::default()), Look::Patience);
-        activity.set_blocked(true);
-        assert_eq!(look(&activity, 0), Look::Moved);
-        assert_eq!(look(&activity, 30), Look::Overdue);
-        assert!(activity.is_lost());
-    }
-
-    #[test]
-    fn what_is_said_of_a_late_head_is_not_said_within_an_answer() {
-        let activity = Activity::new(false);
-        activity.has_read(1);
-        assert!(activity.misses_head());
-        activity.set_blocked(true);
-        assert!(!activity.misses_head());
-    }
-
-    #[test]
-    fn an_answer_is_owed_from_when_it_is_found_until_it_has_been_written() {
-        let activity = Activity::new(false);
-        assert!(activity.owes_nothing());
-        activity.enter(Stage::Work);
-        assert!(!activity.owes_nothing());
-        activity.enter(Stage::Idle);
-        activity.has_answered();
-        activity.has_flushed();
-        assert!(!activity.owes_nothing(), "pieces are to come");
-        activity.has_given_all();
-        assert!(!activity.owes_nothing());
-        activity.set_blocked(true);
-        activity.has_flushed();
-        assert!(!activity.owes_nothing(), "a part has left");
-        activity.set_blocked(false);
-        assert!(activity.owes_nothing());
-    }
-
-    #[test]
-    fn bytes_prolong_a_body_and_not_a_head() {
-        let activity = Activity::new(false);
-        activity.has_read(1000);
-        assert_eq!((activity.stage(), look(&activity, 0)), (Stage::Head, Look::Moved));
-        activity.has_read(1 << 20);
-        assert_eq!(look(&activity, 10), Look::Overdue);
-        activity.enter(Stage::Body);
-        assert!(!activity.take_overdue());
-        assert_eq!(look(&activity, 0), Look::Moved);
-        activity.has_read(1 << 20);
-        assert_eq!(look(&activity, 40), Look::Moved);
-        assert_eq!(look(&activity, 29), Look::Patience, "they count once");
-    }
-
-    #[test]
-    fn a_body_that_comes_too_slowly_is_overdue() {
-        let activity = at(Stage::Body);
-        let least = Limits::default().least_body_bytes();
-        activity.has_read(least - 1);
-        assert_eq!(look(&activity, 29), Look::Patience);
-        activity.has_read(1);
-        assert_eq!(look(&activity, 29), Look::Moved, "what comes in several reads is added up");
-        activity.has_read(least - 1);
-        assert_eq!(look(&activity, 30), Look::Overdue);
-        assert!(!activity.is_lost(), "it is answered");
-        assert!(activity.take_overdue());
-    }
-
-    #[test]
-    fn a_byte_prolongs_what_is_left_of_a_refused_body() {
-        let activity = at(Stage::Drain);
-        activity.has_read(1);
-        assert_eq!(look(&activity, 100), Look::Moved);
-        assert_eq!(look(&activity, 10), Look::Overdue);
-        activity.has_drained();
-        assert_eq!((activity.stage(), activity.is_lost()), (Stage::Idle, false));
-        activity.has_read(1);
-        activity.has_drained();
-        assert_eq!(activity.stage(), Stage::Head, "the next request has begun");
-    }
-
-    #[test]
-    fn only_a_silent_connection_is_dismissed() {
-        for stage in [Stage::Head, Stage::Body, Stage::Work, Stage::Drain] {
-            assert!(!at(stage).dismiss(), "{stage:?}");
-        }
-        assert!(!Activity::new(false).dismiss(), "it has been used since the last look");
-        let surplus = Activity::new(true);
-        look(&surplus, 0);
-        assert!(!surplus.dismiss(), "it has no place to give");
-        let activity = at(Stage::Idle);
-        assert!(activity.dismiss());
-        assert!(!activity.dismiss(), "for one that comes");
-        assert!(activity.is_lost());
-        activity.has_read(1);
-        assert!(!activity.is_lost(), "a request has come meanwhile");
-    }
-
-    #[test]
-    fn a_silent_connection_rests_once_after_a_large_request() {
-        let activity = at(Stage::Idle);
-        activity.has_read(SWELLS_BYTES);
-        activity.enter(Stage::Idle);
-        assert!(!activity.take_rest(), "it has just been used");
-        assert_eq!(look(&activity, 1), Look::Moved);
-        assert_eq!(look(&activity, 1), Look::Rest);
-        assert!(activity.take_rest());
-        assert_eq!(look(&activity, 2), Look::Patience);
-        activity.has_read(SWELLS_BYTES);
-        activity.enter(Stage::Idle);
-        look(&activity, 1);
-        assert_eq!(look(&activity, 1), Look::Rest);
-        activity.has_read(1);
-        assert!(!activity.take_rest(), "a request has come meanwhile");
-    }
-}
+mod tests;

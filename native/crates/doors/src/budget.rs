@@ -1,8 +1,9 @@
 //! The bytes that requests in flight hold, over all doors, and their bound.
 //!
 //! A body reserves what it takes as it arrives, and is refused at once where that is too much. An answer
-//! exists already: its bytes are owed, and keep the next bodies out. A body that would never fit is refused
-//! as one that is too large, not as one that comes at the wrong time.
+//! exists already: its bytes are owed, and keep the next bodies out. Where too much is owed, the next answers are
+//! refused in place of being kept. A body that would never fit is refused as one that is too large, not as one that
+//! comes at the wrong time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +54,29 @@ impl Budget {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 
+    /// Whether an answer that counts already is to be kept: a large one is not where others hold all that is
+    /// allowed.
+    pub(crate) fn check_owed(&self, bytes: usize) -> Result<(), Error> {
+        self.check_kept(bytes, bytes)
+    }
+
+    /// The same for answers of which the last does not count yet.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<(), Error> {
+        self.check_kept(bytes, 0)
+    }
+
+    fn check_kept(&self, bytes: usize, counted: usize) -> Result<(), Error> {
+        let held = self.held();
+        if bytes < COUNTED_BYTES || held.saturating_sub(counted) < self.most {
+            return Ok(());
+        }
+        let text = format!(
+            "requests and answers in flight hold {held} bytes, at most {} are allowed (--max-inflight-bytes)",
+            self.most
+        );
+        Err(Error::new(ErrorKind::Overloaded, text))
+    }
+
     fn take(&self, bytes: usize) -> Result<(), Error> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if held <= self.most {
@@ -68,6 +92,15 @@ impl Budget {
 }
 
 impl Reservation {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether so many bytes more have room.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.budget.held().saturating_add(bytes) <= self.budget.most
+    }
+
     /// For a body of which so many bytes are there.
     pub(crate) fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes < COUNTED_BYTES || bytes <= self.bytes {
@@ -94,6 +127,15 @@ impl Reservation {
     pub(crate) fn owe(&mut self, bytes: usize) {
         self.budget.held.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
+    }
+
+    /// The same, so that it counts as many in all.
+    pub(crate) fn owe_in_all(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.owe(bytes - self.bytes);
+        } else if bytes < self.bytes {
+            self.settle(bytes);
+        }
     }
 }
 
@@ -128,6 +170,20 @@ mod tests {
         assert!(budget.open().cover(COUNTED_BYTES).is_err(), "answers keep bodies out");
         drop(second);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_large_answer_is_kept_unless_others_hold_too_much() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let (mut first, mut second, mut small) = (budget.open(), budget.open(), budget.open());
+        first.owe(2 << 20);
+        budget.check_owed(first.bytes()).unwrap();
+        second.owe(COUNTED_BYTES);
+        small.owe(COUNTED_BYTES - 1);
+        assert_eq!(budget.check_owed(second.bytes()).map_err(|error| error.kind), Err(ErrorKind::Overloaded));
+        budget.check_owed(small.bytes()).unwrap();
+        drop(first);
+        budget.check_owed(second.bytes()).unwrap();
     }
 
     #[test]

@@ -37,8 +37,14 @@ pub(crate) struct Connections {
     hand: Cell<usize>,
 }
 
+/// Of a connection, as others name it who may be late.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub u64);
+
 #[derive(Default)]
 struct Place {
+    /// By connections before.
+    uses: u32,
     waker: Option<Waker>,
     /// Of those that are looked over.
     watch: Option<Watch>,
@@ -55,7 +61,7 @@ struct Watch {
 pub(crate) enum Served {
     /// By both sides' will, or because the client broke the protocol.
     Ended(hyper::Result<()>),
-    /// Too long nothing has happened, or its place was needed.
+    /// Too long nothing has happened, its place was needed, or its client has left.
     Overdue,
     /// It goes on, and has nothing to remember.
     Rested,
@@ -79,6 +85,17 @@ impl Connections {
             self.places.borrow().len() - 1
         });
         Entered { connections: self, index, known: Cell::new(false) }
+    }
+
+    /// The client of a connection will say nothing more.
+    pub(crate) fn has_left(&self, Key(key): Key) {
+        let places = self.places.borrow();
+        let (index, uses) = (key as u32 as usize, (key >> 32) as u32);
+        let place = places.get(index).filter(|place| place.uses == uses);
+        if let Some((place, watch)) = place.and_then(|place| Some((place, place.watch.as_ref()?))) {
+            watch.activity.set_deserted();
+            place.wake();
+        }
     }
 
     /// Whether somebody has to begin to look them over.
@@ -151,19 +168,24 @@ impl Entered<'_> {
         }
     }
 
+    pub(crate) fn key(&self) -> Key {
+        let uses = self.connections.places.borrow()[self.index].uses;
+        Key(u64::from(uses) << 32 | self.index as u64)
+    }
+
     /// From now on the connection is looked over.
     pub(crate) fn watch(&self, activity: &Rc<Activity>, door: &Arc<Door>) {
         let watch = Watch { activity: activity.clone(), door: door.clone(), since: Instant::now() };
         self.connections.places.borrow_mut()[self.index].watch = Some(watch);
     }
 
-    /// `left` is freed once the connection has memory of its own: what is freed as a whole can be taken as a
-    /// whole.
+    /// `old_buffer` is that of the connection which this one replaces. It is freed when this one has a buffer of its
+    /// own: memory that is returned in one piece can be reused in one piece.
     pub(crate) async fn run<I, S>(
         &self,
         connection: &mut http1::Connection<I, S>,
         activity: &Activity,
-        left: Bytes,
+        old_buffer: Bytes,
     ) -> Served
     where
         I: Read + Write + Unpin,
@@ -172,11 +194,11 @@ impl Entered<'_> {
         S::ResBody: 'static,
         <S::ResBody as hyper::body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut left = Some(left);
-        let mut told = false;
+        let mut old_buffer = Some(old_buffer);
+        let mut shutting_down = false;
         poll_fn(|context| {
-            if self.connections.is_closing() && !told {
-                told = true;
+            if self.connections.is_closing() && !shutting_down {
+                shutting_down = true;
                 Pin::new(&mut *connection).graceful_shutdown();
             }
             self.remember(context.waker());
@@ -184,10 +206,10 @@ impl Entered<'_> {
             if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
                 return Poll::Ready(Served::Ended(ended));
             }
-            drop(left.take());
+            drop(old_buffer.take());
             if activity.is_lost() {
                 Poll::Ready(Served::Overdue)
-            } else if activity.take_rest() && !told {
+            } else if activity.take_rest() && !shutting_down {
                 Poll::Ready(Served::Rested)
             } else {
                 Poll::Pending
@@ -199,7 +221,11 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let left = std::mem::take(&mut self.connections.places.borrow_mut()[self.index]);
+        let left = {
+            let place = &mut self.connections.places.borrow_mut()[self.index];
+            let uses = place.uses.wrapping_add(1);
+            std::mem::replace(place, Place { uses, ..Place::default() })
+        };
         self.connections.free.borrow_mut().push(self.index);
         drop(left);
     }

@@ -5,7 +5,7 @@
 //! round of the thread, so that connections that are open do not wait for a crowd that arrives.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
@@ -42,7 +42,7 @@ impl Handshakes {
         let work = async {
             let start = self.heard(LazyConfigAcceptor::new(Acceptor::default(), stream)).await?;
             let turn = self.turn.lock().await;
-            let accept = start.into_stream(tls.config(Instant::now()));
+            let accept = start.into_stream(tls.config());
             tokio::task::yield_now().await;
             drop(turn);
             self.heard(accept).await

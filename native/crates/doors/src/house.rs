@@ -2,12 +2,11 @@
 //! going away.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use kushi_core::{Error, Registry};
+use kushi_core::{Complaints, Count, Drain, Error, Registry};
 use kushi_shm::Regions;
 
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};
@@ -55,16 +54,18 @@ pub(crate) struct House {
     pub regions: Arc<Regions>,
     pub allow_client_regions: bool,
     pub log: Arc<dyn LogSwitch>,
+    /// About what clients may cause again and again.
+    pub complaints: Complaints,
     pub traces: TraceSettings,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     phase: AtomicU8,
     /// Requests received whole whose answers have not been written yet.
-    answering: AtomicUsize,
+    pub answering: Count,
     /// Those of them that have still to be read aside before a runner can take them in.
-    preparing: AtomicUsize,
-    quiet: Mutex<()>,
-    changed: Condvar,
+    pub preparing: Count,
+    /// Has begun when the phase is [`Phase::Exiting`].
+    pub drain: Drain,
 }
 
 /// Held from the moment that a request has been received until its answer has been written.
@@ -92,17 +93,17 @@ impl House {
             explicit_control: options.explicit_control,
             orders: Arc::default(),
             restrictions: Restrictions::new(&options.restrictions)?,
-            tls: options.tls.as_ref().map(|tls| Tls::new(tls, Instant::now())).transpose()?,
+            tls: options.tls.as_ref().map(Tls::new).transpose()?,
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
             log: options.log.clone(),
+            complaints: Complaints::default(),
             traces: TraceSettings::default(),
             machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
             phase: AtomicU8::new(Phase::Starting as u8),
-            answering: AtomicUsize::new(0),
-            preparing: AtomicUsize::new(0),
-            quiet: Mutex::new(()),
-            changed: Condvar::new(),
+            answering: Count::default(),
+            preparing: Count::default(),
+            drain: Drain::default(),
         })
     }
 
@@ -117,6 +118,9 @@ impl House {
     /// Phases only go forward.
     pub(crate) fn advance(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::SeqCst);
+        if phase == Phase::Exiting {
+            self.drain.begin();
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -124,7 +128,7 @@ impl House {
     }
 
     pub(crate) fn begin_answer(self: &Arc<Self>) -> Answering {
-        self.answering.fetch_add(1, Ordering::SeqCst);
+        self.answering.begin();
         Answering { house: self.clone(), preparing: false, reservation: None }
     }
 
@@ -134,55 +138,19 @@ impl House {
         answering.prepare();
         answering
     }
-
-    pub(crate) fn preparing(&self) -> usize {
-        self.preparing.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn answering(&self) -> usize {
-        self.answering.load(Ordering::SeqCst)
-    }
-
-    /// Tells a drain to look again. Whoever ends writes its count and reads the phase, a drain the other
-    /// way round: only sequential consistency keeps both from missing the other.
-    pub(crate) fn something_ended(&self) {
-        if self.phase() == Phase::Exiting {
-            drop(self.quiet.lock().unwrap_or_else(PoisonError::into_inner));
-            self.changed.notify_all();
-        }
-    }
-
-    /// Waits until `left` is zero, looking again whenever something ends; answers what is left.
-    pub(crate) fn wait_until_none(&self, left: impl Fn() -> usize, until: Instant) -> usize {
-        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let pause = until.saturating_duration_since(Instant::now());
-            let left = left();
-            if left == 0 || pause == Duration::ZERO {
-                return left;
-            }
-            (quiet, _) = self.changed.wait_timeout(quiet, pause).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
 }
 
 impl Answering {
-    /// It takes a while to read the request.
+    /// It takes a while to read the request. What comes after a drain has begun does not keep it waiting.
     pub(crate) fn prepare(&mut self) {
-        if !std::mem::replace(&mut self.preparing, true) {
-            self.house.preparing.fetch_add(1, Ordering::SeqCst);
-            // What comes later keeps no drain waiting.
-            if self.house.phase() == Phase::Exiting {
-                self.prepared();
-            }
-        }
+        self.preparing = self.preparing || self.house.drain.admit(&self.house.preparing);
     }
 
     /// The request has been taken in or refused.
     pub(crate) fn prepared(&mut self) {
         if std::mem::take(&mut self.preparing) {
-            self.house.preparing.fetch_sub(1, Ordering::SeqCst);
-            self.house.something_ended();
+            self.house.preparing.end(1);
+            self.house.drain.something_ended();
         }
     }
 
@@ -202,7 +170,15 @@ impl Answering {
         self.reservation.take().unwrap_or_else(|| self.house.budget.open())
     }
 
-    /// Counts an answer of so many bytes, which stays until it has been written.
+    /// Counts an answer of so many bytes, which stays until it has been written, in the place of what was counted
+    /// before.
+    pub(crate) fn owe_in_all(&mut self, bytes: usize) {
+        if bytes >= COUNTED_BYTES || self.reservation.is_some() {
+            self.reservation.get_or_insert_with(|| self.house.budget.open()).owe_in_all(bytes);
+        }
+    }
+
+    /// Counts an answer of so many bytes beside what is counted already.
     pub(crate) fn owe(&mut self, bytes: usize) {
         self.reservation.get_or_insert_with(|| self.house.budget.open()).owe(bytes);
     }
@@ -211,7 +187,7 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.prepared();
-        self.house.answering.fetch_sub(1, Ordering::SeqCst);
-        self.house.something_ended();
+        self.house.answering.end(1);
+        self.house.drain.something_ended();
     }
 }

@@ -1,33 +1,47 @@
 //! Io threads: each a current-thread runtime that owns the connections handed to it.
 //!
 //! Everything reaches a thread through its inbox: sockets, leases and answers. The thread with the
-//! fewest connections gets the next socket.
+//! fewest connections gets the next socket. One more thread of the same kind has no connections: it accepts
+//! them, whatever the others compute.
 
+mod duties;
+mod threads;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::Duration;
 
-use kushi_core::{Drivers, Inbox, Lease, Mail, Mailbox, Step};
-use tokio::runtime::LocalOptions;
+use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, Step, os_text};
+use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
 use crate::connections::Connections;
 use crate::crowd::Crowd;
+use crate::departures::Departures;
 use crate::handshakes::Handshakes;
 use crate::house::House;
 use crate::http::body_memory::BodyMemory;
-use crate::listen::{Door, Guest, Listener, Socket, accept};
+use crate::io::duties::{Duties, Duty};
+use crate::listen::{Guest, Socket};
 use crate::pending::Pending;
+
+pub(crate) use crate::io::threads::IoThreads;
 
 /// Sockets and leases that may wait for a thread to look at them.
 pub(crate) const INBOX_CAPACITY: usize = 4096;
 /// Of each io thread, for what would keep its connections waiting.
 const SIDE_THREADS: usize = 4;
+/// How long the end of a thread waits for them. What a hung disk keeps is left behind.
+const SIDE_PATIENCE: Duration = Duration::from_secs(1);
+/// There are no descriptors for the next life of a thread: try again after this.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// Connections over the bound of their door that one io thread keeps, to answer their questions after its
 /// health and to tell them that it is full.
-const SURPLUS: usize = 64;
+const OVER_LIMIT: usize = 64;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,12 +57,13 @@ pub(crate) enum HttpDoor {
 }
 
 enum Item {
-    Listen(Listener, Arc<Door>, Arc<IoThreads>),
-    CloseListeners,
-    Socket(Socket, Guest),
+    Begin(Duty),
+    /// Answered when they are closed.
+    CloseListeners(mpsc::Sender<()>),
+    Socket(Socket, Guest, Counted),
     /// There are no descriptors for new connections.
     MakeRoom,
-    Lead(Lease),
+    Lead(Lease, Counted),
     Mail(Vec<Mail>),
     /// Connections finish what they are at and close.
     CloseConnections,
@@ -58,15 +73,17 @@ enum Item {
 /// One io thread, as others see it.
 pub(crate) struct IoThread {
     inbox: Inbox<Item>,
-    connections: AtomicUsize,
+    connections: Count,
     /// Connections with bytes that their clients have not made room for.
-    blocked: AtomicUsize,
-    /// Leases that are being driven here.
-    leading: AtomicUsize,
+    blocked: Count,
+    /// Leases that are being driven here, or are on their way.
+    leading: Count,
 }
 
-pub(crate) struct IoThreads {
-    threads: Vec<Arc<IoThread>>,
+/// One of a thread's connections or leases, until it is dropped.
+struct Counted {
+    thread: Arc<IoThread>,
+    count: fn(&IoThread) -> &Count,
 }
 
 /// What tasks on an io thread share.
@@ -75,9 +92,10 @@ pub(crate) struct Desk {
     pub pending: Rc<Pending>,
     pub mailbox: Arc<dyn Mailbox>,
     pub connections: Connections,
+    pub departures: Departures,
     pub handshakes: Handshakes,
     pub body_memory: BodyMemory,
-    surplus: Crowd,
+    over_limit: Crowd,
     thread: Arc<IoThread>,
 }
 
@@ -87,139 +105,150 @@ impl Mailbox for IoThread {
     }
 }
 
-impl IoThreads {
-    pub(crate) fn spawn(
-        count: usize,
-        house: &Arc<House>,
-    ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let mut threads = Vec::new();
-        let mut handles = Vec::new();
-        for index in 0..count {
-            let arrived = Arc::new(Notify::new());
-            let bell = arrived.clone();
-            let thread = Arc::new(IoThread {
-                inbox: Inbox::new(INBOX_CAPACITY, move || bell.notify_one()),
-                connections: AtomicUsize::new(0),
-                blocked: AtomicUsize::new(0),
-                leading: AtomicUsize::new(0),
-            });
-            let (own, house) = (thread.clone(), house.clone());
-            let (report, started) = mpsc::channel();
-            let work = move || match tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .max_blocking_threads(SIDE_THREADS)
-                .build_local(LocalOptions::default())
-            {
-                Ok(runtime) => {
-                    let _ = report.send(Ok(()));
-                    // As a task like the others: waking the runtime's main future costs a look at the
-                    // sockets, for every request that runs inline.
-                    let attending = runtime.spawn_local(attend(Rc::new(Desk::new(house, own)), arrived));
-                    if let Err(error) = runtime.block_on(attending) {
-                        log::error!("an io thread ended: {error}");
-                    }
-                }
-                Err(error) => {
-                    let _ = report.send(Err(error));
-                }
-            };
-            handles.push(thread::Builder::new().name(format!("kushi-io-{index}")).spawn(work)?);
-            started.recv().map_err(std::io::Error::other)??;
-            threads.push(thread);
-        }
-        Ok((Arc::new(Self { threads }), handles))
+impl Counted {
+    fn connection(thread: &Arc<IoThread>) -> Self {
+        thread.connections.begin();
+        Self { thread: thread.clone(), count: |thread| &thread.connections }
     }
 
-    /// Accepts on the first thread and hands the sockets out to all.
-    pub(crate) fn listen(self: &Arc<Self>, listener: Listener, door: Arc<Door>) {
-        self.threads[0].inbox.push_owed(Item::Listen(listener, door, self.clone()));
+    fn lease(thread: &Arc<IoThread>) -> Self {
+        thread.leading.begin();
+        Self { thread: thread.clone(), count: |thread| &thread.leading }
     }
 
-    pub(crate) fn close_listeners(&self) {
-        self.threads[0].inbox.push_owed(Item::CloseListeners);
+    /// The only lease of a thread that has none.
+    fn only_lease(thread: &Arc<IoThread>) -> Option<Self> {
+        let claimed = thread.leading.begin_only_one();
+        claimed.then(|| Self { thread: thread.clone(), count: |thread| &thread.leading })
     }
+}
 
-    /// Hands a socket to the thread with the fewest connections. Closes it when too many wait there.
-    pub(crate) fn hand_out(&self, socket: Socket, guest: Guest) -> bool {
-        let Some(thread) =
-            self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
-        else {
-            return false;
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.count)(&self.thread).end(1);
+    }
+}
+
+/// What a life of a thread begins with, and may lack descriptors for.
+struct Base {
+    runtime: LocalRuntime,
+    departures: Departures,
+}
+
+impl Base {
+    fn new() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(SIDE_THREADS)
+            .build_local(LocalOptions::default())?;
+        Ok(Self { runtime, departures: Departures::new()? })
+    }
+}
+
+impl IoThread {
+    fn spawn(name: String, house: &Arc<House>) -> std::io::Result<(Arc<Self>, thread::JoinHandle<()>)> {
+        let arrived = Arc::new(Notify::new());
+        let bell = arrived.clone();
+        let thread = Arc::new(Self {
+            inbox: Inbox::new(INBOX_CAPACITY, move || bell.notify_one()),
+            connections: Count::default(),
+            blocked: Count::default(),
+            leading: Count::default(),
+        });
+        let (own, house) = (thread.clone(), house.clone());
+        let (report, started) = mpsc::channel();
+        let work = move || match Base::new() {
+            Ok(base) => {
+                let _ = report.send(Ok(()));
+                own.live(base, &house, &arrived);
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+            }
         };
-        thread.connections.fetch_add(1, Ordering::Relaxed);
-        let handed = thread.inbox.push(Item::Socket(socket, guest)).is_ok();
-        if !handed {
-            thread.connections.fetch_sub(1, Ordering::Relaxed);
+        let handle = thread::Builder::new().name(name).spawn(work)?;
+        started.recv().map_err(std::io::Error::other)??;
+        Ok((thread, handle))
+    }
+
+    /// Until it is told to stop. After a panic it begins again: its connections are lost, those of the other
+    /// threads are not.
+    fn live(self: &Arc<Self>, mut base: Base, house: &Arc<House>, arrived: &Arc<Notify>) {
+        // What has come and has not been done yet.
+        let burst = Rc::<RefCell<VecDeque<Item>>>::default();
+        // The same for all lives: mail for requests of the one before finds nobody.
+        let pending = Rc::new(Pending::new(house.budget.clone()));
+        let duties = Rc::<Duties>::default();
+        let mut closing = false;
+        loop {
+            let Base { runtime, departures } = base;
+            let desk = Rc::new(Desk::new(house.clone(), self.clone(), pending.clone(), departures));
+            if closing {
+                desk.connections.close();
+            }
+            let (own, burst, duties) = (desk.clone(), burst.clone(), duties.clone());
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                // As a task like the others: waking the runtime's main future costs a look at the
+                // sockets, for every request that runs inline.
+                let attending = runtime.spawn_local(attend(desk, burst, duties, arrived.clone()));
+                runtime.block_on(attending).is_ok()
+            }));
+            runtime.shutdown_timeout(SIDE_PATIENCE);
+            if matches!(ended, Ok(true)) {
+                break;
+            }
+            house.complaints.error("io thread", || {
+                "an io thread panicked: its connections are closed, and it begins again".to_owned()
+            });
+            closing = own.connections.is_closing();
+            base = loop {
+                match Base::new() {
+                    Ok(base) => break base,
+                    Err(error) => house.complaints.error("base", || {
+                        format!("an io thread cannot begin again yet: {}", os_text(&error))
+                    }),
+                }
+                thread::sleep(RESTART_PAUSE);
+            };
+            // For what has come meanwhile.
+            arrived.notify_one();
         }
-        handed
-    }
-
-    /// Ends a silent connection on each thread, if there is one.
-    pub(crate) fn make_room(&self) {
-        for thread in &self.threads {
-            // A thread with so much to do has it another time.
-            let _ = thread.inbox.push(Item::MakeRoom);
-        }
-    }
-
-    pub(crate) fn close_connections(&self) {
-        for thread in &self.threads {
-            thread.inbox.push_owed(Item::CloseConnections);
-        }
-    }
-
-    pub(crate) fn stop(&self) {
-        for thread in &self.threads {
-            thread.inbox.push_owed(Item::Stop);
-        }
-    }
-
-    /// Lets go of what came after the threads had ended: nobody will look at it.
-    pub(crate) fn clear(&self) {
-        for thread in &self.threads {
-            thread.inbox.drain(&mut Vec::new());
-        }
-    }
-
-    pub(crate) fn open_connections(&self) -> usize {
-        self.threads.iter().map(|thread| thread.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Connections whose answers are written but have not all left.
-    pub(crate) fn blocked_connections(&self) -> usize {
-        self.threads.iter().map(|thread| thread.blocked.load(Ordering::Relaxed)).sum()
+        self.inbox.close();
     }
 }
 
-/// Second leases go to an io thread that has nothing to run; with none, to an instance thread.
-impl Drivers for IoThreads {
-    fn offer(&self, lease: Lease) {
-        let idle = self.threads.iter().find(|thread| thread.leading.load(Ordering::Acquire) == 0);
-        if let Some(thread) = idle {
-            // A full inbox drops the lease, which passes it on.
-            let _ = thread.inbox.push(Item::Lead(lease));
+async fn attend(
+    desk: Rc<Desk>,
+    burst: Rc<RefCell<VecDeque<Item>>>,
+    duties: Rc<Duties>,
+    arrived: Arc<Notify>,
+) {
+    duties.begin_again(&desk.house);
+    let mut come = Vec::new();
+    let own = desk.clone();
+    tokio::task::spawn_local(async move {
+        if let Err(error) = own.departures.attend(&own.connections).await {
+            log::warn!("clients that leave may be noticed late: {}", os_text(&error));
         }
-    }
-}
-
-async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
-    let mut listeners: Vec<AbortHandle> = Vec::new();
-    let mut burst = Vec::new();
+    });
     loop {
         arrived.notified().await;
-        desk.thread.inbox.drain(&mut burst);
-        for item in burst.drain(..) {
+        desk.thread.inbox.drain(&mut come);
+        burst.borrow_mut().extend(come.drain(..));
+        // One by one: a panic leaves the others to the next life.
+        while let Some(item) = next(&burst) {
             match item {
                 Item::Mail(mail) => mail.into_iter().for_each(|mail| desk.pending.deliver(mail)),
-                Item::Socket(socket, guest) => desk.welcome(socket, guest),
+                Item::Socket(socket, guest, counted) => desk.welcome(socket, guest, counted),
                 Item::MakeRoom => {
                     desk.connections.end_one_silent(None);
                 }
-                Item::Lead(lease) => desk.lead(lease),
-                Item::Listen(listener, door, threads) => {
-                    listeners.push(tokio::task::spawn_local(accept(listener, door, threads)).abort_handle());
+                Item::Lead(lease, counted) => drive(lease, counted),
+                Item::Begin(duty) => duties.begin(duty, &desk.house),
+                Item::CloseListeners(report) => {
+                    duties.close_listeners().await;
+                    let _ = report.send(());
                 }
-                Item::CloseListeners => listeners.drain(..).for_each(|listener| listener.abort()),
                 Item::CloseConnections => {
                     desk.connections.close();
                     desk.handshakes.end();
@@ -230,51 +259,56 @@ async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
     }
 }
 
+fn next(burst: &RefCell<VecDeque<Item>>) -> Option<Item> {
+    burst.borrow_mut().pop_front()
+}
+
+/// Drives a lease as a task of its own: it runs after all connections that are ready in this
+/// round have brought their requests, and survives the connection that began it.
+fn drive(lease: Lease, counted: Counted) {
+    tokio::task::spawn_local(async move {
+        let _counted = counted;
+        let mut next = lease;
+        while let Step::Again(lease) = next.run() {
+            next = lease;
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
 impl Desk {
-    fn new(house: Arc<House>, thread: Arc<IoThread>) -> Self {
+    fn new(house: Arc<House>, thread: Arc<IoThread>, pending: Rc<Pending>, departures: Departures) -> Self {
         Self {
             house,
-            pending: Rc::new(Pending::default()),
+            pending,
             mailbox: thread.clone(),
             connections: Connections::default(),
+            departures,
             handshakes: Handshakes::default(),
             body_memory: BodyMemory::default(),
-            surplus: Crowd::of(SURPLUS),
+            over_limit: Crowd::of(OVER_LIMIT),
             thread,
         }
     }
 
-    /// Drives a lease as a task of its own: it runs after all connections that are ready in this
-    /// round have brought their requests, and survives the connection that began it.
-    pub(crate) fn lead(self: &Rc<Self>, lease: Lease) {
-        let thread = self.thread.clone();
-        tokio::task::spawn_local(async move {
-            thread.leading.fetch_add(1, Ordering::AcqRel);
-            let _led = Finally(|| {
-                thread.leading.fetch_sub(1, Ordering::AcqRel);
-            });
-            let mut next = lease;
-            while let Step::Again(lease) = next.run() {
-                next = lease;
-                tokio::task::yield_now().await;
-            }
-        });
+    pub(crate) fn lead(&self, lease: Lease) {
+        drive(lease, Counted::lease(&self.thread));
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest) {
-        // A silent connection gives its place to one that may have a request.
-        if guest.surplus && self.connections.end_one_silent(Some(guest.door())) {
-            guest.surplus = false;
-        }
+    fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest, counted: Counted) {
         let desk = self.clone();
         tokio::task::spawn_local(async move {
-            let _ended = Finally(|| {
-                desk.thread.connections.fetch_sub(1, Ordering::Relaxed);
-                desk.house.something_ended();
-            });
-            if guest.surplus {
+            let _ended = Finally(|| desk.house.drain.something_ended());
+            // Goes first.
+            let _counted = counted;
+            // Some may have left since it was accepted, and a silent connection gives its place to one that may
+            // have a request.
+            if guest.over_limit && (guest.has_room() || desk.connections.end_one_silent(Some(guest.door()))) {
+                guest.over_limit = false;
+            }
+            if guest.over_limit {
                 // Boxed: the others do not set aside the room for it.
-                let place = desk.surplus.enter();
+                let place = desk.over_limit.enter();
                 if Box::pin(place.keep(desk.serve(socket, &guest))).await.is_none() {
                     log::debug!("a connection over the bound gave way to another");
                 }
@@ -302,10 +336,10 @@ impl Desk {
     /// A connection's client has stopped reading, or reads again.
     pub(crate) fn count_blocked(&self, blocked: bool) {
         if blocked {
-            self.thread.blocked.fetch_add(1, Ordering::Relaxed);
+            self.thread.blocked.begin();
         } else {
-            self.thread.blocked.fetch_sub(1, Ordering::Relaxed);
-            self.house.something_ended();
+            self.thread.blocked.end(1);
+            self.house.drain.something_ended();
         }
     }
 }
@@ -318,3 +352,6 @@ impl<F: Fn()> Drop for Finally<F> {
         (self.0)();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,12 @@ impl Leaving {
         inside.iter().map(|runner| runner.inside()).sum()
     }
 
+    pub(crate) fn end_runs(&self) {
+        for runner in &*self.inside() {
+            runner.end_runs();
+        }
+    }
+
     fn inside(&self) -> MutexGuard<'_, Vec<Arc<Runner>>> {
         self.0.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,12 +4,14 @@
 //! run, and answered on the thread that its connection lives on.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as kushi_doors;
+
 mod activity;
 mod budget;
-mod classes;
-mod complaints;
 mod connections;
 mod crowd;
+mod departures;
 mod handshakes;
 mod house;
 mod http;
@@ -26,6 +28,7 @@ mod metrics;
 mod orders;
 mod pending;
 mod pool;
+mod runs;
 mod server;
 mod tls;
 

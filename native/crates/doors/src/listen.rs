@@ -1,7 +1,8 @@
-//! Listening sockets: bound with clear errors, accepted on one thread, handed out to all.
+//! Listening sockets: bound with clear errors, accepted on a thread of their own, handed out to all.
 
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -9,14 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kushi_core::{Error, ErrorKind, os_text};
+use kushi_core::{Complaints, Error, ErrorKind, os_text};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with};
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpSocket;
 
-use crate::complaints::Complaints;
 use crate::io::{INBOX_CAPACITY, IoThreads, Purpose};
 
 const BACKLOG: u32 = 4096;
@@ -41,8 +43,8 @@ pub(crate) struct Door {
 /// A connection's place at its door.
 pub(crate) struct Guest {
     door: Arc<Door>,
-    /// One too many: it hears that the door is full.
-    pub surplus: bool,
+    /// There is no place for it: it hears that the door is full.
+    pub over_limit: bool,
 }
 
 impl Door {
@@ -50,15 +52,20 @@ impl Door {
         Arc::new(Self { purpose, most, open: AtomicUsize::new(0) })
     }
 
-    fn admit(self: &Arc<Self>) -> Guest {
+    pub(crate) fn admit(self: &Arc<Self>) -> Guest {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        Guest { door: self.clone(), surplus: before >= self.most }
+        Guest { door: self.clone(), over_limit: before >= self.most }
     }
 }
 
 impl Guest {
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.door
+    }
+
+    /// Whether there is a place for it by now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.door.open.load(Ordering::Relaxed) <= self.door.most
     }
 
     pub(crate) fn purpose(&self) -> Purpose {
@@ -112,6 +119,13 @@ impl Listener {
         Self::unix_with(path, bind_private)
     }
 
+    fn socket(&self, accepted: OwnedFd) -> Socket {
+        match self {
+            Self::Tcp(_) => Socket::Tcp(accepted.into()),
+            Self::Unix(_) => Socket::Unix(accepted.into()),
+        }
+    }
+
     fn unix_with(
         path: &Path,
         bind: impl FnOnce(&Path) -> io::Result<unix::net::UnixListener>,
@@ -131,6 +145,15 @@ impl Listener {
         let listener = bind(path).map_err(fault)?;
         listener.set_nonblocking(true).map_err(fault)?;
         Ok(Self::Unix(listener))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
     }
 }
 
@@ -163,47 +186,33 @@ fn bind(at: SocketAddr, reuse_port: bool) -> io::Result<net::TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-pub(crate) async fn accept(listener: Listener, door: Arc<Door>, threads: Arc<IoThreads>) {
-    let result = match listener {
-        Listener::Tcp(listener) => accept_tcp(listener, &door, &threads).await,
-        Listener::Unix(listener) => accept_unix(listener, &door, &threads).await,
+/// Until it is dropped. The listener stays open, and can be accepted from again.
+pub(crate) async fn accept(listener: &Listener, door: &Arc<Door>, threads: &IoThreads) {
+    let complaints = Complaints::default();
+    let connections = loop {
+        #[allow(
+            deprecated,
+            reason = "what takes its place is unsafe; this descriptor is open until it is dropped"
+        )]
+        match AsyncFd::with_interest(listener.as_fd(), Interest::READABLE) {
+            Ok(connections) => break connections,
+            Err(error) => pause(&error, threads, &complaints).await,
+        }
     };
-    if let Err(error) = result {
-        log::error!("a listener failed: {error}");
-    }
-}
-
-async fn accept_tcp(listener: net::TcpListener, door: &Arc<Door>, threads: &IoThreads) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let mut complaints = Complaints::default();
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     loop {
-        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => hand_in(Socket::Tcp(stream), door, threads, &mut complaints),
-            Err(error) => pause(&error, threads, &mut complaints).await,
+        match connections.async_io(Interest::READABLE, |socket| Ok(accept_with(socket, flags)?)).await {
+            Ok(socket) => hand_in(listener.socket(socket), door, threads, &complaints),
+            Err(error) => pause(&error, threads, &complaints).await,
         }
     }
 }
 
-async fn accept_unix(
-    listener: unix::net::UnixListener,
-    door: &Arc<Door>,
-    threads: &IoThreads,
-) -> io::Result<()> {
-    let listener = UnixListener::from_std(listener)?;
-    let mut complaints = Complaints::default();
-    loop {
-        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => hand_in(Socket::Unix(stream), door, threads, &mut complaints),
-            Err(error) => pause(&error, threads, &mut complaints).await,
-        }
-    }
-}
-
-fn hand_in(socket: Socket, door: &Arc<Door>, threads: &IoThreads, complaints: &mut Complaints) {
+fn hand_in(socket: Socket, door: &Arc<Door>, threads: &IoThreads, complaints: &Complaints) {
     let guest = door.admit();
-    if guest.surplus {
+    if guest.over_limit {
         let most = door.most;
-        complaints.say(|| {
+        complaints.warn("full", || {
             format!(
                 "{most} connections are open at a door (--http-max-connections): silent ones are closed for new \
                  ones, or those are refused"
@@ -214,11 +223,13 @@ fn hand_in(socket: Socket, door: &Arc<Door>, threads: &IoThreads, complaints: &m
         }
     }
     if !threads.hand_out(socket, guest) {
-        complaints.say(|| format!("closing new connections: {INBOX_CAPACITY} wait for an io thread already"));
+        complaints.warn("inbox", || {
+            format!("closing new connections: {INBOX_CAPACITY} wait for an io thread already")
+        });
     }
 }
 
-async fn pause(error: &io::Error, threads: &IoThreads, complaints: &mut Complaints) {
+async fn pause(error: &io::Error, threads: &IoThreads, complaints: &Complaints) {
     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
         return;
     }
@@ -229,6 +240,6 @@ async fn pause(error: &io::Error, threads: &IoThreads, complaints: &mut Complain
     } else {
         ""
     };
-    complaints.say(|| format!("cannot accept a connection: {}{remedy}", os_text(error)));
+    complaints.warn("accept", || format!("cannot accept a connection: {}{remedy}", os_text(error)));
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }

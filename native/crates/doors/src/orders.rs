@@ -55,16 +55,18 @@ impl Orders {
             return Err(Error::new(ErrorKind::Overloaded, text));
         }
         desk.waiting.push_back(order);
-        self.arrived.notify_one();
+        // Not every thread takes every order.
+        self.arrived.notify_all();
         Ok(Placed(placed))
     }
 
-    /// Sleeps until there is an order; `None` once the server closes.
-    pub fn next(&self) -> Option<Order> {
+    /// Sleeps until there is an order, of this kind where one is asked for; `None` once the server closes.
+    pub fn next(&self, only: Option<Action>) -> Option<Order> {
         let mut desk = self.desk();
         while !desk.closed {
-            if let Some(order) = desk.waiting.pop_front() {
-                return Some(order);
+            let fits = |order: &Order| only.is_none_or(|action| order.action == action);
+            if let Some(at) = desk.waiting.iter().position(fits) {
+                return desk.waiting.remove(at);
             }
             desk = self.arrived.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
@@ -136,7 +138,7 @@ mod tests {
         let orders = Orders::default();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let order = orders.next().expect("an order");
+                let order = orders.next(None).expect("an order");
                 assert_eq!((order.action, &*order.model), (Action::Load, "m"));
                 order.answer(Err(Error::invalid("no")));
             });
@@ -146,10 +148,23 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_one_kind_of_order_leaves_the_others_where_they_are() {
+        let orders = Orders::default();
+        thread::scope(|scope| {
+            let taken = scope.spawn(|| orders.next(Some(Action::Unload)).map(|order| order.model.clone()));
+            let _placed = ["a", "b"].map(|model| orders.place(Action::Load, model).expect("room"));
+            let _last = orders.place(Action::Unload, "c").expect("room");
+            assert_eq!(taken.join().expect("no panic"), Some("c".into()));
+        });
+        let models = [(); 2].map(|()| orders.next(None).expect("an order").model.clone());
+        assert_eq!(models, ["a", "b"]);
+    }
+
+    #[test]
     fn a_dropped_order_is_answered() {
         let orders = Orders::default();
         let placed = orders.place(Action::Unload, "m").expect("room");
-        drop(orders.next());
+        drop(orders.next(None));
         assert_eq!(placed.block(), Err(lost()));
     }
 
@@ -159,7 +174,7 @@ mod tests {
         let placed = orders.place(Action::Load, "m").expect("room");
         orders.close();
         assert_eq!(placed.block(), Err(closing()));
-        assert!(orders.next().is_none());
+        assert!(orders.next(None).is_none());
         assert_eq!(orders.place(Action::Load, "m").err(), Some(closing()));
     }
 

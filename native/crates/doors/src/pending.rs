@@ -3,19 +3,29 @@
 //! Lives on its thread alone. A key carries the place and the number of its use, so that mail for a
 //! request that nobody waits for any more finds nobody. A place passes mail on to whoever waits: one
 //! task for one request, or a [`Sink`] for many.
+//!
+//! Mail for a task counts in the budget from its arrival: large responses, and small ones where many have not been
+//! taken yet. Where too much is held, those behind others are not kept, and the request fails: its client does not
+//! read what it asked for.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use kushi_core::{Mail, Ticket};
+use kushi_core::{Error, Mail, Ticket};
 
-#[derive(Default)]
+use crate::budget::{Budget, COUNTED_BYTES, Reservation};
+
 pub(crate) struct Pending {
     places: RefCell<Places>,
+    budget: Arc<Budget>,
 }
+
+/// Mail, and its share of the budget, if it has one.
+type Counted = (Mail, Option<Reservation>);
 
 #[derive(Default)]
 struct Places {
@@ -26,7 +36,11 @@ struct Places {
 #[derive(Default)]
 struct Place {
     uses: u32,
-    mail: VecDeque<Mail>,
+    mail: VecDeque<Counted>,
+    /// What the mail holds that came behind other.
+    unread: usize,
+    /// Why there is no mail behind that.
+    refused: Option<Error>,
     waker: Option<Waker>,
     /// Takes the mail in place of a task.
     sink: Option<(Rc<Sink>, u64)>,
@@ -74,6 +88,10 @@ impl Sink {
 }
 
 impl Pending {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { places: RefCell::default(), budget }
+    }
+
     pub(crate) fn open(self: &Rc<Self>) -> Waiting {
         self.open_with(None)
     }
@@ -105,11 +123,47 @@ impl Pending {
             sink.put(*name, mail);
             return;
         }
-        place.mail.push_back(mail);
+        place.put(mail, &self.budget);
         if let Some(waker) = place.waker.take() {
             waker.wake();
         }
     }
+}
+
+impl Place {
+    fn put(&mut self, mail: Mail, budget: &Arc<Budget>) {
+        let mut bytes = response_bytes(&mail);
+        let mut held = bytes;
+        if !self.mail.is_empty() {
+            bytes += size_of::<Counted>();
+            self.unread += bytes;
+            held = self.unread;
+            if self.refused.is_none() {
+                self.refused = budget.check_room(held).err();
+            }
+        }
+        if self.refused.is_some() {
+            return;
+        }
+        let mut reservation = None;
+        if held >= COUNTED_BYTES {
+            reservation.insert(budget.open()).owe(bytes);
+        }
+        self.mail.push_back((mail, reservation));
+    }
+
+    fn take(&mut self) -> Option<Counted> {
+        let mail = self.mail.pop_front();
+        if self.mail.is_empty() {
+            self.unread = 0;
+        }
+        mail
+    }
+}
+
+fn response_bytes(mail: &Mail) -> usize {
+    let tensors = mail.response.iter().flat_map(|response| &response.outputs);
+    tensors.map(|(_, tensor)| tensor.data.len()).sum()
 }
 
 impl Waiting {
@@ -127,21 +181,25 @@ impl Waiting {
         self.ticket = None;
     }
 
-    pub(crate) async fn next(&mut self) -> Mail {
+    /// Fails when there was no room for it.
+    pub(crate) async fn next(&mut self) -> Result<Counted, Error> {
         poll_fn(|context| {
             let mut places = self.pending.places.borrow_mut();
             let place = &mut places.all[self.key as u32 as usize];
-            match place.mail.pop_front() {
-                Some(mail) => {
-                    if mail.end.is_some() {
+            match place.take() {
+                Some(counted) => {
+                    if counted.0.end.is_some() {
                         self.ticket = None;
                     }
-                    Poll::Ready(mail)
+                    Poll::Ready(Ok(counted))
                 }
-                None => {
-                    place.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
+                None => match &place.refused {
+                    Some(error) => Poll::Ready(Err(error.clone())),
+                    None => {
+                        place.waker = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                },
             }
         })
         .await
@@ -157,7 +215,9 @@ impl Drop for Waiting {
             place.uses = place.uses.wrapping_add(1);
             place.waker = None;
             // Usually empty, and then its memory serves the next request.
-            let left: Vec<Mail> = place.mail.drain(..).collect();
+            let left: Vec<Counted> = place.mail.drain(..).collect();
+            place.refused = None;
+            place.unread = 0;
             let sink = place.sink.take();
             places.free.push(index);
             (left, sink)

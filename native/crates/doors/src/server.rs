@@ -197,7 +197,7 @@ impl Server {
         let until = Instant::now() + patience;
         self.house.advance(Phase::Exiting);
         self.house.orders.close();
-        let left = self.house.wait_until_none(|| self.house.preparing(), until);
+        let left = self.house.drain.wait_until_none(|| self.house.preparing.get(), until);
         if left > 0 {
             return left;
         }
@@ -205,7 +205,7 @@ impl Server {
         for runner in &runners {
             runner.stop_admitting();
         }
-        let left = self.house.wait_until_none(|| self.house.answering(), until);
+        let left = self.house.drain.wait_until_none(|| self.house.answering.get(), until);
         if left > 0 {
             return left;
         }
@@ -219,8 +219,17 @@ impl Server {
         self.io.close_listeners();
         self.io.close_connections();
         let flushed = *self.closing.get_or_init(Instant::now) + FLUSH_PATIENCE;
-        self.house.wait_until_none(|| self.io.open_connections(), flushed);
-        self.house.wait_until_none(|| self.io.blocked_connections(), until)
+        self.house.drain.wait_until_none(|| self.io.open_connections(), flushed);
+        self.house.drain.wait_until_none(|| self.io.blocked_connections(), until)
+    }
+
+    /// Ends with an error what models execute, as far as their engines can, and what waits for them: for a
+    /// drain that has run out of its time.
+    pub fn end_runs(&self) {
+        for runner in self.house.registry.runners() {
+            runner.end_runs();
+        }
+        self.leaving.end_runs();
     }
 
     pub fn statistics(&self) -> Vec<u8> {
@@ -243,6 +252,9 @@ impl Server {
             }
         }
         if self.leaving.wait_until_gone(FLUSH_PATIENCE) > 0 {
+            self.leaving.end_runs();
+        }
+        if self.leaving.wait_until_gone(FLUSH_PATIENCE) > 0 {
             log::warn!("a model that was unloaded was still executing when the server closed");
         }
         self.io.stop();
@@ -252,7 +264,6 @@ impl Server {
             }
         }
         self.house.pool.close();
-        self.io.clear();
         self.house.regions.unregister_all();
         for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             file.remove();

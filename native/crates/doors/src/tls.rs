@@ -1,21 +1,21 @@
 //! TLS of the TCP doors: what is read from the files of certificates, and read again when they change.
 //!
-//! A connection keeps what it began with. Whichever io thread meets a new client looks at the files, at
-//! most once per second; what cannot be used then is logged, and the old ones stay.
+//! A connection keeps what it began with. The files are looked at once per second, on a thread where nobody
+//! waits for a slow disk; what cannot be used then is logged, and the old ones stay.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Complaints, Error, ErrorKind};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
-use crate::complaints::Complaints;
+use crate::house::House;
 
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const CERTIFICATE: &str = "--http-server-cert";
@@ -36,11 +36,10 @@ pub(crate) struct Tls {
     options: TlsOptions,
     current: ArcSwap<ServerConfig>,
     files: Mutex<Files>,
-    complaints: Mutex<Complaints>,
+    complaints: Complaints,
 }
 
 struct Files {
-    looked: Instant,
     /// What the current configuration was read from.
     seen: Vec<Option<Stamp>>,
     /// Why what is there now cannot be used.
@@ -51,39 +50,34 @@ struct Files {
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl Tls {
-    pub(crate) fn new(options: &TlsOptions, now: Instant) -> Result<Self, Error> {
+    pub(crate) fn new(options: &TlsOptions) -> Result<Self, Error> {
         // Before they are read: what is written meanwhile is read once more.
         let seen = stamps(options);
         Ok(Self {
             options: options.clone(),
             current: ArcSwap::from_pointee(read(options)?),
-            files: Mutex::new(Files { looked: now, seen, fault: None }),
-            complaints: Mutex::default(),
+            files: Mutex::new(Files { seen, fault: None }),
+            complaints: Complaints::default(),
         })
     }
 
     /// Says why a client was not let in, if that is its certificate: the client itself hears little.
     pub(crate) fn note_failed(&self, error: &io::Error, client: Option<SocketAddr>) {
         log::debug!("a TLS handshake failed: {error}");
-        if let (Some(what), Ok(mut complaints)) = (refusal(error), self.complaints.try_lock()) {
+        if let Some(what) = refusal(error) {
             let client = client.map_or_else(String::new, |client| format!(" at {}", client.ip()));
-            complaints.say(|| format!("a client{client} is refused: {what}"));
+            self.complaints.warn("handshake", || format!("a client{client} is refused: {what}"));
         }
     }
 
     /// For a connection that begins now.
-    pub(crate) fn config(&self, now: Instant) -> Arc<ServerConfig> {
-        // Where another thread looks, what has been good so far is good enough.
-        if let Ok(mut files) = self.files.try_lock()
-            && now.saturating_duration_since(files.looked) >= LOOK_PAUSE
-        {
-            files.looked = now;
-            self.look(&mut files);
-        }
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.current.load_full()
     }
 
-    fn look(&self, files: &mut Files) {
+    /// Reads the files that have changed. To be called by one thread, which may have to wait for the disk.
+    fn look(&self) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.options);
         // A pipe can be read once; a file that is away may come back.
         if (stamps == files.seen && files.fault.is_none()) || stamps.contains(&None) {
@@ -92,7 +86,7 @@ impl Tls {
         match read(&self.options) {
             Ok(config) => {
                 self.current.store(Arc::new(config));
-                *files = Files { looked: files.looked, seen: stamps, fault: None };
+                *files = Files { seen: stamps, fault: None };
                 log::info!(
                     "the files of the TLS certificate have changed, new connections use what they hold"
                 );
@@ -106,6 +100,18 @@ impl Tls {
                 }
                 files.fault = Some(error);
             }
+        }
+    }
+}
+
+/// Looks at the files of the house's certificate again and again, beside the thread that it runs on.
+pub(crate) async fn watch(house: Arc<House>) {
+    loop {
+        tokio::time::sleep(LOOK_PAUSE).await;
+        let house = house.clone();
+        let look = move || house.tls.iter().for_each(Tls::look);
+        if tokio::task::spawn_blocking(look).await.is_err() {
+            log::error!("the files of the TLS certificate could not be looked at");
         }
     }
 }

@@ -1,8 +1,16 @@
-//! A library of custom operators as ONNX Runtime loads them: `Triple` of the domain `kushi.test`, which
-//! answers its FP32 input three times as large.
+//! A library of custom operators as ONNX Runtime loads them, of the domain `kushi.test`, with one FP32
+//! input each:
+//!
+//! * `Triple` answers it three times as large.
+//! * `Gate` answers it as it is. Where a number in it is below zero, it first connects to the abstract
+//!   Unix socket that its attribute `at` has, and waits for the other end to close. So a test holds a
+//!   run as long as it wants, and knows that it goes on (`tests/gates.py`).
 
-use std::ffi::{c_char, c_void};
-use std::ptr::null_mut;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use ort::sys::{
@@ -17,16 +25,33 @@ const API_VERSION: u32 = 12;
 static API: OnceLock<&'static OrtApi> = OnceLock::new();
 
 static TRIPLE: OrtCustomOp = OrtCustomOp {
-    version: API_VERSION,
     CreateKernel: Some(create),
-    GetName: Some(name),
+    GetName: Some(triple),
+    KernelCompute: Some(compute_triple),
+    KernelDestroy: Some(destroy),
+    ..OPERATOR
+};
+
+static GATE: OrtCustomOp = OrtCustomOp {
+    CreateKernel: Some(create_gate),
+    GetName: Some(gate),
+    KernelCompute: Some(compute_gate),
+    KernelDestroy: Some(destroy_gate),
+    ..OPERATOR
+};
+
+/// What operators have in common.
+const OPERATOR: OrtCustomOp = OrtCustomOp {
+    version: API_VERSION,
+    CreateKernel: None,
+    GetName: None,
     GetExecutionProviderType: Some(provider),
     GetInputType: Some(element),
     GetInputTypeCount: Some(one),
     GetOutputType: Some(element),
     GetOutputTypeCount: Some(one),
-    KernelCompute: Some(compute),
-    KernelDestroy: Some(destroy),
+    KernelCompute: None,
+    KernelDestroy: None,
     GetInputCharacteristic: Some(required),
     GetOutputCharacteristic: Some(required),
     GetInputMemoryType: None,
@@ -54,7 +79,7 @@ pub unsafe extern "system" fn RegisterCustomOps(
 ) -> OrtStatusPtr {
     let mut domain = null_mut();
     // SAFETY: the caller's contract. The domain is ONNX Runtime's from the moment that it is added, and
-    // the operator lives as long as the library.
+    // the operators live as long as the library.
     unsafe {
         let Some(api) = ((*base).GetApi)(API_VERSION).as_ref() else { return OrtStatusPtr::default() };
         let api = API.get_or_init(|| api);
@@ -62,9 +87,11 @@ pub unsafe extern "system" fn RegisterCustomOps(
         if !made.0.is_null() {
             return made;
         }
-        let added = (api.CustomOpDomain_Add)(domain, &raw const TRIPLE);
-        if !added.0.is_null() {
-            return added;
+        for operator in [&raw const TRIPLE, &raw const GATE] {
+            let added = (api.CustomOpDomain_Add)(domain, operator);
+            if !added.0.is_null() {
+                return added;
+            }
         }
         (api.AddCustomOpDomain)(options, domain)
     }
@@ -81,8 +108,36 @@ unsafe extern "system" fn create(
 
 unsafe extern "system" fn destroy(_: *mut c_void) {}
 
-unsafe extern "system" fn name(_: *const OrtCustomOp) -> *const c_char {
+/// The kernel is the name of its socket.
+unsafe extern "system" fn create_gate(
+    _: *const OrtCustomOp,
+    _: *const OrtApi,
+    info: *const OrtKernelInfo,
+) -> *mut c_void {
+    let api = API.get().expect("the library was registered");
+    let mut name: [c_char; 108] = [0; 108];
+    let mut size = name.len();
+    // SAFETY: the attribute is written with a zero at its end.
+    let name = unsafe {
+        let read =
+            (api.KernelInfoGetAttribute_string)(info, c"at".as_ptr(), name.as_mut_ptr(), &raw mut size);
+        assert!(read.0.is_null(), "a gate has an attribute `at`");
+        CStr::from_ptr(name.as_ptr()).to_owned()
+    };
+    Box::into_raw(Box::new(name)).cast()
+}
+
+unsafe extern "system" fn destroy_gate(kernel: *mut c_void) {
+    // SAFETY: it is what `create_gate` answered, once.
+    drop(unsafe { Box::from_raw(kernel.cast::<CString>()) });
+}
+
+unsafe extern "system" fn triple(_: *const OrtCustomOp) -> *const c_char {
     c"Triple".as_ptr()
+}
+
+unsafe extern "system" fn gate(_: *const OrtCustomOp) -> *const c_char {
+    c"Gate".as_ptr()
 }
 
 unsafe extern "system" fn provider(_: *const OrtCustomOp) -> *const c_char {
@@ -101,14 +156,39 @@ unsafe extern "system" fn required(_: *const OrtCustomOp, _: usize) -> Character
     Characteristic::INPUT_OUTPUT_REQUIRED
 }
 
-unsafe extern "system" fn compute(_: *mut c_void, context: *mut OrtKernelContext) {
+unsafe extern "system" fn compute_triple(_: *mut c_void, context: *mut OrtKernelContext) {
+    // SAFETY: the caller's contract.
+    let (from, to) = unsafe { tensors(context) };
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = 3.0 * from;
+    }
+}
+
+unsafe extern "system" fn compute_gate(kernel: *mut c_void, context: *mut OrtKernelContext) {
+    // SAFETY: the caller's contract. The kernel is what `create_gate` answered.
+    let (name, (from, to)) = unsafe { (&*kernel.cast::<CString>(), tensors(context)) };
+    if from.iter().any(|number| *number < 0.0) {
+        let address = SocketAddr::from_abstract_name(name.to_bytes());
+        // where nobody listens, nobody holds it
+        if let Ok(mut held) = address.and_then(|address| UnixStream::connect_addr(&address)) {
+            let _ = held.read(&mut [0]);
+        }
+    }
+    to.copy_from_slice(from);
+}
+
+/// The only input, and the only output in the same shape.
+///
+/// # Safety
+/// The context is that of a call with one tensor of FP32, and nobody else has its tensors.
+unsafe fn tensors<'a>(context: *mut OrtKernelContext) -> (&'a [f32], &'a mut [f32]) {
     let api = API.get().expect("the library was registered");
-    let (mut input, mut output) = (std::ptr::null::<OrtValue>(), null_mut::<OrtValue>());
+    let (mut input, mut output) = (null::<OrtValue>(), null_mut::<OrtValue>());
     let (mut from, mut to) = (null_mut::<c_void>(), null_mut::<c_void>());
     let mut info = null_mut::<OrtTensorTypeAndShapeInfo>();
     let (mut rank, mut count) = (0, 0);
-    // SAFETY: the context is that of a call with one tensor of FP32 and one output, which gets its shape.
-    // The kernels of this version have no way to fail.
+    // SAFETY: the caller's contract. The output gets its shape before its data is asked for. The kernels of
+    // this version have no way to fail.
     unsafe {
         let _ = (api.KernelContext_GetInput)(context, 0, &raw mut input);
         let _ = (api.GetTensorTypeAndShape)(input, &raw mut info);
@@ -122,8 +202,6 @@ unsafe extern "system" fn compute(_: *mut c_void, context: *mut OrtKernelContext
         let _ = (api.GetTensorMutableData)(output, &raw mut to);
         let from = std::slice::from_raw_parts(from.cast::<f32>(), count);
         let to = std::slice::from_raw_parts_mut(to.cast::<f32>(), count);
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = 3.0 * from;
-        }
+        (from, to)
     }
 }

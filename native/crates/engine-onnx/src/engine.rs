@@ -9,6 +9,7 @@ use kushi_core::{
 };
 use smallvec::SmallVec;
 
+use crate::options::RunOptions;
 use crate::session::Outputs;
 use crate::types::to_element;
 use crate::value::{InputValue, Value};
@@ -20,6 +21,8 @@ pub struct OnnxEngine {
     /// In the order of the specification, as are the outputs.
     input_names: Vec<CString>,
     output_names: Vec<CString>,
+    /// Of each slot, so that each of its runs can be ended.
+    run_options: Vec<RunOptions>,
 }
 
 impl OnnxEngine {
@@ -40,12 +43,19 @@ impl OnnxEngine {
         }
         let names = |specs: &[TensorSpec]| specs.iter().map(|tensor| c_string(&tensor.name)).collect();
         let (input_names, output_names) = (names(&spec.inputs), names(&spec.outputs));
-        Ok(Self { session, input_names, output_names })
+        let run_options = (0..spec.instances).map(|_| RunOptions::of(session.run_entries()));
+        let run_options = run_options.collect::<Result<_, _>>().map_err(fault)?;
+        Ok(Self { session, input_names, output_names, run_options })
     }
 
     /// Answers the outputs that are wanted, by position in the specification. None of them shares
     /// memory with an input.
-    fn run(&self, scratch: &mut Scratch, batch: &mut Batch) -> Result<SmallVec<[Option<Value>; 4]>, Error> {
+    fn run(
+        &self,
+        options: &RunOptions,
+        scratch: &mut Scratch,
+        batch: &mut Batch,
+    ) -> Result<SmallVec<[Option<Value>; 4]>, Fault> {
         let wanted: SmallVec<[bool; 8]> =
             (0..self.output_names.len()).map(|index| batch.wants(index)).collect();
         let gathered = batch.gather(scratch);
@@ -60,12 +70,28 @@ impl OnnxEngine {
         output_names.extend(
             self.output_names.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(name, _)| &**name),
         );
-        let mut outputs: Outputs = self.session.run(&input_names, &inputs, &output_names)?;
+        let run = self.session.run(options, &input_names, &inputs, &output_names);
+        let mut outputs: Outputs = run.map_err(|failure| Fault {
+            of_data: failure.may_be_of_data(self.session.accelerated()),
+            error: failure.into(),
+        })?;
         for output in &mut outputs {
             detach(output, &gathered)?;
         }
         let mut outputs = outputs.into_iter();
         Ok(wanted.into_iter().map(|wanted| if wanted { outputs.next() } else { None }).collect())
+    }
+}
+
+struct Fault {
+    error: Error,
+    /// Whether the data of a request may be the reason.
+    of_data: bool,
+}
+
+impl<E: Into<Error>> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), of_data: false }
     }
 }
 
@@ -76,16 +102,27 @@ impl Engine for OnnxEngine {
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
-        let result = self.run(&mut slot.scratch, &mut batch);
+        let result = self.run(&self.run_options[slot.index], &mut slot.scratch, &mut batch);
         batch.computed();
         let outputs = result.and_then(|values| {
             let tensors = values.into_iter().zip(&batch.spec().outputs);
             let tensors = tensors.map(|(value, spec)| value.map(|value| to_tensor(value, spec)).transpose());
-            tensors.collect::<Result<SmallVec<[Option<Tensor>; 4]>, Error>>()
+            Ok(tensors.collect::<Result<SmallVec<[Option<Tensor>; 4]>, Error>>()?)
         });
         match outputs {
-            Ok(outputs) => batch.scatter(&outputs),
-            Err(error) => batch.fail(&error),
+            Ok(outputs) => slot.scatter(batch, &outputs),
+            Err(Fault { error, of_data: true }) => slot.fail(batch, &error),
+            Err(Fault { error, .. }) => batch.fail(&error),
+        }
+    }
+
+    fn end_run(&self, slot: usize) -> bool {
+        self.run_options[slot].end_runs().is_ok()
+    }
+
+    fn revoke_end(&self, slot: usize) {
+        if let Err(failure) = self.run_options[slot].allow_runs() {
+            log::error!("an instance cannot run any more: {}", failure.text());
         }
     }
 }

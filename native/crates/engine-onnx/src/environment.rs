@@ -3,14 +3,18 @@
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Complaints, Error, ErrorKind};
 use libloading::Library;
 use ort::environment::{Environment, GlobalThreadPoolOptions};
 use ort::logging::LogLevel;
 
 /// The oldest ONNX Runtime that is tested, as `(major, minor)`.
 pub const MINIMUM_VERSION: (u32, u32) = (1, 31);
+
+/// So many warnings and so many errors in ten seconds: the data of each request may bring one about.
+static COMPLAINTS: Complaints = Complaints::new(20);
 
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
@@ -137,7 +141,12 @@ fn forward(level: LogLevel, category: &str, _id: &str, _place: &str, message: &s
         LogLevel::Warning => log::Level::Warn,
         LogLevel::Error | LogLevel::Fatal => log::Level::Error,
     };
-    log::log!(target: "onnxruntime", level, "{category}: {message}");
+    let mut behind = String::new();
+    if level <= log::Level::Warn {
+        let Some(left_out) = COMPLAINTS.may_say(level.as_str(), Instant::now()) else { return };
+        behind = left_out;
+    }
+    log::log!(target: "onnxruntime", level, "{category}: {message}{behind}");
 }
 
 #[cfg(test)]

@@ -6,17 +6,21 @@
 //! executes batches of the core on a session.
 //!
 //! All `unsafe` of this crate stands in front of a C function; the modules `status`, `value`,
-//! `options`, `plugin`, `provider` and `session` wrap them so that everything above is safe code.
+//! `assignment`, `operators`, `options`, `plugin`, `provider` and `session` wrap them so that everything above is safe code.
 
+mod assignment;
 mod engine;
 mod environment;
 mod measure;
+mod operators;
 mod options;
 mod plugin;
 mod provider;
+mod rank;
 mod session;
 mod status;
 mod strings;
+mod turns;
 mod types;
 mod value;
 

@@ -12,7 +12,9 @@ use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::sys::OrtRunOptions;
 use serde::Deserialize;
 
-use crate::provider::{self, Provider};
+use crate::assignment::RECORD;
+use crate::operators;
+use crate::provider::{self, Accelerator, Provider};
 use crate::status::{Failure, check};
 
 /// Whether idle threads burn their cores: no, unless a model asks for it.
@@ -74,18 +76,25 @@ impl SessionOptions {
         self.intra_op_threads == 1 && !self.parallel && self.providers.is_empty()
     }
 
+    pub(crate) fn on_openvino(&self) -> bool {
+        self.providers.iter().any(|provider| provider.accelerator == Accelerator::OpenVino)
+    }
+
     pub(crate) fn builder(&self, environment: &Environment) -> Result<SessionBuilder, String> {
         let level = graph_level(self.graph_level)?;
         let mut builder = self.plain(level, environment).map_err(|error| error.message().to_owned())?;
         let quiet = SPINNING.map(|key| (key.to_owned(), "0".to_owned()));
         let quiet = quiet.iter().filter(|(key, _)| !self.session_entries.iter().any(|(said, _)| said == key));
-        for entry in self.session_entries.iter().chain(quiet) {
+        let record = self.on_openvino().then(|| (RECORD.0.to_owned(), RECORD.1.to_owned()));
+        for entry in self.session_entries.iter().chain(quiet).chain(&record) {
             add_session_entry(&mut builder, entry)?;
         }
         for library in &self.operator_libraries {
-            builder = builder.with_operator_library(library).map_err(|error| {
-                format!("custom operators of '{}' cannot be used: {}", library.display(), error.message())
-            })?;
+            let fault = |reason: &str| {
+                format!("custom operators of '{}' cannot be used: {reason}", library.display())
+            };
+            operators::check_unchanged(library).map_err(|reason| fault(&reason))?;
+            builder = builder.with_operator_library(library).map_err(|error| fault(error.message()))?;
         }
         for provider in &self.providers {
             provider::append(&mut builder, environment, provider)?;
@@ -109,18 +118,6 @@ impl SessionOptions {
         }
         Ok(builder)
     }
-
-    /// Nothing where every run takes the defaults.
-    pub(crate) fn run_options(&self) -> Result<Option<RunOptions>, String> {
-        if self.run_entries.is_empty() {
-            return Ok(None);
-        }
-        let options = RunOptions::new().map_err(|failure| failure.text().to_owned())?;
-        for entry in &self.run_entries {
-            options.add(entry)?;
-        }
-        Ok(Some(options))
-    }
 }
 
 fn add_session_entry(builder: &mut SessionBuilder, (key, value): &Entry) -> Result<(), String> {
@@ -136,15 +133,22 @@ fn disable_arena(builder: &mut SessionBuilder) -> Result<(), Failure> {
     check(unsafe { (ort::api().DisableCpuMemArena)(builder.ptr_mut()) })
 }
 
-/// The options of all runs of a session, which nobody changes any more.
+/// The options of runs, which nobody changes any more, but for the word to end.
 pub(crate) struct RunOptions(NonNull<OrtRunOptions>);
 
 // SAFETY: the options are plain values without a bond to a thread.
 unsafe impl Send for RunOptions {}
-// SAFETY: nothing writes to them once they are made: a run takes them as constant.
+// SAFETY: nothing writes to them once they are made, but for the one flag that ONNX Runtime lets
+// another thread set while runs look at it: a run takes them as constant.
 unsafe impl Sync for RunOptions {}
 
 impl RunOptions {
+    pub(crate) fn of(entries: &[Entry]) -> Result<Self, String> {
+        let options = Self::new().map_err(|failure| failure.text().to_owned())?;
+        entries.iter().try_for_each(|entry| options.add(entry))?;
+        Ok(options)
+    }
+
     fn new() -> Result<Self, Failure> {
         let mut options = null_mut();
         // SAFETY: writes one pointer.
@@ -161,6 +165,18 @@ impl RunOptions {
 
     pub(crate) fn as_ptr(&self) -> *const OrtRunOptions {
         self.0.as_ptr()
+    }
+
+    /// Ends the runs under these options, each before its next operator, with an error.
+    pub(crate) fn end_runs(&self) -> Result<(), Failure> {
+        // SAFETY: the options are alive, and this flag may be set while they are in use.
+        check(unsafe { (ort::api().RunOptionsSetTerminate)(self.0.as_ptr()) })
+    }
+
+    /// Lets runs that begin from now on go to their ends.
+    pub(crate) fn allow_runs(&self) -> Result<(), Failure> {
+        // SAFETY: as above.
+        check(unsafe { (ort::api().RunOptionsUnsetTerminate)(self.0.as_ptr()) })
     }
 }
 

@@ -8,15 +8,17 @@ use std::ptr::null_mut;
 use kushi_core::Error;
 use ort::AsPointer;
 use ort::environment::Environment;
-use ort::memory::DeviceType;
 use ort::session::builder::SessionBuilder;
-use ort::sys::{OrtSessionOptions, OrtStatusPtr};
+use ort::sys::{OrtHardwareDeviceType, OrtSessionOptions, OrtStatusPtr};
 use serde::Deserialize;
 
 use crate::environment;
 use crate::options::{Entry, text};
 use crate::plugin;
 use crate::status::{Failure, check};
+
+/// The name of OpenVINO's provider in ONNX Runtime.
+pub(crate) const OPENVINO: &CStr = c"OpenVINOExecutionProvider";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -59,7 +61,7 @@ pub fn available_providers() -> Result<Vec<String>, Error> {
         });
         let mut list: Vec<String> = list.collect();
         check((ort::api().ReleaseAvailableProviders)(names, count))?;
-        for name in plugin::names(&environment) {
+        for name in plugin::names(&environment)? {
             if !list.contains(&name) {
                 list.push(name);
             }
@@ -145,7 +147,8 @@ unsafe fn append_openvino(
     keys: &[*const c_char],
     values: &[*const c_char],
 ) -> Result<(), Failure> {
-    let devices = plugin::devices(environment, "OpenVINOExecutionProvider", DeviceType::CPU);
+    let cpu = OrtHardwareDeviceType::OrtHardwareDeviceType_CPU;
+    let devices = plugin::devices(environment, OPENVINO, cpu)?;
     // SAFETY: the caller's contract, and the devices are those of the environment. Of no device there is an error.
     unsafe { plugin::append(session, environment, &devices, keys, values) }
 }

@@ -2,19 +2,23 @@
 
 use std::ffi::{CStr, c_char};
 use std::path::Path;
-use std::ptr::{null, null_mut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
 
 use kushi_core::{DataType, Error, ErrorKind};
 use ort::AsPointer;
-use ort::session::SharedSessionInner;
+use ort::session::{Session, SharedSessionInner};
 use ort::value::ValueType;
 use smallvec::SmallVec;
 
+use crate::assignment::{Assignment, assignment};
 use crate::environment;
-use crate::options::{RunOptions, SessionOptions};
-use crate::provider::Accelerator;
+use crate::options::{Entry, RunOptions, SessionOptions};
+use crate::provider::OPENVINO;
+use crate::rank::{self, Role};
 use crate::status::{Failure, check};
+use crate::turns::Turns;
 use crate::types::from_element;
 use crate::value::{InputValue, Value};
 
@@ -23,17 +27,25 @@ use crate::value::{InputValue, Value};
 pub struct TensorInfo {
     pub name: String,
     pub datatype: DataType,
-    /// -1 for a dimension that the file leaves open.
-    pub shape: Vec<i64>,
+    /// -1 for a dimension that the file leaves open; `None` where it does not say how many there are.
+    pub shape: Option<Vec<i64>>,
 }
 
 /// OpenVINO does not make two sessions at the same time.
-static MAKING_OPENVINO: Mutex<()> = Mutex::new(());
+static MAKING_OPENVINO: Turns = Turns::new();
+/// No model waits for another that has been opened for so long: it may never be.
+const LONGEST_OPENVINO: Duration = Duration::from_secs(300);
+
+/// ONNX Runtime looks whether it knows the domain of a library's operators, and adds it if not. Of two
+/// sessions that do so at the same time, one fails.
+static ADDING_OPERATORS: Turns = Turns::new();
+/// That is the first thing a session does. One that has been opened for so long is at something else.
+const LONGEST_ADDING: Duration = Duration::from_secs(5);
 
 /// A loaded model. On the CPU it may be run from any number of threads at once.
 pub struct OnnxSession {
     inner: Arc<SharedSessionInner>,
-    run_options: Option<RunOptions>,
+    run_entries: Vec<Entry>,
     inputs: Vec<TensorInfo>,
     outputs: Vec<TensorInfo>,
     defaulted_inputs: Vec<TensorInfo>,
@@ -52,24 +64,44 @@ impl OnnxSession {
             Error::new(ErrorKind::ConfigInvalid, format!("onnx model '{shown}' cannot be loaded: {text}"))
         };
         let mut builder = options.builder(&environment::current()?).map_err(|text| fault(&text))?;
-        let run_options = options.run_options().map_err(|text| fault(&text))?;
-        let on_openvino =
-            options.providers.iter().any(|provider| provider.accelerator == Accelerator::OpenVino);
-        let alone = on_openvino.then(|| MAKING_OPENVINO.lock().unwrap_or_else(PoisonError::into_inner));
+        RunOptions::of(&options.run_entries).map_err(|text| fault(&text))?;
+        let alone = options.on_openvino().then(|| MAKING_OPENVINO.take(&shown.to_string(), LONGEST_OPENVINO));
+        let alone = alone.transpose().map_err(|other| {
+            fault(&format!(
+                "OpenVINO opens one model at a time, and has been at '{other}' for {} s: start the server again \
+                 without that model",
+                LONGEST_OPENVINO.as_secs()
+            ))
+        })?;
+        let brings_operators = !options.operator_libraries.is_empty();
+        let adding = brings_operators.then(|| ADDING_OPERATORS.take(&shown.to_string(), LONGEST_ADDING).ok());
         let session = builder.commit_from_file(path).map_err(|error| fault(error.message()))?;
-        drop(alone);
-        let inputs = session.inputs().iter().map(|input| describe("input", input.name(), input.dtype()));
-        let outputs =
-            session.outputs().iter().map(|output| describe("output", output.name(), output.dtype()));
+        drop((alone, adding));
+        let inner = session.inner();
+        let list = |role, tensors: Vec<(&str, &ValueType)>| {
+            let described = tensors.into_iter().enumerate().map(|(index, (name, declared))| {
+                describe(role, name, declared, || {
+                    // SAFETY: the session lives, and this is where it has the tensor.
+                    unsafe { rank::is_known(inner.ptr(), role, index) }
+                })
+            });
+            described.collect::<Result<Vec<_>, String>>().map_err(|text| fault(&text))
+        };
         let defaulted = session.overridable_initializers();
-        let defaulted = defaulted.iter().map(|input| describe("input", input.name(), input.dtype()));
-        let list = |result: Result<Vec<_>, String>| result.map_err(|text| fault(&text));
+        let inputs = list(Role::Input, session.inputs().iter().map(|of| (of.name(), of.dtype())).collect())?;
+        let outputs =
+            list(Role::Output, session.outputs().iter().map(|of| (of.name(), of.dtype())).collect())?;
+        let defaulted_inputs =
+            list(Role::DefaultedInput, defaulted.iter().map(|of| (of.name(), of.dtype())).collect())?;
+        if options.on_openvino() {
+            check_openvino(path, &session, &inputs, &outputs).map_err(|text| fault(&text))?;
+        }
         Ok(Self {
-            inputs: list(inputs.collect())?,
-            outputs: list(outputs.collect())?,
-            defaulted_inputs: list(defaulted.collect())?,
+            inputs,
+            outputs,
+            defaulted_inputs,
             inner: session.inner(),
-            run_options,
+            run_entries: options.run_entries.clone(),
             runs_on_caller: options.runs_on_caller(),
             accelerated: !options.providers.is_empty(),
         })
@@ -99,9 +131,15 @@ impl OnnxSession {
         self.accelerated
     }
 
+    /// The configuration of every run.
+    pub(crate) fn run_entries(&self) -> &[Entry] {
+        &self.run_entries
+    }
+
     /// Runs the model once. There is a name for each input.
     pub(crate) fn run(
         &self,
+        options: &RunOptions,
         input_names: &[&CStr],
         inputs: &[InputValue<'_>],
         output_names: &[&CStr],
@@ -111,14 +149,13 @@ impl OnnxSession {
         let input_names: SmallVec<[*const c_char; 8]> = pointers(input_names);
         let output_names: SmallVec<[*const c_char; 8]> = pointers(output_names);
         let mut outputs = SmallVec::<[_; 8]>::from_elem(null_mut(), output_names.len());
-        let run_options = self.run_options.as_ref().map_or(null(), RunOptions::as_ptr);
-        // SAFETY: every array has the length that goes with it, names are C strings, inputs are alive,
-        // and null run options are the default ones. `Run` may be called from several threads on one
+        // SAFETY: every array has the length that goes with it, names are C strings, inputs and options are
+        // alive. `Run` may be called from several threads on one
         // session of the CPU provider; it takes a mutable pointer, but changes nothing unguarded.
         let status = unsafe {
             (ort::api().Run)(
                 self.inner.ptr().cast_mut(),
-                run_options,
+                options.as_ptr(),
                 input_names.as_ptr(),
                 InputValue::as_pointers(inputs),
                 inputs.len(),
@@ -135,7 +172,38 @@ impl OnnxSession {
     }
 }
 
-fn describe(kind: &str, name: &str, declared: &ValueType) -> Result<TensorInfo, String> {
+/// A model that names OpenVINO is computed by it, or says what is not.
+fn check_openvino(
+    path: &Path,
+    session: &Session,
+    inputs: &[TensorInfo],
+    outputs: &[TensorInfo],
+) -> Result<(), String> {
+    // It frees strings that are not its own, which ends the process.
+    if let Some(tensor) = inputs.iter().chain(outputs).find(|tensor| tensor.datatype == DataType::Bytes) {
+        return Err(format!("OpenVINO does not take strings, and '{}' is of BYTES", tensor.name));
+    }
+    // SAFETY: the session is alive, and the options of OpenVINO ask for the record.
+    let assignment = unsafe { assignment(session.ptr(), OPENVINO) };
+    let Assignment { provider, others } = assignment.map_err(|failure| failure.text().to_owned())?;
+    let others = others.into_iter().collect::<Vec<_>>().join(", ");
+    if provider.is_empty() && !others.is_empty() {
+        return Err(format!("OpenVINO has none of its operators: {others}"));
+    }
+    if !others.is_empty() {
+        let shown = path.display();
+        log::warn!("onnx model '{shown}': the CPU computes operators that OpenVINO does not take: {others}");
+    }
+    Ok(())
+}
+
+fn describe(
+    role: Role,
+    name: &str,
+    declared: &ValueType,
+    rank_is_known: impl FnOnce() -> Result<bool, Failure>,
+) -> Result<TensorInfo, String> {
+    let kind = if matches!(role, Role::Output) { "output" } else { "input" };
     let ValueType::Tensor { ty, shape, .. } = declared else {
         let what = match declared {
             ValueType::Sequence(_) => "a sequence",
@@ -147,5 +215,6 @@ fn describe(kind: &str, name: &str, declared: &ValueType) -> Result<TensorInfo, 
     let datatype = from_element(*ty).ok_or_else(|| {
         format!("{kind} '{name}' has elements of type {ty}, which the protocol does not have")
     })?;
-    Ok(TensorInfo { name: name.to_owned(), datatype, shape: shape.to_vec() })
+    let known = !shape.is_empty() || rank_is_known().map_err(|failure| failure.text().to_owned())?;
+    Ok(TensorInfo { name: name.to_owned(), datatype, shape: known.then(|| shape.to_vec()) })
 }

@@ -11,17 +11,18 @@ use smallvec::SmallVec;
 use crate::exit;
 use crate::outputs;
 use crate::parameters;
-use crate::raised::described;
+use crate::raised::{described, may_be_of_data};
 
 /// By position in the specification; `None` for an output that nobody wants.
 pub(crate) type Outputs = SmallVec<[Option<Tensor>; 4]>;
 
-/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`, and may have `takes_parameters`;
-/// what they mean is written on `runners.backends.PythonEngine`.
+/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`, and may have `takes_parameters`
+/// and `keeps_state`; what they mean is written on `runners.backends.PythonEngine`.
 pub struct PythonEngine {
     execute: Option<Py<PyAny>>,
     concurrent: bool,
     takes_parameters: bool,
+    keeps_state: bool,
     spec: Arc<ModelSpec>,
 }
 
@@ -31,10 +32,11 @@ impl PythonEngine {
         let py = object.py();
         let execute = object.getattr(intern!(py, "execute"))?;
         let concurrent = object.getattr(intern!(py, "concurrent"))?.extract()?;
-        let takes_parameters = object.getattr_opt(intern!(py, "takes_parameters"))?;
-        let takes_parameters = takes_parameters.map_or(Ok(false), |takes| takes.extract())?;
+        let flag = |flag: Option<Bound<'_, PyAny>>| flag.map_or(Ok(false), |flag| flag.extract());
+        let takes_parameters = flag(object.getattr_opt(intern!(py, "takes_parameters"))?)?;
+        let keeps_state = flag(object.getattr_opt(intern!(py, "keeps_state"))?)?;
         exit::watch(py)?;
-        Ok(Self { execute: Some(execute.unbind()), concurrent, takes_parameters, spec })
+        Ok(Self { execute: Some(execute.unbind()), concurrent, takes_parameters, keeps_state, spec })
     }
 
     fn run(
@@ -43,6 +45,7 @@ impl PythonEngine {
         scratch: &mut Scratch,
         batch: &mut Batch,
         wanted: &[bool],
+        of_data: &mut bool,
     ) -> Result<Outputs, Error> {
         let (spec, rows) = (&*self.spec, batch.rows());
         let parameters = self.takes_parameters.then(|| parameters::of_batch(py, batch));
@@ -58,8 +61,14 @@ impl PythonEngine {
             };
             let answer = call();
             match answer {
-                Ok(answer) => outputs::read(&answer, spec, rows, wanted),
-                Err(error) => Err(described(py, &error, &spec.name)),
+                Ok(answer) => outputs::read(&answer, spec, rows, wanted).inspect_err(|_| {
+                    // Their number of rows may follow from the data of one request.
+                    *of_data = !self.keeps_state;
+                }),
+                Err(error) => {
+                    *of_data = !self.keeps_state && may_be_of_data(py, &error);
+                    Err(described(py, &error, &spec.name))
+                }
             }
         });
         outputs.unwrap_or_else(|fault| Err(outputs::refused(py, fault, &spec.name, "an input")))
@@ -75,13 +84,16 @@ impl Engine for PythonEngine {
         let wanted: SmallVec<[bool; 8]> =
             (0..self.spec.outputs.len()).map(|index| batch.wants(index)).collect();
         let inside = exit::enter();
-        let result = inside
-            .as_ref()
-            .and_then(|_| Python::try_attach(|py| self.run(py, &mut slot.scratch, &mut batch, &wanted)));
+        let mut of_data = false;
+        let result = inside.as_ref().and_then(|_| {
+            Python::try_attach(|py| self.run(py, &mut slot.scratch, &mut batch, &wanted, &mut of_data))
+        });
         drop(inside);
         batch.computed();
         match result {
-            Some(Ok(outputs)) => batch.scatter(&outputs),
+            Some(Ok(outputs)) if self.keeps_state => batch.scatter(&outputs),
+            Some(Ok(outputs)) => slot.scatter(batch, &outputs),
+            Some(Err(error)) if of_data => slot.fail(batch, &error),
             Some(Err(error)) => batch.fail(&error),
             None => {
                 batch.fail(&Error::new(ErrorKind::ShuttingDown, "the Python interpreter is shutting down"));

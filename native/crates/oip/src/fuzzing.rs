@@ -3,10 +3,14 @@
 use kushi_core::{Buffer, DataType};
 use prost::Message;
 
+use crate::infer_parameter::Choice;
 use crate::json::read::{self, Leaves, Value};
 use crate::json::{Fault, Scanner, Span, USUAL_DEPTH, write};
 use crate::tensor_json::Bounds;
-use crate::{Frame, FrameError, Kind, ModelInferRequest, Reader, infer_request, tensor_json};
+use crate::{
+    Frame, FrameError, InferRequestedOutputTensor, Kind, ModelInferRequest, Reader, infer_request,
+    tensor_json,
+};
 
 /// A document, passed over in both ways of the scanner, and a tensor of every datatype read from it.
 pub fn json(bytes: &[u8]) {
@@ -131,7 +135,16 @@ fn request(message: &[u8]) {
     assert!(
         ours.inputs.iter().map(|input| &*input.shape).eq(theirs.inputs.iter().map(|input| &*input.shape))
     );
-    assert!(ours.outputs.iter().copied().eq(theirs.outputs.iter().map(|output| &*output.name)));
+    let wanted = |output: &InferRequestedOutputTensor| {
+        let choice = output.parameters.get("classification").and_then(|parameter| parameter.choice.clone());
+        (output.name.clone(), choice)
+    };
+    let classes = |choice| match choice {
+        Some(Choice::Int64(count)) => count as usize,
+        _ => 0,
+    };
+    let theirs_wanted = theirs.outputs.iter().map(wanted).map(|(name, choice)| (name, classes(choice)));
+    assert!(ours.outputs.iter().map(|output| (output.name.to_owned(), output.classes)).eq(theirs_wanted));
     assert!(ours.raw_input_contents.iter().copied().eq(theirs.raw_input_contents.iter().map(|raw| &raw[..])));
 }
 

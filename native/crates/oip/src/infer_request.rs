@@ -24,7 +24,7 @@ pub struct InferRequest<'a> {
     /// The parameter `timeout`.
     pub queue_timeout_us: Option<u64>,
     pub inputs: SmallVec<[Input<'a>; 4]>,
-    pub outputs: SmallVec<[&'a str; 8]>,
+    pub outputs: SmallVec<[Output<'a>; 8]>,
     pub raw_input_contents: SmallVec<[&'a [u8]; 4]>,
     /// How long the client will wait from now; 0 is for ever.
     pub timeout_us: u64,
@@ -38,6 +38,13 @@ pub struct Input<'a> {
     pub slot: Option<SlotRange>,
     /// Whether the tensor stands in typed fields, which are not read.
     pub typed: bool,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Output<'a> {
+    pub name: &'a str,
+    /// The parameter `classification`: how many of its classes are wanted in its place; 0: the output as it is.
+    pub classes: usize,
 }
 
 impl<'a> InferRequest<'a> {
@@ -56,7 +63,7 @@ impl<'a> InferRequest<'a> {
                 }
                 6 => {
                     request.check_tensors()?;
-                    request.outputs.push(output(value).map_err(unreadable)?);
+                    request.outputs.push(output(value)?);
                 }
                 7 if request.raw_input_contents.len() == MAX_TENSORS => return Err(too_many_tensors()),
                 7 => request.raw_input_contents.push(value.bytes().map_err(unreadable)?),
@@ -194,15 +201,27 @@ fn input(value: Value<'_>) -> Result<Input<'_>, Error> {
     Ok(input)
 }
 
-fn output(value: Value<'_>) -> Result<&str, WireError> {
-    let mut name = "";
-    let mut fields = Fields::new(value.bytes()?);
-    while let Some((field, value)) = fields.next_field()? {
-        if field == 1 {
-            name = value.text()?;
+fn output(value: Value<'_>) -> Result<Output<'_>, Error> {
+    let mut output = Output::default();
+    let mut fields = Fields::new(value.bytes().map_err(unreadable)?);
+    while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+        match field {
+            1 => output.name = value.text().map_err(unreadable)?,
+            2 => match parameter(value).map_err(unreadable)? {
+                ("classification", Some(Number::Of(Parameter::Int(count)))) => {
+                    let text = "invalid value for 'classification' parameter, expected >= 0";
+                    output.classes = count.try_into().map_err(|_| Error::invalid(text))?;
+                }
+                ("classification", _) => {
+                    let text = "invalid value type for 'classification' parameter, expected int64_param";
+                    return Err(Error::invalid(text));
+                }
+                _ => {}
+            },
+            _ => {}
         }
     }
-    Ok(name)
+    Ok(output)
 }
 
 fn slot_range(value: Value<'_>) -> Result<SlotRange, WireError> {

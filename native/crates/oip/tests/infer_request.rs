@@ -19,6 +19,14 @@ fn output(name: &str) -> InferRequestedOutputTensor {
     InferRequestedOutputTensor { name: name.into(), ..Default::default() }
 }
 
+/// An output with parameters, some of which have no meaning here.
+fn ranked(name: &str, classification: Option<Choice>) -> InferRequestedOutputTensor {
+    let binary = ("binary_data".to_owned(), InferParameter { choice: Some(Choice::Bool(true)) });
+    let ranked =
+        classification.map(|choice| ("classification".to_owned(), InferParameter { choice: Some(choice) }));
+    InferRequestedOutputTensor { parameters: [binary].into_iter().chain(ranked).collect(), ..output(name) }
+}
+
 fn with(key: &str, choice: Option<Choice>) -> ModelInferRequest {
     let parameters = [(key.to_owned(), InferParameter { choice })].into();
     ModelInferRequest { parameters, ..Default::default() }
@@ -80,6 +88,21 @@ fn parameters_that_say_nothing_sensible_are_refused() {
 }
 
 #[test]
+fn a_number_of_classes_that_is_none_is_refused() {
+    for (choice, refused) in [
+        (Choice::Int64(-1), "invalid value for 'classification' parameter, expected >= 0"),
+        (
+            Choice::String("1".into()),
+            "invalid value type for 'classification' parameter, expected int64_param",
+        ),
+        (Choice::Uint64(1), "invalid value type for 'classification' parameter, expected int64_param"),
+    ] {
+        let message = ModelInferRequest { outputs: vec![ranked("Y", Some(choice))], ..Default::default() };
+        assert_eq!(refusal(&message), refused);
+    }
+}
+
+#[test]
 fn everything_that_repeats_is_bounded() {
     let many_inputs = ModelInferRequest { inputs: vec![input("X"); MAX_TENSORS + 1], ..Default::default() };
     let many_outputs = ModelInferRequest {
@@ -127,7 +150,7 @@ fn inputs() -> impl Strategy<Value = InferInputTensor> {
 fn messages() -> impl Strategy<Value = ModelInferRequest> {
     let names = (".{0,9}", ".{0,3}", ".{0,5}", any::<u64>());
     let contents = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..3);
-    let outputs = prop::collection::vec(".{0,5}", 0..3);
+    let outputs = prop::collection::vec((".{0,5}", prop::option::of(0..i64::MAX)), 0..3);
     (names, prop::collection::vec(inputs(), 0..4), outputs, contents).prop_map(
         |((model_name, model_version, id, timeout_us), inputs, outputs, contents)| ModelInferRequest {
             model_name,
@@ -135,7 +158,7 @@ fn messages() -> impl Strategy<Value = ModelInferRequest> {
             id,
             timeout_us,
             inputs,
-            outputs: outputs.iter().map(|name| output(name)).collect(),
+            outputs: outputs.iter().map(|(name, count)| ranked(name, count.map(Choice::Int64))).collect(),
             raw_input_contents: contents.into_iter().map(Bytes::from).collect(),
             ..Default::default()
         },
@@ -155,8 +178,12 @@ fn check_same(read: &InferRequest<'_>, message: &ModelInferRequest) {
         assert_eq!(read.slot, input.slot);
         assert_eq!(read.typed, input.contents.is_some());
     }
-    let outputs: Vec<&str> = message.outputs.iter().map(|output| &*output.name).collect();
-    assert_eq!(read.outputs[..], outputs);
+    assert_eq!(read.outputs.len(), message.outputs.len());
+    for (read, output) in read.outputs.iter().zip(&message.outputs) {
+        let choice = output.parameters.get("classification").and_then(|count| count.choice.clone());
+        let count = choice.unwrap_or(Choice::Int64(0));
+        assert_eq!((read.name, Choice::Int64(read.classes as i64)), (&*output.name, count));
+    }
     assert_eq!(read.raw_input_contents[..], message.raw_input_contents);
 }
 

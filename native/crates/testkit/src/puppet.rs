@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Buffer, Capability, Engine, Error, Gathered, Response, Scratch, Slot, Tensor};
+use kushi_core::{
+    Batch, Buffer, Capability, Engine, Error, ErrorKind, Gathered, Response, Scratch, Slot, Tensor,
+};
 use smallvec::SmallVec;
 
 use crate::{ManualClock, lock, wait_until};
@@ -20,6 +22,12 @@ pub enum Act {
     #[default]
     Echo,
     Fail(Error),
+    /// Fails because of the data of the request with this id; echoes a batch that does not have it.
+    Choke(&'static str, Error),
+    /// Leaves out the last row of a batch that has the request with this id; echoes others.
+    Shrink(&'static str),
+    /// Sends every request an empty response and fails.
+    RespondAndChoke(Error),
     Panic,
     /// Returns without an answer.
     Drop,
@@ -29,6 +37,8 @@ pub enum Act {
     Respond(usize),
     /// Returns at once; the batch waits for [`PuppetEngine::late`].
     Late,
+    /// Goes on until it is ended.
+    Endless,
 }
 
 /// A batch as the engine saw it.
@@ -60,8 +70,11 @@ struct Strings {
     executing: usize,
     most_at_once: usize,
     late: VecDeque<Batch>,
+    /// Slots whose runs are to end.
+    ending: BTreeSet<usize>,
     takes: Duration,
     clock: Option<Arc<ManualClock>>,
+    keeps_state: bool,
 }
 
 impl Default for PuppetEngine {
@@ -100,6 +113,11 @@ impl PuppetEngine {
     /// What happens to batches without orders.
     pub fn usually(&self, act: Act) {
         lock(&self.strings).usual = act;
+    }
+
+    /// Slots keep something from now on.
+    pub fn keeps_state(&self) {
+        lock(&self.strings).keeps_state = true;
     }
 
     /// Every batch moves `clock` on by this much.
@@ -172,14 +190,32 @@ impl Engine for PuppetEngine {
             ids: ids.collect(),
             addresses,
         });
+        if lock(&self.strings).keeps_state {
+            slot.state = Some(Box::new(()));
+        }
         match clock {
             Some(clock) => clock.advance(time),
             None => spin(time),
         }
+        let has =
+            |id: &str| (0..batch.len()).any(|at| batch.request(at).is_some_and(|request| request.id == id));
         match act {
-            Act::Echo => {
+            Act::Choke(id, error) if has(id) => slot.fail(batch, &error),
+            Act::Shrink(id) if has(id) => {
+                let shorter: Vec<_> =
+                    outputs.iter().map(|output| output.as_ref().map(without_last_row)).collect();
                 batch.computed();
-                batch.scatter(&outputs);
+                slot.scatter(batch, &shorter);
+            }
+            Act::Echo | Act::Choke(..) | Act::Shrink(_) => {
+                batch.computed();
+                slot.scatter(batch, &outputs);
+            }
+            Act::RespondAndChoke(error) => {
+                for index in 0..batch.len() {
+                    batch.send(index, Response { outputs: SmallVec::new() });
+                }
+                slot.fail(batch, &error);
             }
             Act::Fail(error) => batch.fail(&error),
             // Without the message that a panic prints.
@@ -187,11 +223,26 @@ impl Engine for PuppetEngine {
             Act::Drop => drop(batch),
             Act::Silence => respond(batch, 0),
             Act::Respond(times) => respond(batch, times),
+            Act::Endless => {
+                let ended = |strings: &Strings| strings.ending.contains(&slot.index);
+                drop(wait_until(&self.strings, &self.moved, "the order to end", ended));
+                slot.fail(batch, &Error::new(ErrorKind::EngineFailed, "the run was ended"));
+            }
             Act::Late => {
                 lock(&self.strings).late.push_back(batch);
                 self.moved.notify_all();
             }
         }
+    }
+
+    fn end_run(&self, slot: usize) -> bool {
+        lock(&self.strings).ending.insert(slot);
+        self.moved.notify_all();
+        true
+    }
+
+    fn revoke_end(&self, slot: usize) {
+        lock(&self.strings).ending.remove(&slot);
     }
 }
 
@@ -216,6 +267,15 @@ pub fn copy_inputs(batch: &mut Batch, scratch: &mut Scratch) -> (Vec<Option<Tens
         }));
     }
     (outputs, addresses)
+}
+
+fn without_last_row(tensor: &Tensor) -> Tensor {
+    let mut shape = tensor.shape.clone();
+    let rows = shape[0] as usize;
+    shape[0] -= 1;
+    let bytes = tensor.data.as_bytes();
+    let data = Buffer::host(bytes[..bytes.len() / rows * (rows - 1)].to_vec());
+    Tensor { datatype: tensor.datatype, shape, data }
 }
 
 fn spin(time: Duration) {

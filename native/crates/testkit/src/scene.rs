@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Clock, DataType, Drivers, Engine, Error, Lease, ModelSpec, Placement,
-    QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor, TensorSpec, Ticket,
-    TimeoutAction, Wanted,
+    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, Engine, Error, Lease, ModelSpec,
+    Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor,
+    TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -120,6 +120,7 @@ impl Scene {
             rows: input.shape.first().map_or(1, |&rows| rows as usize),
             inputs: [Some(input)].into_iter().collect(),
             wanted: Wanted::new(),
+            classes: Classes::default(),
             parameters: vec![],
             priority: 0,
             timeout_us: None,
@@ -201,5 +202,7 @@ impl Drop for Scene {
         }
         let retired = self.runner.retire(Duration::ZERO);
         assert!(retired || std::thread::panicking(), "an instance did not come back");
+        // An answer that nobody has read has the letterbox that keeps it.
+        drop(self.letters.answers(0));
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn expired() -> Error {
 }
 
 pub(super) fn not_connected(address: &Address, error: &io::Error) -> Error {
-    if let Some(what) = tls::told(error) {
+    if let Some(what) = tls::error_text(error) {
         return Error::new(ErrorKind::ConnectionLost, format!("cannot connect to {address}: {what}"));
     }
     let what = match error.kind() {
@@ -151,7 +151,7 @@ pub(super) fn lost(address: &Address, error: &hyper::Error) -> Error {
         return unreadable(address, format_args!("it speaks HTTP/2, expected {:?}", Version::HTTP_11));
     }
     let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    if let Some(what) = cause.and_then(tls::told) {
+    if let Some(what) = cause.and_then(tls::error_text) {
         let text = format!("the connection to {address} was lost before the answer was complete: {what}");
         return Error::new(ErrorKind::ConnectionLost, text);
     }

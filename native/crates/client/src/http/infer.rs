@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use kushi_core::{Error, ErrorKind, Timings};
+use kushi_core::{DataType, Error, ErrorKind, Timings};
 
 use super::body::Outgoing;
 use super::request::{self, Form};
 use super::server::{JSON_LENGTH, Server};
 use super::{answer, fault, path};
-use crate::{Answer, InferCall};
+use crate::{Answer, InferCall, WantedOutput};
 
 /// How long this client will wait, from the moment the request arrives.
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
@@ -49,8 +49,24 @@ pub(super) async fn infer(
     }
     let mut answer = answer::read(&reply.body, reply.json_length, server.max_answer_bytes)
         .map_err(|text| fault::unreadable(&server.address, text))?;
+    check_classes(server, call, &answer)?;
     answer.timings = reply.headers.get(TIMINGS).and_then(timings);
     Ok(answer)
+}
+
+/// A server that does not know classes answers such an output as it is.
+fn check_classes(server: &Server, call: &InferCall, answer: &Answer) -> Result<(), Error> {
+    for WantedOutput { name, .. } in call.outputs.iter().filter(|output| output.classes > 0) {
+        let mut as_it_is = answer.outputs.iter().filter(|(_, tensor)| tensor.datatype != DataType::Bytes);
+        if as_it_is.any(|(answered, _)| answered == name) {
+            let text = format!(
+                "cannot ask {} for the classes of output '{name}': the server has no extension 'classification'",
+                server.address
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(())
 }
 
 fn describe(headers: &mut HeaderMap, json_length: Option<usize>, deadline: Option<Instant>) {

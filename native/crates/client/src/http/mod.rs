@@ -28,8 +28,7 @@ use kushi_core::Error;
 use self::address::Address;
 use self::background::{Background, Job};
 use self::server::Server;
-use self::tls::Tls;
-pub use self::tls::TlsOptions;
+pub use self::tls::{Tls, TlsOptions};
 use crate::{Answer, Call, CallAnswer, InferCall};
 
 #[derive(Clone)]

@@ -1,15 +1,19 @@
 //! Paths of the protocol.
 
 use kushi_core::{Error, ErrorKind};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// All but what stands for itself in a segment of a path.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`; an empty version means the latest.
 pub(super) fn model(name: &str, version: &str) -> String {
     let mut path = String::with_capacity(64);
     path.push_str("/v2/models/");
-    encode(&mut path, name);
+    path.extend(utf8_percent_encode(name, ENCODED));
     if !version.is_empty() {
         path.push_str("/versions/");
-        encode(&mut path, version);
+        path.extend(utf8_percent_encode(version, ENCODED));
     }
     path
 }
@@ -27,17 +31,6 @@ pub(super) fn check_model(name: &str, version: &str) -> Result<(), Error> {
         "failed to get model version from specified version string '{version}' (details: stol), version should be \
          an integral value > 0"
     )))
-}
-
-fn encode(path: &mut String, name: &str) {
-    for &byte in name.as_bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            path.push(char::from(byte));
-        } else {
-            let hex = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
-            path.extend(['%', hex(byte >> 4), hex(byte & 15)]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use smallvec::SmallVec;
 
-use crate::{Draft, InferCall};
+use crate::{Draft, InferCall, WantedOutput};
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
 const COPIED_BYTES: usize = 16 << 10;
@@ -49,14 +49,9 @@ pub(super) fn write(call: &InferCall, names: &[String], form: Form<'_>) -> Resul
     json.push(b']');
     if !call.outputs.is_empty() {
         json.extend_from_slice(b",\"outputs\":[");
-        for (place, name) in call.outputs.iter().enumerate() {
+        for (place, output) in call.outputs.iter().enumerate() {
             comma(&mut json, place);
-            json.extend_from_slice(b"{\"name\":");
-            write::string(&mut json, name.as_bytes());
-            if let Form::Binary = form {
-                json.extend_from_slice(b",\"parameters\":{\"binary_data\":true}");
-            }
-            json.push(b'}');
+            write_output(&mut json, output, matches!(form, Form::Binary));
         }
         json.push(b']');
     }
@@ -148,6 +143,24 @@ fn write_input(json: &mut Vec<u8>, name: &str, input: &Draft, form: Form<'_>) ->
     Ok(())
 }
 
+fn write_output(json: &mut Vec<u8>, WantedOutput { name, classes }: &WantedOutput, binary: bool) {
+    json.extend_from_slice(b"{\"name\":");
+    write::string(json, name.as_bytes());
+    if binary {
+        json.extend_from_slice(b",\"parameters\":{\"binary_data\":true");
+    }
+    if *classes > 0 {
+        let start: &[u8] = if binary { b"," } else { b",\"parameters\":{" };
+        json.extend_from_slice(start);
+        json.extend_from_slice(b"\"classification\":");
+        write::integer(json, *classes);
+    }
+    if binary || *classes > 0 {
+        json.push(b'}');
+    }
+    json.push(b'}');
+}
+
 /// Refuses what has no form in JSON.
 fn check_json(
     name: &str,
@@ -223,7 +236,8 @@ mod tests {
     fn writes_everything_that_was_given() {
         let mut call = call([draft(Some("A\""), DataType::Int8, &[1, 2], &b"ab"[..])]);
         call.id = "7".into();
-        call.outputs = vec!["O".into(), "P".into()];
+        call.outputs =
+            [("O", 0), ("P", 3)].map(|(name, classes)| WantedOutput { name: name.into(), classes }).into();
         call.priority = 2;
         call.timeout_us = Some(5);
         call.parameters = vec![
@@ -233,7 +247,7 @@ mod tests {
             ("s".into(), Parameter::String("x".into())),
         ];
         let message = write(&call, &[], Form::Binary).unwrap();
-        let json = r#"{"id":"7","parameters":{"binary_data_output":true,"priority":2,"timeout":5,"b":false,"i":-3,"d":2.0,"s":"x"},"inputs":[{"name":"A\"","shape":[1,2],"datatype":"INT8","parameters":{"binary_data_size":2}}],"outputs":[{"name":"O","parameters":{"binary_data":true}},{"name":"P","parameters":{"binary_data":true}}]}"#;
+        let json = r#"{"id":"7","parameters":{"binary_data_output":true,"priority":2,"timeout":5,"b":false,"i":-3,"d":2.0,"s":"x"},"inputs":[{"name":"A\"","shape":[1,2],"datatype":"INT8","parameters":{"binary_data_size":2}}],"outputs":[{"name":"O","parameters":{"binary_data":true}},{"name":"P","parameters":{"binary_data":true,"classification":3}}]}"#;
         assert_eq!(text(&message), format!("{json}ab"));
         assert_eq!(message.json_length, Some(json.len()));
     }
@@ -241,14 +255,16 @@ mod tests {
     #[test]
     fn plain_json_has_no_trace_of_the_extension() {
         let strings = b"\x01\0\0\0a\x02\0\0\0\xc3\xa9";
-        let call = call([
+        let mut call = call([
             draft(Some("A"), DataType::Fp32, &[2], [1.5_f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat()),
             draft(Some("S"), DataType::Bytes, &[2], &strings[..]),
         ]);
+        call.outputs =
+            [("O", 0), ("P", 3)].map(|(name, classes)| WantedOutput { name: name.into(), classes }).into();
         let message = write(&call, &[], JSON).unwrap();
         assert_eq!(
             text(&message),
-            r#"{"inputs":[{"name":"A","shape":[2],"datatype":"FP32","data":[1.5,NaN]},{"name":"S","shape":[2],"datatype":"BYTES","data":["a","é"]}]}"#
+            r#"{"inputs":[{"name":"A","shape":[2],"datatype":"FP32","data":[1.5,NaN]},{"name":"S","shape":[2],"datatype":"BYTES","data":["a","é"]}],"outputs":[{"name":"O"},{"name":"P","parameters":{"classification":3}}]}"#
         );
         assert_eq!(message.json_length, None);
     }

@@ -11,10 +11,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-
-use super::connections::Socket;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{Connect, TlsConnector};
 
 const AUTHORITIES: &str = "ca_cert";
 const CERTIFICATE: &str = "client_cert";
@@ -31,14 +29,16 @@ pub struct TlsOptions {
     pub insecure: bool,
 }
 
-pub(super) struct Tls {
+/// How a client speaks TLS to one server.
+pub struct Tls {
     connector: TlsConnector,
     /// Whose certificate the server must have.
     name: ServerName<'static>,
 }
 
 impl Tls {
-    pub(super) fn new(host: &str, options: &TlsOptions) -> Result<Self, Error> {
+    /// `host` is whom the server's certificate must name.
+    pub fn new(host: &str, options: &TlsOptions) -> Result<Self, Error> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Error::invalid(format!("'{host}' is no name that a certificate could have")))?;
         let internal = |error: rustls::Error| Error::new(ErrorKind::Internal, error.to_string());
@@ -63,8 +63,8 @@ impl Tls {
         Ok(Self { connector: Arc::new(config).into(), name })
     }
 
-    pub(super) async fn connect(&self, socket: Socket) -> io::Result<TlsStream<Socket>> {
-        self.connector.connect(self.name.clone(), socket).await
+    pub(crate) fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: S) -> Connect<S> {
+        self.connector.connect(self.name.clone(), socket)
     }
 }
 
@@ -82,8 +82,8 @@ fn trusted(authorities: Option<&Path>) -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// What TLS has to say of an error, if it is one of TLS.
-pub(super) fn told(error: &io::Error) -> Option<String> {
+/// What went wrong, if the error is one of TLS.
+pub(super) fn error_text(error: &io::Error) -> Option<String> {
     use rustls::Error as Fault;
     Some(match error.get_ref()?.downcast_ref::<Fault>()? {
         Fault::InvalidCertificate(CertificateError::UnknownIssuer) => {

@@ -7,7 +7,7 @@ use kushi_core::{Parameter, Tensor};
 use kushi_oip::wire::{self, put_bytes, put_double, put_number, put_numbers, put_text};
 use kushi_oip::{HEADER_BYTES, Kind, SlotRange, write_header};
 
-use crate::call::InferCall;
+use crate::call::{InferCall, WantedOutput};
 
 /// What a call needs beside its inputs' bytes, as long as its strings are short.
 const USUAL_BYTES: usize = 256;
@@ -31,20 +31,19 @@ pub(crate) fn infer(
     put_text(out, 2, &call.version);
     put_text(out, 3, &call.id);
     for (key, value) in &call.parameters {
-        put_parameter(out, key, |out| put_value(out, value));
+        put_parameter(out, 4, key, |out| put_value(out, value));
     }
     if call.priority != 0 {
-        put_parameter(out, "priority", |out| put_number(out, 5, u64::from(call.priority)));
+        put_parameter(out, 4, "priority", |out| put_number(out, 5, u64::from(call.priority)));
     }
     if let Some(timeout_us) = call.timeout_us {
-        put_parameter(out, "timeout", |out| put_number(out, 2, timeout_us));
+        put_parameter(out, 4, "timeout", |out| put_number(out, 2, timeout_us));
     }
     for (input, slot) in inputs() {
         put_input(out, input.name.as_deref().unwrap_or_default(), &input.tensor, *slot);
     }
-    for name in &call.outputs {
-        wire::put_length(out, 6, wire::text_length(1, name));
-        put_text(out, 1, name);
+    for output in &call.outputs {
+        put_output(out, output);
     }
     for bytes in inline() {
         put_bytes(out, 7, bytes);
@@ -79,11 +78,22 @@ fn put_input(out: &mut Vec<u8>, name: &str, tensor: &Tensor, slot: Option<SlotRa
     }
 }
 
-/// One entry of the map of parameters. They are rare.
-fn put_parameter(out: &mut Vec<u8>, key: &str, put_value: impl FnOnce(&mut Vec<u8>)) {
+fn put_output(out: &mut Vec<u8>, WantedOutput { name, classes }: &WantedOutput) {
+    let mut parameters = Vec::new();
+    if *classes > 0 {
+        let count = i64::try_from(*classes).unwrap_or(i64::MAX);
+        put_parameter(&mut parameters, 2, "classification", |out| put_value(out, &Parameter::Int(count)));
+    }
+    wire::put_length(out, 6, wire::text_length(1, name) + parameters.len());
+    put_text(out, 1, name);
+    out.extend_from_slice(&parameters);
+}
+
+/// One entry of a map of parameters. They are rare.
+fn put_parameter(out: &mut Vec<u8>, map: u32, key: &str, put_value: impl FnOnce(&mut Vec<u8>)) {
     let mut value = Vec::new();
     put_value(&mut value);
-    wire::put_length(out, 4, wire::text_length(1, key) + wire::bytes_length(2, value.len()));
+    wire::put_length(out, map, wire::text_length(1, key) + wire::bytes_length(2, value.len()));
     put_text(out, 1, key);
     put_bytes(out, 2, &value);
 }
@@ -132,7 +142,9 @@ mod tests {
                 Draft { name: None, tensor: tensor(DataType::Bytes, &[], b"elsewhere") },
                 Draft { name: None, tensor: tensor(DataType::Int8, &[0], b"") },
             ],
-            outputs: vec!["Y".into(), "Z".into()],
+            outputs: [("Y", 0), ("Z", 3), ("W", usize::MAX)]
+                .map(|(name, classes)| WantedOutput { name: name.into(), classes })
+                .into(),
             parameters: vec![
                 ("flag".into(), Parameter::Bool(false)),
                 ("count".into(), Parameter::Int(-7)),
@@ -154,7 +166,12 @@ mod tests {
         assert_eq!(read.inputs[0].shape, [2, 300]);
         assert_eq!(read.inputs[1].slot, Some(range));
         assert_eq!(read.raw_input_contents, [Bytes::from("inline"), Bytes::new()]);
-        assert_eq!(read.outputs.iter().map(|output| &*output.name).collect::<Vec<_>>(), ["Y", "Z"]);
+        let outputs = read.outputs.iter().map(|output| {
+            let classes = output.parameters.get("classification");
+            (&*output.name, classes.and_then(|parameter| parameter.choice.clone()))
+        });
+        let classes = |count| Some(Choice::Int64(count));
+        assert_eq!(outputs.collect::<Vec<_>>(), [("Y", None), ("Z", classes(3)), ("W", classes(i64::MAX))]);
         let expected = [
             ("flag", Choice::Bool(false)),
             ("count", Choice::Int64(-7)),

@@ -85,10 +85,10 @@ fn large_tensors_are_aligned_slices_of_one_body() {
 
 #[test]
 fn timings_come_from_servers_that_tell() {
-    let mut told = good_answer();
-    let end_of_status = told.windows(2).position(|window| window == b"\r\n").unwrap() + 2;
-    told.splice(end_of_status..end_of_status, *b"kushi-timings: 1000,2000,3000,4000\r\n");
-    let server = Scripted::always(told);
+    let mut answer = good_answer();
+    let end_of_status = answer.windows(2).position(|window| window == b"\r\n").unwrap() + 2;
+    answer.splice(end_of_status..end_of_status, *b"kushi-timings: 1000,2000,3000,4000\r\n");
+    let server = Scripted::always(answer);
     let timings = infer(&server.client(), small_call()).unwrap().timings.unwrap();
     assert_eq!(timings.queue, Duration::from_micros(1));
     assert_eq!(timings.compute_output, Duration::from_micros(4));

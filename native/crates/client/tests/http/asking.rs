@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kushi_client::{Draft, HttpClient, HttpOptions, InferCall};
+use kushi_client::{Draft, HttpClient, HttpOptions, InferCall, WantedOutput};
 use kushi_core::{DataType, ErrorKind};
 
 use crate::scripted::{Act, Scripted, good_answer, infer, json_answer, route, small_call, tensor};
@@ -36,8 +36,29 @@ fn a_request_is_json_and_bytes_with_its_headers() {
     assert_eq!(heard.headers["inference-header-content-length"], json.len().to_string());
     assert_eq!(heard.headers["content-type"], "application/octet-stream");
     assert_eq!(heard.headers["host"], server.url["http://".len()..]);
-    let told: u64 = heard.headers["kushi-timeout-us"].parse().unwrap();
-    assert!((1..=20_000_000).contains(&told), "{told}");
+    let timeout_us: u64 = heard.headers["kushi-timeout-us"].parse().unwrap();
+    assert!((1..=20_000_000).contains(&timeout_us), "{timeout_us}");
+}
+
+#[test]
+fn a_server_that_answers_values_for_classes_has_no_such_extension() {
+    let server = Scripted::always(good_answer());
+    let mut call = small_call();
+    call.outputs = vec![WantedOutput { name: "O".into(), classes: 2 }];
+    let refused = infer(&server.client(), call).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unsupported);
+    assert_eq!(
+        refused.message,
+        format!(
+            "cannot ask {} for the classes of output 'O': the server has no extension 'classification'",
+            server.url
+        )
+    );
+    let heard = body_text(&server.heard().pop().unwrap().body);
+    assert!(
+        heard.contains(r#"{"name":"O","parameters":{"binary_data":true,"classification":2}}"#),
+        "{heard}"
+    );
 }
 
 #[test]

@@ -73,14 +73,14 @@ fn failures_and_other_calls_are_answered_by_their_kind() {
     let (mut connection, mut peer) = greeted();
     let failing = ask(&mut connection, "fails");
     let call = Call { method: "GET".into(), path: "/v2".into(), body: "{}".into(), patience: None };
-    let told = connection.call(&call, "told", None, Instant::now()).unwrap();
+    let called = connection.call(&call, "told", None, Instant::now()).unwrap();
     connection.flush(Instant::now()).unwrap();
     assert_eq!(peer.next_infer().0, failing);
     let asked = kushi_oip::Call::decode(peer.next().body).unwrap();
     assert_eq!((&*asked.method, &*asked.path, &asked.body[..]), ("GET", "/v2", &b"{}"[..]));
     peer.say(Kind::Failure, failing, &Failure { kind: "overloaded".into(), message: "too much".into() });
     let refusal = CallAnswer { status: 404, body: "{}".into(), kind: "model_not_found".into() };
-    peer.say(Kind::CallAnswer, told, &refusal);
+    peer.say(Kind::CallAnswer, called, &refusal);
     let mut ended = hear(&mut connection).unwrap().into_iter();
     let first = ended.next().unwrap();
     assert_eq!(first.outcome.unwrap_err(), Error::new(ErrorKind::Overloaded, "too much"));

@@ -40,7 +40,9 @@ struct Scene {
 impl Scene {
     fn new(slots: u8, inline: bool) -> Arc<Self> {
         let desk = Desk::new(Items { waiting: 0, patient_below: 0 }, (0..slots).collect());
-        lock(&desk.state).inline = inline;
+        if inline {
+            desk.set_inline();
+        }
         Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
     }
 

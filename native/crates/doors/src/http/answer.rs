@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use hyper::{Response, StatusCode};
 use kushi_core::{Error, Timings};
 use tokio::sync::mpsc;
 
-use crate::budget::COUNTED_BYTES;
+use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 use crate::house::Answering;
 use crate::manage::Reply;
 
@@ -31,20 +32,32 @@ pub(crate) struct Chunks {
     pieces: VecDeque<Bytes>,
     left: u64,
     answering: Option<Answering>,
+    /// The last piece holds one.
+    held: bool,
     /// Pieces that are yet to come, nobody knows how many.
     more: Option<mpsc::Receiver<Bytes>>,
 }
 
 /// The last piece of a large answer, with what is held until it has been written.
-struct Last {
+struct Last<H> {
     bytes: Bytes,
-    _held: Answering,
+    _held: H,
 }
 
-impl AsRef<[u8]> for Last {
+impl<H> AsRef<[u8]> for Last<H> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// `text` that is counted until it has been written, if it is large, in the place of what was counted before.
+pub(crate) fn counted(text: Vec<u8>, before: Option<Reservation>, budget: &Arc<Budget>) -> Bytes {
+    if text.len() < COUNTED_BYTES {
+        return text.into();
+    }
+    let mut held = before.unwrap_or_else(|| budget.open());
+    held.owe_in_all(text.len());
+    Bytes::from_owner(Last { bytes: text.into(), _held: held })
 }
 
 impl Chunks {
@@ -76,17 +89,28 @@ impl Chunks {
         self.push(whole);
     }
 
+    pub(crate) fn left(&self) -> usize {
+        self.left as usize
+    }
+
+    /// Whether it takes memory that nobody counts yet.
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.answering.is_none() && self.left as usize >= COUNTED_BYTES && !self.held
+    }
+
     /// Holds `answering` until the connection has taken the last piece, which it has written soon; a
     /// large one until it has been written.
     pub(crate) fn until_written(&mut self, mut answering: Answering) {
+        let bytes = self.left as usize;
         if self.more.is_some() {
+            // Its events count themselves.
             self.answering = Some(answering);
             return;
         }
-        let bytes = self.left as usize;
         match self.pieces.pop_back() {
             Some(last) if bytes >= COUNTED_BYTES => {
-                answering.owe(bytes);
+                answering.owe_in_all(bytes);
+                self.held = true;
                 self.pieces.push_back(Bytes::from_owner(Last { bytes: last, _held: answering }));
             }
             last => {
@@ -162,9 +186,9 @@ pub(crate) fn tensors(json_length: usize, body: Chunks) -> Answer {
 }
 
 /// Server-sent events: the first of them, and `more`; the status and the headers are those of `head`.
-pub(crate) fn events(head: Answer, first: Vec<u8>, more: mpsc::Receiver<Bytes>) -> Answer {
+pub(crate) fn events(head: Answer, first: Bytes, more: mpsc::Receiver<Bytes>) -> Answer {
     let mut response = head.map(|_| Chunks { more: Some(more), ..Chunks::default() });
-    response.body_mut().push(first.into());
+    response.body_mut().push(first);
     let content_type = HeaderValue::from_static("text/event-stream; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response

@@ -13,14 +13,14 @@ use hyper::body::{Body, Incoming};
 use hyper::header::EXPECT;
 use kushi_core::Error;
 
-use crate::activity::{Activity, Stage};
+use crate::activity::{Activity, Span, Stage};
 use crate::budget::{COUNTED_BYTES, Reservation};
 use crate::house::Answering;
 use crate::http::body_memory::BodyMemory;
 use crate::http::infer::LONG_JSON;
 use crate::http::refusal::Refusal;
 use crate::io::Desk;
-use crate::pool::{Begun, Pool};
+use crate::pool::{Begun, Owner, Pool};
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.
 const ALIGNMENT: usize = 64;
@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub json_length: Option<usize>,
     /// What to say beyond the largest body.
     pub refusal: fn(usize, usize) -> Error,
+    /// Whose it is when it is put together.
+    pub owner: Owner,
 }
 
 /// A whole body, with its share of what requests in flight may hold.
@@ -92,7 +94,6 @@ pub(crate) async fn read(
     }
     desk.house.budget.check(declared.unwrap_or(0))?;
     activity.enter(Stage::Body);
-    let reads = activity.reads();
     let Some(first) = next(body, activity).await? else {
         return Ok(Received::at_once(Bytes::new(), None, desk));
     };
@@ -110,7 +111,8 @@ pub(crate) async fn read(
         return Ok(Received::at_once(first, reservation, desk));
     }
     let reservation = reservation.unwrap_or_else(|| desk.house.budget.open());
-    let collecting = Collecting { plan, declared, reads, reservation };
+    let chunks = Chunks::begin(&first, activity);
+    let collecting = Collecting { plan, declared, chunks, reservation };
     // A future of its own: those of small requests are not as large as this one.
     Box::pin(collecting.collect(first, body, desk, activity)).await
 }
@@ -119,9 +121,32 @@ pub(crate) async fn read(
 struct Collecting<'a> {
     plan: &'a Plan,
     declared: Option<usize>,
-    /// How often the connection had been read before.
-    reads: usize,
+    chunks: Chunks,
     reservation: Reservation,
+}
+
+/// The chunks of a body, by its pieces: where a read ends within a chunk it comes in two.
+struct Chunks {
+    count: usize,
+    /// How often the connection had been read when the last piece came.
+    reads: usize,
+    /// Nothing of what had been read by then followed it.
+    ended_read: bool,
+}
+
+impl Chunks {
+    fn begin(first: &[u8], activity: &Activity) -> Self {
+        let mut chunks = Self { count: 0, reads: 0, ended_read: false };
+        chunks.add(first, activity);
+        chunks
+    }
+
+    fn add(&mut self, piece: &[u8], activity: &Activity) {
+        let (piece, read, reads) = (Span::of(piece), activity.last_read(), activity.reads());
+        let continues = self.ended_read && reads == self.reads + 1 && piece.start == read.start;
+        self.count += usize::from(!continues);
+        (self.reads, self.ended_read) = (reads, piece.end == read.end);
+    }
 }
 
 impl Collecting<'_> {
@@ -132,22 +157,20 @@ impl Collecting<'_> {
         desk: &Desk,
         activity: &Activity,
     ) -> Result<Received, Refusal> {
-        let Self { plan: &Plan { json_length, refusal }, declared, .. } = self;
+        let Self { plan: plan @ &Plan { json_length, refusal, .. }, declared, .. } = self;
         let (limits, pool, memory) = (&desk.house.limits, &desk.house.pool, &desk.body_memory);
         let mut joining: Option<Joining> = None;
         let mut open = Aligned::begin(declared, first.len(), json_length, memory);
         open.bytes.extend_from_slice(&first);
-        let (mut length, mut pieces, mut turn) = (first.len(), 1, first.len());
+        let (mut length, mut turn) = (first.len(), first.len());
         drop(first);
         while let Some(piece) = next(body, activity).await? {
             length += piece.len();
-            pieces += 1;
+            self.chunks.add(&piece, activity);
             if length > limits.max_input_bytes {
                 return Err(refusal(length, limits.max_input_bytes).into());
             }
-            // A read may cut a chunk in two: so many of them there are at least.
-            let chunks = pieces - (activity.reads() - self.reads).min(pieces);
-            if declared.is_none() && chunks > limits.max_chunks {
+            if declared.is_none() && self.chunks.count > limits.max_chunks {
                 return Err(Refusal::Final(too_many_chunks(limits.max_chunks)));
             }
             self.reservation.cover(length)?;
@@ -157,7 +180,7 @@ impl Collecting<'_> {
                 } else {
                     let segment = open.finish(memory);
                     joining = Some(match joining.take() {
-                        None => Joining::begin(segment, declared, json_length, pool)?,
+                        None => Joining::begin(segment, declared, plan, pool)?,
                         Some(joining) => {
                             // Meanwhile the client is not read: it is not the one who is late.
                             activity.enter(Stage::Work);
@@ -197,29 +220,26 @@ struct Joining {
     begun: Begun<Aligned>,
     declared: Option<usize>,
     json_length: Option<usize>,
+    owner: Owner,
 }
 
 impl Joining {
-    fn begin(
-        first: Bytes,
-        declared: Option<usize>,
-        json_length: Option<usize>,
-        pool: &Pool,
-    ) -> Result<Self, Error> {
+    fn begin(first: Bytes, declared: Option<usize>, plan: &Plan, pool: &Pool) -> Result<Self, Error> {
+        let &Plan { json_length, owner, .. } = plan;
         let room = room(first.len(), declared);
-        let begun = pool.begin(move |memory| {
+        let begun = pool.begin(owner, first.len(), move |memory| {
             let mut whole = Aligned::new(room, json_length, memory);
             whole.bytes.extend_from_slice(&first);
             whole
         })?;
-        Ok(Self { begun, declared, json_length })
+        Ok(Self { begun, declared, json_length, owner })
     }
 
     /// Returns when all segments before this one have been copied.
     async fn join(self, segment: Bytes, pool: &Pool) -> Result<Self, Error> {
-        let Self { begun, declared, json_length } = self;
+        let Self { begun, declared, json_length, owner } = self;
         let mut whole = begun.end().await?;
-        let begun = pool.begin(move |memory| {
+        let begun = pool.begin(owner, segment.len(), move |memory| {
             let length = whole.len() + segment.len();
             if length > whole.room() {
                 whole = whole.grown(room(length, declared), json_length, memory);
@@ -227,7 +247,7 @@ impl Joining {
             whole.bytes.extend_from_slice(&segment);
             whole
         })?;
-        Ok(Self { begun, declared, json_length })
+        Ok(Self { begun, declared, json_length, owner })
     }
 }
 

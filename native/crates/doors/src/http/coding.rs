@@ -17,6 +17,7 @@ use crate::budget::Reservation;
 use crate::house::House;
 use crate::http::answer::Answer;
 use crate::http::refusal::Refusal;
+use crate::pool::Owner;
 
 /// What is worked on where it arrives: about as long as an inference may take there.
 const AT_ONCE_BYTES: usize = 16 << 10;
@@ -53,6 +54,7 @@ pub(crate) async fn decompressed(
     body: Bytes,
     mut reservation: Reservation,
     house: &House,
+    owner: Owner,
 ) -> Result<(Bytes, Reservation), Error> {
     let max_bytes = house.limits.max_input_bytes;
     let at_once = max_bytes.min(AT_ONCE_BYTES);
@@ -61,8 +63,9 @@ pub(crate) async fn decompressed(
     {
         return Ok((whole, reservation));
     }
+    let length = body.len();
     let work = move |_: &_| Ok::<_, Error>((decompress(&body, max_bytes, &mut reservation)?, reservation));
-    match house.pool.run(work).await?? {
+    match house.pool.run(owner, length, work).await?? {
         (Some(whole), reservation) => Ok((whole, reservation)),
         (None, _) => Err(Error::invalid(format!(
             "Decompressed data size exceeds the maximum allowed value of {max_bytes} bytes. Use \
@@ -135,7 +138,7 @@ fn weight(parameter: &str) -> Option<f64> {
 }
 
 /// The answer as its client would have it: compressed if it accepts that and it is worth it.
-pub(crate) async fn coded(mut answer: Answer, headers: &HeaderMap, house: &House) -> Answer {
+pub(crate) async fn coded(mut answer: Answer, headers: &HeaderMap, house: &House, owner: Owner) -> Answer {
     let Some(coding) = accepted(headers) else { return answer };
     let pieces = answer.body().pieces();
     let length: usize = pieces.iter().map(Bytes::len).sum();
@@ -145,7 +148,7 @@ pub(crate) async fn coded(mut answer: Answer, headers: &HeaderMap, house: &House
     let compressed = if length <= AT_ONCE_BYTES {
         compress(&pieces, coding)
     } else {
-        let work = house.pool.run(move |_| compress(&pieces, coding));
+        let work = house.pool.run(owner, length, move |_| compress(&pieces, coding));
         work.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     };
     match compressed {

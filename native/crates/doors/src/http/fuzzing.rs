@@ -49,6 +49,7 @@ fn read(body: &Bytes, json_length: usize) -> Result<Bound, Error> {
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
         spec.bind(&id, inputs, &names)?
     };
+    spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
     Format::new(&spec, &bound.wanted, outputs, binary_by_default)?;
     Ok(bound)
 }

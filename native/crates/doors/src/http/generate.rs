@@ -10,11 +10,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_ENCODING;
-use kushi_core::{Bound, Error, ErrorKind, ModelSpec, Parameter, Request, Runner};
+use kushi_core::{Bound, Classes, End, Error, ErrorKind, ModelSpec, Parameter, Request, Response, Runner};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::activity::{Activity, Stage};
+use crate::budget::Reservation;
+use crate::house::{Answering, House};
 use crate::http::answer::{self, Answer, TIMINGS};
 use crate::http::body::{self, Plan, RequestBody};
 use crate::http::generate_json::{self, Asked};
@@ -26,6 +28,7 @@ use crate::io::Desk;
 use crate::limits::Limits;
 use crate::manage::{self, VersionText};
 use crate::pending::Waiting;
+use crate::pool::Owner;
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn generate(
@@ -41,17 +44,19 @@ pub(crate) async fn generate(
     let arrived = Instant::now();
     let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(headers)?;
-    let plan = Plan { json_length: None, refusal: infer::json_too_large };
+    let owner = Owner::model(runner.spec());
+    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, desk, activity).await?;
     activity.enter(Stage::Work);
     let submitted = Received { body, arrived, deadline }.submit(desk, runner, version).await;
     answering.prepared();
     let answer = match submitted {
         Err(error) => answer::error(&error),
-        Ok(generation) if streams => generation.stream(activity).await,
+        Ok(generation) if streams => generation.stream(desk, activity).await,
         Ok(generation) => {
             let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-            generation.only_answer(desk, tell_timings).await.unwrap_or_else(|error| answer::error(&error))
+            let answer = generation.only_answer(desk, &mut answering, tell_timings).await;
+            answer.unwrap_or_else(|error| answer::error(&error))
         }
     };
     let mut answer = answer;
@@ -95,13 +100,15 @@ impl Received {
                 prepare(&self.body, runner.spec(), &desk.house.limits)?
             } else {
                 let (house, spec, body) = (desk.house.clone(), runner.spec().clone(), self.body.clone());
+                let (owner, bytes) = (Owner::model(&spec), body.len());
                 let work = move |_: &_| prepare(&body, &spec, &house.limits);
-                Box::pin(desk.house.pool.run(work)).await??
+                Box::pin(desk.house.pool.run(owner, bytes, work)).await??
             };
             let submitted = infer::submit(desk, &runner, |reply| Request {
                 id: id.clone(),
                 inputs: bound.inputs,
                 wanted: bound.wanted,
+                classes: Classes::default(),
                 rows: bound.rows,
                 parameters,
                 priority: 0,
@@ -144,6 +151,8 @@ struct Generation {
 #[derive(Default)]
 struct Events {
     text: Vec<u8>,
+    /// Counts a large text.
+    reservation: Option<Reservation>,
     /// That of the first event.
     error: Option<Error>,
     ended: bool,
@@ -155,83 +164,98 @@ impl Events {
         self.error.get_or_insert(error);
         self.ended = true;
     }
+
+    fn into_bytes(self, house: &House) -> Bytes {
+        answer::counted(self.text, self.reservation, &house.budget)
+    }
 }
 
 impl Generation {
-    async fn only_answer(mut self, desk: &Desk, tell_timings: bool) -> Result<Answer, Error> {
+    async fn only_answer(
+        mut self,
+        desk: &Desk,
+        answering: &mut Answering,
+        tell_timings: bool,
+    ) -> Result<Answer, Error> {
         let mut only = None;
         let mut count = 0;
         loop {
-            let mail = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
+            let (mail, reservation) = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
             if let Some(response) = mail.response {
                 count += 1;
-                only = Some(response);
+                only = Some((response, reservation));
             }
             let Some(end) = mail.end else { continue };
-            end.result?;
-            let Some(response) = only.filter(|_| count == 1) else {
+            let End { result, timings, request } = end;
+            result?;
+            let Some((response, reservation)) = only.filter(|_| count == 1) else {
                 let text = "generate expects model to produce exactly 1 response, use generate stream for model that \
                             generates various number of responses";
                 return Err(Error::new(ErrorKind::EngineFailed, text));
             };
-            let is_long =
-                response.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() >= LONG_ANSWER;
-            let Self { spec, id, .. } = self;
-            let write = move || {
-                let mut text = Vec::new();
-                generate_json::write(&mut text, &spec, &id, &response);
-                answer::long_json(text)
-            };
-            let mut answer =
-                if is_long { Box::pin(desk.house.pool.run(move |_: &_| write())).await? } else { write() };
+            // In the place of the body, which goes with the request.
+            drop(request);
+            answering.reservation = reservation;
+            let reservation = answering.reservation.as_ref();
+            let text = self.write(response, reservation, &desk.house, generate_json::write).await?;
+            let mut answer = answer::long_json(text);
             if tell_timings {
-                answer::tell_timings(&mut answer, &end.timings);
+                answer::tell_timings(&mut answer, &timings);
             }
             return Ok(answer);
         }
     }
 
     /// Waits for the first event, which has the status.
-    async fn stream(mut self, activity: &Rc<Activity>) -> Answer {
-        let mut first = self.next_events().await;
+    async fn stream(mut self, desk: &Desk, activity: &Rc<Activity>) -> Answer {
+        let house = &desk.house;
+        let mut first = self.next_events(house).await;
         while first.text.is_empty() && !first.ended {
-            first = self.next_events().await;
+            first = self.next_events(house).await;
         }
-        let head = first.error.map_or_else(|| answer::empty(200), |error| answer::error(&error));
+        let head = first.error.as_ref().map_or_else(|| answer::empty(200), answer::error);
         let (sender, more) = mpsc::channel(1);
         if !first.ended {
-            tokio::task::spawn_local(self.follow(sender, activity.clone()));
+            tokio::task::spawn_local(self.follow(sender, house.clone(), activity.clone()));
         }
-        answer::events(head, first.text, more)
+        answer::events(head, first.into_bytes(house), more)
     }
 
     /// Sends what comes until all has come, or nobody takes it any more. Until then the connection waits
     /// for the server, not for its client.
-    async fn follow(mut self, sender: mpsc::Sender<Bytes>, activity: Rc<Activity>) {
+    async fn follow(mut self, sender: mpsc::Sender<Bytes>, house: Arc<House>, activity: Rc<Activity>) {
         activity.enter(Stage::Work);
         let mut ended = false;
         while !ended {
             let events = tokio::select! {
-                events = self.next_events() => events,
+                events = self.next_events(&house) => events,
                 () = sender.closed() => return,
             };
             ended = events.ended;
-            if !events.text.is_empty() && sender.send(events.text.into()).await.is_err() {
+            if !events.text.is_empty() && sender.send(events.into_bytes(&house)).await.is_err() {
                 return;
             }
         }
         activity.enter(Stage::Idle);
     }
 
-    async fn next_events(&mut self) -> Events {
+    async fn next_events(&mut self, house: &House) -> Events {
         let mut events = Events::default();
         match infer::next_mail(&mut self.waiting, &mut self.alarm).await {
             Err(error) => events.fail(error),
-            Ok(mail) => {
+            Ok((mail, reservation)) => {
                 if let Some(response) = mail.response {
-                    generate_json::event(&mut events.text, |text| {
-                        generate_json::write(text, &self.spec, &self.id, &response);
-                    });
+                    let write = |text: &mut Vec<u8>, spec: &_, id: &_, response: &_| {
+                        generate_json::event(text, |text| generate_json::write(text, spec, id, response));
+                    };
+                    match self.write(response, reservation.as_ref(), house, write).await {
+                        Ok(text) => (events.text, events.reservation) = (text, reservation),
+                        // What comes behind it would come as little.
+                        Err(error) => {
+                            events.fail(error);
+                            return events;
+                        }
+                    }
                 }
                 if let Some(end) = mail.end {
                     events.ended = true;
@@ -246,5 +270,28 @@ impl Generation {
             }
         }
         events
+    }
+
+    /// The text of a response, unless others hold too much for it.
+    async fn write(
+        &self,
+        response: Response,
+        reservation: Option<&Reservation>,
+        house: &House,
+        write: impl FnOnce(&mut Vec<u8>, &ModelSpec, &str, &Response) + Send + 'static,
+    ) -> Result<Vec<u8>, Error> {
+        let own = reservation.map_or(0, Reservation::bytes);
+        let bytes = response.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>();
+        let (spec, id, budget) = (self.spec.clone(), self.id.clone(), house.budget.clone());
+        let work = move || {
+            budget.check_owed(own)?;
+            let mut text = Vec::new();
+            write(&mut text, &spec, &id, &response);
+            Ok(text)
+        };
+        if bytes < LONG_ANSWER {
+            return work();
+        }
+        Box::pin(house.pool.run(Owner::model(&self.spec), bytes, move |_: &_| work())).await?
     }
 }

@@ -1,7 +1,9 @@
-//! What a client hears whose head does not come, or cannot be read. hyper has no words for either: both are
-//! written past it.
+//! What a client hears whose head does not come, or cannot be read: hyper has no words for either, both are written
+//! past it. And what hyper reads in a head and is refused here.
 
-use kushi_core::ErrorKind;
+use hyper::HeaderMap;
+use hyper::header::TRANSFER_ENCODING;
+use kushi_core::{Error, ErrorKind};
 
 use crate::limits::Limits;
 use crate::manage::Reply;
@@ -18,6 +20,18 @@ pub(super) fn timed_out() -> Vec<u8> {
     let (headers, body) = refusal(ErrorKind::DeadlineExceeded, text);
     let status = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n".as_bytes();
     [status, &headers[..], b"\r\n", &body[..]].concat()
+}
+
+/// Whether a body that has a coding is in chunks and nothing else. hyper undoes the chunks of one that is coded in
+/// another way as well, and leaves it at that.
+pub(super) fn is_framed_plainly(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else { return true };
+    coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") && codings.next().is_none()
+}
+
+pub(super) fn unknown_coding() -> Error {
+    Error::invalid("a request body may be chunked, no other Transfer-Encoding is known")
 }
 
 /// hyper's answer to a head that it cannot read, with what is wrong. `None` is no such answer.

@@ -8,13 +8,14 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use kushi_core::{
-    Admission, Bound, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Runner,
-    Ticket,
+    Admission, Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
+    Runner, Ticket,
 };
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
 use crate::activity::{Activity, Stage};
+use crate::budget::Reservation;
 use crate::house::{Answering, House};
 use crate::http::READ_BUFFER_BYTES;
 use crate::http::answer::{self, Answer, TIMINGS};
@@ -28,6 +29,7 @@ use crate::http::{coding, load_report, raw};
 use crate::io::Desk;
 use crate::manage::{self, VersionText};
 use crate::pending::Waiting;
+use crate::pool::Owner;
 
 /// How long the client will wait, from the moment its request arrives.
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
@@ -49,13 +51,14 @@ pub(crate) async fn infer(
 ) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
     let runner = manage::find(&desk.house, model, version)?;
+    let owner = Owner::model(runner.spec());
     let arrived = Instant::now();
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     let compressed = coding::is_compressed(headers)?;
     let most = desk.house.limits.max_input_bytes;
     let json_length = JsonLength::read(headers, body.length(), compressed)?;
-    let told = json_length.told();
-    let refusal = match told {
+    let announced = json_length.announced();
+    let refusal = match announced {
         Some(length) if length > most => return Err(json_too_large(length, most).into()),
         _ if compressed => body_too_large,
         Some(0) => raw_too_large,
@@ -70,7 +73,7 @@ pub(crate) async fn infer(
         && length > READ_BUFFER_BYTES
         && length <= most
     {
-        let bytes = least_bytes(length, told, compressed);
+        let bytes = least_bytes(length, announced, compressed);
         if let Err(error) = runner.announce(arrived, bytes) {
             let mut answer = answer::error(&named(&error, ""));
             load_report::tell(&mut answer, headers, &desk.house);
@@ -78,12 +81,15 @@ pub(crate) async fn infer(
         }
     }
     let body::Received { bytes: body, mut answering } =
-        body::read(body, &Plan { json_length: told, refusal }, desk, activity).await?;
+        body::read(body, &Plan { json_length: announced, refusal, owner }, desk, activity).await?;
     activity.enter(Stage::Work);
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
     let mut answer = match received.run(desk, &mut answering, runner, version).await {
-        Ok(answer) => coding::coded(answer, headers, &desk.house).await,
+        Ok(answer) => {
+            answering.owe_in_all(answer.body().left());
+            coding::coded(answer, headers, &desk.house, owner).await
+        }
         Err(error) => answer::error(&error),
     };
     answering.prepared();
@@ -118,6 +124,7 @@ struct Prepared {
     priority: u32,
     timeout_us: Option<u64>,
     bound: Bound,
+    classes: Classes,
     format: Format,
     regions: HeldRegions,
 }
@@ -144,7 +151,9 @@ impl Received {
         if self.compressed {
             answering.prepare();
             let reserved = answering.take_reservation();
-            let (body, reserved) = Box::pin(coding::decompressed(self.body, reserved, &desk.house)).await?;
+            let (body, reserved) =
+                Box::pin(coding::decompressed(self.body, reserved, &desk.house, Owner::model(runner.spec())))
+                    .await?;
             (self.body, answering.reservation) = (body, Some(reserved));
         }
         let json_length = self.json_length.within(self.body.len())?;
@@ -157,8 +166,9 @@ impl Received {
                 prepare(&desk.house, runner.spec(), &self.body, json_length, &desk.body_memory)?
             } else {
                 let (house, runner, body) = (desk.house.clone(), runner.clone(), self.body.clone());
+                let (owner, bytes) = (Owner::model(runner.spec()), body.len());
                 let work = move |memory: &_| prepare(&house, runner.spec(), &body, json_length, memory);
-                Box::pin(desk.house.pool.run(work)).await??
+                Box::pin(desk.house.pool.run(owner, bytes, work)).await??
             };
             match self.submit(desk, &runner, prepared) {
                 Ok(submitted) => break submitted,
@@ -172,18 +182,33 @@ impl Received {
         let large = self.body.len() >= LARGE_BODY;
         if large {
             desk.house.pool.drop_there(self.body);
-        }
-        let (response, end) = only_answer(&mut waiting, &runner.spec().name).await?;
-        let End { timings, request, .. } = end;
-        let mut answer = if format.json_bytes(&response) < LONG_ANSWER {
-            let answer = response::write(runner.spec(), &request.id, response, &format)?;
-            if large {
-                desk.house.pool.drop_there(request);
-            }
-            answer
         } else {
-            let work = move |_: &_| response::write(runner.spec(), &request.id, response, &format);
-            Box::pin(desk.house.pool.run(work)).await??
+            drop(self.body);
+        }
+        let (response, end, reservation) = only_answer(&mut waiting, &runner.spec().name).await?;
+        let End { timings, mut request, .. } = end;
+        // The writer needs what the request says, not its tensors.
+        let inputs = std::mem::take(&mut request.inputs);
+        if large {
+            desk.house.pool.drop_there(inputs);
+        } else {
+            drop(inputs);
+        }
+        // In the place of the body, which has gone.
+        answering.reservation = reservation;
+        let own = answering.reservation.as_ref().map_or(0, Reservation::bytes);
+        desk.house.budget.check_owed(own)?;
+        let bytes = format.text_bytes(&response, &request.classes);
+        let mut answer = if bytes < LONG_ANSWER {
+            response::write(runner.spec(), &request, response, &format)?
+        } else {
+            let (owner, budget) = (Owner::model(runner.spec()), desk.house.budget.clone());
+            let work = move |_: &_| {
+                // Others may have been written meanwhile.
+                budget.check_owed(own)?;
+                response::write(runner.spec(), &request, response, &format)
+            };
+            Box::pin(desk.house.pool.run(owner, bytes, work)).await??
         };
         if self.tell_timings {
             answer::tell_timings(&mut answer, &timings);
@@ -193,12 +218,13 @@ impl Received {
 
     /// Fails when the runner takes no requests.
     fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>, prepared: Prepared) -> Result<Submitted, Error> {
-        let Prepared { id, mut parameters, priority, timeout_us, bound, format, regions } = prepared;
+        let Prepared { id, mut parameters, priority, timeout_us, bound, classes, format, regions } = prepared;
         parameters.extend_from_slice(&self.forwarded);
         let waiting = submit(desk, runner, |reply| Request {
             id,
             inputs: bound.inputs,
             wanted: bound.wanted,
+            classes,
             rows: bound.rows,
             parameters,
             priority,
@@ -255,25 +281,29 @@ fn prepare(
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
         spec.bind(&id, inputs, &names)?
     };
+    let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
     let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
-    Ok(Prepared { id, parameters, priority, timeout_us, bound, format, regions })
+    Ok(Prepared { id, parameters, priority, timeout_us, bound, classes, format, regions })
 }
 
 /// The one response and the end of a unary request.
-async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, End), Error> {
+async fn only_answer(
+    waiting: &mut Waiting,
+    model: &str,
+) -> Result<(Response, End, Option<Reservation>), Error> {
     let mut only = None;
     let mut count = 0;
     let mut alarm = waiting.ticket().and_then(|ticket| ticket.expires);
     loop {
-        let mail = next_mail(waiting, &mut alarm).await?;
+        let (mail, reservation) = next_mail(waiting, &mut alarm).await?;
         if let Some(response) = mail.response {
             count += 1;
-            only = Some(response);
+            only = Some((response, reservation));
         }
         let Some(mut end) = mail.end else { continue };
         std::mem::replace(&mut end.result, Ok(()))?;
         return match only.filter(|_| count == 1) {
-            Some(response) => Ok((response, end)),
+            Some((response, reservation)) => Ok((response, end, reservation)),
             None => Err(Error::new(
                 ErrorKind::EngineFailed,
                 format!("model '{model}' gave {count} responses, HTTP takes exactly 1"),
@@ -283,10 +313,13 @@ async fn only_answer(waiting: &mut Waiting, model: &str) -> Result<(Response, En
 }
 
 /// What comes next of a request, or that the time has come which `alarm` tells: when it expires.
-pub(super) async fn next_mail(waiting: &mut Waiting, alarm: &mut Option<Instant>) -> Result<Mail, Error> {
+pub(super) async fn next_mail(
+    waiting: &mut Waiting,
+    alarm: &mut Option<Instant>,
+) -> Result<(Mail, Option<Reservation>), Error> {
     while let Some(when) = *alarm {
         if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
-            return Ok(mail);
+            return mail;
         }
         let ticket = waiting.ticket();
         if ticket.is_some_and(Ticket::expire) {
@@ -295,7 +328,7 @@ pub(super) async fn next_mail(waiting: &mut Waiting, alarm: &mut Option<Instant>
         // The queue's patience ended while it executed: what is left is its own deadline.
         *alarm = ticket.and_then(|ticket| ticket.deadline).filter(|&deadline| deadline > when);
     }
-    Ok(waiting.next().await)
+    waiting.next().await
 }
 
 pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {

@@ -36,8 +36,8 @@ impl JsonLength {
         }
     }
 
-    /// Before the body is there.
-    pub(super) fn told(self) -> Option<usize> {
+    /// As long as the body is not there.
+    pub(super) fn announced(self) -> Option<usize> {
         self.0.and_then(|length| length.try_into().ok())
     }
 

@@ -12,6 +12,7 @@ mod generate;
 mod generate_json;
 mod head;
 mod infer;
+mod inputs;
 mod json_length;
 mod load_report;
 mod members;
@@ -26,6 +27,7 @@ mod stream;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -41,6 +43,7 @@ use kushi_core::{Error, ErrorKind};
 use kushi_oip::tensor_json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::activity::{Activity, Stage};
 use crate::connections::Served;
@@ -54,6 +57,7 @@ use crate::io::{Desk, HttpDoor};
 use crate::listen::{Guest, Socket};
 use crate::manage::{self, ModelRoute, Reply, Route};
 use crate::metrics;
+use crate::pool::Owner;
 
 /// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
 const READ_BUFFER_BYTES: usize = 64 << 10;
@@ -90,19 +94,40 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket, door: HttpDoor, guest
     log::debug!("a connection was lost before its first request: {ready}");
 }
 
-async fn drive<I>(desk: &Rc<Desk>, io: I, door: HttpDoor, guest: &Guest)
-where
-    I: AsyncRead + AsyncWrite + Unpin,
-{
+/// A connection's bytes, and the socket that they come from.
+trait Wire: AsyncRead + AsyncWrite + Unpin {
+    fn socket(&self) -> BorrowedFd<'_>;
+}
+
+impl Wire for TcpStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+impl Wire for UnixStream {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.get_ref().0.as_fd()
+    }
+}
+
+async fn drive(desk: &Rc<Desk>, io: impl Wire, door: HttpDoor, guest: &Guest) {
     desk.look_over_connections();
     let limits = &desk.house.limits;
-    let activity = Rc::new(Activity::new(guest.surplus));
+    let activity = Rc::new(Activity::new(guest.over_limit));
     let seen = &activity;
     let mut service = service_fn(move |request: Request<Incoming>| async move {
         seen.enter(Stage::Work);
         let (head, body) = request.into_parts();
         let mut body = RequestBody::new(body);
         let answered = match door {
+            _ if !head::is_framed_plainly(&head.headers) => Err(Refusal::Final(head::unknown_coding())),
             HttpDoor::Inference => inference_door(desk, seen, guest, &head, &mut body).await,
             HttpDoor::Metrics => Ok(metrics_door(&desk.house, &head)),
         };
@@ -115,27 +140,34 @@ where
         if matches!(rest, Rest::Unread) {
             refusal::last(&mut answer);
         }
+        if answer.body().is_uncounted() {
+            answer.body_mut().until_written(desk.house.begin_answer());
+        }
         Ok::<_, Infallible>(answer.map(|chunks| Owed::new(chunks, seen)))
     });
-    let mut io = TokioIo::new(Watched::new(io, desk, seen));
     let place = desk.connections.enter();
     place.watch(&activity, guest.door());
-    let mut left = Bytes::new();
+    desk.departures.watch(io.socket(), place.key());
+    let mut io = TokioIo::new(Watched::new(io, desk, seen));
+    let mut old_buffer = Bytes::new();
     loop {
         let mut connection = http1::Builder::new()
-            .keep_alive(!guest.surplus)
+            .keep_alive(!guest.over_limit)
+            // Whoever has closed its side alone reads its answer still. That it has left is told of elsewhere.
+            .half_close(true)
             .max_headers(limits.max_headers)
             .max_header_size(limits.max_head_bytes)
             .max_buf_size(READ_BUFFER_BYTES.max(limits.max_head_bytes))
             .header_read_timeout(None)
             .serve_connection(io, service);
-        match place.run(&mut connection, &activity, left).await {
+        match place.run(&mut connection, &activity, old_buffer).await {
             Served::Ended(Ok(())) => return,
             Served::Ended(Err(error)) => return log::debug!("a connection ended: {error}"),
             Served::Overdue => {
                 let stage = activity.stage();
                 log::debug!(
-                    "a connection ended: too long nothing has happened, or its place was needed ({stage:?})"
+                    "a connection ended: too long nothing has happened, its place was needed, or its client has left \
+                     ({stage:?})"
                 );
                 if activity.misses_head() {
                     tell_of_late_head(connection.into_parts().io.into_inner()).await;
@@ -148,7 +180,7 @@ where
                 let old = connection.into_parts();
                 (io, service) = (old.io, old.service);
                 io.inner_mut().unread(&old.read_buf);
-                left = old.read_buf;
+                old_buffer = old.read_buf;
             }
         }
     }
@@ -181,7 +213,7 @@ async fn inference_door(
 ) -> Result<Answer, Refusal> {
     let admit = |category| desk.house.restrictions.check(category, &head.headers);
     match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
-        Ok(route) if guest.surplus && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
+        Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
         Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
             infer::infer(desk, activity, (&name, version), &head.headers, body).await
         }
@@ -207,7 +239,7 @@ async fn management(
     if !route.takes_body() {
         return Ok(answer::managed(manage::answer(&desk.house, route, Bytes::new()).await));
     }
-    let plan = Plan { json_length: None, refusal: infer::json_too_large };
+    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, desk, activity).await?;
     activity.enter(Stage::Work);
     answering.prepared();

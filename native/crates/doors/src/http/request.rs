@@ -1,4 +1,4 @@
-//! The JSON part of an inference request: what is wanted, and where each tensor's bytes are.
+//! The JSON part of an inference request: its parameters, and what is wanted of which tensors.
 //!
 //! Checks run in Triton's order, whatever the order of the members, so that a request with two
 //! faults hears of the same one.
@@ -8,25 +8,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, Parameter, Shape};
+use kushi_core::{Error, InputData, InputDraft, Parameter};
 use kushi_shm::Regions;
 use smallvec::SmallVec;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::body_memory::BodyMemory;
-use crate::http::document::{InputSpans, List, OutputSpans, scan};
+use crate::http::document::{List, OutputSpans, scan};
+use crate::http::inputs::{self, Tail};
 use crate::http::members::{NOT_UNSIGNED, boolean, missing, number, text, unreadable, unsigned};
 use crate::http::response::Way;
 use crate::http::shared_memory::{self, Data};
-use crate::http::tensor_json::{self, Bounds};
 use crate::json::read::{self, Value};
-use crate::json::{Fault, Scanner, Span};
+use crate::json::{Fault, Scanner};
 use crate::limits::Limits;
 
 /// Of one request; each costs many times its bytes in JSON.
 pub(super) const MAX_PARAMETERS: usize = 1024;
-/// Of one tensor.
-const MAX_DIMENSIONS: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct InferRequest<'a> {
@@ -87,7 +85,7 @@ pub(crate) fn parse<'a>(
     let mut tail = Tail { body, at: json_length };
     let mut names = Names::default();
     for spans in &inputs {
-        let draft = input(json, spans, &request.id, &mut names, &mut tail, scope)?;
+        let draft = inputs::read(json, spans, &request.id, &mut names, &mut tail, scope)?;
         request.inputs.push(draft);
     }
     if tail.at < body.len() {
@@ -200,37 +198,6 @@ impl<'a> InferRequest<'a> {
     }
 }
 
-fn input<'a>(
-    json: &'a [u8],
-    spans: &InputSpans,
-    request_id: &str,
-    names: &mut Names<'a>,
-    tail: &mut Tail<'_>,
-    scope: Scope<'a>,
-) -> Result<InputDraft<'a, Data<'a>>, Error> {
-    check_one_source(spans)?;
-    let name = text(json, spans.name.as_ref(), "name")?;
-    let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
-    let shape = shape(json, spans.shape.as_ref(), &name)?;
-    if !names.insert(name.clone()) {
-        return Err(Error::invalid(format!(
-            "{}input '{name}' already exists in request",
-            prefix(request_id)
-        )));
-    }
-    let data = if let Some(span) = &spans.binary_data_size {
-        let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;
-        Data::Here(tail.take(size, &name, scope.model)?)
-    } else if let Some(range) = shared_memory::range(json, &spans.region, scope.regions)? {
-        Data::Region(Arc::new(range), scope.memory)
-    } else {
-        let data = &json[spans.data.clone().unwrap_or_default()];
-        let Limits { max_input_bytes: bytes, max_json_depth: depth, .. } = *scope.limits;
-        Data::Here(tensor_json::read(data, &name, datatype, &shape, Bounds { bytes, depth })?)
-    };
-    Ok(InputDraft { name, datatype, shape, data })
-}
-
 /// An output in a region comes in no other way.
 fn check_one_way(json: &[u8], spans: &OutputSpans) -> Result<(), Error> {
     if spans.region.name.is_none() {
@@ -251,53 +218,16 @@ fn check_one_way(json: &[u8], spans: &OutputSpans) -> Result<(), Error> {
     }
 }
 
-fn check_one_source(spans: &InputSpans) -> Result<(), Error> {
-    let sources = [
-        (&spans.data, "'data'"),
-        (&spans.binary_data_size, "'binary_data_size'"),
-        (&spans.region.name, "'shared_memory_region'"),
-    ];
-    let set: SmallVec<[&str; 3]> =
-        sources.iter().filter(|(span, _)| span.is_some()).map(|&(_, name)| name).collect();
-    if set.len() == 1 {
-        return Ok(());
-    }
-    let found = if set.is_empty() { "no field is set".into() } else { format!("set {}", set.join(" ")) };
-    Err(Error::invalid(format!(
-        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
-         'shared_memory_region' in 'parameters'. But {found}"
-    )))
-}
-
-fn shape(json: &[u8], span: Option<&Span>, name: &str) -> Result<Shape, Error> {
-    let span = span.ok_or_else(|| missing("shape"))?;
-    let text = &json[span.clone()];
-    if read::value(text) != Value::Array {
-        return Err(unreadable("Unable to parse 'shape': attempt to access JSON non-array as array"));
-    }
-    let mut shape = Shape::new();
-    for (depth, value) in read::Leaves::new(text) {
-        if shape.len() == MAX_DIMENSIONS {
-            let text = format!("input '{name}' has more than {MAX_DIMENSIONS} dimensions");
-            return Err(Error::invalid(text));
-        }
-        let value = if depth == 1 { value } else { Value::Array };
-        // Beyond i64 Triton wraps around; the checks of the model then refuse the result.
-        shape.push(unsigned(value, "shape")? as i64);
-    }
-    Ok(shape)
-}
-
 /// The names that have come, so that one is not compared with a thousand long ones.
 #[derive(Default)]
-struct Names<'a> {
+pub(super) struct Names<'a> {
     first: SmallVec<[Cow<'a, str>; 4]>,
     rest: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Names<'a> {
     /// False for a name that has come before.
-    fn insert(&mut self, name: Cow<'a, str>) -> bool {
+    pub(super) fn insert(&mut self, name: Cow<'a, str>) -> bool {
         if self.first.contains(&name) {
             return false;
         }
@@ -306,29 +236,6 @@ impl<'a> Names<'a> {
             return true;
         }
         self.rest.insert(name)
-    }
-}
-
-/// The binary tensor data behind the JSON, handed out in order.
-struct Tail<'a> {
-    body: &'a Bytes,
-    at: usize,
-}
-
-impl Tail<'_> {
-    fn take(&mut self, size: u64, name: &str, model: &str) -> Result<Buffer, Error> {
-        let left = self.body.len() - self.at;
-        match usize::try_from(size) {
-            Ok(size) if size <= left => {
-                let data = self.body.slice(self.at..self.at + size);
-                self.at += size;
-                Ok(Buffer::host(data))
-            }
-            _ => Err(Error::invalid(format!(
-                "unexpected size for input '{name}', expecting {} additional bytes for model '{model}'",
-                size - left as u64
-            ))),
-        }
     }
 }
 
@@ -348,9 +255,11 @@ pub(super) fn prefix(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kushi_core::DataType;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http::tensor_json::{self, Bounds};
 
     const VALID: &str = r#"{"id":"a\u00e9","parameters":{"timeout":5,"x":[1.5],"s":"t"},"inputs":[
         {"name":"A","datatype":"INT32","shape":[2,2],"data":[[1,-2],[3,4]]},

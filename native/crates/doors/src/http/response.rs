@@ -1,11 +1,10 @@
 //! The answer to an inference request: JSON, followed by the binary tensors.
 
 use bytes::Bytes;
-use kushi_core::{DataType, Error, ModelSpec, Response, Tensor, Wanted};
+use kushi_core::{Classes, DataType, Error, ModelSpec, Request, Response, Tensor, Wanted};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::classes;
 use crate::http::answer::{self, Answer, Chunks};
 use crate::http::request::Output;
 use crate::http::shared_memory;
@@ -24,16 +23,8 @@ pub(crate) enum Way {
 
 /// How each output comes.
 pub(crate) struct Format {
-    listed: SmallVec<[Listed; 4]>,
+    listed: SmallVec<[(u16, Way); 4]>,
     otherwise: Way,
-}
-
-/// An output that the request names.
-struct Listed {
-    index: u16,
-    way: Way,
-    /// How many of its classes come in its place; 0: the output as it is.
-    classes: usize,
 }
 
 impl Format {
@@ -44,18 +35,14 @@ impl Format {
         outputs: SmallVec<[Output<'_>; 4]>,
         binary_by_default: bool,
     ) -> Result<Self, Error> {
-        let place = |Output { name, way, classes }: Output<'_>| {
-            Some(Listed { index: spec.output(&name)? as u16, way, classes })
-        };
+        let place = |Output { name, way, .. }: Output<'_>| Some((spec.output(&name)? as u16, way));
         let listed = outputs.into_iter().filter_map(place).collect();
         let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
         let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
         for (index, output) in spec.outputs.iter().enumerate() {
             let index = index as u16;
             let asked = wanted.is_empty() || wanted.contains(&index);
-            if format.classes(index) > 0 {
-                classes::check(output.datatype)?;
-            } else if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
+            if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
                 return Err(Error::invalid(format!(
                     "sending {} data via JSON is not supported. Please use the binary data format for output",
                     output.datatype
@@ -66,32 +53,25 @@ impl Format {
     }
 
     /// The bytes of tensors that become JSON or classes.
-    pub(crate) fn json_bytes(&self, response: &Response) -> usize {
-        let becomes_text = |index| matches!(self.way(index), Way::Json) || self.classes(index) > 0;
-        let in_json = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
-        in_json.map(|(_, tensor)| tensor.data.len()).sum()
+    pub(crate) fn text_bytes(&self, response: &Response, classes: &Classes) -> usize {
+        let becomes_text = |index| matches!(self.way(index), Way::Json) || classes.count(index) > 0;
+        let text = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
+        text.map(|(_, tensor)| tensor.data.len()).sum()
     }
 
     fn way(&self, index: u16) -> &Way {
-        self.listed(index).map_or(&self.otherwise, |listed| &listed.way)
-    }
-
-    fn classes(&self, index: u16) -> usize {
-        self.listed(index).map_or(0, |listed| listed.classes)
-    }
-
-    fn listed(&self, index: u16) -> Option<&Listed> {
-        self.listed.iter().find(|listed| listed.index == index)
+        self.listed.iter().find(|(listed, _)| *listed == index).map_or(&self.otherwise, |(_, way)| way)
     }
 }
 
 /// Fails when an output does not get into its region.
 pub(crate) fn write(
     spec: &ModelSpec,
-    id: &str,
-    response: Response,
+    Request { id, classes, .. }: &Request,
+    mut response: Response,
     format: &Format,
 ) -> Result<Answer, Error> {
+    classes.choose(spec, &mut response)?;
     shared_memory::fill(spec, &response, |index| format.way(index))?;
     let mut head = Vec::with_capacity(256);
     head.push(b'{');
@@ -111,10 +91,6 @@ pub(crate) fn write(
             head.push(b',');
         }
         let output = &spec.outputs[usize::from(index)];
-        let tensor = match format.classes(index) {
-            0 => tensor,
-            count => classes::best(&tensor, &output.labels, spec.max_batch_size > 0, count)?,
-        };
         write_output(&mut head, &output.name, &tensor);
         match format.way(index) {
             Way::Binary => {

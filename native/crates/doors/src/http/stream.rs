@@ -93,7 +93,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Watched<'_, I> {
             Poll::Ready(Ok(()))
         };
         if read.is_ready() {
-            self.activity.has_read(buffer.filled().len() - before);
+            self.activity.has_read(&buffer.filled()[before..]);
         }
         read
     }

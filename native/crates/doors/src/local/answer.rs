@@ -41,10 +41,14 @@ impl Answer {
         Self { runner, end, outputs: response.outputs.into_iter().map(place).collect() }
     }
 
+    pub(super) fn bytes_in_slots(&self) -> usize {
+        let in_slots = self.outputs.iter().filter(|output| output.slot.is_some());
+        in_slots.map(|output| output.tensor.data.len()).sum()
+    }
+
     /// Whether [`Answer::fill`] is for another thread.
     pub(super) fn takes_long(&self) -> bool {
-        let in_slots = self.outputs.iter().filter(|output| output.slot.is_some());
-        in_slots.map(|output| output.tensor.data.len()).sum::<usize>() > LONG_COPY_BYTES
+        self.bytes_in_slots() > LONG_COPY_BYTES
     }
 
     /// Copies what travels in slots there.
@@ -65,8 +69,8 @@ impl Answer {
     ) -> Result<(), Error> {
         let Self { runner, end, outputs } = self;
         let spec = runner.spec();
-        let mut version = [0; 20];
-        let version = decimal(spec.version, &mut version);
+        let mut version = itoa::Buffer::new();
+        let version = version.format(spec.version);
         let output_lengths = outputs.iter().map(|output| {
             let data = output.tensor.data.len();
             let inline = if output.slot.is_some() { 0 } else { wire::bytes_length(6, data) };
@@ -165,17 +169,4 @@ fn timings_length(timings: &Timings) -> usize {
 fn fields(timings: &Timings) -> [(u32, Duration); 4] {
     let Timings { queue, compute_input, compute_infer, compute_output } = *timings;
     [(1, queue), (2, compute_input), (3, compute_infer), (4, compute_output)]
-}
-
-/// Without an allocation.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return std::str::from_utf8(&digits[start..]).unwrap_or_default();
-        }
-    }
 }

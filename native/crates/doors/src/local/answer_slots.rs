@@ -3,10 +3,12 @@
 //! Each connection has slots of its own: what one client does with its memory is no concern of another.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use kushi_oip::{Kind, Release};
 use kushi_shm::{LentSlot, PoolLimits, SlotPool};
 
+use crate::budget::{Budget, Reservation};
 use crate::local::outgoing::Outgoing;
 
 /// Smaller outputs travel in the frame: that costs less than telling of a slot and giving it back.
@@ -21,29 +23,33 @@ pub(super) struct AnswerSlots {
     pool: SlotPool,
     /// With the client, by id.
     lent: HashMap<u64, LentSlot>,
-    lent_bytes: usize,
+    /// What they hold.
+    counted: Reservation,
     /// What the client has mapped.
     announced: HashSet<u64>,
     /// Of the pool, when the client last heard of them.
     drops: u64,
 }
 
-impl Default for AnswerSlots {
-    fn default() -> Self {
+impl AnswerSlots {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self {
             pool: SlotPool::new(KEPT),
             lent: HashMap::new(),
-            lent_bytes: 0,
+            counted: budget.open(),
             announced: HashSet::new(),
             drops: 0,
         }
     }
-}
 
-impl AnswerSlots {
     /// A slot for an output of this length. `None`: it has to travel in the frame.
     pub(super) fn take(&mut self, length: usize) -> Option<LentSlot> {
-        if length < SMALLEST_BYTES || self.lent.len() >= MOST_SLOTS || self.lent_bytes + length > MOST_BYTES {
+        let lent_bytes = self.counted.bytes();
+        if length < SMALLEST_BYTES
+            || self.lent.len() >= MOST_SLOTS
+            || lent_bytes + length > MOST_BYTES
+            || !self.counted.has_room(length)
+        {
             return None;
         }
         let slot = match self.pool.take(length) {
@@ -53,7 +59,7 @@ impl AnswerSlots {
                 return None;
             }
         };
-        self.lent_bytes += slot.len();
+        self.counted.owe(slot.len());
         self.lent.insert(slot.id(), slot.clone());
         Some(slot)
     }
@@ -69,7 +75,7 @@ impl AnswerSlots {
     pub(super) fn release(&mut self, slots: &[u64], outgoing: &mut Outgoing) {
         for slot in slots {
             if let Some(slot) = self.lent.remove(slot) {
-                self.lent_bytes -= slot.len();
+                self.counted.settle(self.counted.bytes() - slot.len());
             }
         }
         if self.drops != self.pool.drops() {

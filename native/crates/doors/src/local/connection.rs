@@ -3,6 +3,8 @@
 //! What always holds: a request that was read gets one answer or failure, unless the client goes away;
 //! then its places in the queues are free at once, and its memory when nobody computes with it.
 
+mod frames;
+
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -11,25 +13,26 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind, Mail};
-use kushi_oip::{Frame, Hello, Kind, Release};
-use prost::Message;
+use kushi_oip::{Hello, Kind};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;
 
+use crate::budget::Reservation;
 use crate::house::Answering;
 use crate::io::Desk;
 use crate::local::alarm::Alarm;
 use crate::local::answer::Answer;
 use crate::local::answer_slots::AnswerSlots;
-use crate::local::calls::{self, Calls};
-use crate::local::client_slots::{ClientSlots, RangeFault};
+use crate::local::calls::Calls;
+use crate::local::choices::{self, Choices};
+use crate::local::client_slots::ClientSlots;
 use crate::local::incoming::{Incoming, Read};
 use crate::local::outgoing::Outgoing;
-use crate::local::request::{Arrived, Submitted};
-use crate::local::requests::{Ended, MOST_REQUESTS, Requests};
+use crate::local::request::Arrived;
+use crate::local::requests::{Ended, Requests};
 use crate::local::tasks::Tasks;
-use crate::local::{PROTOCOL, Violation, request};
+use crate::local::{PROTOCOL, Violation};
 use crate::pending::Sink;
 
 /// A client that does not read what it asked for is not read from.
@@ -42,10 +45,13 @@ pub(super) struct Connection {
     stream: UnixStream,
     incoming: Incoming,
     outgoing: Outgoing,
+    /// What a client that does not read keeps: answers that have not left.
+    owed: Reservation,
     requests: Requests,
     calls: Calls,
     /// Requests whose inputs are copied out of their slots.
     arriving: Tasks<(Result<Vec<Bytes>, Error>, Arrived)>,
+    choices: Choices,
     /// Answers that are copied into their slots.
     copies: Tasks<(Result<Answer, Error>, Answering)>,
     sink: Rc<Sink>,
@@ -56,8 +62,8 @@ pub(super) struct Connection {
     alarm: Alarm,
     /// The client has said hello.
     greeted: bool,
-    /// Nothing more is read: the server closes.
-    deaf: bool,
+    /// The server closes: nothing more is read.
+    closing: bool,
     /// Counted as one whose client does not read.
     blocked: bool,
 }
@@ -94,17 +100,19 @@ impl Connection {
             stream,
             incoming: Incoming::default(),
             outgoing,
+            owed: desk.house.budget.open(),
             requests: Requests::default(),
             calls: Calls::default(),
             arriving: Tasks::default(),
+            choices: Tasks::default(),
             copies: Tasks::default(),
             sink: Rc::default(),
             mail: Vec::new(),
             client_slots: ClientSlots::default(),
-            answer_slots: AnswerSlots::default(),
+            answer_slots: AnswerSlots::new(&desk.house.budget),
             alarm: Alarm::default(),
             greeted: false,
-            deaf: false,
+            closing: false,
             blocked: false,
         }
     }
@@ -135,8 +143,8 @@ impl Connection {
         if let Err(ending) = self.advance(context) {
             return Poll::Ready(Err(ending));
         }
-        let in_flight = self.requests.len() + self.arriving.len() + self.calls.len() + self.copies.len();
-        if self.deaf && in_flight == 0 && self.outgoing.is_empty() {
+        let aside = self.arriving.len() + self.calls.len() + self.choices.len() + self.copies.len();
+        if self.closing && self.requests.len() + aside == 0 && self.outgoing.is_empty() {
             Poll::Ready(Ok(()))
         } else {
             Poll::Pending
@@ -152,9 +160,9 @@ impl Connection {
             }
         }
         self.expire(context);
-        if !self.deaf {
+        if !self.closing {
             // What had come before the server closed is still refused, or answered.
-            self.deaf = self.desk.connections.is_closing();
+            self.closing = self.desk.connections.is_closing();
             self.read(context)?;
         }
         self.write(context)?;
@@ -170,6 +178,9 @@ impl Connection {
             }
         }
         self.mail = mail;
+        while let Some((id, ended)) = self.choices.next_done() {
+            self.end(id, ended);
+        }
         while let Some((id, (answer, _answering))) = self.copies.next_done() {
             match answer {
                 Ok(answer) => self.write_answer(id, answer),
@@ -182,13 +193,24 @@ impl Connection {
     }
 
     fn end(&mut self, id: u64, ended: Ended) {
-        let Ended { runner, result, answering } = ended;
-        let (response, end) = match result {
+        if ended.result.as_ref().is_ok_and(choices::takes_long) {
+            let budget = &self.desk.house.budget;
+            if let Err(error) = choices::begin(&mut self.choices, &self.sink, budget, id, ended) {
+                self.fail(id, &error);
+            }
+            return;
+        }
+        let Ended { runner, result, mut answering } = ended;
+        let (mut response, mut end) = match result {
             Ok(answer) => answer,
             Err(error) => return self.fail(id, &error),
         };
+        if let Err(error) = choices::choose(&runner, &mut response, &mut end) {
+            return self.fail(id, &error);
+        }
         let answer = Answer::new(runner, response, end, &mut self.answer_slots);
         if answer.takes_long() {
+            answering.owe(answer.bytes_in_slots());
             self.copies.begin(&self.sink, id, async move {
                 let filled = tokio::task::spawn_blocking(move || {
                     answer.fill();
@@ -260,6 +282,7 @@ impl Connection {
             match self.stream.poll_write_ready(context) {
                 Poll::Pending => {
                     self.count_blocked(true);
+                    self.owed.owe_in_all(self.outgoing.len());
                     return Ok(());
                 }
                 Poll::Ready(ready) => ready?,
@@ -270,6 +293,7 @@ impl Connection {
             }
         }
         self.count_blocked(false);
+        self.owed.owe_in_all(0);
         if was_full {
             context.waker().wake_by_ref();
         }
@@ -282,103 +306,6 @@ impl Connection {
             self.desk.count_blocked(blocked);
         }
     }
-
-    fn take(&mut self, frame: Frame) -> Result<(), Violation> {
-        let Frame { kind, id, body } = frame;
-        if !self.greeted {
-            return self.greet(kind, body);
-        }
-        match kind {
-            Kind::Infer => self.infer(id, body),
-            Kind::Cancel => {
-                self.requests.cancel(id);
-                Ok(())
-            }
-            Kind::Call => {
-                self.check_new(id)?;
-                calls::begin(&mut self.calls, &self.desk, &self.sink, id, body)
-            }
-            Kind::Slot => {
-                let slot = read(body, "slot")?;
-                self.client_slots.announce(slot, self.incoming.take_descriptor())
-            }
-            Kind::Forget => {
-                let Release { slots } = read(body, "list of slots")?;
-                self.client_slots.forget(&slots);
-                Ok(())
-            }
-            Kind::Release => {
-                let Release { slots } = read(body, "list of slots")?;
-                self.answer_slots.release(&slots, &mut self.outgoing);
-                Ok(())
-            }
-            Kind::Ping => {
-                self.outgoing.frame(Kind::Pong, id, 0);
-                Ok(())
-            }
-            Kind::Pong => Ok(()),
-            Kind::Hello | Kind::Answer | Kind::Failure | Kind::CallAnswer => {
-                Err(Violation(format!("a frame {kind:?}, which is not the client's to send here")))
-            }
-        }
-    }
-
-    fn greet(&mut self, kind: Kind, body: Bytes) -> Result<(), Violation> {
-        if kind != Kind::Hello {
-            return Err(Violation(format!("a frame {kind:?} before its Hello")));
-        }
-        let Hello { protocol, version } = read(body, "Hello")?;
-        if protocol != PROTOCOL {
-            return Err(Violation(format!(
-                "a Hello of protocol {protocol} from version '{version}', expected protocol {PROTOCOL}"
-            )));
-        }
-        self.greeted = true;
-        Ok(())
-    }
-
-    fn infer(&mut self, id: u64, body: Bytes) -> Result<(), Violation> {
-        self.check_new(id)?;
-        if self.requests.len() + self.arriving.len() >= MOST_REQUESTS {
-            let text = format!("{MOST_REQUESTS} requests of this connection have not been answered yet");
-            self.fail(id, &Error::new(ErrorKind::Overloaded, text));
-            return Ok(());
-        }
-        let mut answering = self.desk.house.begin_answer();
-        if let Err(error) = answering.cover(body.len()) {
-            self.fail(id, &error);
-            return Ok(());
-        }
-        self.submit(id, Arrived { body, at: Instant::now(), answering, from_slots: None })
-    }
-
-    fn submit(&mut self, id: u64, arrived: Arrived) -> Result<(), Violation> {
-        match request::submit(&self.desk, &self.client_slots, &self.sink, id, &arrived) {
-            Ok(Submitted::Queued(waiting, runner)) => {
-                self.requests.add(id, waiting, runner, arrived.answering);
-            }
-            Ok(Submitted::CopyFirst(aside)) => self.arriving.begin(&self.sink, id, async move {
-                let copied = tokio::task::spawn_blocking(move || aside.copy()).await;
-                let failed = |failure| Err(not_copied("an input", &failure));
-                (copied.unwrap_or_else(failed), arrived)
-            }),
-            Err(RangeFault::Request(error)) => self.fail(id, &error),
-            Err(RangeFault::Violation(violation)) => return Err(violation),
-        }
-        Ok(())
-    }
-
-    /// An id names one request at a time.
-    fn check_new(&self, id: u64) -> Result<(), Violation> {
-        let in_flight = self.requests.contains(id)
-            || self.arriving.contains(id)
-            || self.calls.contains(id)
-            || self.copies.contains(id);
-        if id == 0 || in_flight {
-            return Err(Violation(format!("a request with the id {id}, which is not free")));
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Connection {
@@ -389,8 +316,4 @@ impl Drop for Connection {
 
 fn not_copied(what: &str, failure: &JoinError) -> Error {
     Error::new(ErrorKind::Internal, format!("{what} was not copied: {failure}"))
-}
-
-fn read<M: Message + Default>(body: Bytes, what: &str) -> Result<M, Violation> {
-    M::decode(body).map_err(|error| Violation(format!("a {what} that cannot be read: {error}")))
 }

@@ -10,6 +10,7 @@ mod alarm;
 mod answer;
 mod answer_slots;
 mod calls;
+mod choices;
 mod client_slots;
 mod connection;
 mod incoming;
@@ -59,8 +60,9 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket) {
     let own = rustix::process::geteuid().as_raw();
     if peer.user != own && peer.user != 0 {
         let (process, user) = (peer.process, peer.user);
-        log::warn!("refused process {process} at the local door: it runs as user {user}, expected {own}");
-        return;
+        return desk.house.complaints.warn("stranger", || {
+            format!("refused process {process} at the local door: it runs as user {user}, expected {own}")
+        });
     }
     let connection = match tokio::net::UnixStream::from_std(stream) {
         Ok(stream) => Connection::new(desk, stream),
@@ -69,7 +71,9 @@ pub(crate) async fn serve(desk: &Rc<Desk>, socket: Socket) {
     match connection.run().await {
         Ok(()) => {}
         Err(violation) => {
-            log::warn!("closed the local connection of process {}: it sent {violation}", peer.process);
+            desk.house.complaints.warn("violation", || {
+                format!("closed the local connection of process {}: it sent {violation}", peer.process)
+            });
         }
     }
 }

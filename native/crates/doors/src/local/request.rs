@@ -107,10 +107,12 @@ pub(super) fn submit(
         timeout => arrived.at.checked_add(Duration::from_micros(timeout)),
     };
     let mut parameters = std::mem::take(&mut message.parameters);
+    let names: SmallVec<[&str; 8]> = message.outputs.iter().map(|output| output.name).collect();
     loop {
         let spec = runner.spec();
         let drafts = drafts(&message, spec, &data)?;
-        let bound = spec.bind(message.id, drafts, &message.outputs)?;
+        let bound = spec.bind(message.id, drafts, &names)?;
+        let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         if let Some(aside) = aside {
             return Ok(Submitted::CopyFirst(aside));
         }
@@ -119,6 +121,7 @@ pub(super) fn submit(
             id: message.id.into(),
             inputs: bound.inputs,
             wanted: bound.wanted,
+            classes,
             rows: bound.rows,
             parameters,
             priority: message.priority,

@@ -7,6 +7,7 @@ mod body;
 mod logging;
 pub(crate) mod metadata;
 mod models;
+mod path;
 mod reply;
 mod repository;
 mod route;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -98,10 +98,7 @@ fn ready_only(document: Option<Json<'_>>) -> Result<bool, Error> {
 
 /// What the core knows, and by their names alone the models that are there to be loaded.
 fn index(house: &House, ready_only: bool) -> Reply {
-    let there = match names(&house.repositories) {
-        Ok(there) => there,
-        Err(error) => return Reply::error(&error),
-    };
+    let there = names(house);
     let mut models: BTreeMap<String, Vec<VersionRow>> = BTreeMap::new();
     for row in house.registry.rows() {
         let gone = row.state == State::Unloaded && !there.contains_key(&row.model);
@@ -150,19 +147,22 @@ fn entry(out: &mut Vec<u8>, name: &str, row: Option<&VersionRow>) {
     out.push(b'}');
 }
 
-/// The models that lie in the repositories, and in how many of them.
-fn names(repositories: &[PathBuf]) -> Result<BTreeMap<String, usize>, Error> {
+/// The models that lie in the repositories, and in how many of them. A repository that is gone has none: what was
+/// loaded from it serves all the same.
+fn names(house: &House) -> BTreeMap<String, usize> {
     let mut names = BTreeMap::new();
-    for repository in repositories {
-        let found = models_in(repository).map_err(|error| {
+    for repository in &house.repositories {
+        let found = models_in(repository).unwrap_or_else(|error| {
             let (path, error) = (repository.display(), os_text(&error));
-            Error::new(ErrorKind::Internal, format!("'{path}' cannot be read: {error}"))
-        })?;
+            let text = || format!("model repository '{path}' cannot be read: {error}");
+            house.complaints.warn("repository", text);
+            Vec::new()
+        });
         for name in found {
             *names.entry(name).or_default() += 1;
         }
     }
-    Ok(names)
+    names
 }
 
 /// A repository is a directory of models, or one model file that goes by its stem.

@@ -1,6 +1,6 @@
 //! Every route that there is, written out: for whoever has to try or to show them all.
 
-use super::route::resource;
+use super::path::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
 const PATHS: [&str; 40] = [

@@ -44,6 +44,25 @@ fn an_answer_may_come_late_and_from_another_thread() {
 }
 
 #[test]
+fn an_answer_that_has_begun_is_written_to_its_end_though_the_client_sends_nothing_more() {
+    /// More than the buffers of the system hold.
+    const ELEMENTS: usize = 4_000_000;
+    let site = Site::default();
+    for behind in ["", "GET /v2/models/echo HTTP/1.1\r\nHost: site\r\n\r\n"] {
+        let mut client = site.connect();
+        client.send_binary(ELEMENTS);
+        client.send_bytes(behind.as_bytes());
+        let head = client.receive_head();
+        client.finish_sending();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.and_then(|length| length.parse().ok()).expect("a length");
+        let got = client.receive_rest().len();
+        assert!(got >= length, "{got} of {length} bytes");
+    }
+    until("nothing", || site.inflight_bytes() == 0);
+}
+
+#[test]
 fn a_client_that_hangs_up_frees_its_queue_place() {
     let mut spec = echo_spec();
     spec.queue.levels[0].max_requests = 1;

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use kushi_core::ModelSpec;
 use kushi_doors::{Server, ServerOptions};
 use kushi_testkit::{PATIENCE, echo_spec, until};
 
-use crate::site::{Site, options};
+use crate::options::options;
+use crate::site::{Client, Site};
 
 /// What the threads for large bodies wait for before they begin.
 static BEGIN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
@@ -115,4 +117,45 @@ fn a_drain_waits_for_a_compressed_body_that_is_still_being_opened() {
     OPENED.notify_all();
     assert!(client.receive().echoes(7));
     assert_eq!(site.server.drain(PATIENCE), 0);
+}
+
+#[test]
+fn a_long_event_of_a_stream_is_written_aside_and_counts_until_it_is_read() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let count = || {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+    };
+    let options = ServerOptions { give_way: count, ..options(1) };
+    let server = Server::start(&options).unwrap_or_else(|error| panic!("{error}"));
+    let site = Site::of(server, echo_spec());
+    for (elements, threads) in [(1000, 0), (20_000, 1)] {
+        assert_eq!(stream(&site, elements).receive().status, 200);
+        assert_eq!(BEGUN.load(Ordering::SeqCst), threads);
+    }
+    let elements = 8 << 20;
+    let mut client = stream(&site, elements);
+    until("an answer", || site.runner.statistics().success.count == 3);
+    until("a body and an event", || site.inflight_bytes() > 3 * elements);
+    assert_eq!(client.receive().status, 200);
+    until("nothing", || site.inflight_bytes() == 0);
+}
+
+/// Asks for so many ones, two bytes each.
+fn stream(site: &Site, elements: usize) -> Client {
+    let body = format!("{{\"INPUT\":[{}]}}", vec!["1"; elements].join(","));
+    let mut client = site.connect();
+    let asked = client.post_to("/v2/models/echo/generate_stream", "", body.as_bytes());
+    asked.unwrap_or_else(|error| panic!("{error}"));
+    client
+}
+
+#[test]
+fn a_large_answer_to_a_question_counts_until_it_is_read() {
+    const BYTES: usize = 16 << 20;
+    let site = Site::new(1, ModelSpec { config_json: " ".repeat(BYTES), ..echo_spec() });
+    let mut client = site.connect();
+    client.send_bytes(b"GET /v2/models/echo/config HTTP/1.1\r\nHost: site\r\n\r\n");
+    until("an answer", || site.inflight_bytes() >= BYTES);
+    assert_eq!(client.receive().body.len(), BYTES);
+    until("nothing", || site.inflight_bytes() == 0);
 }

@@ -1,13 +1,17 @@
 //! Streams of answers, as many as the engine gives.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Error, ErrorKind, Response, Sent};
-use kushi_testkit::{Act, PATIENCE, until};
-use smallvec::SmallVec;
+use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Response, Sent, Shape, Tensor};
+use kushi_doors::Server;
+use kushi_testkit::{Act, PATIENCE, echo_spec, until};
+use smallvec::{SmallVec, smallvec};
 
+use crate::options::options;
 use crate::site::{Answer, Client, Site};
 
+/// Less is not counted.
+const COUNTED_BYTES: usize = 16 << 10;
 const EVENT: &str = "data: {\"model_name\":\"echo\",\"model_version\":\"1\"}\n\n";
 
 fn ask(site: &Site, verb: &str) -> Client {
@@ -102,6 +106,43 @@ fn a_client_that_hangs_up_in_a_stream_abandons_its_request() {
     assert!(!batch.is_abandoned(0));
     client.hang_up();
     until("an abandoned request", || batch.is_abandoned(0));
+}
+
+#[test]
+fn a_stream_that_its_client_does_not_read_holds_no_more_than_is_allowed() {
+    const MOST: usize = 1 << 20;
+    for elements in [64, 64 << 10] {
+        let mut options = options(1);
+        options.limits.max_inflight_bytes = MOST;
+        let server = Server::start(&options).unwrap_or_else(|error| panic!("{error}"));
+        let site = Site::of(server, echo_spec());
+        site.puppet.script([Act::Late]);
+        let mut client = ask(&site, "generate_stream");
+        let mut batch = site.puppet.late();
+        let data = Buffer::host(vec![0; 4 * elements]);
+        let mut send = || {
+            let tensor = Tensor {
+                datatype: DataType::Int32,
+                shape: Shape::from_slice(&[1, elements as i64]),
+                data: data.clone(),
+            };
+            batch.send(0, Response { outputs: smallvec![(0, tensor)] }) == Sent::Accepted
+        };
+        let end = Instant::now() + PATIENCE;
+        while site.inflight_bytes() < MOST && send() {
+            assert!(Instant::now() < end, "nothing counts");
+        }
+        // What is being written counts beside that.
+        for _ in 0..1000 {
+            send();
+            assert!(site.inflight_bytes() < MOST + 3 * (4 * elements + COUNTED_BYTES));
+        }
+        batch.end(0, Ok(()));
+        let text = client.receive().text();
+        let last = text.trim_end().lines().next_back().unwrap_or_default();
+        assert!(last.ends_with("(--max-inflight-bytes)\"}"), "{last}");
+        until("nothing", || site.inflight_bytes() == 0);
+    }
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 mod answers;
 mod bodies;
+mod chunks;
 mod ending;
+mod framing;
 mod generate;
-#[path = "../parts/log.rs"]
-mod log;
+#[path = "../parts/options.rs"]
+mod options;
 mod placement;
 mod site;
+mod waiting;

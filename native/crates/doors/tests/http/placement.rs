@@ -43,3 +43,22 @@ fn a_model_moves_inline_and_back_while_two_io_threads_serve() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_long_batch_on_an_io_thread_keeps_no_new_client_out() {
+    let site = Site::new(2, echo_spec());
+    let mut busy = site.connect();
+    while site.runner.placement() != Placement::Inline {
+        busy.send(1, "");
+        assert!(busy.receive().echoes(1));
+    }
+    until("rest", || site.runner.at_rest());
+    site.puppet.hold();
+    let before = site.puppet.seen();
+    busy.send(2, "");
+    site.puppet.await_batches(before.len() + 1);
+    let mut new = site.connect();
+    assert_eq!(new.get("/v2/health/live").status, 200);
+    site.puppet.release_all();
+    assert!(busy.receive().echoes(2));
+}

@@ -3,13 +3,12 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kushi_core::{Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Limits, Server, ServerOptions};
+use kushi_doors::Server;
 use kushi_testkit::{PATIENCE, PuppetEngine, echo_spec};
 
-use crate::log::Log;
+use crate::options::options;
 
 pub struct Site {
     pub server: Server,
@@ -20,27 +19,6 @@ pub struct Site {
 
 pub fn server(io_threads: usize) -> Server {
     Server::start(&options(io_threads)).unwrap_or_else(|error| panic!("{error}"))
-}
-
-pub fn options(io_threads: usize) -> ServerOptions {
-    ServerOptions {
-        io_threads,
-        server_name: "site".into(),
-        server_version: "0".into(),
-        extensions: vec![],
-        strict_readiness: true,
-        limits: Limits::default(),
-        header_forward_pattern: None,
-        repositories: vec![],
-        explicit_control: true,
-        restrictions: Vec::new(),
-        tls: None,
-        allow_client_regions: true,
-        log: Arc::new(Log::default()),
-        cpu_metrics: false,
-        metrics_interval: Duration::ZERO,
-        give_way: || {},
-    }
 }
 
 impl Default for Site {
@@ -68,6 +46,14 @@ impl Site {
 
     pub fn connect(&self) -> Client {
         Client::connect(self.port).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// What large requests and answers in flight hold, as the metrics tell.
+    pub fn inflight_bytes(&self) -> usize {
+        let (_, _, text) = self.server.call("GET", "/metrics", Vec::new());
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
 
     /// Asks for an echo on a connection of its own.
@@ -213,6 +199,17 @@ impl Client {
             assert!(read > 0, "no head");
         }
         head
+    }
+
+    pub fn finish_sending(&self) {
+        self.stream.get_ref().shutdown(Shutdown::Write).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// All that comes until the server closes.
+    pub fn receive_rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap_or_else(|error| panic!("{error}"));
+        rest
     }
 
     pub fn hang_up(self) {

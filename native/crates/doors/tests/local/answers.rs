@@ -1,12 +1,18 @@
 //! What comes back, in which order, whatever the engine does.
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{Error, ErrorKind};
-use kushi_oip::{Call, InferRequestedOutputTensor, InferTensorContents, Kind, ModelInferRequest};
+use kushi_core::{DataType, Error, ErrorKind};
+use kushi_oip::infer_parameter::Choice;
+use kushi_oip::{
+    Call, CallAnswer, InferParameter, InferRequestedOutputTensor, InferTensorContents, Kind,
+    ModelInferRequest,
+};
+use kushi_shm::Slot;
 use kushi_testkit::{Act, echo_spec, respond, until};
 
-use crate::client::{Client, Outcome, frame, request, request_of, tensor};
-use crate::site::Site;
+use crate::client::{Client, Outcome, frame, request, request_in, request_of, tensor};
+use crate::options::options;
+use crate::site::{Site, echo_of};
 
 #[test]
 fn an_answer_names_its_model_its_request_and_its_outputs_and_tells_timings() {
@@ -71,6 +77,84 @@ fn inputs_without_names_are_taken_by_position() {
     let (id, kind, text) = client.failure();
     assert_eq!((id, &*kind), (2, "invalid_input"));
     assert_eq!(text, "expected 1 inputs but got 2 inputs for model 'echo'");
+}
+
+/// A row of so many ascending numbers, of which some classes are wanted.
+fn classes_of(numbers: usize, count: i64) -> ModelInferRequest {
+    let parameter = InferParameter { choice: Some(Choice::Int64(count)) };
+    let wanted = InferRequestedOutputTensor {
+        name: "OUTPUT".into(),
+        parameters: [("classification".to_owned(), parameter)].into(),
+    };
+    let data: Vec<u8> = (0..numbers as i32).flat_map(i32::to_le_bytes).collect();
+    ModelInferRequest { outputs: vec![wanted], ..request_of(tensor(&[1, numbers as i64]), data) }
+}
+
+/// The best class of a row of FP32 values that lie in a slot.
+fn class_in(slot: &Slot, numbers: u64) -> ModelInferRequest {
+    let outputs = classes_of(0, 1).outputs;
+    ModelInferRequest { outputs, ..request_in(slot, 0, numbers) }
+}
+
+#[test]
+fn classes_come_in_place_of_an_output_be_it_small_or_large() {
+    let site = Site::new(echo_of(DataType::Int32));
+    let mut client = site.connect();
+    for numbers in [2, 100_000, 1_000_000] {
+        client.infer(1, &classes_of(numbers, 1));
+        let (_, answer) = client.answer();
+        let output = &answer.outputs[0];
+        assert_eq!((&*output.datatype, &output.shape[..]), ("BYTES", &[1, 1][..]));
+        let text = format!("{0}:{0}", numbers - 1);
+        assert_eq!(answer.raw_output_contents[0][4..], *text.as_bytes());
+    }
+    for numbers in [2, 100_000] {
+        client.infer(2, &classes_of(numbers, 0));
+        assert_eq!(client.answer().1.outputs[0].datatype, "INT32");
+    }
+    client.infer(3, &classes_of(1_000_001, 1));
+    let text = "classification output tensor too large";
+    assert_eq!(client.failure(), (3, "invalid_input".into(), text.into()));
+}
+
+#[test]
+fn outputs_whose_classes_are_chosen_count_as_bytes_in_flight() {
+    let mut options = options(1);
+    options.limits.max_inflight_bytes = 1 << 20;
+    let site = Site::started_with(&options, echo_of(DataType::Fp32));
+    site.puppet.hold();
+    let mut client = site.connect();
+    let numbers = 1_000_000;
+    let slot = Slot::new(4 * numbers).unwrap();
+    client.announce(&slot);
+    for id in 1..=4 {
+        client.infer(id, &class_in(&slot, numbers as u64));
+        // The first has the engine to itself; the others come back together.
+        site.puppet.await_batches(1);
+    }
+    until("a batch of three", || site.runner.backlog().requests == 3);
+    site.puppet.release_all();
+    let outcomes: Vec<Outcome> =
+        (1..=4).filter_map(|_| client.outcome()).map(|(_, outcome)| outcome).collect();
+    let refused =
+        |outcome: &Outcome| matches!(outcome, Outcome::Failure { kind, .. } if kind == "overloaded");
+    assert!(outcomes.iter().any(refused), "more than one has no room");
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, Outcome::Answer(_))));
+    assert_eq!(site.inflight_bytes(), 0);
+    client.infer(5, &class_in(&slot, numbers as u64));
+    assert_eq!(client.answer().0, 5);
+}
+
+#[test]
+fn a_client_may_leave_while_its_classes_are_chosen() {
+    let site = Site::new(echo_of(DataType::Int32));
+    for _ in 0..3 {
+        let client = site.connect();
+        client.infer(1, &classes_of(1_000_000, 1_000_000));
+    }
+    let mut client = site.connect();
+    client.infer(1, &classes_of(2, 2));
+    assert_eq!(client.answer().1.outputs[0].shape, [1, 2]);
 }
 
 #[test]
@@ -207,19 +291,50 @@ fn a_ping_is_answered_while_requests_are_not() {
     client.await_pong();
 }
 
+fn ask(client: &mut Client, call: &Call) -> CallAnswer {
+    client.send(&frame(Kind::Call, 8, call));
+    match client.outcome() {
+        Some((8, Outcome::Call(answer))) => answer,
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+#[test]
+fn answers_count_as_bytes_in_flight_until_they_are_read() {
+    const REQUESTS: usize = 64;
+    const ELEMENTS: usize = 15 << 10;
+    let site = Site::default();
+    let mut watcher = site.connect();
+    let metrics = Call { method: "GET".into(), path: "/metrics".into(), body: Bytes::new() };
+    let mut in_flight = || -> usize {
+        let answer = ask(&mut watcher, &metrics);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    site.puppet.hold();
+    let mut client = site.connect();
+    let row = tensor(&[1, ELEMENTS as i64]);
+    for id in 1..=REQUESTS as u64 {
+        client.infer(id, &request_of(row.clone(), vec![0; 4 * ELEMENTS]));
+    }
+    until("a queue", || site.runner.inside() == REQUESTS);
+    site.puppet.release_all();
+    until("answers", || site.runner.statistics().success.count == REQUESTS as u64);
+    // The socket takes some of them.
+    assert!(in_flight() > REQUESTS * 4 * ELEMENTS / 2, "{}", in_flight());
+    for _ in 0..REQUESTS {
+        client.answer();
+    }
+    while in_flight() > 0 {}
+}
+
 #[test]
 fn everything_else_is_asked_by_the_routes_of_the_http_door() {
     let site = Site::default();
     let mut client = site.connect();
     let call =
         |method: &str, path: &str| Call { method: method.into(), path: path.into(), body: Bytes::new() };
-    let ask = |client: &mut Client, call: &Call| {
-        client.send(&frame(Kind::Call, 8, call));
-        match client.outcome() {
-            Some((8, Outcome::Call(answer))) => answer,
-            other => panic!("no answer: {other:?}"),
-        }
-    };
     let about = ask(&mut client, &call("GET", "/v2"));
     assert_eq!((about.status, &*about.kind), (200, ""));
     assert!(about.body.starts_with(b"{\"name\":\"site\",\"version\":\"7.7\""), "{about:?}");

@@ -4,7 +4,8 @@ mod answers;
 mod client;
 mod ending;
 mod hostile;
-#[path = "../parts/log.rs"]
 mod log;
+#[path = "../parts/options.rs"]
+mod options;
 mod site;
 mod slots;

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use kushi_core::{DataType, Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Limits, Server, ServerOptions};
+use kushi_doors::{Server, ServerOptions};
 use kushi_testkit::{PuppetEngine, echo_spec, tensor_spec};
 
 use crate::client::Client;
-use crate::log::Log;
+use crate::options::options;
 
 /// Tests that count what the process holds run while no other does.
 static COUNTING: RwLock<()> = RwLock::new(());
@@ -35,25 +34,7 @@ pub struct Site {
 }
 
 pub fn server(io_threads: usize) -> Server {
-    let options = ServerOptions {
-        io_threads,
-        server_name: "site".into(),
-        server_version: "7.7".into(),
-        extensions: vec![],
-        strict_readiness: true,
-        limits: Limits::default(),
-        header_forward_pattern: None,
-        repositories: vec![],
-        explicit_control: true,
-        restrictions: Vec::new(),
-        tls: None,
-        allow_client_regions: true,
-        log: Arc::new(Log::default()),
-        cpu_metrics: false,
-        metrics_interval: Duration::ZERO,
-        give_way: || {},
-    };
-    Server::start(&options).unwrap_or_else(|error| panic!("{error}"))
+    Server::start(&options(io_threads)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A path that no other test has.
@@ -79,17 +60,21 @@ impl Default for Site {
 
 impl Site {
     pub fn new(spec: ModelSpec) -> Self {
-        Self::with(spec, Company::Shared(company()))
+        Self::started_with(&options(1), spec)
+    }
+
+    pub fn started_with(options: &ServerOptions, spec: ModelSpec) -> Self {
+        Self::with(options, spec, Company::Shared(company()))
     }
 
     /// While no other test of this program runs.
     pub fn alone(spec: ModelSpec) -> Self {
         let company = Company::Alone(COUNTING.write().unwrap_or_else(PoisonError::into_inner));
-        Self::with(spec, company)
+        Self::with(&options(1), spec, company)
     }
 
-    fn with(spec: ModelSpec, company: Company) -> Self {
-        let server = server(1);
+    fn with(options: &ServerOptions, spec: ModelSpec, company: Company) -> Self {
+        let server = Server::start(options).unwrap_or_else(|error| panic!("{error}"));
         let puppet = Arc::new(PuppetEngine::default());
         let engines = (0..spec.instances).map(|_| puppet.clone() as Arc<dyn Engine>).collect();
         let options = RunnerOptions { drivers: Some(server.drivers()), ..RunnerOptions::default() };
@@ -107,6 +92,14 @@ impl Site {
         let mut client = Client::connect(&self.path);
         client.greet();
         client
+    }
+
+    /// What large requests and answers in flight hold, as the metrics tell.
+    pub fn inflight_bytes(&self) -> usize {
+        let (_, _, text) = self.server.call("GET", "/metrics", Vec::new());
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
 
     /// Whether a client of its own gets its answer.

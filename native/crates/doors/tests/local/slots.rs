@@ -9,6 +9,7 @@ use kushi_shm::Slot;
 use kushi_testkit::until;
 
 use crate::client::{Client, frame, request_in, request_of};
+use crate::options::options;
 use crate::site::{Site, echo_of, mapped_slots};
 
 /// Answers above this travel in slots.
@@ -73,6 +74,29 @@ fn what_is_checked_and_then_relied_on_is_copied_out_of_the_slot_first() {
             assert_eq!((answered, &client.output(&answer).0[..]), (id, &element[..]), "{datatype}");
         }
     }
+}
+
+#[test]
+fn what_is_lent_counts_until_it_is_released_and_without_room_answers_travel_in_frames() {
+    let mut options = options(1);
+    options.limits.max_inflight_bytes = 4 * LARGE + 1000;
+    let site = Site::started_with(&options, echo_of(DataType::Fp32));
+    let mut client = site.connect();
+    let own = Slot::new(LARGE).unwrap();
+    client.announce(&own);
+    let mut slots = Vec::new();
+    for byte in 0..10 {
+        let sent = vec![byte; LARGE];
+        assert!(own.write(0, &sent));
+        let answer = ask(&mut client, &request_in(&own, 0, LARGE as u64 / 4));
+        let (bytes, slot) = client.output(&answer);
+        assert_eq!(bytes, sent);
+        slots.extend(slot);
+        until("what is lent", || site.inflight_bytes() == slots.len() * LARGE);
+    }
+    assert_eq!(slots.len(), 4, "there is room for no more");
+    client.release(&slots);
+    until("nothing", || site.inflight_bytes() == 0);
 }
 
 #[test]

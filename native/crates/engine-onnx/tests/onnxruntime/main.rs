@@ -1,6 +1,7 @@
 //! The engine on a real ONNX Runtime, with models that the tests write themselves.
 
 mod conformance;
+mod endless;
 mod engine;
 #[path = "../library/mod.rs"]
 mod library;

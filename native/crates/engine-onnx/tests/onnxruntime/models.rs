@@ -65,6 +65,17 @@ impl Graph {
         Self(self.0.message(1, &node.text(4, operator).text(7, "kushi.test")))
     }
 
+    /// `output` is `state` after as many rounds through `body` as `trips` says.
+    #[must_use]
+    pub fn loop_node(self, trips: &str, state: &str, output: &str, body: &Self) -> Self {
+        const GRAPH: i64 = 5;
+        let body =
+            Message::default().text(1, "body").message(6, &body.0.clone().text(2, "body")).int(20, GRAPH);
+        let node = [trips, "", state].iter().fold(Message::default(), |node, input| node.text(1, input));
+        let node = node.text(2, output).text(3, output).text(4, "Loop").message(5, &body);
+        Self(self.0.message(1, &node))
+    }
+
     #[must_use]
     pub fn input(self, name: &str, tensor: &Message) -> Self {
         Self(self.0.message(11, &Message::default().text(1, name).message(2, tensor)))
@@ -117,6 +128,11 @@ pub fn tensor(element: i64, dims: &[i64]) -> Message {
         shape.message(1, &dim)
     });
     Message::default().message(1, &Message::default().int(1, element).message(2, &shape))
+}
+
+/// A `TypeProto` of a tensor that does not say how many dimensions it has.
+pub fn tensor_of_any_rank(element: i64) -> Message {
+    Message::default().message(1, &Message::default().int(1, element))
 }
 
 /// A `TypeProto` of a sequence.

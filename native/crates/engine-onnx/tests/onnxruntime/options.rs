@@ -85,6 +85,11 @@ fn writes_the_profile_of_a_session_at_its_end() {
     assert!(text.contains("model_run") && text.trim_end().ends_with(']'), "{text}");
 }
 
+fn example(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/examples").join(name);
+    path.canonicalize().expect("the example is built")
+}
+
 #[test]
 fn computes_with_operators_of_a_library() {
     let vector = tensor(FLOAT, &[-1]);
@@ -92,8 +97,7 @@ fn computes_with_operators_of_a_library() {
     let directory = Directory::new();
     let path = graph().save(&directory);
     crate::init();
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/examples/libkushi_custom_op.so");
-    let operator_libraries = vec![library.canonicalize().expect("the example is built")];
+    let operator_libraries = vec![example("libkushi_custom_op.so")];
     let with_library = SessionOptions { operator_libraries, ..SessionOptions::default() };
     let session = OnnxSession::load(&path, &with_library).expect("the model loads");
     run(&session).expect("the model runs");
@@ -124,6 +128,16 @@ fn never_computes_on_the_cpu_in_the_place_of_a_provider() {
         let options = SessionOptions { providers: vec![provider], ..SessionOptions::default() };
         assert_refused(&options, &[&format!("the {name} execution provider cannot be used: ")]);
     }
+}
+
+#[test]
+fn never_computes_with_a_provider_that_is_registered_but_not_asked_for() {
+    crate::init();
+    register_provider_library(&example("libkushi_provider.so")).expect("the library is registered");
+    let available = available_providers().expect("the library is loaded");
+    assert!(available.iter().any(|name| name == "KushiExecutionProvider"), "{available:?}");
+    let session = load(&Directory::new(), &SessionOptions::default()).expect("the session opens");
+    run(&session).expect("the CPU computes");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use kushi_core::{DataType, Error, ErrorKind};
 use kushi_engine_onnx::{OnnxSession, SessionOptions, TensorInfo};
 
-use crate::models::{Directory, Graph, sequence, tensor};
+use crate::models::{Directory, Graph, sequence, tensor, tensor_of_any_rank};
 
 const FLOAT: i64 = 1;
 const INT64: i64 = 7;
@@ -57,11 +57,30 @@ fn describes_inputs_and_outputs() {
         .output("S", &tensor(INT64, &[2]))
         .initializer("B", FLOAT, &[], &[0; 4]);
     let session = load_graph(graph).expect("the model loads");
-    let info =
-        |name: &str, datatype, shape: &[i64]| TensorInfo { name: name.into(), datatype, shape: shape.into() };
+    let info = |name: &str, datatype, shape: &[i64]| TensorInfo {
+        name: name.into(),
+        datatype,
+        shape: Some(shape.into()),
+    };
     assert_eq!(session.inputs(), [info("A", DataType::Fp32, &[-1, 3])]);
     assert_eq!(session.outputs(), [info("C", DataType::Fp32, &[-1, 3]), info("S", DataType::Int64, &[2])]);
     assert_eq!(session.defaulted_inputs(), [info("B", DataType::Fp32, &[])]);
+}
+
+#[test]
+fn a_tensor_of_unknown_rank_is_no_scalar() {
+    let graph = Graph::default()
+        .node("Identity", &["X"], &["Y"])
+        .node("Identity", &["N"], &["M"])
+        .input("X", &tensor_of_any_rank(FLOAT))
+        .input("N", &tensor(FLOAT, &[]))
+        .output("Y", &tensor_of_any_rank(FLOAT))
+        .output("M", &tensor(FLOAT, &[]));
+    let session = load_graph(graph).expect("the model loads");
+    let shapes =
+        |tensors: &[TensorInfo]| tensors.iter().map(|tensor| tensor.shape.clone()).collect::<Vec<_>>();
+    assert_eq!(shapes(session.inputs()), [None, Some(vec![])]);
+    assert_eq!(shapes(session.outputs()), [None, Some(vec![])]);
 }
 
 #[test]
@@ -179,6 +198,16 @@ fn measures_with_zeros_of_any_shape() {
     let error = refused(&[("X", &[2, 4])]);
     assert_eq!(error.kind, ErrorKind::EngineFailed);
     assert!(error.message.starts_with("onnx runtime error 2: "), "{error}");
+}
+
+#[test]
+fn does_not_try_inputs_that_are_too_large() {
+    let session = load_graph(matrix_product()).expect("the model loads");
+    for rows in [1 << 24, 1 << 36, 1 << 60] {
+        let error = session.measure(&shapes(&[("X", &[rows, 3])]), 1).expect_err("it must not run");
+        assert_eq!(error.kind, ErrorKind::EngineFailed);
+        assert!(error.message.contains("is too large for a trial"), "{error}");
+    }
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! The cases. Each runs alone, on engines of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use kushi_core::{Batch, Buffer, Capability, DataType, Engine, ErrorKind, ModelSpec, Slot, Tensor};
+use kushi_core::{
+    Batch, Buffer, Capability, DataType, Engine, ErrorKind, FailureReason, ModelSpec, Slot, Tensor, Ticket,
+};
+
+use crate::lock;
 
 use super::data::{int32, int64, some_input, strings_of};
 use super::probe::{Input, Probe, input, only};
@@ -158,29 +162,81 @@ pub fn only_wanted_outputs_come_back(subject: &dyn Subject) {
     }
 }
 
-pub fn an_engine_error_fails_its_batch_and_no_other(subject: &dyn Subject) {
+fn small_numbers_only() -> ModelSpec {
     let tensor = |name| (name, DataType::Int64, &[1][..]);
-    let spec = patient(spec(&[tensor("IN")], &[tensor("OUT")]));
-    let probe = probe(subject, Model::SmallNumbersOnly, spec);
+    patient(spec(&[tensor("IN")], &[tensor("OUT")]))
+}
+
+pub fn an_engine_error_fails_the_request_that_caused_it_and_no_other(subject: &dyn Subject) {
+    let probe = probe(subject, Model::SmallNumbersOnly, small_numbers_only());
     for round in 0..3 {
         for bad in [false, true] {
             let values = [3, 1, if bad { 1000 } else { round }, 7];
             let sent = values.map(|value| input("IN", DataType::Int64, &[2, 1], int64(&[value, 2])));
             let keys = sent.each_ref().map(|sent| probe.send(std::slice::from_ref(sent), &[]));
-            for (sent, key) in sent.iter().zip(keys) {
+            for ((sent, key), value) in sent.iter().zip(keys).zip(values) {
                 match probe.wait(key) {
-                    Err(error) if bad => {
+                    Err(error) => {
+                        assert_eq!(value, 1000, "an innocent request failed: {error}");
                         assert_eq!(error.kind, ErrorKind::EngineFailed);
                         assert!(!error.message.is_empty());
                     }
                     answer => {
-                        assert!(!bad, "the batch has a number that the engine must refuse");
+                        assert_ne!(value, 1000, "the engine must refuse this number");
                         assert_same(sent, &only(answer));
                     }
                 }
             }
         }
     }
+    let statistics = probe.statistics();
+    assert_eq!((statistics.success.count, statistics.fail.count), (3 * (4 + 3), 3));
+    assert_eq!(statistics.failures(FailureReason::Backend), 3);
+    assert_eq!(
+        probe.executions(),
+        (3 * (1 + 3), 3 * (8 + 6)),
+        "each request that runs alone is an execution"
+    );
+}
+
+pub fn requests_of_a_failed_batch_that_nobody_waits_for_do_not_run_again(subject: &dyn Subject) {
+    struct Watched {
+        engine: Arc<dyn Engine>,
+        tickets: Mutex<Vec<Ticket>>,
+        seen: Mutex<Vec<usize>>,
+    }
+    impl Engine for Watched {
+        fn capability(&self) -> Capability {
+            self.engine.capability()
+        }
+
+        fn execute(&self, slot: &mut Slot, batch: Batch) {
+            lock(&self.seen).push(batch.len());
+            self.engine.execute(slot, batch);
+            for ticket in lock(&self.tickets).drain(..) {
+                assert!(ticket.cancel(), "nothing is answered yet");
+            }
+        }
+    }
+    let spec = small_numbers_only();
+    let engine = subject.engine(Model::SmallNumbersOnly, &spec);
+    let watched = Arc::new(Watched { engine, tickets: Mutex::default(), seen: Mutex::default() });
+    let probe = Probe::new(spec, watched.clone());
+    let sent = [1000, 3, 4, 5].map(|value| input("IN", DataType::Int64, &[2, 1], int64(&[value, 2])));
+    let mut held = lock(&watched.tickets);
+    let keys = sent.each_ref().map(|sent| {
+        let (key, ticket) = probe.submit(std::slice::from_ref(sent), &[]);
+        if key % 2 == 1 {
+            held.push(ticket);
+        }
+        key
+    });
+    drop(held);
+    let kinds = keys.map(|key| probe.wait(key).err().map(|error| error.kind));
+    let cancelled = Some(ErrorKind::Cancelled);
+    assert_eq!(kinds, [Some(ErrorKind::EngineFailed), cancelled, None, cancelled]);
+    assert_eq!(*lock(&watched.seen), [4, 1, 1], "only those run again that somebody waits for");
+    assert_eq!(probe.statistics().failures(FailureReason::Canceled), 2);
 }
 
 pub fn a_panic_fails_its_batch_and_no_other(subject: &dyn Subject) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kushi_core::{
-    Admission, Buffer, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner, RunnerOptions,
-    Shape, Tensor,
+    Admission, Buffer, Classes, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner,
+    RunnerOptions, Shape, Snapshot, Tensor, Ticket,
 };
 
 use crate::{Letterbox, PATIENCE};
@@ -49,6 +49,11 @@ impl Probe {
 
     /// Sends a request and does not wait; the answer is under the key that this answers.
     pub(super) fn send(&self, inputs: &[Input<'_>], outputs: &[&str]) -> u64 {
+        self.submit(inputs, outputs).0
+    }
+
+    /// The same, with the hold on the request.
+    pub(super) fn submit(&self, inputs: &[Input<'_>], outputs: &[&str]) -> (u64, Ticket) {
         let drafts = inputs.iter().map(|input| InputDraft {
             name: input.name.into(),
             datatype: Some(input.datatype),
@@ -62,6 +67,7 @@ impl Probe {
             id: String::new(),
             inputs: bound.inputs,
             wanted: bound.wanted,
+            classes: Classes::default(),
             rows: bound.rows,
             parameters: Vec::new(),
             priority: 0,
@@ -70,14 +76,14 @@ impl Probe {
             arrived: self.runner.now(),
             reply: Reply::new(self.letters.clone(), key),
         };
-        let Ok((_, admission)) = self.runner.submit(request) else {
+        let Ok((ticket, admission)) = self.runner.submit(request) else {
             panic!("the runner admits the request");
         };
         // A lease that is dropped goes to the runner's own thread.
         if let Admission::Lead(lease) = admission {
             drop(lease);
         }
-        key
+        (key, ticket)
     }
 
     pub(super) fn wait(&self, key: u64) -> Answer {
@@ -100,8 +106,12 @@ impl Probe {
 
     /// How often the engine has run, and for how many rows.
     pub(super) fn executions(&self) -> (u64, u64) {
-        let statistics = self.runner.statistics();
+        let statistics = self.statistics();
         (statistics.execution_count, statistics.inference_count)
+    }
+
+    pub(super) fn statistics(&self) -> Snapshot {
+        self.runner.statistics()
     }
 }
 

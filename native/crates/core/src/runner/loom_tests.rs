@@ -1,0 +1,195 @@
+//! A whole runner in loom: who leads a slot, who ends a request, and when a drain ends. Its instance thread is loom's,
+//! too.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use loom::thread;
+
+use super::*;
+use crate::{
+    Batching, Capability, Classes, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step, TimeoutAction,
+    Wanted,
+};
+
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Counts what happens with the standard library's atomics, which add no interleavings of their own.
+#[derive(Default)]
+struct Seen {
+    executing: AtomicUsize,
+    overlapped: AtomicBool,
+    ends: Mutex<Vec<u64>>,
+}
+
+impl Seen {
+    fn ends(&self) -> Vec<u64> {
+        let mut ends = lock(&self.ends).clone();
+        ends.sort_unstable();
+        ends
+    }
+}
+
+impl Mailbox for Seen {
+    fn deliver(&self, mail: Vec<Mail>) {
+        lock(&self.ends).extend(mail.iter().filter(|mail| mail.end.is_some()).map(|mail| mail.key));
+    }
+}
+
+struct Watched(Arc<Seen>);
+
+impl Engine for Watched {
+    fn capability(&self) -> Capability {
+        Capability { concurrent: false, inline: true, decoupled: false }
+    }
+
+    fn execute(&self, _slot: &mut Slot, mut batch: Batch) {
+        if self.0.executing.fetch_add(1, Ordering::SeqCst) > 0 {
+            self.0.overlapped.store(true, Ordering::SeqCst);
+        }
+        (0..batch.len()).for_each(|index| batch.end(index, Ok(())));
+        self.0.executing.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Clone)]
+struct Scene {
+    runner: Arc<Runner>,
+    seen: Arc<Seen>,
+}
+
+impl Scene {
+    /// One slot, batches of one request.
+    fn new(inline: bool) -> Self {
+        let level = QueuePolicy {
+            max_requests: 0,
+            default_timeout_us: 0,
+            allow_timeout_override: false,
+            timeout_action: TimeoutAction::Reject,
+        };
+        let spec = ModelSpec {
+            name: "m".into(),
+            version: 1,
+            platform: String::new(),
+            backend: String::new(),
+            max_batch_size: 1,
+            inputs: vec![],
+            outputs: vec![],
+            batching: Some(Batching {
+                preferred_batch_sizes: vec![],
+                max_queue_delay_us: 0,
+                preserve_ordering: false,
+            }),
+            queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
+            instances: 1,
+            inline,
+            config_json: String::new(),
+            load_seconds: 0.0,
+        };
+        let seen = Arc::new(Seen::default());
+        let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
+        let runner = Runner::start(spec, vec![Arc::new(Watched(seen.clone()))], options).unwrap();
+        if inline {
+            let short = Duration::ZERO;
+            runner.handover.with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
+            runner.handover.set_inline();
+        }
+        Self { runner, seen }
+    }
+
+    /// Submits a request and drives the lease that comes of it. `None` if it is refused.
+    fn ask(&self, key: u64) -> Option<Ticket> {
+        let request = Request {
+            id: String::new(),
+            inputs: Inputs::default(),
+            wanted: Wanted::default(),
+            classes: Classes::default(),
+            rows: 1,
+            parameters: vec![],
+            priority: 0,
+            timeout_us: None,
+            deadline: None,
+            arrived: Instant::now(),
+            reply: Reply::new(self.seen.clone(), key),
+        };
+        let (ticket, admission) = self.runner.submit(request).ok()?;
+        if let Admission::Lead(mut lease) = admission {
+            while let Step::Again(next) = lease.run() {
+                lease = next;
+            }
+        }
+        Some(ticket)
+    }
+
+    /// What must hold at the end, whatever the order was.
+    fn end(self, ends: &[u64]) {
+        assert!(self.runner.retire(PATIENCE));
+        assert_eq!(self.seen.ends(), ends, "each request that was taken in has one end");
+        assert!(!self.seen.overlapped.load(Ordering::SeqCst), "one leader at a time runs the slot");
+    }
+}
+
+fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 10_000;
+    model.check(body);
+}
+
+#[test]
+fn two_submitters_have_one_leader_and_two_answers() {
+    for inline in [true, false] {
+        check(2, move || {
+            let scene = Scene::new(inline);
+            let other = scene.clone();
+            let thread = thread::spawn(move || other.ask(2).is_some());
+            assert!(scene.ask(1).is_some());
+            assert!(thread.join().unwrap());
+            scene.end(&[1, 2]);
+        });
+    }
+}
+
+#[test]
+fn a_drain_waits_for_whoever_got_in_and_nobody_gets_in_behind_it() {
+    for inline in [true, false] {
+        check(2, move || {
+            let scene = Scene::new(inline);
+            let other = scene.clone();
+            let thread = thread::spawn(move || other.ask(1).is_some());
+            assert_eq!(scene.runner.drain(PATIENCE), 0);
+            let ended = scene.seen.ends();
+            let taken = thread.join().unwrap();
+            assert_eq!(ended, if taken { vec![1] } else { vec![] }, "the drain has ended");
+            assert!(scene.ask(2).is_none());
+            scene.end(&ended);
+        });
+    }
+}
+
+#[test]
+fn whoever_gives_up_hears_one_end() {
+    check(2, || {
+        let scene = Scene::new(false);
+        let ticket = scene.ask(1).unwrap();
+        ticket.cancel();
+        assert_eq!(scene.runner.drain(PATIENCE), 0);
+        assert_eq!(scene.seen.ends(), [1]);
+        drop(ticket);
+        scene.end(&[1]);
+    });
+}
+
+#[test]
+fn a_lease_that_is_dropped_goes_to_the_instance_thread() {
+    check(2, || {
+        let scene = Scene::new(true);
+        let slot = scene.runner.handover.admit(Instant::now(), |_| Ok::<_, ()>(())).unwrap().1;
+        let other = scene.clone();
+        // Somebody leads already: it is left to them.
+        let thread = thread::spawn(move || other.ask(1).is_some());
+        drop(slot.map(|slot| scene.runner.lease(slot)));
+        assert!(thread.join().unwrap());
+        assert_eq!(scene.runner.drain(PATIENCE), 0);
+        scene.end(&[1]);
+    });
+}

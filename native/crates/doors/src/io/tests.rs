@@ -1,0 +1,204 @@
+//! Io threads, one by one: their mail runs what a test wants to happen there.
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+
+use kushi_core::{Buffer, DataType, Drivers, Response, Shape, Tensor};
+use kushi_testkit::{PATIENCE, Scene, echo_spec, until};
+use smallvec::smallvec;
+
+use super::*;
+use crate::io::tests::options::options;
+use crate::listen::{Door, Listener};
+
+#[path = "../../tests/parts/options.rs"]
+mod options;
+
+fn start(count: usize) -> (Arc<IoThreads>, Vec<thread::JoinHandle<()>>) {
+    IoThreads::spawn(count, &Arc::new(House::new(&options(count)).unwrap())).unwrap()
+}
+
+/// Answers whether they end.
+fn end(io: &IoThreads, threads: Vec<thread::JoinHandle<()>>) -> bool {
+    io.stop();
+    ended(threads)
+}
+
+fn ended(threads: Vec<thread::JoinHandle<()>>) -> bool {
+    let (report, ended) = mpsc::channel();
+    thread::spawn(move || {
+        for thread in threads {
+            thread.join().unwrap_or_default();
+        }
+        report.send(())
+    });
+    ended.recv_timeout(PATIENCE).is_ok()
+}
+
+struct OnDrop(Option<Box<dyn FnOnce() + Send>>);
+
+impl AsRef<[u8]> for OnDrop {
+    fn as_ref(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|work| work());
+    }
+}
+
+/// Mail for nobody: `work` is done where it is dropped.
+fn mail(work: impl FnOnce() + Send + 'static) -> Vec<Mail> {
+    let data = Buffer::from_owner(OnDrop(Some(Box::new(work))));
+    let tensor = Tensor { datatype: DataType::Uint8, shape: Shape::from_slice(&[0]), data };
+    vec![Mail { key: u64::MAX, response: Some(Response { outputs: smallvec![(0, tensor)] }), end: None }]
+}
+
+/// A connection to a thread that has the fewest.
+fn connect(io: &IoThreads) -> Option<UnixStream> {
+    let (client, server) = UnixStream::pair().unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let guest = Door::new(Purpose::Http(HttpDoor::Inference), 10).admit();
+    io.hand_out(Socket::Unix(server), guest).then_some(client)
+}
+
+/// That the server is not live yet.
+fn is_answered(mut client: impl Read + Write) -> bool {
+    client.write_all(b"GET /v2/health/live HTTP/1.1\r\nHost: io\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && client.read_exact(&mut byte).is_ok() {
+        head.extend(byte);
+    }
+    head.starts_with(b"HTTP/1.1 400")
+}
+
+#[test]
+fn of_two_leases_in_one_burst_each_goes_to_a_thread_of_its_own() {
+    let (io, threads) = start(2);
+    let scenes = [(); 2].map(|()| Scene::without_drivers(echo_spec()));
+    let (gates, waits): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
+    for (thread, wait) in io.threads.iter().zip(waits) {
+        thread.deliver(mail(move || wait.recv().unwrap_or_default()));
+    }
+    let mut before = Vec::new();
+    for scene in &scenes {
+        scene.earn_inline();
+        scene.puppet.hold();
+        before.push(scene.puppet.seen().len());
+        let (_, lease) = scene.lead(scene.request(1, 1));
+        io.offer(lease.expect("nobody else leads"));
+    }
+    drop(gates);
+    for (scene, before) in scenes.iter().zip(before) {
+        scene.puppet.await_batches(before + 1);
+    }
+    for scene in &scenes {
+        scene.puppet.release_all();
+    }
+    assert!(end(&io, threads));
+    assert!(io.threads.iter().all(|thread| thread.leading.get() == 0));
+}
+
+#[test]
+fn a_thread_that_panics_closes_its_connections_and_begins_again() {
+    let (io, threads) = start(2);
+    let (lost, kept) = (connect(&io).unwrap(), connect(&io).unwrap());
+    assert!(is_answered(&lost) && is_answered(&kept));
+    io.threads[0].deliver(mail(|| panic!("out of charcoal")));
+    assert_eq!((&lost).read_to_end(&mut Vec::new()).map(|_| ()).ok(), Some(()), "its end");
+    until("an end", || io.open_connections() == 1);
+    let (report, alive) = mpsc::channel();
+    io.threads[0].deliver(mail(move || report.send(()).unwrap_or_default()));
+    assert!(alive.recv_timeout(PATIENCE).is_ok(), "it serves again");
+    assert!(is_answered(&kept), "of the other thread");
+    let next = connect(&io).unwrap();
+    assert_eq!(io.threads[0].connections.get(), 1);
+    assert!(is_answered(&next));
+    assert!(end(&io, threads));
+}
+
+#[test]
+fn what_came_behind_a_panic_is_done_in_the_next_life() {
+    let (io, threads) = start(1);
+    let behind_a_panic = |work: &dyn Fn()| {
+        let (gate, wait) = mpsc::channel::<()>();
+        let (report, begun) = mpsc::channel();
+        io.threads[0].deliver(mail(move || {
+            let _ = report.send(());
+            let _ = wait.recv();
+        }));
+        assert!(begun.recv_timeout(PATIENCE).is_ok());
+        // These come in one burst.
+        io.threads[0].deliver(mail(|| panic!("out of charcoal")));
+        work();
+        drop(gate);
+    };
+    let client = Cell::new(None);
+    behind_a_panic(&|| client.set(connect(&io)));
+    assert!(is_answered(&client.take().unwrap()));
+    behind_a_panic(&|| io.close_connections());
+    let late = connect(&io).unwrap();
+    assert_eq!((&late).read_to_end(&mut Vec::new()).ok(), Some(0), "connections are closed");
+    behind_a_panic(&|| io.threads[0].deliver(mail(|| ())));
+    let late = connect(&io).unwrap();
+    assert_eq!((&late).read_to_end(&mut Vec::new()).ok(), Some(0), "in the life behind that, too");
+    behind_a_panic(&|| io.stop());
+    assert!(ended(threads));
+}
+
+#[test]
+fn whoever_accepts_goes_on_after_a_panic_until_the_listeners_are_closed() {
+    let (io, threads) = start(1);
+    let door = Door::new(Purpose::Http(HttpDoor::Inference), 10);
+    let (listener, port) = Listener::tcp("127.0.0.1", 0, false).unwrap();
+    io.listen(listener, door);
+    let connect = || {
+        let client = TcpStream::connect(("127.0.0.1", port))?;
+        client.set_read_timeout(Some(PATIENCE)).map(|()| client)
+    };
+    assert!(is_answered(&connect().unwrap()));
+    io.reception.deliver(mail(|| panic!("out of charcoal")));
+    // Whether it comes before the panic or waits for the next life.
+    assert!(is_answered(&connect().unwrap()));
+    let (report, alive) = mpsc::channel();
+    io.reception.deliver(mail(move || report.send(()).unwrap_or_default()));
+    assert!(alive.recv_timeout(PATIENCE).is_ok());
+    assert!(is_answered(&connect().unwrap()));
+    io.close_listeners();
+    assert_eq!(connect().unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    assert!(end(&io, threads));
+}
+
+#[test]
+fn what_hangs_beside_a_thread_does_not_keep_its_end() {
+    let (io, threads) = start(1);
+    let (gate, wait) = mpsc::channel::<()>();
+    let (report, begun) = mpsc::channel();
+    io.threads[0].deliver(mail(move || {
+        tokio::task::spawn_blocking(move || {
+            let _ = report.send(());
+            let _ = wait.recv();
+        });
+    }));
+    begun.recv_timeout(PATIENCE).unwrap();
+    assert!(end(&io, threads));
+    drop(gate);
+}
+
+#[test]
+fn what_comes_after_the_end_is_not_kept() {
+    let (io, threads) = start(1);
+    assert!(end(&io, threads));
+    assert!(connect(&io).is_none());
+    assert_eq!(io.open_connections(), 0);
+    let (report, dropped) = mpsc::channel();
+    io.threads[0].deliver(mail(move || report.send(()).unwrap_or_default()));
+    assert!(dropped.try_recv().is_ok());
+}
