@@ -2,7 +2,7 @@
 From recordings to chunks of mono sound at 16 kHz, and from a probability per chunk to the times of activity.
 
 What always holds: for any bytes `decode` answers finite samples within -1..1 or raises UnreadableAudio, and a recording
-that is too long is refused before it is decoded.
+that is too long, or has too many samples, is refused before it is decoded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK",
+    "MAX_FRAMES",
     "MAX_SECONDS",
     "RATE",
+    "Chunk",
     "Chunker",
     "Segment",
     "activity",
@@ -38,6 +40,8 @@ __all__ = [
 RATE = 16_000
 CHUNK = 256
 MAX_SECONDS = 600.0
+MAX_FRAMES = 28_800_000
+"""Of any rate: so many seconds at 48 kHz, which take 230 MB besides the file while they are resampled"""
 RATES = (1_000, 384_000)
 CROSSINGS = 16
 """Zero crossings of the low-pass on either side: enough to keep what is audible and drop what would fold back"""
@@ -46,8 +50,16 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _WIDTHS = {(_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32)}
 _MAX_RIFF_CHUNKS = 256
 """Far more than any program writes before the samples"""
+_PART_SAMPLES = 1 << 20
 _UNKNOWN_LENGTH = 0xFFFFFFFF
 """What programs write that cannot seek back when the recording ends"""
+
+
+class Chunk(NamedTuple):
+    seconds: float
+    """Where it begins"""
+    samples: Samples
+    """float32 [1, 256]"""
 
 
 class Segment(NamedTuple):
@@ -82,10 +94,8 @@ def decode(data: bytes, *, rate: int = RATE, max_seconds: float = MAX_SECONDS) -
         raise UnreadableAudio(
             f"expected frames of {wav.channels} channels of {wav.bits} bits, got frames of {wav.frame} bytes"
         )
-    frames = len(wav.samples) // frame
-    _check(frames, wav.rate, max_seconds)
-    levels = _levels(wav.samples[: frames * frame], wav.coding, wav.bits)
-    return resample(levels.reshape(frames, wav.channels).mean(axis=1, dtype=np.float32), wav.rate, rate)
+    _check(len(wav.samples) // frame, wav.rate, max_seconds)
+    return resample(_mono(wav), wav.rate, rate)
 
 
 def decode_pcm16(
@@ -95,13 +105,14 @@ def decode_pcm16(
     if len(data) % 2:
         raise UnreadableAudio(f"expected samples of two bytes each, got {len(data)} bytes")
     _check(len(data) // 2, recorded_at, max_seconds)
-    return resample(_levels(data, _PCM, 16), recorded_at, rate)
+    return resample(_mono(_Wav(_PCM, 1, recorded_at, 2, 16, memoryview(data))), recorded_at, rate)
 
 
 def resample(samples: Samples, recorded_at: int, rate: int = RATE) -> Samples:
     """
-    The same sound at another rate: what is above half of either rate is filtered out, not folded back. The work grows
-    with the length and with nothing else, whatever the two rates are.
+    The same sound at another rate: what is above half of either rate is filtered out, not folded back, by 40 dB from an
+    eighth beyond it. The work grows with the length and with nothing else, whatever the two rates are. Sharper filters
+    are in libsoxr, whose licence keeps it out of what is shipped (LGPL), and in libsamplerate, at twice the time.
     """
     if recorded_at == rate or not len(samples):
         return np.clip(samples, -1, 1)
@@ -110,14 +121,17 @@ def resample(samples: Samples, recorded_at: int, rate: int = RATE) -> Samples:
     phases, step = rate // common, recorded_at // common
     reach = math.ceil(CROSSINGS * max(1, recorded_at / rate))
     length = -(-len(samples) * phases // step)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(samples, (reach - 1, reach + 1)), 2 * reach)
+    padded = np.pad(samples, (reach - 1, reach + 1))
+    # large, and not needed any more where the caller has let go of them
+    del samples
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach)
     resampled = np.empty(length, np.float32)
     for phase in range(min(phases, length)):
         first, between = divmod(phase * step, phases)
         outputs = len(range(phase, length, phases))
         taps = _low_pass(between / phases, reach, min(1, rate / recorded_at))
         resampled[phase::phases] = windows[first::step][:outputs] @ taps
-    return np.clip(resampled, -1, 1)
+    return np.clip(resampled, -1, 1, out=resampled)
 
 
 def chunks(samples: Samples) -> Samples:
@@ -130,18 +144,22 @@ class Chunker:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._cut = 0
 
-    def feed(self, data: bytes) -> list[Samples]:
-        """The chunks, float32 [1, 256] each, that are complete with these bytes"""
+    def feed(self, data: bytes) -> list[Chunk]:
+        """The chunks that are complete with these bytes"""
         data = self._rest + data
         complete = len(data) // (2 * CHUNK) * (2 * CHUNK)
         self._rest = data[complete:]
-        return list(_levels(data[:complete], _PCM, 16).reshape(-1, 1, CHUNK))
+        first, self._cut = self._cut, self._cut + complete // (2 * CHUNK)
+        samples = _levels(data[:complete], _PCM, 16).reshape(-1, 1, CHUNK)
+        return [Chunk(number * CHUNK / RATE, one) for number, one in enumerate(samples, first)]
 
-    def finish(self) -> list[Samples]:
+    def finish(self) -> list[Chunk]:
         """What is left, filled up with silence, if anything is; a stream may begin after it"""
-        rest, self._rest = self._rest, b""
-        return list(chunks(decode_pcm16(rest))[:, None])
+        rest, begun = self._rest, self._cut * CHUNK / RATE
+        self._rest, self._cut = b"", 0
+        return [Chunk(begun, chunks(decode_pcm16(rest)))] if rest else []
 
 
 def activity(
@@ -175,6 +193,8 @@ def _count(seconds: float) -> float:
 def _check(frames: int, rate: int, max_seconds: float) -> None:
     if not RATES[0] <= rate <= RATES[1]:
         raise UnreadableAudio(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}")
+    if frames > MAX_FRAMES:
+        raise UnreadableAudio(f"expected at most {MAX_FRAMES} samples of each channel, got {frames}")
     if frames > max_seconds * rate:
         raise UnreadableAudio(f"expected at most {max_seconds:g} seconds, got {frames / rate:.1f}")
 
@@ -213,6 +233,18 @@ def _riff_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int]]:
 
 def _opening(data: bytes) -> str:
     return f"{len(data)} bytes that begin with {data[:12]!r}" if data else "no bytes"
+
+
+def _mono(wav: _Wav) -> Samples:
+    """The mean of all channels, a part at a time: on the way to it samples take eight bytes each"""
+    frames = len(wav.samples) // wav.frame
+    mono = np.empty(frames, np.float32)
+    step = max(1, _PART_SAMPLES // wav.channels)
+    for begin in range(0, frames, step):
+        end = min(begin + step, frames)
+        levels = _levels(wav.samples[begin * wav.frame : end * wav.frame], wav.coding, wav.bits)
+        mono[begin:end] = levels.reshape(-1, wav.channels).mean(axis=1, dtype=np.float32)
+    return mono
 
 
 def _levels(data: bytes | memoryview, coding: int, bits: int) -> Samples:

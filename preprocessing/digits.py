@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from .components import Components, components, connect
 from .errors import UnreadableImage
@@ -94,11 +95,7 @@ def _factor(image: npt.NDArray[np.uint8], side: int) -> int:
 
 def _smaller(image: npt.NDArray[np.uint8], factor: int) -> Grey:
     """Blocks of factor × factor pixels become one; at the right and at the bottom a block may be smaller"""
-    rows, columns = (np.arange(0, length, factor) for length in image.shape)
-    sums = np.add.reduceat(np.add.reduceat(image, rows, 0, dtype=np.uint32), columns, 1)
-    heights, widths = (np.diff(np.append(edges, end)) for edges, end in zip((rows, columns), image.shape, strict=True))
-    smaller: Grey = (sums / np.outer(heights, widths)).astype(np.float32)
-    return smaller
+    return np.asarray(Image.fromarray(image).reduce(factor), np.float32)
 
 
 def _ink(grey: Grey) -> Grey:

@@ -1,97 +1,185 @@
 """
-From the bytes of an image file to grey pixels.
+From the bytes of an image file to grey or coloured pixels.
 
-What always holds: for any bytes `decode` answers or raises UnreadableImage, and an image with too many pixels is
-refused by its header, before any pixel is decoded.
+What always holds: for any bytes `decode` and `decode_rgb` answer or raise UnreadableImage, and what would take too much
+memory or time is refused before any pixel is decoded: see `image_limits`. A decoder sees what draws the first frame and
+nothing else.
 """
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+import io
+from bisect import bisect_right
+from itertools import accumulate
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
-from PIL.ExifTags import Base
+from PIL import Image
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
-from .errors import UnreadableImage
+from .image_files import FORMATS, reduce
+from .image_limits import LIMITS, MAX_MEGAPIXELS, Reduced, malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
+    from PIL.ImageFile import ImageFile
 
-__all__ = ["FORMATS", "MAX_MEGAPIXELS", "decode"]
+    Pixels = npt.NDArray[np.uint8]
+    """[height, width], or [height, width, 3]"""
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-MAX_MEGAPIXELS = 24.0
-"""What a good camera takes; grey, such an image takes 90 MB while it is decoded, transparent 180, deep 280"""
+__all__ = ["FORMATS", "LIMITS", "MAX_MEGAPIXELS", "decode", "decode_rgb"]
 
-_TURNS: dict[int, Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]] = {
-    2: lambda grey: grey[:, ::-1],
-    3: lambda grey: grey[::-1, ::-1],
-    4: lambda grey: grey[::-1],
-    5: lambda grey: grey.T,
-    6: lambda grey: np.rot90(grey, -1),
-    7: lambda grey: grey[::-1, ::-1].T,
+_Mode = Literal["L", "RGB"]
+
+# Named one by one: `Image.open` would ask all decoders that Pillow has.
+_DECODERS: dict[str, type[ImageFile]] = {
+    "PNG": PngImageFile,
+    "JPEG": JpegImageFile,
+    "WEBP": WebPImageFile,
+    "GIF": GifImageFile,
+    "BMP": BmpImageFile,
+    "TIFF": TiffImageFile,
+}
+_BAND_PIXELS = 1 << 20
+"""Copies in other modes are made of so many pixels at a time: a whole image is large"""
+_TURNS: dict[int | None, Callable[[Pixels], Pixels]] = {
+    2: lambda pixels: pixels[:, ::-1],
+    3: lambda pixels: pixels[::-1, ::-1],
+    4: lambda pixels: pixels[::-1],
+    5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: np.rot90(pixels, -1),
+    7: lambda pixels: pixels[::-1, ::-1].swapaxes(0, 1),
     8: np.rot90,
 }
 """What stands an image upright, by its EXIF orientation"""
 
 
-def decode(data: bytes, *, max_megapixels: float = MAX_MEGAPIXELS) -> npt.NDArray[np.uint8]:
+def decode(data: bytes, *, max_megapixels: float = MAX_MEGAPIXELS) -> Pixels:
     """
     Grey pixels [height, width], 0 = black, as a viewer shows them: upright, the first frame, transparent parts on
     white. Deep images are brought to 256 levels.
     """
+    return _upright(data, "L", max_megapixels)
+
+
+def decode_rgb(data: bytes, *, max_megapixels: float = MAX_MEGAPIXELS) -> Pixels:
+    """Pixels [height, width, 3] of red, green and blue, likewise"""
+    return _upright(data, "RGB", max_megapixels)
+
+
+def _upright(data: bytes, mode: _Mode, max_megapixels: float) -> Pixels:
+    reduced = reduce(data)
+    reduced.check(max_megapixels, colours=mode == "RGB")
+    pixels = _decoded(reduced, mode)
+    # by now the decoder's own pixels are gone
+    turn = _TURNS.get(reduced.orientation)
+    return np.ascontiguousarray(turn(pixels)) if turn else pixels
+
+
+def _decoded(reduced: Reduced, mode: _Mode) -> Pixels:
     try:
-        # opening reads the header only
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            kind, (width, height) = image.format, image.size
-            if 0 < width * height <= max_megapixels * 1e6:
-                return np.ascontiguousarray(_upright(_grey(image), image))
-    except UnidentifiedImageError as error:
-        raise UnreadableImage(f"expected an image ({', '.join(FORMATS)}), got {_opening(data)}") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnreadableImage(f"expected at most {max_megapixels:g} megapixels, got far more") from error
+        with _opened(reduced) as image:
+            if reduced.kind == "JPEG" and mode == "L":
+                # brightness is what the file holds: colours need not be made for it
+                image.draft("L", None)
+            image.load()
+            return _pixels(image, mode)
     # damaged files make Pillow raise nearly every exception there is
     except Exception as error:
-        raise UnreadableImage("the image is truncated or malformed") from error
-    raise UnreadableImage(f"expected at most {max_megapixels:g} megapixels, got a {kind} of {width} × {height} pixels")
+        raise malformed() from error
 
 
-def _opening(data: bytes) -> str:
-    return f"{len(data)} bytes that begin with {data[:8]!r}" if data else "no bytes"
+def _opened(reduced: Reduced) -> ImageFile:
+    image = _DECODERS[reduced.kind](cast("IO[bytes]", _Pieces(reduced.pieces)))
+    if image.size != (reduced.width, reduced.height):
+        raise malformed()
+    return image
 
 
-def _grey(image: Image.Image) -> npt.NDArray[np.uint8]:
+class _Pieces(io.BufferedIOBase):
+    """Pieces of a file as one, without a copy"""
+
+    def __init__(self, pieces: Sequence[memoryview | bytes]) -> None:
+        self._pieces = [memoryview(piece) for piece in pieces if len(piece)]
+        self._ends = list(accumulate(map(len, self._pieces)))
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._ends[-1]}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            size = self._ends[-1]
+        read: list[memoryview] = []
+        number = bisect_right(self._ends, self._at)
+        while size > 0 and number < len(self._pieces):
+            piece = self._pieces[number]
+            begin = len(piece) - (self._ends[number] - self._at)
+            part = piece[begin : begin + size]
+            read.append(part)
+            self._at += len(part)
+            size -= len(part)
+            number += 1
+        return b"".join(read)
+
+
+def _pixels(image: Image.Image, mode: _Mode) -> Pixels:
+    pixels = np.empty((image.height, image.width) if mode == "L" else (image.height, image.width, 3), np.uint8)
+    ends = _range(image) if image.mode in {"I", "F"} else None
+    for rows, band in _bands(image):
+        pixels[rows] = _band(_spread(band, *ends) if ends else band, mode)
+    return pixels
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    height = max(1, _BAND_PIXELS // image.width)
+    for top in range(0, image.height, height):
+        bottom = min(top + height, image.height)
+        yield slice(top, bottom), image.crop((0, top, image.width, bottom))
+
+
+def _band(image: Image.Image, mode: _Mode) -> Pixels:
     if image.mode.startswith("I;16"):
-        return (np.asarray(image) >> 8).astype(np.uint8)
-    if image.mode in {"I", "F"}:
-        return _spread(np.array(image, np.float32))
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.has_transparency_data:
         drawn = image if image.mode == "RGBA" else image.convert("RGBA")
-        image = Image.new("L", drawn.size, "white")
-        image.paste(drawn.convert("L"), mask=drawn.getchannel("A"))
-    return np.asarray(image.convert("L"))
+        image = Image.new(mode, drawn.size, "white")
+        image.paste(drawn.convert(mode), mask=drawn.getchannel("A"))
+    return np.asarray(image.convert(mode))
 
 
-def _spread(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """
-    32-bit levels have no agreed black and white: the darkest becomes black, the lightest white. Changes `levels`, of
-    which there is one copy only: they are large.
-    """
+def _range(image: Image.Image) -> tuple[float, float]:
+    """32-bit levels have no agreed black and white: the darkest becomes black, the lightest white"""
+    ends = [(levels.min(), levels.max()) for levels in (_halves(band) for _, band in _bands(image))]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def _spread(image: Image.Image, low: float, high: float) -> Image.Image:
+    levels = _halves(image)
+    levels -= low
+    levels *= 255 / ((high - low) or 1)
+    return Image.fromarray(np.rint(levels, out=levels).astype(np.uint8))
+
+
+def _halves(image: Image.Image) -> npt.NDArray[np.float64]:
+    """Halved, because the difference of two numbers need not be one"""
+    levels = np.array(image, np.float64) / 2
     levels[~np.isfinite(levels)] = 0
-    # halved, because the difference of two numbers need not be one
-    levels *= 0.5
-    levels -= levels.min()
-    levels /= levels.max() or 1
-    levels *= 255
-    return np.rint(levels, out=levels).astype(np.uint8)
-
-
-def _upright(grey: npt.NDArray[np.uint8], image: Image.Image) -> npt.NDArray[np.uint8]:
-    # asked after decoding: Pillow has turned a TIFF by then, and says so
-    orientation: Any = image.getexif().get(Base.Orientation)
-    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
-    return turn(grey) if turn else grey
+    return levels
