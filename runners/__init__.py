@@ -1,31 +1,40 @@
-"""Kushi: a Triton-style model repository served at native speed"""
+"""
+Kushi: a Triton-style model repository served at native speed
 
-from kushi_native import Result, Tensor, Timings
+What a program imports from here is loaded when it asks for it, so that the help of the command loads no native code.
+"""
+
+import logging
+from typing import TYPE_CHECKING
 
 from ._version import __version__
-from .client import Client
-from .engine import Engine, ModelState
-from .errors import (
-    AccessDenied,
-    ConfigInvalid,
-    ConnectionLost,
-    DeadlineExceeded,
-    EngineFailed,
-    InternalError,
-    InvalidInput,
-    KushiError,
-    ModelNotFound,
-    ModelNotReady,
-    ModelUnavailable,
-    Overloaded,
-    ShuttingDown,
-    Unsupported,
-)
-from .model import Model
-from .options import EngineOptions, Limits
-from .restrictions import Restriction
-from .tls import ServerTls
-from .triton import TritonRunner
+from .on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kushi_native import Result, Tensor, Timings
+
+    from .client import Client
+    from .engine import Engine, ModelState
+    from .errors import (
+        AccessDenied,
+        ConfigInvalid,
+        ConnectionLost,
+        DeadlineExceeded,
+        EngineFailed,
+        InternalError,
+        InvalidInput,
+        KushiError,
+        ModelNotFound,
+        ModelNotReady,
+        ModelUnavailable,
+        Overloaded,
+        ShuttingDown,
+        Unsupported,
+    )
+    from .model import Model
+    from .restrictions import Restriction
+    from .settings import EngineOptions, HttpOptions, LogOptions, MetricsOptions, ModelOptions, ServerTls
+    from .triton import TritonRunner
 
 __all__ = [
     "AccessDenied",
@@ -36,13 +45,16 @@ __all__ = [
     "Engine",
     "EngineFailed",
     "EngineOptions",
+    "HttpOptions",
     "InternalError",
     "InvalidInput",
     "KushiError",
-    "Limits",
+    "LogOptions",
+    "MetricsOptions",
     "Model",
     "ModelNotFound",
     "ModelNotReady",
+    "ModelOptions",
     "ModelState",
     "ModelUnavailable",
     "Overloaded",
@@ -56,3 +68,38 @@ __all__ = [
     "Unsupported",
     "__version__",
 ]
+
+_MODULES = {
+    "kushi_native": ("Result", "Tensor", "Timings"),
+    ".client": ("Client",),
+    ".engine": ("Engine", "ModelState"),
+    ".errors": (
+        "AccessDenied",
+        "ConfigInvalid",
+        "ConnectionLost",
+        "DeadlineExceeded",
+        "EngineFailed",
+        "InternalError",
+        "InvalidInput",
+        "KushiError",
+        "ModelNotFound",
+        "ModelNotReady",
+        "ModelUnavailable",
+        "Overloaded",
+        "ShuttingDown",
+        "Unsupported",
+    ),
+    ".model": ("Model",),
+    ".restrictions": ("Restriction",),
+    ".settings": ("EngineOptions", "HttpOptions", "LogOptions", "MetricsOptions", "ModelOptions", "ServerTls"),
+    ".triton": ("TritonRunner",),
+}
+__getattr__ = on_demand(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# a program that does not ask for the log does not get it on its standard error
+logging.getLogger(__name__).addHandler(logging.NullHandler())

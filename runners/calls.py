@@ -8,10 +8,11 @@ to the event loop that was running when it was made.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 from .management import Management
 from .model import Model
+from .routes import version_text
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -39,8 +40,8 @@ class Calls(Management):
         model: str,
         /,
         *inputs: ArrayLike | Mapping[str, ArrayLike],
-        model_version: str | int = "",
-        outputs: Sequence[str] | None = None,
+        model_version: str | SupportsIndex = "",
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None = None,
         parameters: Mapping[str, bool | int | float | str] | None = None,
         deadline: float | timedelta | None = None,
         priority: int = 0,
@@ -52,7 +53,8 @@ class Calls(Management):
         inputs: arrays in the order of the model's inputs, or one mapping from their names. What is no array goes
             through numpy.asarray. Shapes have the batch dimension: a single image is [1, 3, 224, 224].
         model_version: a version, "" for the latest.
-        outputs: the names of the wanted outputs, None for all.
+        outputs: the names of the wanted outputs, None for all. A mapping says of each how many of its best classes come
+            in its place, as texts "value:index:label"; 0 is the output as it is.
         parameters: the parameters of the request; "timeout" is in microseconds.
         deadline: seconds from now, or a timedelta, after which the answer is of no use: DeadlineExceeded then.
         priority: the level in the model's queue, 0 for its default.
@@ -65,8 +67,8 @@ class Calls(Management):
         model: str,
         /,
         *inputs: ArrayLike | Mapping[str, ArrayLike],
-        model_version: str | int = "",
-        outputs: Sequence[str] | None = None,
+        model_version: str | SupportsIndex = "",
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None = None,
         parameters: Mapping[str, bool | int | float | str] | None = None,
         deadline: float | timedelta | None = None,
         priority: int = 0,
@@ -80,9 +82,9 @@ class Calls(Management):
             model, inputs, model_version, outputs, parameters, deadline, priority, request_id
         )
 
-    def model(self, name: str, version: str | int = "") -> Model:
+    def model(self, name: str, version: str | SupportsIndex = "") -> Model:
         """The handle of a model by any name, also one that is no Python identifier or the name of a method here"""
-        key = (name, str(version))
+        key = (name, version if isinstance(version, str) else version_text(version, name))
         handle = self._handles.get(key)
         if handle is None:
             if len(self._handles) >= _HANDLES:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .routes import Answer, Route
 
-__all__ = ["Client"]
+__all__ = ["Client", "check_url"]
 
 _EXPECTED = "unix://PATH, http://HOST:PORT or https://HOST:PORT"
 _ABSENT = ("grpc", "grpcs")
@@ -61,7 +61,7 @@ class Client(Calls):
         client_cert, client_key: files of the certificate that the client shows, and its key, in PEM form.
         insecure: takes any server at the other end of https for the right one.
         """
-        scheme, place = _parsed(url)
+        scheme, place = check_url(url)
         if (client_cert is None) != (client_key is None):
             raise InvalidInput("client_cert and client_key belong together, got one of them")
         if scheme == "unix" and headers:
@@ -108,8 +108,8 @@ class Client(Calls):
         return await self._native.async_call(route.method, route.path, route.body, deadline)
 
 
-def _parsed(url: str) -> tuple[str, str]:
-    """The scheme, and what the native client of it takes"""
+def check_url(url: str) -> tuple[str, str]:
+    """The scheme, and what the native client of it takes; raises for a url that a Client cannot speak to"""
     if not isinstance(url, str):
         raise InvalidInput(f"expected a url as text, {_EXPECTED}, got {url!r}")
     scheme, separator, rest = url.partition("://")

@@ -10,7 +10,7 @@ _DOORS = 4
 _SPARE = 1024
 
 
-def allow_connections(most: int) -> None:
+def allow_connections(most: int, setting: str = "--http-max-connections") -> None:
     """Raises the soft limit as far as doors of so many connections may need it, and the system allows it"""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = hard == resource.RLIM_INFINITY
@@ -19,6 +19,4 @@ def allow_connections(most: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if not unlimited and hard < most + _SPARE:
-        _LOG.warning(
-            "the system allows %d open files, fewer than --http-max-connections=%d may need (ulimit -Hn)", hard, most
-        )
+        _LOG.warning("the system allows %d open files, fewer than %s=%d may need (ulimit -Hn)", hard, setting, most)

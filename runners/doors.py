@@ -1,49 +1,171 @@
 """
-Whether the doors could be opened, found out before models are loaded. Nothing listens here: opening a door is the
-native core's, and what it says counts. The texts are those of the core.
+The doors of a server, one row for each: what it is called, where it is wanted, how an engine opens it.
+
+Whether a door could be opened is found out before models are loaded. Nothing listens here: opening it is the native
+core's, and what it says counts. The texts are those of the core.
 """
 
+from __future__ import annotations
+
 import socket
+from dataclasses import dataclass
 from errno import EADDRINUSE
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from .errors import ConfigInvalid
+from .errors import ConfigInvalid, about
 
-__all__ = ["probe_tcp", "probe_unix"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+    from .engine import Engine
+    from .settings import Doors
 
-def probe_tcp(address: str, port: int, *, reuse_port: bool = False) -> None:
-    """Raises when the port cannot be bound; port 0 always can"""
-    try:
-        family, kind, protocol, _, at = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if reuse_port:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            probe.bind(at)
-    except OSError as error:
-        if error.errno == EADDRINUSE:
-            raise ConfigInvalid(
-                f"Socket '{address}:{port}' already in use: choose another port, or stop what listens there"
-            ) from None
-        raise ConfigInvalid(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
+__all__ = ["DOORS", "Door", "Tcp", "Unix"]
 
 
-def probe_unix(path: str) -> None:
-    """Raises when the socket cannot be made; a socket that nobody listens on any more will be replaced"""
-    refused = f"cannot listen on the socket {path}"
-    if Path(path).exists() and not Path(path).is_socket():
-        raise ConfigInvalid(f"{refused}: it exists and is not a socket")
-    if not Path(path).parent.is_dir():
-        raise ConfigInvalid(f"{refused}: '{Path(path).parent}' is not a directory")
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(0)  # a listener too busy to accept is alive all the same
+@dataclass(frozen=True)
+class Tcp:
+    """An address and a port"""
+
+    address: str
+    port: int
+    reuse_port: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    def probe(self) -> None:
+        """Raises when the port cannot be bound; port 0 always can"""
         try:
-            probe.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return
-        except BlockingIOError:
-            pass
+            family, kind, protocol, _, at = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self.reuse_port:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.bind(at)
         except OSError as error:
-            raise ConfigInvalid(f"{refused}: {error.strerror or error}") from None
-    raise ConfigInvalid(f"Socket '{path}' already in use: choose another path, or stop what listens there")
+            if error.errno == EADDRINUSE:
+                raise ConfigInvalid(
+                    f"Socket '{self}' already in use: choose another port, or stop what listens there"
+                ) from None
+            raise ConfigInvalid(f"cannot listen on {self}: {error.strerror or error}") from None
+
+    def opened(self, port: int | None) -> str:
+        """Where something listens now"""
+        return f"{self.address}:{port}"
+
+
+@dataclass(frozen=True)
+class Unix:
+    """The path of a Unix socket"""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+    def probe(self) -> None:
+        """Raises when the socket cannot be made; a socket that nobody listens on any more will be replaced"""
+        path, refused = Path(self.path), f"cannot listen on the socket {self}"
+        if path.exists() and not path.is_socket():
+            raise ConfigInvalid(f"{refused}: it exists and is not a socket")
+        if not path.parent.is_dir():
+            raise ConfigInvalid(f"{refused}: '{path.parent}' is not a directory")
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0)  # a listener too busy to accept is alive all the same
+            try:
+                probe.connect(self.path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                return
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise ConfigInvalid(f"{refused}: {error.strerror or error}") from None
+        raise ConfigInvalid(f"Socket '{self}' already in use: choose another path, or stop what listens there")
+
+    def opened(self, port: int | None) -> str:  # noqa: ARG002 - a socket has none
+        """Where something listens now"""
+        return f"unix://{self.path}"
+
+
+class _Place(Protocol):
+    def probe(self) -> None: ...
+    def opened(self, port: int | None) -> str: ...
+
+
+_P = TypeVar("_P", bound=_Place)
+
+
+@dataclass(frozen=True)
+class Door(Generic[_P]):
+    """One row"""
+
+    service: str
+    """In the text of a failure"""
+    logged: str
+    """In the log when it is open"""
+    place: Callable[[Doors], _P | None]
+    """Where it is wanted, None where it is not"""
+    serve: Callable[[Engine, _P], int | None]
+    """Opens it, and answers the port if it has one"""
+
+    def probe(self, settings: Doors) -> None:
+        """Raises when it is wanted and cannot be opened"""
+        if place := self.place(settings):
+            with about(self._failure(place)):
+                place.probe()
+
+    def open(self, engine: Engine, settings: Doors) -> str | None:
+        """Opens it if it is wanted, and answers what the log says then"""
+        if not (place := self.place(settings)):
+            return None
+        with about(self._failure(place)):
+            port = self.serve(engine, place)
+        return f"Started {self.logged} at {place.opened(port)}"
+
+    def _failure(self, place: _P) -> str:
+        return f"failed to start {self.service} at {place}"
+
+
+def _http(doors: Doors) -> Tcp | None:
+    http = doors.http
+    return Tcp(http.address, http.port, http.reuse_port) if http.enabled else None
+
+
+def _metrics(doors: Doors) -> Tcp | None:
+    metrics = doors.metrics
+    return Tcp(metrics.address or doors.http.address, metrics.port) if metrics.enabled else None
+
+
+def _socket(path: str | None) -> Unix | None:
+    return Unix(path) if path else None
+
+
+DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
+    Door(
+        "HTTP service",
+        "HTTPService",
+        _http,
+        lambda engine, at: engine.serve_http(at.address, at.port, reuse_port=at.reuse_port),
+    ),
+    Door(
+        "HTTP service",
+        "HTTPService",
+        lambda doors: _socket(doors.http.socket),
+        lambda engine, at: engine.serve_http_unix(at.path),
+    ),
+    Door(
+        "the local service",
+        "LocalService",
+        lambda doors: _socket(doors.local.socket),
+        lambda engine, at: engine.serve_local(at.path),
+    ),
+    Door(
+        "Metrics service",
+        "Metrics Service",
+        _metrics,
+        lambda engine, at: engine.serve_metrics(at.address, at.port),
+    ),
+)
+"""In the order in which they are opened"""

@@ -20,9 +20,9 @@ import kushi_native
 
 from .calls import Calls
 from .control import Control
-from .errors import ConfigInvalid, KushiError, ShuttingDown, Unsupported, factories
-from .options import ALL_MODELS, EngineOptions
+from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
 from .routes import Answer, Route, check_name
+from .settings import ALL_MODELS, EngineOptions
 
 __all__ = ["Engine", "ModelState"]
 
@@ -49,8 +49,10 @@ class Engine(Calls):
             result = engine.infer("digits", image, deadline=0.5)
             print(result["logits"])
 
-    A model is an attribute, or `engine.model("any name", version=1)`. One that cannot be loaded does not stop the
-    others: `failures` says which, and why. Doors let other processes ask the same models: `serve_local`, `serve_http`.
+    A model is an attribute, or `engine.model("any name", version=1)`. Where one cannot be loaded, making the engine
+    raises ModelUnavailable, which names all of them with their reasons; with `EngineOptions(exit_on_error=False)` the
+    others are served, and `failures` says the same. Doors let other processes ask the models: `serve_local`,
+    `serve_http`.
     """
 
     def __init__(self, *repositories: str | Path, options: EngineOptions | None = None) -> None:
@@ -65,22 +67,18 @@ class Engine(Calls):
                     f"model repository '{repository}': remote storage is not supported yet, expected a directory"
                 )
         paths = tuple(dict.fromkeys(map(Path, repositories)))
-        explicit = options.model_control == "explicit"
+        explicit = options.models.control == "explicit"
         self._process = os.getpid()
         self._closed = False
         kushi_native.register_errors(factories())
         self._core = kushi_native.Core(options.to_json(paths))
         self._repositories = paths
         super().__init__(self._core)
-        self._control = Control(
-            self._core,
-            paths,
-            auto_complete=options.auto_complete,
-            load_threads=options.load_threads,
-            backend_config=options.backend_config,
-        )
+        self._control = Control(self._core, paths, options.models, options.backend_config)
         try:
-            self._control.start(options.load_models if explicit else [ALL_MODELS])
+            self._control.start(options.models.load if explicit else [ALL_MODELS])
+            if options.exit_on_error:
+                _check_loaded(self.failures)
             if explicit:
                 self._control.attend()
             self._core.set_started()
@@ -149,13 +147,25 @@ class Engine(Calls):
         return self._own().serve_metrics(address, _checked_port(port))
 
     def drain(self, timeout_seconds: float) -> int:
-        """Refuses new requests, waits for those accepted, and answers how many are left; may be called again"""
-        return self._own().drain(timeout_seconds)
+        """
+        Refuses new requests, gives up the loads that go on, waits for the requests accepted, and answers how many are
+        left; may be called again
+        """
+        core = self._own()
+        self._control.end_loads()
+        return core.drain(timeout_seconds)
+
+    def end_runs(self) -> None:
+        """
+        Ends with ShuttingDown what executes, where its framework can be interrupted, and what waits: for a drain that
+        has run out of its time
+        """
+        self._own().end_runs()
 
     def close(self) -> None:
         """
-        Closes doors and models: what executes is answered, what waits fails with ShuttingDown. Answers stay valid. A
-        second call does nothing, nor does a call in a forked child.
+        Closes doors and models: what executes is answered if it ends within a moment, what waits fails with
+        ShuttingDown. Answers stay valid. A second call does nothing, nor does a call in a forked child.
         """
         if os.getpid() == self._process:
             self._closed = True
@@ -203,6 +213,18 @@ class Engine(Calls):
                 "make it after the fork"
             )
         return self._core
+
+
+def _check_loaded(failures: Mapping[str, KushiError]) -> None:
+    """One error that says all; the first failure is its cause"""
+    if not failures:
+        return
+    (name, first), *more = sorted(failures.items())
+    hint = "EngineOptions(exit_on_error=False) serves the others"
+    if not more:
+        raise ModelUnavailable(f"model '{name}' failed to load: {first} ({hint})", model=name) from first
+    reasons = "".join(f"\n'{model}': {failure}" for model, failure in [(name, first), *more])
+    raise ModelUnavailable(f"{len(failures)} models failed to load ({hint}):{reasons}") from first
 
 
 def _checked_port(port: int) -> int:

@@ -6,31 +6,19 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
-from kushi_native import log_settings, set_log
+from kushi_native import log_settings, set_log, shortened
 
-__all__ = ["LogOptions", "redirect", "setup", "table"]
+from .settings import LogOptions
+
+__all__ = ["redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
 # clients choose some of the text: none of it begins a line or speaks to a terminal
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
-
-
-@dataclass(frozen=True)
-class LogOptions:
-    """Which lines are written, and how, by Python and the native core alike; `file` is where standard error goes"""
-
-    verbose: int = 0
-    info: bool = True
-    warning: bool = True
-    error: bool = True
-    form: Literal["default", "ISO8601"] = "default"
-    file: str = ""
 
 
 class _Lines(logging.Formatter):
@@ -42,9 +30,9 @@ class _Lines(logging.Formatter):
         start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
         message = record.getMessage()
         if not getattr(record, "table", False):
-            message = _CONTROL.sub(_escaped, message)
+            message = _CONTROL.sub(_escaped, shortened(message))
         if record.exc_info:
-            message += "\n" + self.formatException(record.exc_info)
+            message += "\n" + shortened(self.formatException(record.exc_info))
         return f"{start} {os.getpid()} {record.filename}:{record.lineno}] {message}"
 
 
@@ -72,7 +60,7 @@ def redirect(path: str) -> None:
 
 def setup(options: LogOptions) -> None:
     """Sends the package's log to standard error"""
-    set_log(json.dumps(asdict(options)))
+    set_log(json.dumps(options.native))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     handler.addFilter(_Chosen())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import routes
 
@@ -49,13 +49,13 @@ class Management(ABC):
         return routes.succeeded(await self._async_call(routes.server("/health/ready"), deadline))
 
     def is_model_ready(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> bool:
         """Whether a model, or one version of it, takes requests; False too where there is no such model"""
         return routes.succeeded(self._call(routes.model(model_name, model_version, "/ready"), deadline))
 
     async def async_is_model_ready(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> bool:
         """Whether a model, or one version of it, takes requests; False too where there is no such model"""
         return routes.succeeded(await self._async_call(routes.model(model_name, model_version, "/ready"), deadline))
@@ -69,25 +69,25 @@ class Management(ABC):
         return await self._async_asked(routes.server(), deadline)
 
     def get_model_metadata(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """Versions, inputs and outputs of a model"""
         return self._asked(routes.model(model_name, model_version), deadline)
 
     async def async_get_model_metadata(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """Versions, inputs and outputs of a model"""
         return await self._async_asked(routes.model(model_name, model_version), deadline)
 
     def get_model_config(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """The configuration of a model, completed"""
         return self._asked(routes.model(model_name, model_version, "/config"), deadline)
 
     async def async_get_model_config(
-        self, model_name: str, model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """The configuration of a model, completed"""
         return await self._async_asked(routes.model(model_name, model_version, "/config"), deadline)
@@ -103,13 +103,21 @@ class Management(ABC):
         return await self._async_listed(routes.index(), deadline)
 
     def get_inference_statistics(
-        self, model_name: str = "", model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self,
+        model_name: str = "",
+        model_version: str | SupportsIndex = "",
+        *,
+        deadline: float | timedelta | None = None,
     ) -> dict[str, Any]:
         """Counts and durations of one model, or of all"""
         return self._asked(routes.statistics(model_name, model_version), deadline)
 
     async def async_get_inference_statistics(
-        self, model_name: str = "", model_version: str | int = "", *, deadline: float | timedelta | None = None
+        self,
+        model_name: str = "",
+        model_version: str | SupportsIndex = "",
+        *,
+        deadline: float | timedelta | None = None,
     ) -> dict[str, Any]:
         """Counts and durations of one model, or of all"""
         return await self._async_asked(routes.statistics(model_name, model_version), deadline)

@@ -6,11 +6,12 @@ It holds no more than the two names. Whether there is such a model is known when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from kushi_native import Result
     from numpy.typing import ArrayLike
@@ -21,10 +22,30 @@ __all__ = ["Model"]
 class _Verbs(Protocol):
     """What a handle needs of the Engine or the Client that made it"""
 
-    def infer(self, model: str, /, *inputs: ArrayLike | Mapping[str, ArrayLike], model_version: str) -> Result: ...
+    def infer(
+        self,
+        model: str,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        model_version: str,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+    ) -> Result: ...
 
     def async_infer(
-        self, model: str, /, *inputs: ArrayLike | Mapping[str, ArrayLike], model_version: str
+        self,
+        model: str,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        model_version: str,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
     ) -> Future[Result]: ...
 
 
@@ -35,8 +56,8 @@ class Model:
         answer = engine.digits.run(image)
         answer = await engine.digits.async_run(image=image)
 
-    What its inputs are: `engine.get_model_metadata("digits")["inputs"]`. For a deadline, parameters or some of the
-    outputs there is `engine.infer("digits", …)`.
+    What its inputs are: `engine.get_model_metadata("digits")["inputs"]`. An input that is called as one of the options
+    is, `outputs` or `deadline` say, is given in a mapping: `engine.digits.run({"deadline": array})`.
     """
 
     __slots__ = ("_calls", "_name", "_version")
@@ -56,13 +77,55 @@ class Model:
         """The version that is asked, "" for the latest"""
         return self._version
 
-    def run(self, /, *inputs: ArrayLike | Mapping[str, ArrayLike], **named: ArrayLike) -> Result:
-        """Asks the model and waits for its answer, without holding the interpreter lock"""
-        return self._calls.infer(self._name, *self._chosen(inputs, named), model_version=self._version)
+    def run(
+        self,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None = None,
+        parameters: Mapping[str, bool | int | float | str] | None = None,
+        deadline: float | timedelta | None = None,
+        priority: int = 0,
+        request_id: str = "",
+        **named: ArrayLike,
+    ) -> Result:
+        """
+        Asks the model and waits for its answer, without holding the interpreter lock.
 
-    def async_run(self, /, *inputs: ArrayLike | Mapping[str, ArrayLike], **named: ArrayLike) -> Future[Result]:
+        outputs, parameters, deadline, priority, request_id: as for `Engine.infer`.
+        """
+        return self._calls.infer(
+            self._name,
+            *self._chosen(inputs, named),
+            model_version=self._version,
+            outputs=outputs,
+            parameters=parameters,
+            deadline=deadline,
+            priority=priority,
+            request_id=request_id,
+        )
+
+    def async_run(
+        self,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None = None,
+        parameters: Mapping[str, bool | int | float | str] | None = None,
+        deadline: float | timedelta | None = None,
+        priority: int = 0,
+        request_id: str = "",
+        **named: ArrayLike,
+    ) -> Future[Result]:
         """The same as a future of the running event loop; cancelling it takes the request out of the queue"""
-        return self._calls.async_infer(self._name, *self._chosen(inputs, named), model_version=self._version)
+        return self._calls.async_infer(
+            self._name,
+            *self._chosen(inputs, named),
+            model_version=self._version,
+            outputs=outputs,
+            parameters=parameters,
+            deadline=deadline,
+            priority=priority,
+            request_id=request_id,
+        )
 
     def _chosen(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         if not named:

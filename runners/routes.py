@@ -4,10 +4,12 @@ answers mean. Names are quoted as they appear in a path.
 """
 
 import json
+import operator
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 from urllib.parse import quote
 
 from .errors import KINDS, AccessDenied, EngineFailed, InternalError, InvalidInput, KushiError
@@ -33,6 +35,7 @@ __all__ = [
     "trace_settings",
     "unload",
     "unregister_region",
+    "version_text",
 ]
 
 Answer = tuple[int, str, bytes]
@@ -54,10 +57,10 @@ def server(about: str = "") -> Route:
     return Route("GET", f"/v2{about}")
 
 
-def model(name: str, version: str | int, about: str = "") -> Route:
+def model(name: str, version: str | SupportsIndex, about: str = "") -> Route:
     """A model or one version of it, or what is asked about it: /ready, /config, /stats"""
     check_name(name)
-    chosen = "" if version == "" else f"/versions/{_number(version, name)}"
+    chosen = "" if version == "" else f"/versions/{version_text(version, name)}"
     return Route("GET", f"/v2/models/{_quoted(name)}{chosen}{about}", model=name)
 
 
@@ -76,7 +79,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def statistics(name: str, version: str | int) -> Route:
+def statistics(name: str, version: str | SupportsIndex) -> Route:
     """What was counted of one model, or of all"""
     return model(name, version, "/stats") if name else server("/models/stats")
 
@@ -199,8 +202,12 @@ def _posted(path: str, document: Mapping[str, Any], name: str | None = None) -> 
     return Route("POST", path, json.dumps(dict(document)).encode(), name)
 
 
-def _number(version: object, name: str) -> str:
-    text = "" if isinstance(version, bool) else str(version)
+def version_text(version: str | SupportsIndex, name: str) -> str:
+    """A version of the model `name` as its path has it"""
+    text = version if isinstance(version, str) else ""
+    if not isinstance(version, str | bool):
+        with suppress(TypeError):
+            text = str(operator.index(version))
     if not (text.isascii() and text.isdecimal()):
         raise InvalidInput(f"model_version is {version!r}, expected a number, or '' for the latest", model=name)
     return text

@@ -1,9 +1,9 @@
 """
 The life of a server process: look whether the doors are free, load, open the doors, wait for a signal, drain, exit.
 
-A first SIGTERM or SIGINT drains, a second one exits at once. Before the doors are open nothing has been accepted, so
-that a first one exits at once too. Signals arrive on the main thread, which does nothing but wait for them. Under a
-supervisor it is a pipe that says so, once, and signals say nothing.
+A first SIGTERM, SIGINT or SIGHUP drains, a second one exits at once. Before the doors are open nothing has been
+accepted, so that a first one exits at once too. Signals arrive on the main thread, which does nothing but wait for
+them. Under a supervisor it is a pipe that says so, once, and signals say nothing.
 """
 
 import logging
@@ -13,56 +13,63 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from . import log
 from .descriptors import allow_connections
-from .doors import probe_tcp, probe_unix
+from .doors import DOORS
 from .engine import Engine
-from .errors import KushiError, about
-from .options import engine_options, log_options
+from .errors import KushiError
 from .settings import ServerSettings
 
 __all__ = ["serve"]
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_SLICE_SECONDS = 0.1
+_LAST_WORDS_SECONDS = 1.0
 _REASON_COLUMNS = 80
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve(settings: ServerSettings, started: float) -> int:
     """Serves until a signal comes, and answers the exit code; `started` is the monotonic time after the imports"""
-    if settings.log_file:
+    options = settings.engine
+    if options.log.file:
         try:
-            log.redirect(settings.log_file)
+            log.redirect(options.log.file)
         except OSError as error:
-            _LOG.error("--log-file: cannot write to '%s': %s", settings.log_file, error.strerror)
+            _LOG.error("--log-file: cannot write to '%s': %s", options.log.file, error.strerror)
             return 1
-    log.setup(log_options(settings))
-    allow_connections(settings.http_max_connections)
+    log.setup(options.log)
+    allow_connections(options.http.max_connections)
     signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
-        _probe_doors(settings)
-        engine = Engine(*settings.model_repository, options=engine_options(settings))
+        for door in DOORS:
+            door.probe(settings.doors)
+        # the table of models comes first, also where one that failed is the end
+        engine = Engine(*settings.repositories, options=replace(options, exit_on_error=False))
     except KushiError as error:
         _LOG.error("%s", error)
         return 1
     with engine:
         _LOG.info("%s", _models_table(engine), extra={"table": True})
-        if engine.failures and settings.exit_on_error:
+        if engine.failures and options.exit_on_error:
             names = ", ".join(f"'{name}'" for name in sorted(engine.failures))
             _LOG.error("exiting because %s failed to load; --exit-on-error=false serves the other models", names)
             return 1
         signals.drain_from_now_on()
         try:
-            _open_doors(engine, settings)
+            for door in DOORS:
+                if opened := door.open(engine, settings.doors):
+                    _LOG.info("%s", opened)
         except KushiError as error:
             _LOG.error("%s", error)
             return 1
         _LOG.info("ready in %.3f s (%.3f s after imports)", seconds_since_exec(), time.monotonic() - started)
         signals.wait()
-        return _drain(engine.drain, settings.exit_timeout_secs)
+        return _drain(engine.drain, engine.end_runs, settings.exit_timeout_seconds)
 
 
 def seconds_since_exec(stat: Path = Path("/proc/self/stat")) -> float:
@@ -73,8 +80,10 @@ def seconds_since_exec(stat: Path = Path("/proc/self/stat")) -> float:
 
 class _Signals:
     """
-    SIGTERM and SIGINT. Python runs a handler when the main thread comes back to it, which a thread that waits does not:
-    so the signal itself writes to a pipe, whichever thread the system gives it to.
+    SIGTERM, SIGINT, and SIGHUP unless it was ignored before, as under nohup.
+
+    Python runs a handler when the main thread comes back to it, which a thread that waits does not: so the signal
+    itself writes to a pipe, whichever thread the system gives it to.
     """
 
     def __init__(self) -> None:
@@ -83,8 +92,9 @@ class _Signals:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self._draining = False
         self._received = 0
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._handle)
+        for number in _ENDING:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._handle)
 
     def drain_from_now_on(self) -> None:
         self._draining = True
@@ -105,7 +115,7 @@ class _Pipe:
     """A supervisor's pipe; its end, when the supervisor has died, counts as its word"""
 
     def __init__(self, descriptor: int) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         self._said = threading.Event()
         self._lock = threading.Lock()
@@ -145,61 +155,7 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, _REASON_COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
-def _probe_doors(settings: ServerSettings) -> None:
-    if settings.allow_http:
-        with about(_http_at(settings)):
-            probe_tcp(settings.http_address, settings.http_port, reuse_port=settings.reuse_http_port)
-    if settings.http_socket:
-        with about(_http_at_socket(settings)):
-            probe_unix(settings.http_socket)
-    if settings.local_socket:
-        with about(_local_at(settings)):
-            probe_unix(settings.local_socket)
-    if settings.allow_metrics:
-        with about(_metrics_at(settings)):
-            probe_tcp(_metrics_address(settings), settings.metrics_port)
-
-
-def _open_doors(engine: Engine, settings: ServerSettings) -> None:
-    if settings.allow_http:
-        with about(_http_at(settings)):
-            port = engine.serve_http(settings.http_address, settings.http_port, reuse_port=settings.reuse_http_port)
-        _LOG.info("Started HTTPService at %s:%d", settings.http_address, port)
-    if settings.http_socket:
-        with about(_http_at_socket(settings)):
-            engine.serve_http_unix(settings.http_socket)
-        _LOG.info("Started HTTPService at unix://%s", settings.http_socket)
-    if settings.local_socket:
-        with about(_local_at(settings)):
-            engine.serve_local(settings.local_socket)
-        _LOG.info("Started LocalService at unix://%s", settings.local_socket)
-    if settings.allow_metrics:
-        with about(_metrics_at(settings)):
-            port = engine.serve_metrics(_metrics_address(settings), settings.metrics_port)
-        _LOG.info("Started Metrics Service at %s:%d", _metrics_address(settings), port)
-
-
-def _http_at(settings: ServerSettings) -> str:
-    return f"failed to start HTTP service at {settings.http_address}:{settings.http_port}"
-
-
-def _http_at_socket(settings: ServerSettings) -> str:
-    return f"failed to start HTTP service at {settings.http_socket}"
-
-
-def _local_at(settings: ServerSettings) -> str:
-    return f"failed to start the local service at {settings.local_socket}"
-
-
-def _metrics_at(settings: ServerSettings) -> str:
-    return f"failed to start Metrics service at {_metrics_address(settings)}:{settings.metrics_port}"
-
-
-def _metrics_address(settings: ServerSettings) -> str:
-    return settings.metrics_address or settings.http_address
-
-
-def _drain(drain: Callable[[float], int], timeout_seconds: float) -> int:
+def _drain(drain: Callable[[float], int], end_runs: Callable[[], None], timeout_seconds: float) -> int:
     _LOG.info("Waiting for in-flight requests to complete.")
     now = time.monotonic()
     deadline, next_report = now + timeout_seconds, now
@@ -211,6 +167,9 @@ def _drain(drain: Callable[[float], int], timeout_seconds: float) -> int:
         left = drain(min(_DRAIN_SLICE_SECONDS, deadline - now))
     if left:
         _LOG.error("Exit timeout expired with %d in-flight requests. Exiting immediately.", left)
+        end_runs()
+        # whoever waits for what was ended hears of it
+        drain(_LAST_WORDS_SECONDS)
         logging.shutdown()
         os._exit(1)
     _LOG.info("All requests are answered, exiting")

@@ -16,10 +16,13 @@ Kushi inside a BentoML service.
             return int(result["logits"].argmax())
 """
 
+from . import internals  # noqa: F401 - first of all: it says what is wrong where BentoML is another one
 from .dependency import depends
 from .engine_service import engine
+from .error_text import error_text
 from .image import image
+from .reader import UploadReader
 from .service import service
-from .told import told
+from .websockets import websocket
 
-__all__ = ["depends", "engine", "image", "service", "told"]
+__all__ = ["UploadReader", "depends", "engine", "error_text", "image", "service", "websocket"]

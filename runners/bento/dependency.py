@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from _bentoml_sdk.service.dependency import Dependency
-
-from ..client import Client
+from ..client import Client, check_url
+from ..elsewhere import engine_elsewhere
 from ..engine import Engine
 from ..errors import ConfigInvalid, ShuttingDown
-from ..settings import engine_elsewhere
-from .place import Place, address_of, place_of
+from .internals.dependency import OwnDependency
+from .place import Place, place_of
 from .relay.origin import Origin
 from .remote import RemoteClient
 
@@ -21,21 +20,24 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineDependency", "depends"]
 
-_THIS_HOST = ("file://", "unix://", "tcp://127.0.0.1:", "http://127.0.0.1:", "http://localhost:")
+_NEITHER = "depends() was given neither an engine nor a url, expected one, or KUSHI_ENGINE_URL"
+_THIS_HOST = ("file://", "unix://", "http://127.0.0.1:", "http://localhost:")
 
 
-class EngineDependency(Dependency[Any]):
+class EngineDependency(OwnDependency):
     """
     The engine of `on`: a Client of its process under `bentoml serve`, a Client of `url` where the engine runs
     elsewhere, an Engine in this process everywhere else, as in a test.
     """
 
     on: EngineService | None
-    _resolved: Any
 
-    def get(self, **_: Any) -> Client | Engine:  # noqa: ANN401 - BentoML injects here
-        if self._resolved is not None:
-            return cast("Client | Engine", self._resolved)
+    def find_url(self) -> str | None:
+        """That of an engine elsewhere, by the code or by KUSHI_ENGINE_URL"""
+        elsewhere = engine_elsewhere(self.stated_url)
+        return elsewhere.url if elsewhere else None
+
+    def open(self) -> Client | Engine:
         url = self.engine_url
         if url is None:
             return cast("EngineService", self.on).open()
@@ -44,6 +46,8 @@ class EngineDependency(Dependency[Any]):
     @property
     def engine_url(self) -> str | None:
         """Where the engine is; None for one in this process"""
+        if self.on is None and not self.url:
+            raise ConfigInvalid(_NEITHER)
         return f"unix://{self.place.local}" if self.place else self.url or self._address
 
     @property
@@ -61,19 +65,27 @@ class EngineDependency(Dependency[Any]):
 
     @property
     def _address(self) -> str | None:
-        return None if self.url or self.on is None else address_of(self.on.name)
+        return None if self.url or self.on is None else self.on.url
+
+    def check(self) -> None:
+        """Raises where an engine elsewhere is named that cannot be asked; asks nobody"""
+        elsewhere = engine_elsewhere(self.stated_url)
+        if elsewhere:
+            Client(elsewhere.url, **elsewhere.options).close()
+        elif self.on is None:
+            raise ConfigInvalid(_NEITHER)
 
     def forget_closed(self) -> None:
         """What a test has closed is not for the next instance"""
         try:
-            if isinstance(self._resolved, Engine):
-                self._resolved.is_server_live()
+            if isinstance(self.opened, Engine):
+                self.opened.is_server_live()
         except ShuttingDown:
-            self._resolved = None
+            self.forget()
 
     async def close(self) -> None:
         """Closes what was opened for this process"""
-        opened, self._resolved = self._resolved, None
+        opened = self.forget()
         if opened is not None:
             await asyncio.to_thread(opened.close)
 
@@ -89,12 +101,8 @@ def depends(on: EngineService | None = None, *, url: str | None = None) -> Calls
     tokens and certificates, is said by other variables: KUSHI_ENGINE_HEADERS, KUSHI_ENGINE_CA_CERT,
     KUSHI_ENGINE_CLIENT_CERT, KUSHI_ENGINE_CLIENT_KEY.
     """
-    elsewhere = engine_elsewhere(url)
-    if elsewhere:
-        # refuses what it cannot speak, and asks nobody
-        Client(elsewhere.url, **elsewhere.options).close()
-    elif on is None:
-        raise ConfigInvalid("depends() was given neither an engine nor a url, expected one, or KUSHI_ENGINE_URL")
+    if url is not None:
+        check_url(url)
     if not (on is None or hasattr(on, "open")):
         raise TypeError(f"depends() expects what engine() made, got {on!r}: other services are for bentoml.depends()")
-    return cast("Calls", EngineDependency(on, url=elsewhere and elsewhere.url))
+    return cast("Calls", EngineDependency(on, url=url))

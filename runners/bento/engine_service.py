@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import bentoml
-from _bentoml_sdk.models import BentoModel, Model
-from bentoml import serving
+from bentoml.models import BentoModel, HuggingFaceModel
 
 from ..engine import Engine
-from ..repository.layout import BARE_SUFFIXES
-from ..settings import given_in_environment
-from .place import address_of, place_of, remove_left_behind
+from ..errors import about
+from ..repository.discovery import bare_backend
+from ..settings import check_flags, flag_of, given_in_environment, read_settings
+from .internals.stored_models import built_with
+from .internals.supervisor import is_in_container
+from .place import place_of, remove_left_behind
 from .presence import Attendance
 from .process import EngineProcess
 from .relay.origin import Origin
+from .supervisor import replace_workers_in_containers, replace_workers_soon
 from .web.edge import EdgeService
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .place import Place
 
 __all__ = ["EngineService", "engine"]
 
-Source: TypeAlias = "str | Path | Model[Any] | bentoml.Model"
-_EXIT_SECONDS = 30.0
+Source: TypeAlias = str | Path | BentoModel | HuggingFaceModel | bentoml.Model
 _OFF_UNLESS_ASKED_FOR = {
     "exit_on_error": ("exit_on_error",),
     "allow_http": ("allow_http", "http_port", "http_address"),
@@ -39,22 +41,23 @@ class EngineService(EdgeService):
     """What engine() makes"""
 
     def open(self) -> Engine:
-        """The models in this process"""
-        return Engine(*self.repositories())
+        """The models in this process, as the flags and the variables KUSHI_* say; it opens no ports"""
+        return Engine(*self.repositories(), options=read_settings(self.flags).engine)
+
+    @property
+    def flags(self) -> Mapping[str, object]:
+        settings: dict[str, object] = self.inner.settings()
+        return settings
 
     def repositories(self) -> list[str | Path]:
         """Where the models lie; those of BentoML's store are fetched, in the versions that a Bento was built with"""
-        built = {}
-        if self.bento is not None:
-            (service,) = (service for service in self.bento.info.services if service.name == self.name)
-            built = {id(model): info.to_model() for model, info in zip(self.models, service.models, strict=True)}
+        built = built_with(self)
         return [path for source in self.inner.sources for path in _paths(built.get(id(source), source))]
 
     @property
     def place(self) -> Place | None:
         """The sockets of its engine; None outside `bentoml serve`"""
-        address = address_of(self.name)
-        return place_of(address) if address else None
+        return place_of(self.url) if self.url else None
 
     @property
     def origin(self) -> Origin | None:
@@ -66,15 +69,27 @@ class _Lifecycle:
 
     bento_service: EngineService
     sources: ClassVar[tuple[Source, ...]] = ()
-    flags: ClassVar[tuple[str, ...]] = ()
+    asked: ClassVar[Mapping[str, object]] = MappingProxyType({})
+
+    @classmethod
+    def settings(cls) -> dict[str, object]:
+        """What the flags say, and where they and the variables say nothing, what an engine behind a Bento needs"""
+        return {**_switched_off(cls.asked), **cls.asked}
+
+    @classmethod
+    def words(cls) -> list[str]:
+        """The same as the command line of `kushi serve` has it"""
+        given = cls.settings().items()
+        return [f"--{flag_of(name)}={_word(one)}" for name, value in given for one in _each(value)]
 
     @bentoml.on_deployment
-    def restart_workers() -> None:
+    def look_after_workers() -> None:
         """
-        Runs in BentoML's supervisor, which in containers starts no worker again: one of several would be missed by
-        nobody. It knows the worker of this service by now, whose end is still that of all: an orchestrator sees it.
+        Runs in BentoML's supervisor, which has prepared the worker of this service by now: in a container the end of
+        that one is the end of all, which an orchestrator sees.
         """
-        serving.running_inside_container = lambda: False  # type: ignore[assignment] # it has a cache, of no use here
+        replace_workers_soon()
+        replace_workers_in_containers()
 
     @bentoml.on_startup
     async def start_engine(self) -> None:
@@ -82,13 +97,13 @@ class _Lifecycle:
         if self._place is None:
             return
         repositories = await asyncio.to_thread(self.bento_service.repositories)
-        flags = [*(f"--model-repository={path}" for path in repositories), *self.flags]
+        flags = [*(f"--model-repository={path}" for path in repositories), *self.words()]
         remove_left_behind()
-        self._attendance = Attendance(self._place.presence)
         # In a container the end of this worker is that of the service, which an orchestrator sees.
-        self._process = EngineProcess(
-            flags, self._place, _EXIT_SECONDS, keep_trying=not serving.running_inside_container()
-        )
+        keep_trying = not is_in_container()
+        exit_seconds = self.bento_service.limits.exit_seconds
+        self._process = EngineProcess(flags, self._place, exit_seconds, keep_trying=keep_trying)
+        self._attendance = Attendance(self._place.presence)
         await self._process.start()
 
     @bentoml.on_shutdown
@@ -117,28 +132,33 @@ def engine(
         `bentoml.models.BentoModel("digits:latest")`.
     name: that of the service.
     flags: of `kushi serve`, with underscores: `{"model_control_mode": "explicit", "http_port": 8000}`; a list for one
-        that may be repeated. The variables KUSHI_* count as well, and keep secrets out of the list of processes.
+        that may be repeated. The variables KUSHI_* count as well, and keep secrets out of the list of processes. A
+        wrong flag is refused here.
     config: as for bentoml.service, such as `resources={"gpu": 1}`.
     """
-    asked = flags or {}
-    given = {**_switched_off(asked), **asked}
-    words = tuple(f"--{flag.replace('_', '-')}={_word(one)}" for flag, value in given.items() for one in _each(value))
+    with about("flags"):
+        asked = {name.replace("-", "_"): value for name, value in (flags or {}).items()}
+        check_flags(asked)
     known = [BentoModel(source.tag) if isinstance(source, bentoml.Model) else source for source in sources]
-    members: dict[str, Any] = {"sources": tuple(known), "flags": words, "__module__": __name__}
+    members: dict[str, Any] = {"sources": tuple(known), "asked": asked, "__module__": __name__}
     # so that BentoML packs them
-    members |= {f"model_{place}": source for place, source in enumerate(known) if isinstance(source, Model)}
+    members |= {f"model_{place}": source for place, source in enumerate(known) if _is_stored(source)}
     inner = type(name, (_Lifecycle,), members)
     return cast(
         "EngineService", bentoml.service(name=name, service_class=EngineService, **{**config, "workers": 1})(inner)
     )
 
 
-def _paths(source: str | Path | Model[Any]) -> list[str | Path]:
-    if not isinstance(source, Model):
+def _is_stored(source: Source) -> bool:
+    return isinstance(source, BentoModel | HuggingFaceModel)
+
+
+def _paths(source: Any) -> list[str | Path]:  # noqa: ANN401 - a path or a model: BentoML's say no types
+    if not _is_stored(source):
         return [source]
     found = source.resolve()
     folder = Path(found.path if isinstance(found, bentoml.Model) else found)
-    return sorted(file for file in folder.iterdir() if file.suffix in BARE_SUFFIXES) or [folder]
+    return sorted(file for file in folder.iterdir() if bare_backend(file)) or [folder]
 
 
 def _each(value: object) -> tuple[object, ...]:

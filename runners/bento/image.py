@@ -8,7 +8,7 @@ The arguments of `bentoml build` choose: `bentoml build --arg variant=cpu --arg 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import attrs
 import bentoml
@@ -18,8 +18,6 @@ from pydantic import BaseModel, StringConstraints
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from _bentoml_sdk.images import BentoEnvSchema, ImageInfo
 
 __all__ = ["BuildArguments", "image"]
 
@@ -66,7 +64,7 @@ class _LockedImage(Image):
 
     lock: str = ""
 
-    def freeze(self, bento_fs: Path, envs: list[BentoEnvSchema], platform_: str | None = None) -> ImageInfo:
+    def freeze(self, bento_fs: Path, envs: list[Any], platform_: str | None = None) -> Any:  # noqa: ANN401 - for BentoML
         sources = bento_fs / "src"
         lock = sources / self.lock
         if not lock.is_file():

@@ -1,11 +1,12 @@
 """
-Where the processes of one `bentoml serve` meet: paths of sockets that each of them works out for itself.
+Where the processes of one `bentoml serve` meet: paths of sockets and of a pipe that each of them works out for itself.
 
 BentoML tells all workers the same address of a service, one part of which is random; the paths follow from it. They lie
 in a directory of this user alone.
 """
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -15,12 +16,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from bentoml._internal.configuration.containers import BentoMLContainer
-
+from ..environment import runtime_directory
 from ..errors import ConfigInvalid
-from ..settings import runtime_directory
+from .lifeline import hold_lifeline
 
-__all__ = ["Place", "address_of", "place_of", "remove_left_behind"]
+__all__ = ["Place", "place_of", "remove_left_behind"]
 
 _YOUNG_SECONDS = 10.0
 
@@ -32,32 +32,37 @@ class Place:
     local: Path
     http: Path
     presence: Path
-    """Held open by every worker that may still ask"""
-
-
-def address_of(service: str) -> str | None:
-    """What BentoML has told this process of a service; None outside `bentoml serve`, where each process has its own"""
-    addresses: dict[str, str] = BentoMLContainer.remote_runner_mapping.get()
-    return addresses.get(service)
+    """The socket that every worker which may still ask is connected to"""
+    lifeline: Path
+    """The pipe that those workers hold open, too"""
 
 
 def place_of(address: str) -> Place:
     """The sockets of the engine whose service has this address"""
     stem = _directory() / sha256(address.encode()).hexdigest()[:16]
-    return Place(*(stem.with_suffix(f".{name}") for name in ("local", "http", "presence")))
+    return Place(*(stem.with_suffix(f".{name}") for name in ("local", "http", "presence", "lifeline")))
 
 
 def remove_left_behind() -> None:
-    """Removes the sockets of services that were killed: those that nobody listens to"""
+    """Removes what services left that were killed: sockets that nobody listens to, pipes that nobody reads"""
     for path in _directory().iterdir():
         # Another start or end may take it away, and one that is being made has no listener yet.
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-            if time.time() - path.stat().st_mtime > _YOUNG_SECONDS and path.is_socket():
-                probe.settimeout(0)
-                try:
-                    probe.connect(str(path))
-                except ConnectionRefusedError:
-                    path.unlink()
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _YOUNG_SECONDS and _is_left_behind(path):
+                path.unlink()
+
+
+def _is_left_behind(path: Path) -> bool:
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0)
+            return probe.connect_ex(str(path)) == errno.ECONNREFUSED
+    if path.is_fifo():
+        try:
+            os.close(hold_lifeline(path))
+        except OSError as error:
+            return error.errno == errno.ENXIO
+    return False
 
 
 def _directory() -> Path:

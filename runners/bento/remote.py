@@ -6,14 +6,12 @@ within a second when the engine stands still.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from ..client import Client
+from ..elsewhere import engine_elsewhere
 from ..errors import ConnectionLost
-from ..settings import engine_elsewhere
-from .relay.lingering import Lingering
+from .relay.slow_requests import SlowRequests
 from .relay.watch import Watch
 
 if TYPE_CHECKING:
@@ -22,20 +20,8 @@ if TYPE_CHECKING:
     from kushi_native import Result
     from numpy.typing import ArrayLike
 
-    from ..settings import Elsewhere
 
-__all__ = ["RemoteClient", "tls_of"]
-
-
-def tls_of(engine: Elsewhere) -> ssl.SSLContext | None:
-    """What the relay speaks TLS with, where its url asks for it"""
-    if not engine.url.strip().lower().startswith("https:"):
-        return None
-    context = ssl.create_default_context(cafile=engine.ca_cert)
-    context.set_alpn_protocols(["http/1.1"])
-    if engine.client_cert:
-        context.load_cert_chain(engine.client_cert, engine.client_key)
-    return context
+__all__ = ["RemoteClient"]
 
 
 class RemoteClient(Client):
@@ -46,7 +32,7 @@ class RemoteClient(Client):
         super().__init__(url, **options)
         # with connections of its own: those of the calls may all be taken
         self._asking = Client(url, **options)
-        self._watched: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Lingering, Watch]] = WeakKeyDictionary()
+        self._watched: dict[asyncio.AbstractEventLoop, tuple[SlowRequests, Watch]] = {}
 
     def async_infer(
         self,
@@ -57,12 +43,17 @@ class RemoteClient(Client):
     ) -> asyncio.Future[Result]:
         future = super().async_infer(model, *inputs, **options)
         loop = future.get_loop()
-        if loop not in self._watched:
-            self._watched[loop] = Lingering(), Watch(self._asking)
-        lingering, watch = self._watched[loop]
+        watched = self._watched.get(loop)
+        if watched is None:
+            # What belongs to a loop holds it, so that no weak reference would let it go. Other loops, on other threads,
+            # may do the same now.
+            for known in [known for known in list(self._watched) if known.is_closed()]:
+                self._watched.pop(known, None)
+            watched = self._watched[loop] = SlowRequests(), Watch(self._asking)
+        slow, watch = watched
         call = _Call(future, watch, f"the engine at {self.url} stands still")
-        lingering.add(call)
-        future.add_done_callback(lambda _: lingering.discard(call))
+        slow.add(call)
+        future.add_done_callback(lambda _: slow.discard(call))
         return future
 
     def close(self) -> None:
@@ -76,7 +67,7 @@ class _Call:
         self._watch = watch
         self._text = text
 
-    def linger(self) -> None:
+    def became_slow(self) -> None:
         watching = asyncio.create_task(self._until_silent())
         self._future.add_done_callback(lambda _: watching.cancel())
 

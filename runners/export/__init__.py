@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..backends.onnxruntime.library import runtime_library
 from ..errors import InvalidInput, Unsupported
+from ..tolerance import Tolerance
 from .place import choose
 from .tensors import Input
 
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Difference", "Exported", "Input", "Tolerance", "export"]
 
 _PACKAGES = ("torch", "onnx", "onnxscript")
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """How far a number may be from the original's: absolute + relative × |original|"""
-
-    absolute: float = 1e-4
-    relative: float = 1e-3
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from ..engine import Engine
 from ..errors import ConfigInvalid, EngineFailed, KushiError, Unsupported
-from ..log import LogOptions
-from ..options import EngineOptions
 from ..repository.tensors import shape_text
+from ..settings import EngineOptions, LogOptions
 from . import Difference, Tolerance
 from .original import Original
 from .place import Place
@@ -22,7 +21,7 @@ from .tracing import quiet
 
 __all__ = ["compare"]
 
-_QUIET = EngineOptions(log=LogOptions(info=False))
+_QUIET = EngineOptions(exit_on_error=False, log=LogOptions(info=False))
 _SOME_ROWS = (1, 2, 5)
 
 _Array = NDArray[Any]

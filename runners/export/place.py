@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import ConfigInvalid, InvalidInput
+from ..integers import integer
 from ..repository.layout import check_model_name
 
 __all__ = ["Place", "choose", "stage"]
@@ -84,7 +85,7 @@ def _versions(directory: Path) -> list[int]:
         return []
     if not directory.is_dir():
         raise ConfigInvalid(f"'{directory}' is a file, expected the directory of a model")
-    numbers = [int(path.name) for path in directory.iterdir() if path.name.isdecimal()]
+    numbers = [number for path in directory.iterdir() if (number := integer(path.name)) is not None]
     inner = [path.name for path in directory.iterdir() if path.is_dir() and (path / "1").is_dir()]
     if inner and not numbers:
         raise ConfigInvalid(f"'{directory}' holds models, as '{inner[0]}': expected '{directory / 'NAME'}'")

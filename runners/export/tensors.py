@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from ..errors import InvalidInput
+from ..integers import integer
 from ..repository.messages import DataType
 from ..repository.tensors import protocol_type
 
@@ -38,8 +39,8 @@ class Input:
         name, *rest = text.split(":")
         if not name or len(rest) not in {1, 2}:
             raise InvalidInput(f"input '{text}': {_FORM}")
-        try:
-            dims = tuple(int(dim) for dim in rest[1].split(",")) if rest[1:] and rest[1] else ()
-        except ValueError:
-            raise InvalidInput(f"input '{text}': {_FORM}") from None
+        stated = [integer(dim) for dim in rest[1].split(",")] if rest[1:] and rest[1] else []
+        dims = tuple(dim for dim in stated if dim is not None)
+        if len(dims) < len(stated):
+            raise InvalidInput(f"input '{text}': {_FORM}")
         return cls(name, rest[0], dims)

@@ -33,6 +33,12 @@ def complete(
     config.CopyFrom(written)
     if config.input and config.output:
         return config
+    for tensor in (*(() if config.input else inputs), *(() if config.output else outputs)):
+        if tensor.any_rank:
+            raise ConfigInvalid(
+                f"autofill failed for model '{config.name}': the model file does not say how many dimensions tensor "
+                f"'{tensor.name}' has, expected the inputs and outputs in config.pbtxt"
+            )
     _complete_batching(config, [*inputs, *outputs], default_max_batch_size)
     if not config.input:
         config.input.extend(ModelInput(name=t.name, data_type=config_type(t.datatype)) for t in inputs)
@@ -109,6 +115,8 @@ def _check_tensor(
             f"for {role} '{tensor.name}', model provides TYPE_{info.datatype}"
         )
     dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+    if info.any_rank:
+        return
     if info.dims:
         _check_dims(config, info, dims, exact=exact)
     elif any(dim != 1 for dim in dims):

@@ -9,15 +9,21 @@ from typing import Any
 from google.protobuf import text_format
 
 from ..errors import ConfigInvalid
+from .files import read_file
 from .messages import ModelConfig
 
 __all__ = ["parse", "read"]
+
+_BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+_NO_NUMBER = re.compile(r"[+-]?[0-9.][^_\s]*_")
+_MOST_SHOWN = 80
+"""Characters of a line before and behind a fault"""
 
 
 def read(path: Path) -> ModelConfig:
     """The configuration in the file at `path`"""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, "configuration").decode()
     except UnicodeDecodeError as error:
         raise ConfigInvalid(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
     except OSError as error:
@@ -27,17 +33,33 @@ def read(path: Path) -> ModelConfig:
 
 def parse(text: str, source: str) -> ModelConfig:
     """The configuration that `text` states; `source` is how errors call it"""
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     try:
-        return text_format.Parse(text, ModelConfig())
+        read = text_format.Parse(text, ModelConfig())
+        _check_numbers(text)
     except text_format.ParseError as error:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
         raise ConfigInvalid(f"{source}:{line}:{column}: {_explain(str(error), text, line, column)}") from None
+    return read
+
+
+def _check_numbers(text: str) -> None:
+    """Python's reader of the format takes underscores for a part of a number, as in 1_0, where Triton's takes none"""
+    tokens = text_format.Tokenizer(text.split("\n"))
+    while not tokens.AtEnd():
+        if _NO_NUMBER.match(tokens.token):
+            raise tokens.ParseError(f"expected a number, got {tokens.token}")  # type: ignore[arg-type] # it takes a text
+        tokens.NextToken()
 
 
 def _explain(message: str, text: str, line: int, column: int) -> str:
     lines = text.split("\n")
-    shown = lines[line - 1] if line <= len(lines) else ""
-    message = message.removeprefix(f"{line}:{column} : ").removeprefix(f"'{shown}': ").rstrip(".")
+    whole = lines[line - 1] if line <= len(lines) else ""
+    message = message.removeprefix(f"{line}:{column} : ").removeprefix(f"'{whole}': ").rstrip(".")
+    before, shown = (
+        whole[max(0, column - 1 - _MOST_SHOWN) : column - 1],
+        whole[: column - 1 + _MOST_SHOWN][-2 * _MOST_SHOWN :],
+    )
     if unknown := re.search(r'Message type "inference\.([\w.]+)" has no field named "(\w+)"', message):
         fields = next(m for m in _messages() if m.full_name == f"inference.{unknown[1]}").fields_by_name
         return f"{unknown[1]} has no field '{unknown[2]}'{_nearest(unknown[2], fields)}"
@@ -46,7 +68,7 @@ def _explain(message: str, text: str, line: int, column: int) -> str:
         return f"{unknown[1]} has no value '{unknown[2]}'{_nearest(unknown[2], values)}"
     if both := re.search(r'ield "(\w+)" is specified along with field "(\w+)", another member of oneof', message):
         return f"'{both[2]}' and '{both[1]}' exclude each other, expected only one of them"
-    field = re.search(r"(\w+)\s*:?\s*\[?\s*$", shown[: column - 1])
+    field = re.search(r"(\w+)\s*:?\s*\[?\s*$", before)
     named = f"field '{field[1]}': " if field else ""
     return f"{named}{message[:1].lower()}{message[1:]}, in: {shown.strip()}"
 

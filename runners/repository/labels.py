@@ -4,11 +4,10 @@ import os
 from pathlib import Path
 
 from ..errors import ConfigInvalid, Unsupported
+from .files import is_within, read_file
 from .messages import ModelConfig
 
 __all__ = ["read_labels"]
-
-_MAX_BYTES = 16 * 1024 * 1024
 
 
 def read_labels(directory: Path, config: ModelConfig) -> dict[str, tuple[str, ...]]:
@@ -22,19 +21,16 @@ def read_labels(directory: Path, config: ModelConfig) -> dict[str, tuple[str, ..
 
 def _read(directory: Path, filename: str, output: str, model: str) -> tuple[str, ...]:
     # a leading slash does not make it another root
-    path = f"{directory}/{filename.removeprefix('/')}"
-    if "\0" in path or not Path(path).resolve().is_relative_to(directory.resolve()):
+    path = Path(f"{directory}/{filename.removeprefix('/')}")
+    if not is_within(path, directory):
         raise Unsupported(
             f"label file path '{path}' for output '{output}' in model '{model}' is outside model directory"
         )
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_file(path, "label file")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigInvalid(f"failed to open text file for read {path}: {reason}") from None
-    if len(content) > _MAX_BYTES:
-        raise ConfigInvalid(f"label file '{path}' of output '{output}' has more than {_MAX_BYTES} bytes")
     try:
         lines = content.decode().split("\n")
     except UnicodeDecodeError as error:

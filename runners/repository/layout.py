@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ..errors import ConfigInvalid
+from .descriptor import Descriptor
+from .discovery import bare_backend, bare_files, default_file, found
+from .files import check_file, check_link
 from .messages import ModelConfig
 
-__all__ = ["BARE_SUFFIXES", "ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
+__all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
 
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_VERSION = 2**63 - 1
-_MODEL_SUFFIXES = frozenset({".onnx", ".ort", ".pt", ".pt2"})
-BARE_SUFFIXES = (".onnx", ".ort")
-"""Of the files that say all of a model that a configuration would"""
 _NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})
 
 
@@ -63,13 +63,15 @@ def scan(paths: Iterable[Path]) -> Scan:
     found: dict[str, list[ModelSource]] = {}
     refused: dict[str, str] = {}
     for path in dict.fromkeys(paths):
-        for model in _read(path):
+        for place in _places(path):
+            name = place.stem if place.is_file() else place.name
             try:
-                check_model_name(model.name)
+                check_model_name(name)
+                found.setdefault(name, []).append(_model(place))
             except ConfigInvalid as error:
-                refused[ascii(model.name)[1:-1]] = str(error)
-            else:
-                found.setdefault(model.name, []).append(model)
+                refused[name if name.isprintable() else ascii(name)[1:-1]] = str(error)
+            except OSError as error:
+                refused[name] = f"{error.filename or place}: {error.strerror}"
     for name, models in found.items():
         if len(models) > 1:
             refused[name] = _ambiguous(models)
@@ -84,63 +86,81 @@ def find(paths: Iterable[Path], name: str) -> ModelSource | None:
     return models[0] if models else None
 
 
-def model_file(version_directory: Path, name: str) -> Path:
-    """The file `name` of a version; a directory of that name holds the model as model.onnx beside its data"""
+def model_file(version_directory: Path, name: str, inside: str | None = None) -> Path:
+    """The file `name` of a version, or where that is a directory, the file `inside` it"""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise ConfigInvalid(f"default_model_filename '{name}' must be a path inside the version directory")
     path = version_directory / name
-    if path.is_dir():
-        path /= "model.onnx"
-    if not path.is_file():
-        raise ConfigInvalid(f"unable to find '{path}'")
+    if inside and path.is_dir():
+        path /= inside
+    try:
+        check_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigInvalid(f"unable to find '{path}'") from None
     return path
 
 
-def _read(path: Path) -> list[ModelSource]:
+def _places(path: Path) -> list[Path]:
+    """Where models lie: the directories of a repository, or the one model file that `path` itself is"""
     try:
         if path.is_dir():
-            return _models(path)
+            return _model_directories(path)
         if path.exists():
-            return [_bare(path)]
+            _check_bare(path)
+            return [path]
     except OSError as error:
         raise ConfigInvalid(f"'{error.filename}' cannot be read: {error.strerror}") from None
-    kind = "model file" if path.suffix in BARE_SUFFIXES else "model repository"
-    raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models, or an *.onnx or *.ort file")
+    kind = "model file" if bare_backend(path) else "model repository"
+    raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models, or an {bare_files()} file")
+
+
+def _check_bare(path: Path) -> Descriptor:
+    backend = bare_backend(path)
+    if not backend or not path.is_file():
+        raise ConfigInvalid(
+            f"'{path}' is neither a model repository nor a model file: expected a directory, {bare_files()}"
+        )
+    return backend
 
 
 def _bare(path: Path) -> ModelSource:
-    if path.suffix not in BARE_SUFFIXES or not path.is_file():
-        raise ConfigInvalid(
-            f"'{path}' is neither a model repository nor a model file: expected a directory, *.onnx or *.ort"
-        )
     path = path.absolute()
-    config = ModelConfig(name=path.stem, backend="onnxruntime", default_model_filename=path.name)
+    config = ModelConfig(name=path.stem, backend=_check_bare(path).name, default_model_filename=path.name)
     return ModelSource(path.stem, path, {1: path.parent}, config=config)
 
 
-def _models(repository: Path) -> list[ModelSource]:
+def _model_directories(repository: Path) -> list[Path]:
     if _is_model(repository):
         parent = repository.resolve().parent if repository.name in {"", ".."} else repository.parent
         raise ConfigInvalid(f"'{repository}' looks like a model, expected its model repository: '{parent}'")
     paths = sorted(repository.iterdir())
-    models = [_model(path) for path in paths if path.is_dir() and not path.name.startswith(".")]
+    # a link to nowhere is a model that is missing, not one that never was
+    models = [path for path in paths if not path.name.startswith(".") and (path.is_dir() or _leads_nowhere(path))]
     if not models:
-        _LOG.warning("no model found in '%s', expected directories as in MODEL/1/model.onnx", repository)
+        _LOG.warning("no model found in '%s', expected directories as in MODEL/1/%s", repository, default_file())
     return models
 
 
 def _model(path: Path) -> ModelSource:
+    check_link(path)
+    if path.is_file():
+        return _bare(path)
     config = path / "config.pbtxt"
-    return ModelSource(path.name, path, _versions(path), config if config.exists() else None)
+    return ModelSource(path.name, path, _versions(path), config if os.path.lexists(config) else None)
 
 
 def _named(path: Path, name: str) -> list[ModelSource]:
     if path.is_file():
-        return [_bare(path)] if path.stem == name else []
+        return [_model(path)] if path.stem == name else []
     model = path / name
     # os.path answers for a name too long for the file system, where Path raises
-    return [_model(model)] if os.path.isdir(model) and not name.startswith(".") else []  # noqa: PTH112 - see above
+    is_there = os.path.isdir(model) or _leads_nowhere(model)  # noqa: PTH112 - see above
+    return [_model(model)] if is_there and not name.startswith(".") else []
+
+
+def _leads_nowhere(path: Path) -> bool:
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114 - as above
 
 
 def _ambiguous(models: Sequence[ModelSource]) -> str:
@@ -154,12 +174,15 @@ def _is_model(directory: Path) -> bool:
     if any(_VERSION.fullmatch(path.name) for version in versions for path in version.iterdir()):
         return False
     configured = bool(versions) and (directory / "config.pbtxt").is_file()
-    return configured or any(path.suffix in _MODEL_SUFFIXES for version in versions for path in version.iterdir())
+    suffixes = {Path(file).suffix for one in found().all for file in one.files} - {""}
+    return configured or any(path.suffix in suffixes for version in versions for path in version.iterdir())
 
 
 def _versions(model: Path) -> dict[int, Path]:
     versions = {}
     for path in model.iterdir():
+        if _VERSION.fullmatch(path.name):
+            check_link(path)
         if not path.is_dir() or path.name in _NOT_VERSIONS or path.name.startswith("."):
             continue
         if _VERSION.fullmatch(path.name) and int(path.name) <= _LARGEST_VERSION:

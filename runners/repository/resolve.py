@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from ..errors import ConfigInvalid, about
 from .config import read
-from .honoured import check_honoured
 from .layout import ModelSource
 from .messages import ModelConfig
 from .normalize import fill_backend, fill_defaults
+from .supported_fields import check_supported_fields
 from .validate import check_model
 from .versions import missing, served
 
@@ -37,7 +37,7 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
         raise ConfigInvalid(f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled")
     with about(source.stated_in):
         config = fill_backend(source, written)
-        check_honoured(config)
+        check_supported_fields(config)
         config = fill_defaults(config)
         check_model(config, source.name)
         for version in missing(config, source.versions):

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import ConfigInvalid
+from ..integers import INT64_MAX, integer
 from .config_json import to_plain
 from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
 from .tensors import protocol_type
@@ -139,17 +140,19 @@ def instances_of(config: ModelConfig) -> int:
     return sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
 
 
-def parameter(config: ModelConfig, key: str, default: int, allowed: Sequence[int] | None = None) -> int:
+def parameter(
+    config: ModelConfig, key: str, default: int, allowed: Sequence[int] | None = None, *, most: int = INT64_MAX
+) -> int:
     """The integer parameter `key`, or `default` when it is absent; negative only where `allowed` says so"""
     if key not in config.parameters:
         return default
     text = config.parameters[key].string_value
-    expected = f"one of {', '.join(map(str, allowed))}" if allowed else "a non-negative integer"
-    try:
-        value = int(text)
-    except ValueError:
-        value = None
-    if value is None or (value not in allowed if allowed else value < 0):
+    value = integer(text)
+    if allowed:
+        expected, fits = f"one of {', '.join(map(str, allowed))}", value in allowed
+    else:
+        expected, fits = f"a non-negative integer of at most {most}", value is not None and 0 <= value <= most
+    if value is None or not fits:
         raise ConfigInvalid(f"parameter '{key}' of model '{config.name}': expected {expected}, got '{text}'")
     return value
 

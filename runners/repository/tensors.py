@@ -10,11 +10,15 @@ __all__ = ["TensorInfo", "config_type", "protocol_type", "scalar_names", "shape_
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One input or output as the model file declares it: -1 is a dimension of any size, () a scalar"""
+    """
+    One input or output as the model file declares it: -1 is a dimension of any size, () a scalar; of `any_rank` where
+    the file does not say how many dimensions there are
+    """
 
     name: str
     datatype: str
     dims: tuple[int, ...]
+    any_rank: bool = False
 
 
 def protocol_type(data_type: int) -> str:
@@ -35,4 +39,4 @@ def shape_text(dims: tuple[int, ...]) -> str:
 
 def scalar_names(tensors: Iterable[TensorInfo]) -> list[str]:
     """The tensors of rank 0"""
-    return [tensor.name for tensor in tensors if not tensor.dims]
+    return [tensor.name for tensor in tensors if not tensor.dims and not tensor.any_rank]

@@ -5,12 +5,16 @@ from itertools import groupby
 from math import prod
 
 from ..errors import ConfigInvalid, Unsupported
-from .frameworks import FRAMEWORKS
+from ..integers import MAX_THREADS
+from .discovery import descriptor_of
 from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput, ModelQueuePolicy
+from .specification import instances_of
 
-__all__ = ["check_instance_groups", "check_model", "check_tensors"]
+__all__ = ["check_instance_groups", "check_model", "check_outputs", "check_tensors", "check_threads"]
 
 _ANY = -1
+_MAX_INSTANCES = 1024
+_MAX_THREADS_OF_ALL = 4 * MAX_THREADS
 
 
 def check_model(config: ModelConfig, directory: str) -> None:
@@ -18,13 +22,15 @@ def check_model(config: ModelConfig, directory: str) -> None:
     name = config.name
     if not config.backend:
         raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}")
-    if config.backend not in FRAMEWORKS:
-        expected = " or ".join(f"'{backend}'" for backend in FRAMEWORKS)
-        raise Unsupported(f"backend '{config.backend}' is not supported by this version, expected {expected}")
-    if config.platform not in FRAMEWORKS[config.backend].platforms:
+    if config.platform not in descriptor_of(config.backend).platforms:
         raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
     if config.max_batch_size < 0:
         raise ConfigInvalid(f"'max_batch_size' must be non-negative value for {name}")
+    for index, group in enumerate(config.instance_group):
+        if group.count < 0:
+            raise ConfigInvalid(
+                f"field 'instance_group[{index}].count' is {group.count}, expected 1 or more, or 0 for the default"
+            )
     _check_batching(config)
     if name != directory:
         raise ConfigInvalid(
@@ -64,6 +70,10 @@ def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = (), why_non
     there is none
     """
     reason = f": {why_none}" if why_none else ""
+    if (instances := instances_of(config)) > _MAX_INSTANCES:
+        raise Unsupported(
+            f"model '{config.name}' has {instances} instances, at most {_MAX_INSTANCES} are supported by this version"
+        )
     for group in config.instance_group:
         subject = f"instance group {group.name} of model {config.name}"
         if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
@@ -89,6 +99,16 @@ def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = (), why_non
             )
 
 
+def check_threads(config: ModelConfig, threads: int) -> None:
+    """The threads that each instance is to have"""
+    instances = instances_of(config)
+    if instances * threads > _MAX_THREADS_OF_ALL:
+        raise Unsupported(
+            f"model '{config.name}' has {instances} instances of {threads} threads, at most {_MAX_THREADS_OF_ALL} "
+            "threads are supported by this version"
+        )
+
+
 def check_tensors(config: ModelConfig) -> None:
     """Inputs and outputs, after auto-completion"""
     for tensor in config.input:
@@ -97,6 +117,16 @@ def check_tensors(config: ModelConfig) -> None:
             raise ConfigInvalid(f"model input NHWC/NCHW require 3 dims for {config.name}")
     for output in config.output:
         _check_tensor(output, config, "model output ")
+    for role, tensors in (("input", config.input), ("output", config.output)):
+        names = [tensor.name for tensor in tensors]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigInvalid(f"model {role} '{twice}' is specified more than once for {config.name}")
+
+
+def check_outputs(config: ModelConfig) -> None:
+    """After auto-completion: a model answers something"""
+    if not config.output:
+        raise ConfigInvalid(f"model must specify at least one output for {config.name}")
 
 
 def _check_tensor(tensor: ModelInput | ModelOutput, config: ModelConfig, prefix: str) -> None:

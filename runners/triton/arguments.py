@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import ConfigInvalid, Unsupported, about
-from ..flags import add_flags, normalize_flags
-from ..options import EngineOptions, engine_options
-from ..settings import read_settings
+from ..settings import EngineOptions, read_settings
+from ..settings.flags import add_flags, normalize_flags
 
 __all__ = ["read_arguments"]
 
 _MODELS = frozenset(
     {
+        "backend_config",
         "disable_auto_complete_config",
         "exit_on_error",
         "id",
@@ -36,8 +36,8 @@ class _Parser(ArgumentParser):
         raise ConfigInvalid(message)
 
 
-def read_arguments(arguments: Sequence[str]) -> tuple[EngineOptions, bool]:
-    """The options, and whether a model that cannot be loaded is the end"""
+def read_arguments(arguments: Sequence[str]) -> EngineOptions:
+    """The options that the flags of a TritonRunner state"""
     with about("cli_args"):
         if isinstance(arguments, str):
             raise ConfigInvalid(f"expected a list of flags, got {arguments!r}")
@@ -51,5 +51,4 @@ def read_arguments(arguments: Sequence[str]) -> tuple[EngineOptions, bool]:
         for name, value in flags.items():
             if value is not None and name not in _MODELS:
                 raise Unsupported(f"--{name.replace('_', '-')} concerns a server, and a TritonRunner starts none")
-        settings = read_settings(flags)
-        return engine_options(settings), settings.exit_on_error
+        return read_settings(flags).engine

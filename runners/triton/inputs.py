@@ -1,5 +1,6 @@
 """
-What tritonclient calls `InferInput`, in its HTTP and in its gRPC package, as arrays; `InferRequestedOutput` as names.
+What tritonclient calls `InferInput`, in its HTTP and in its gRPC package, as arrays; `InferRequestedOutput` as names
+and class counts.
 
 Loaded when a program passes one, so that tritonclient is there.
 """
@@ -12,7 +13,7 @@ from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
 from ..errors import InvalidInput, Unsupported
 
-__all__ = ["array", "named_array", "output_name"]
+__all__ = ["array", "class_count", "named_array"]
 
 
 def array(given: Any) -> NDArray[Any]:  # noqa: ANN401 - one of two classes without types
@@ -36,16 +37,17 @@ def named_array(given: Any) -> tuple[str, NDArray[Any]]:  # noqa: ANN401 - as ab
     return given.name(), array(given)
 
 
-def output_name(wanted: Any) -> str:  # noqa: ANN401 - one of two classes without types
-    """The name of an InferRequestedOutput that asks for nothing else"""
+def class_count(wanted: Any) -> tuple[str, int]:  # noqa: ANN401 - one of two classes without types
+    """The name of an InferRequestedOutput, and how many of its best classes it asks for; 0 is the output as it is"""
     tensor = wanted._get_tensor()  # noqa: SLF001 - as above
     name = str(wanted.name())
     parameters = tensor.get("parameters", {}) if isinstance(tensor, dict) else tensor.parameters
     if "shared_memory_region" in parameters:
         raise Unsupported(f"output {name!r} is wanted in shared memory, expected one that is answered")
-    if "classification" in parameters:
-        raise Unsupported(f"output {name!r} asks for classification, which is not supported")
-    return name
+    if "classification" not in parameters:
+        return name, 0
+    count = parameters["classification"]
+    return name, count if isinstance(tensor, dict) else count.int64_param
 
 
 def _elements(datatype: str, content: bytes | None, values: list[Any] | None) -> NDArray[Any]:

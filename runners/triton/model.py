@@ -7,7 +7,7 @@ Inputs are arrays, or the InferInput of tritonclient; all by position, in the mo
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..calls import Calls
 
 __all__ = ["TritonModel", "as_array", "reader_of"]
+
+Asked = TypeVar("Asked")
+"""A Result, or a future of one"""
 
 
 class TritonModel:
@@ -31,12 +34,12 @@ class TritonModel:
 
     def run(self, /, *inputs: Any, **named: Any) -> Result:  # noqa: ANN401 - an array-like or an InferInput
         """Asks the model and waits for its answer; not for an event loop"""
-        return self._opened().model(self._name).run(*map(as_array, inputs), **_arrays(named))
+        return _ask(self._opened().model(self._name).run, inputs, named)
 
     async def async_run(self, /, *inputs: Any, **named: Any) -> Result:  # noqa: ANN401 - as above
         """Asks the model"""
         calls = await self._ready()
-        return await calls.model(self._name).async_run(*map(as_array, inputs), **_arrays(named))
+        return await _ask(calls.model(self._name).async_run, inputs, named)
 
     def __repr__(self) -> str:
         return f"<TritonModel {self._name!r}>"
@@ -55,5 +58,9 @@ def reader_of(given: object) -> Any:  # noqa: ANN401 - a module
     return import_module(".inputs", __package__)
 
 
-def _arrays(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: as_array(given) for name, given in named.items()}
+def _ask(run: Callable[..., Asked], inputs: tuple[Any, ...], named: dict[str, Any]) -> Asked:
+    """Inputs by name go in a mapping, whatever they are called"""
+    arrays = {name: as_array(given) for name, given in named.items()}
+    if inputs:
+        return run(*map(as_array, inputs), **arrays)
+    return run(arrays) if arrays else run()

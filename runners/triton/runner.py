@@ -20,7 +20,7 @@ from .management import TritonManagement, refuse_headers
 from .model import TritonModel, reader_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kushi_native import Result
@@ -75,7 +75,7 @@ class TritonRunner(TritonManagement):
         self.tritonserver_type = tritonserver_type
         self.repository_path = None if model_repository is None else str(model_repository)
         self.cli_args = list(cli_args or ())
-        self._options, self._complete = read_arguments(cli_args or ())
+        self._options = read_arguments(cli_args or ())
         self._url = url
         self._lock = threading.Lock()
         self._calls: Engine | Client | None = None
@@ -131,11 +131,13 @@ class TritonRunner(TritonManagement):
         if sequence_id:
             raise Unsupported(f"TritonRunner {self.name!r}: sequences are not supported yet")
         calls = await self._ready()
+        arrays = (_reader("inputs", given).named_array(given) for given in inputs)
+        counts = (_reader("outputs", given).class_count(given) for given in outputs or ())
         return await calls.async_infer(
             model_name,
-            dict(_reader("inputs", given).named_array(given) for given in inputs),
+            _by_name("input", request_id, arrays),
             model_version=model_version,
-            outputs=None if outputs is None else [_reader("outputs", output).output_name(output) for output in outputs],
+            outputs=_by_name("output", request_id, counts),
             parameters=parameters if timeout is None else {**(parameters or {}), "timeout": timeout},
             deadline=client_timeout,
             priority=priority,
@@ -170,11 +172,18 @@ class TritonRunner(TritonManagement):
     def _open(self) -> Engine | Client:
         if self._url is not None:
             return Client(self._url)
-        engine = Engine(self.repository_path or "", options=self._options)
-        if self._complete and (failures := dict(engine.failures)):
-            engine.close()
-            raise next(iter(failures.values()))
-        return engine
+        return Engine(self.repository_path or "", options=self._options)
+
+
+def _by_name(kind: str, request_id: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise InvalidInput(
+                f"[request id: {request_id or '<id_unknown>'}] {kind} {name!r} already exists in request"
+            )
+        values[name] = value
+    return values
 
 
 def _reader(argument: str, given: object) -> Any:  # noqa: ANN401 - a module

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ConfigInvalid
+from ...repository.files import check_link, is_within
 from ...repository.layout import ModelSource
 
 __all__ = ["ModelFiles"]
@@ -28,8 +29,9 @@ class ModelFiles:
         root = self.source.path if self.source.path.is_dir() else self.source.path.parent
         for directory in (self.directory, root):
             path = directory / name
-            if not _within(path, root) or Path(name).is_absolute():
+            if not is_within(path, root) or Path(name).is_absolute():
                 raise ConfigInvalid(f"{what} '{name}' must be a file inside the directory of the model, '{root}'")
+            check_link(path)
             if path.is_file():
                 return str(path.absolute())
         raise ConfigInvalid(f"{what} '{name}': not found in '{self.directory}' or '{root}'")
@@ -42,7 +44,7 @@ class ModelFiles:
         cache = self.settings.get("engine-cache-directory")
         root = Path(cache, self.source.name, str(self.version)) if cache else self.directory
         path = root / name
-        if not name or not _within(path, root):
+        if not name or not is_within(path, root):
             raise ConfigInvalid(f"{what} '{name}' must be a path inside '{root}'")
         path.parent.mkdir(parents=True, exist_ok=True)
         return str(path.absolute())
@@ -56,7 +58,3 @@ class ModelFiles:
                 "--backend-config=onnxruntime,profile-directory=PATH"
             )
         return str(Path(directory, f"{name}_{self.version}").absolute())
-
-
-def _within(path: Path, root: Path) -> bool:
-    return path.resolve().is_relative_to(root.resolve())

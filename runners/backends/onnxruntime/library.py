@@ -12,9 +12,9 @@ from pathlib import Path
 
 import kushi_native
 
+from ...environment import set_variable
 from ...errors import ConfigInvalid, Unsupported
-from ...repository.backend_config import boolean
-from ...settings import forbid_telemetry
+from ...repository.values import boolean
 from ...threads import usable_cores
 from . import cuda
 
@@ -56,7 +56,8 @@ def start(settings: Mapping[str, str]) -> Runtime:
             int(settings.get("intra_op_thread_count", "0")) or cores,
             int(settings.get("inter_op_thread_count", "0")) or cores,
         )
-    forbid_telemetry()
+    # its releases carry telemetry
+    set_variable("ORT_DISABLE_TELEMETRY", "1")
     loaded = kushi_native.init_onnxruntime(str(runtime_library()), threads)
     return Runtime(loaded, tuple(kushi_native.onnxruntime_providers()), threads)
 

@@ -29,6 +29,7 @@ _PRECISIONS = MappingProxyType(
         "FP32": (("INFERENCE_PRECISION_HINT", "f32"),),
     }
 )
+_SAY_PRECISION = frozenset(key for options in _PRECISIONS.values() for key, _ in options)
 
 
 def _precision(value: str, what: str, _: ModelFiles) -> Options:
@@ -76,5 +77,11 @@ def offered(runtime: Runtime) -> Runtime:
 
 
 def properties(options: Iterable[tuple[str, str]], threads: int) -> Options:
-    """What `OPENVINO` has read as the provider takes it; of `threads` an instance has as many, unless that is said"""
-    return (("load_config", json.dumps({"CPU": {_THREADS: str(threads), **dict(options)}})),)
+    """
+    What `OPENVINO` has read, as the provider takes it. Unless they are stated, an instance has `threads`, and computes
+    in FP32: OpenVINO itself would take BF16 on a CPU that has it.
+    """
+    stated = {_THREADS: str(threads), **dict(options)}
+    if not _SAY_PRECISION & stated.keys():
+        stated |= _PRECISIONS["FP32"]
+    return (("load_config", json.dumps({"CPU": stated})),)

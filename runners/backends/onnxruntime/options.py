@@ -11,11 +11,12 @@ from types import MappingProxyType
 import kushi_native
 
 from ...errors import ConfigInvalid, Unsupported
-from ...repository.backend_config import BOOLEANS, boolean
+from ...integers import MAX_THREADS, integer
 from ...repository.messages import ModelConfig
-from ...repository.session_entries import SESSION_ENTRIES
 from ...repository.specification import parameter
+from ...repository.values import BOOLEANS, boolean
 from .files import ModelFiles
+from .session_entries import SESSION_ENTRIES
 from .values import Provider
 
 __all__ = ["SessionOptions", "read_options"]
@@ -109,7 +110,7 @@ def read_options(
 
 
 def _threads(config: ModelConfig, key: str, shared: int | None) -> int:
-    stated = parameter(config, key, 0)
+    stated = parameter(config, key, 0, most=MAX_THREADS)
     if shared is None:
         return stated
     if stated:
@@ -176,6 +177,6 @@ def _shrinkage(config: ModelConfig, gpus: Sequence[int], *, memory_arena: bool) 
         device, _, number = arena.partition(":")
         if device == "cpu" and not memory_arena:
             raise ConfigInvalid(f"{named} has '{arena}', and 'enable_mem_arena' is off: there is no such arena")
-        if device == "gpu" and int(number) not in gpus:
+        if device == "gpu" and integer(number) not in gpus:
             raise ConfigInvalid(f"{named} has '{arena}', and no instance of the model is on that GPU")
     return ((_SHRINKAGE, arenas),)

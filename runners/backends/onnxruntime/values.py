@@ -1,12 +1,12 @@
 """The kinds of values of providers' options: each checks a text and answers it as the provider reads it"""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ...errors import ConfigInvalid, Unsupported
-from ...repository.backend_config import BOOLEANS, boolean
+from ...integers import UINT64_MAX, integer
+from ...repository.values import BOOLEANS, boolean
 from .files import ModelFiles
 
 __all__ = [
@@ -28,8 +28,6 @@ Options = tuple[tuple[str, str], ...]
 """Names and values as a provider takes them"""
 _Kind = Callable[[str, str, ModelFiles], str]
 """The text, what it is, for errors, and where files of the model may be"""
-
-_INTEGER = re.compile("[+-]?[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,13 @@ def off(why: str) -> _Kind:
     return read
 
 
-def at_least(least: int, most: int | None = None) -> _Kind:
+def at_least(least: int, most: int = UINT64_MAX) -> _Kind:
     """An integer"""
-    expected = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
+    expected = f"an integer of at least {least}" if most == UINT64_MAX else f"an integer from {least} to {most}"
 
     def read(value: str, what: str, _: ModelFiles) -> str:
-        number = int(value) if _INTEGER.fullmatch(value) else None
-        if number is None or number < least or (most is not None and number > most):
+        number = integer(value, least, most)
+        if number is None:
             raise ConfigInvalid(f"{what}: expected {expected}, got '{value}'")
         return str(number)
 

@@ -1,5 +1,6 @@
 """
 PyTorch models: TorchScript archives and exported programs, run by PyTorch's own library in this process.
 
-`backend` is the module that loads them; it and those that it stands on import PyTorch, the others do not.
+`backend` is the module that loads them; it and those that it stands on import PyTorch, the others, `descriptor`
+among them, do not.
 """

@@ -20,6 +20,10 @@ __all__ = ["Format", "inspect", "sample_inputs"]
 _SAVE = "save it as torch.jit.script(model).save(...) or torch.export.save(torch.export.export(model, inputs), ...)"
 _AGAIN = "load it with the PyTorch that wrote it and save it again with torch.export.save"
 _SAMPLES = "data/sample_inputs/model.pt"
+_MOST_JSON_BYTES = 64 * 1024 * 1024
+"""Of one record: what it states is a graph, weights are in others"""
+_MOST_INFLATED_BYTES = 64 * 1024 * 1024
+"""All compressed records together: PyTorch compresses code alone"""
 _DAMAGE = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 
@@ -36,6 +40,7 @@ def inspect(path: Path) -> Format:
     try:
         with zipfile.ZipFile(path) as archive:
             content = _Content(path, archive)
+            content.check_sizes()
             found = content.format()
             content.check_sums()
             return found
@@ -49,7 +54,9 @@ def inspect(path: Path) -> Format:
 def sample_inputs(path: Path) -> bytes:
     """The inputs that an exported program was made with, as PyTorch wrote them"""
     with zipfile.ZipFile(path) as archive:
-        return _Content(path, archive).read(_SAMPLES) or b""
+        content = _Content(path, archive)
+        content.check_sizes()
+        return content.read(_SAMPLES) or b""
 
 
 def _begins_as_pickle(path: Path) -> bool:
@@ -72,6 +79,18 @@ class _Content:
             return self._archive.read(self._records[record])
         except _DAMAGE as error:
             raise self._damaged(str(error)) from None
+
+    def check_sizes(self) -> None:
+        """What comes out of the file may not be much more than what is in it"""
+        records = self._archive.infolist()
+        if sum(record.compress_size for record in records) > self._path.stat().st_size:
+            raise self._damaged("its records overlap")
+        inflated = sum(record.file_size for record in records if record.compress_type != zipfile.ZIP_STORED)
+        if inflated > _MOST_INFLATED_BYTES:
+            raise ConfigInvalid(
+                f"'{self._path}' has compressed records that hold {inflated} bytes, at most {_MOST_INFLATED_BYTES} are "
+                "unpacked: PyTorch itself compresses code alone"
+            )
 
     def check_sums(self) -> None:
         """PyTorch would take weights as they come"""
@@ -139,9 +158,15 @@ class _Content:
             )
 
     def _json(self, record: str) -> object:
+        if record in self._records:
+            size = self._archive.getinfo(self._records[record]).file_size
+            if size > _MOST_JSON_BYTES:
+                raise self._damaged(f"{record} has {size} bytes, at most {_MOST_JSON_BYTES} are read")
         text = self.read(record)
         try:
             content: object = None if text is None else json.loads(text)
+        except RecursionError:
+            raise self._damaged(f"{record} is nested too deeply") from None
         except ValueError as error:
             raise self._damaged(f"{record}: {error}") from None
         return content

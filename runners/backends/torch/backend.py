@@ -1,115 +1,94 @@
 """Loads PyTorch models: the file checked, its tensors bound to the configuration's, weights once for each device"""
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 
 import torch
 from kushi_native import PythonModel
 
-from ...errors import about
-from ...repository.backend_config import NO_SETTINGS
-from ...repository.complete import check_against_model, complete, default_max_batch_size
-from ...repository.labels import read_labels
-from ...repository.layout import ModelSource, model_file
-from ...repository.messages import ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput
-from ...repository.normalize import fill_defaults, fill_instance_groups
-from ...repository.specification import instances_of, specify
-from ...repository.tensors import TensorInfo, protocol_type, scalar_names
-from ...repository.validate import check_instance_groups, check_model, check_tensors
+from ...repository.complete import complete
+from ...repository.messages import ModelConfig, ModelInput, ModelOutput
+from ...repository.specification import instances_of
+from ...repository.tensors import TensorInfo, protocol_type
 from ...threads import intra_op_threads, usable_cores
-from .. import Loaded
+from .. import Backend, Bound, Opened, Placed, Prepared
 from . import exported, script
 from .archive import Format, inspect
 from .engine import Plan, TorchEngine
-from .names import Leaf, Place, Signature, bind_inputs, bind_outputs
+from .names import Leaf, Place, bind_inputs, bind_outputs
 from .options import TorchOptions, check_applicable, read_options
 from .program import Program
 from .trial import attempt
 
-__all__ = ["load"]
+__all__ = ["TorchBackend"]
 
 _LOG = logging.getLogger(__name__)
 _PROCESS_WIDE = Lock()
+_SAID: dict[str, tuple[bool, str]] = {}
+"""What TorchScript's interpreter was told last, and by which model"""
 
 
-def load(
-    source: ModelSource,
-    config: ModelConfig,
-    version: int,
-    *,
-    auto_complete: bool,
-    settings: Mapping[str, str] = NO_SETTINGS,
-) -> Loaded:
-    """Opens one version on every device that its instances are on"""
-    started = time.monotonic()
-    gpus = range(torch.cuda.device_count())
-    with about(source.stated_in):
-        config = fill_instance_groups(config, gpus)
-        check_instance_groups(config, gpus)
-        options = read_options(config)
-        path = model_file(source.versions[version], config.default_model_filename)
-    kind = inspect(path)
-    open_on = partial(script.load if kind is Format.SCRIPT else exported.load, path)
-    devices = list(_devices(config))
-    program = open_on(devices[0])
-    with about(source.stated_in):
-        check_applicable(config, is_script=kind is Format.SCRIPT)
-        if auto_complete:
-            config = _complete(config, program.signature, default_max_batch_size(settings))
-        check_model(config, source.name)
-        check_tensors(config)
-        plan, infos = _bind(config, program.signature)
-        _set_process_wide(options, config.name)
-        trying = TorchEngine(program, plan, devices[0], options, threads=1, concurrent=False)
-        seconds = None if program.stateful else attempt(trying, config, plan)
-        threads = intra_op_threads(options.intra_op_threads, seconds, instances_of(config), usable_cores())
-        specification = specify(
-            config,
-            version=version,
-            scalars=scalar_names(infos),
-            inline=False,
-            load_seconds=time.monotonic() - started,
-            labels=read_labels(source.path, config),
+class TorchBackend(Backend):
+    """PyTorch's own library, in this process"""
+
+    def gpus(self) -> Sequence[int]:
+        return range(torch.cuda.device_count())
+
+    def prepare(self, model: Placed) -> Prepared:
+        options = read_options(model.config)
+        devices = [torch.device("cpu") if gpu is None else torch.device("cuda", gpu) for gpu in model.places]
+        return Prepared(partial(_Opened, options=options, devices=devices), options.intra_op_threads)
+
+
+class _Opened(Opened):
+    """A program on the device of the first instance"""
+
+    def __init__(self, path: Path, *, options: TorchOptions, devices: Sequence[torch.device]) -> None:
+        self._options = options
+        self._devices = devices
+        self._is_script = inspect(path) is Format.SCRIPT
+        self._open_on = partial(script.load if self._is_script else exported.load, path)
+        self._program = self._open_on(devices[0])
+
+    def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
+        """Filled in from an exported program; a TorchScript archive says too little of its tensors"""
+        signature = self._program.signature
+        arguments = [leaf.info for leaf in signature.arguments if leaf.info]
+        results = [leaf.info for leaf in signature.results or () if leaf.info]
+        return complete(config, arguments, results, default_max_batch_size) if results else config
+
+    def bind(self, config: ModelConfig) -> Bound:
+        check_applicable(config, is_script=self._is_script)
+        signature = self._program.signature
+        plan = Plan(
+            input_places=bind_inputs(config, signature),
+            input_types=tuple(protocol_type(tensor.data_type) for tensor in config.input),
+            output_places=bind_outputs(config, signature),
+            output_names=tuple(tensor.name for tensor in config.output),
         )
-    shared = not program.stateful if options.weight_sharing is None else options.weight_sharing
-    make = partial(TorchEngine, plan=plan, options=options, threads=threads, concurrent=shared)
-    return Loaded(specification, _sessions(devices, program, open_on, make, shared=shared), threads)
+        return Bound(
+            sessions=partial(self._sessions, plan),
+            threads=partial(self._threads, config, plan),
+            inputs=_infos(config.input, plan.input_places, signature.arguments) or None,
+            outputs=_infos(config.output, plan.output_places, signature.results or ()) or None,
+        )
 
+    def _threads(self, config: ModelConfig, plan: Plan) -> int:
+        """One row goes through the model also where the configuration says how many: it shows what the model gives"""
+        _set_process_wide(self._options, config.name)
+        trying = TorchEngine(self._program, plan, self._devices[0], self._options, threads=1, concurrent=False)
+        seconds = None if self._program.stateful else attempt(trying, config, plan)
+        return intra_op_threads(self._options.intra_op_threads, seconds, instances_of(config), usable_cores())
 
-def _devices(config: ModelConfig) -> Iterator[torch.device]:
-    """The device of each instance"""
-    for group in config.instance_group:
-        on_gpu = group.kind == ModelInstanceGroup.KIND_GPU
-        for device in [torch.device("cuda", gpu) for gpu in group.gpus] if on_gpu else [torch.device("cpu")]:
-            yield from [device] * group.count
-
-
-def _complete(config: ModelConfig, signature: Signature, default_max_batch_size: int) -> ModelConfig:
-    """Filled in from an exported program; a TorchScript archive says too little of its tensors"""
-    arguments = [leaf.info for leaf in signature.arguments if leaf.info]
-    results = [leaf.info for leaf in signature.results or () if leaf.info]
-    if not results:
-        return config
-    return fill_defaults(complete(config, arguments, results, default_max_batch_size))
-
-
-def _bind(config: ModelConfig, signature: Signature) -> tuple[Plan, list[TensorInfo]]:
-    """The plan, and what the file says of the tensors, under the names that the configuration has for them"""
-    plan = Plan(
-        input_places=bind_inputs(config, signature),
-        input_types=tuple(protocol_type(tensor.data_type) for tensor in config.input),
-        output_places=bind_outputs(config, signature),
-        output_names=tuple(tensor.name for tensor in config.output),
-    )
-    inputs = _infos(config.input, plan.input_places, signature.arguments)
-    outputs = _infos(config.output, plan.output_places, signature.results or ())
-    if inputs and outputs:
-        check_against_model(config, inputs, outputs)
-    return plan, [*inputs, *outputs]
+    def _sessions(self, plan: Plan, threads: int) -> list[PythonModel]:
+        stated = self._options.weight_sharing
+        shared = not self._program.stateful if stated is None else stated
+        make = partial(TorchEngine, plan=plan, options=self._options, threads=threads, concurrent=shared)
+        return _sessions(self._devices, self._program, self._open_on, make, shared=shared)
 
 
 def _infos(
@@ -126,13 +105,22 @@ def _infos(
 def _set_process_wide(options: TorchOptions, model: str) -> None:
     """What PyTorch has once in a process. As in Triton, the last model decides, and for inter-op threads the first"""
     with _PROCESS_WIDE:
-        for value, setting in (
-            (options.jit_profiling, torch._C._jit_set_profiling_mode),  # noqa: SLF001 - there is no public way
-            (options.jit_executor, torch._C._jit_set_profiling_executor),  # noqa: SLF001
-            (options.tensor_fuser, torch._C._jit_set_texpr_fuser_enabled),  # noqa: SLF001
+        for key, value, setting in (
+            ("ENABLE_JIT_PROFILING", options.jit_profiling, torch._C._jit_set_profiling_mode),  # noqa: SLF001 - there is no public way
+            ("ENABLE_JIT_EXECUTOR", options.jit_executor, torch._C._jit_set_profiling_executor),  # noqa: SLF001
+            ("ENABLE_TENSOR_FUSER", options.tensor_fuser, torch._C._jit_set_texpr_fuser_enabled),  # noqa: SLF001
         ):
-            if value is not None:
-                setting(value)
+            if value is None:
+                continue
+            said, by = _SAID.get(key, (value, model))
+            if said != value and by != model:
+                _LOG.warning(
+                    "parameter '%s' of model '%s' is %s and that of '%s' %s: PyTorch has it once in a process, so that "
+                    "it is now %s for both",
+                    *(key, model, value, by, said, value),
+                )
+            _SAID[key] = value, model
+            setting(value)
         wanted = options.inter_op_threads
         if wanted and wanted != torch.get_num_interop_threads():
             try:

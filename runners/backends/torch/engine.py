@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +12,19 @@ import numpy as np
 import torch
 
 from ...errors import EngineFailed
+from ..python_engine import ModelFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from .names import Place
     from .options import TorchOptions
     from .program import Program
 
-__all__ = ["MismatchError", "Plan", "TorchEngine"]
+__all__ = ["MismatchError", "Plan", "TorchEngine", "WithoutCudnn"]
 
 
-class MismatchError(EngineFailed):
+class MismatchError(ModelFailed):
     """The model gives other results than its configuration says"""
 
 
@@ -36,6 +36,34 @@ class Plan:
     input_types: tuple[str, ...]
     output_places: tuple[Place, ...]
     output_names: tuple[str, ...]
+
+
+class WithoutCudnn(AbstractContextManager[None]):
+    """
+    PyTorch has cuDNN on or off once in a process. It is off while any run is in here, and on again after the last:
+    PyTorch's own context would leave it off for good where two runs overlap.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs = 0
+        self._before = True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._runs == 0:
+                self._before = torch.backends.cudnn.enabled
+                torch.backends.cudnn.enabled = False
+            self._runs += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._runs -= 1
+            if self._runs == 0:
+                torch.backends.cudnn.enabled = self._before
+
+
+_WITHOUT_CUDNN = WithoutCudnn()
 
 
 class TorchEngine:
@@ -52,6 +80,7 @@ class TorchEngine:
         concurrent: bool,
     ) -> None:
         self.concurrent = concurrent
+        self.keeps_state = program.stateful
         self.threads = threads
         self._program = program
         self._plan = plan
@@ -77,9 +106,11 @@ class TorchEngine:
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the model made PyTorch raise
+            text = f"PyTorch execute failure: {error}"
             if isinstance(error, torch.OutOfMemoryError):
                 torch.cuda.empty_cache()
-            raise EngineFailed(f"PyTorch execute failure: {error}") from None
+                raise ModelFailed(text) from None
+            raise EngineFailed(text) from None
         finally:
             if self._options.cache_cleaning and self._device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -113,7 +144,7 @@ class TorchEngine:
         if self._device.type == "cuda":
             settings.enter_context(torch.cuda.stream(self._stream()))
             if not self._options.cudnn:
-                settings.enter_context(torch.backends.cudnn.flags(enabled=False))
+                settings.enter_context(_WITHOUT_CUDNN)
         return settings
 
     def _stream(self) -> torch.cuda.Stream:

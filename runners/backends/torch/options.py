@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from ...errors import ConfigInvalid, Unsupported
-from ...repository.backend_config import BOOLEANS, boolean
+from ...integers import MAX_THREADS
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
+from ...repository.values import BOOLEANS, boolean
 
 __all__ = ["TorchOptions", "check_applicable", "read_options"]
 
@@ -40,8 +41,8 @@ def read_options(config: ModelConfig) -> TorchOptions:
         jit_executor=_switch(config, "ENABLE_JIT_EXECUTOR"),
         jit_profiling=_switch(config, "ENABLE_JIT_PROFILING"),
         tensor_fuser=_switch(config, "ENABLE_TENSOR_FUSER"),
-        intra_op_threads=parameter(config, "INTRA_OP_THREAD_COUNT", 0),
-        inter_op_threads=parameter(config, "INTER_OP_THREAD_COUNT", 0),
+        intra_op_threads=parameter(config, "INTRA_OP_THREAD_COUNT", 0, most=MAX_THREADS),
+        inter_op_threads=parameter(config, "INTER_OP_THREAD_COUNT", 0, most=MAX_THREADS),
     )
 
 

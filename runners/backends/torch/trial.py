@@ -1,6 +1,7 @@
 """One row of zeros through a model as it is loaded: how long it takes, and whether it gives what it should"""
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,10 @@ __all__ = ["Trial", "attempt"]
 
 _LOG = logging.getLogger(__name__)
 _RUNS = 5
+_ENOUGH_SECONDS = 1.0
+"""After this time no further run begins: a model that takes so long is not a short one"""
+_MOST_ELEMENTS = 16 * 1024 * 1024
+"""Inputs that have more together are not tried: such a model takes long anyway"""
 # tried in turn for dimensions that may vary: not so small that a long model looks short, then what any model takes
 _VARIABLE_SIZES = (32, 1)
 _TYPES = {"bool": "BOOL", "float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES"}
@@ -31,10 +36,22 @@ def attempt(engine: TorchEngine, config: ModelConfig, plan: Plan) -> Trial:
     wanted = [True] * len(config.output)
     failure = ""
     for size in _VARIABLE_SIZES:
-        values = dict(zip(plan.input_places, (_zeros(config, tensor, size) for tensor in config.input), strict=True))
+        shapes = [_shape(config, tensor, size) for tensor in config.input]
+        elements = sum(map(math.prod, shapes))
+        if elements > _MOST_ELEMENTS:
+            failure = f"its inputs have {elements} elements, at most {_MOST_ELEMENTS} are tried"
+            continue
+        zeros = map(_zeros, config.input, shapes)
+        values = dict(zip(plan.input_places, zeros, strict=True))
         try:
+            begun = time.perf_counter()
             outputs = engine.run(values, wanted)
-            seconds = min(_timed(engine, values, wanted) for _ in range(_RUNS))
+            seconds = time.perf_counter() - begun
+            for turn in range(_RUNS):
+                if time.perf_counter() - begun > _ENOUGH_SECONDS:
+                    break
+                # the first one was to warm up
+                seconds = min(_timed(engine, values, wanted), seconds if turn else math.inf)
         except MismatchError as error:
             raise ConfigInvalid(f"unable to load model '{config.name}': {error}") from None
         except EngineFailed as error:
@@ -52,9 +69,12 @@ def _timed(engine: TorchEngine, values: Mapping[Place, Any], wanted: Sequence[bo
     return time.perf_counter() - started
 
 
-def _zeros(config: ModelConfig, tensor: ModelInput, size: int) -> Any:  # noqa: ANN401 - a tensor or strings
+def _shape(config: ModelConfig, tensor: ModelInput, size: int) -> list[int]:
     dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
-    shape = [1] * (config.max_batch_size > 0) + [dim if dim > 0 else size for dim in dims]
+    return [1] * (config.max_batch_size > 0) + [dim if dim > 0 else size for dim in dims]
+
+
+def _zeros(tensor: ModelInput, shape: Sequence[int]) -> Any:  # noqa: ANN401 - a tensor or strings
     if tensor.data_type == DataType.Value("TYPE_STRING"):
         return _strings(shape)
     return torch.zeros(shape, dtype=torch_type(protocol_type(tensor.data_type)))

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from ..place import Place
-    from ..web.asgi import Scope
 
 __all__ = ["Origin"]
 
@@ -40,10 +39,3 @@ class Origin:
             return None
         address = parts.hostname, parts.port or (443 if secure else 80)
         return cls(url, address, parts.netloc.encode(), parts.path.rstrip("/").encode(), secure)
-
-    def addressed(self, scope: Scope) -> Scope:
-        """A request to the Bento, as this engine is to see it"""
-        if self.host is None:
-            return scope
-        headers = [(b"host", self.host), *(header for header in scope["headers"] if header[0] != b"host")]
-        return {**scope, "headers": headers, "raw_path": self.prefix + scope["raw_path"]}

@@ -7,12 +7,15 @@ import logging
 import sys
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .asgi import Application, Message, Receive, Scope, Send
 
 __all__ = ["AccessLog"]
+
+# What a client makes up is not to fill the log.
+_MOST_PATH_CHARACTERS: Final = 256
 
 
 class AccessLog:
@@ -47,7 +50,7 @@ class AccessLog:
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "client": client[0] if client else "",
                     "method": scope["method"],
-                    "path": scope["path"],
+                    "path": scope["path"][:_MOST_PATH_CHARACTERS],
                     "status": status,
                     "received": int(headers.get(b"content-length", 0)),
                     "sent": length,

@@ -6,36 +6,32 @@ import asyncio
 import contextlib
 import inspect
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _bentoml_impl.server.app import ServiceAppFactory
-from bentoml._internal.configuration.containers import BentoMLContainer
-from bentoml._internal.server.http.access import AccessLogMiddleware
-from bentoml._internal.server.http.traffic import TimeoutMiddleware
-from bentoml._internal.utils.uri import join_paths
 from bentoml.exceptions import BentoMLException
-from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse, JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...errors import KushiError
 from ..dependency import EngineDependency
-from ..told import told
+from ..error_text import error_text
+from ..internals.application import Layer, WorkerApplication, excludes_paths_from_traces, exports_traces
+from ..internals.endpoints import endpoints, remember_content_type
 from .access_log import AccessLog
-from .answers import in_one_piece, remember_content_types
+from .answers import break_off_failed_streams, in_one_piece
+from .metrics import Metrics
 from .openapi import document, page
-from .timeout import Timeout
+from .refusal import refusal
+from .timeout import CLIENT_GONE, Timeout
 from .tracing import Tracing
 from .uploads import check_uploads
 
 if TYPE_CHECKING:
-    from _bentoml_sdk.service import Service
-    from starlette.applications import Starlette
+    import bentoml
     from starlette.requests import Request
-    from starlette.responses import Response
 
 __all__ = ["ApplicationFactory"]
 
@@ -44,59 +40,56 @@ _READY_SECONDS = 0.75
 _UNTOLD = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-class ApplicationFactory(ServiceAppFactory):
+class ApplicationFactory(WorkerApplication):
     """Makes the application of one worker"""
 
-    def __init__(self, service: Service[Any], *, is_main: bool) -> None:
+    def __init__(self, service: bentoml.Service[Any], *, is_main: bool) -> None:
         super().__init__(service, is_main=is_main)
-        self._logging_format: dict[str, str] = BentoMLContainer.logging_formatting.get()
-        remember_content_types(method.output_spec for method in service.apis.values())
+        # The same for whoever asks, and dear to make.
+        self._page: str | None = None
+        self._document: bytes | memoryview | None = None
+        self._schema: bytes | memoryview | None = None
+        self._endpoints = endpoints(service)
+        for endpoint in self._endpoints.values():
+            remember_content_type(endpoint.answered)
+            break_off_failed_streams(endpoint.answered)
 
-    @property
-    def middlewares(self) -> list[Middleware]:
-        return [self._replaced(middleware) for middleware in super().middlewares]
-
-    def _replaced(self, middleware: Middleware) -> Middleware:
-        made: Any = middleware.cls
-        options: dict[str, Any] = middleware.kwargs
-        tracing = BentoMLContainer.tracing
-        if made is TimeoutMiddleware:
-            made, options = Timeout, {**options, "watched": self._awaited_paths()}
-        elif made is AccessLogMiddleware:
-            made = AccessLog
-        elif made is OpenTelemetryMiddleware and tracing.exporter_type.get() is None:
-            made, options = Tracing, {**options, "has_exclusions": tracing.excluded_urls.get() is not None}
+    def in_its_place(self, layer: Layer, given: Middleware) -> Middleware:
+        made: Any = given.cls
+        options: dict[str, Any] = given.kwargs
+        match layer:
+            case Layer.TIMEOUT:
+                made, options = Timeout, {**options, "watched": self._awaited_paths()}
+            case Layer.ACCESS_LOG:
+                made = AccessLog
+            case Layer.METRICS:
+                made, options = Metrics, {**options, "counting": made}
+            case Layer.TRACING if not exports_traces():
+                made, options = Tracing, {**options, "has_exclusions": excludes_paths_from_traces()}
         return Middleware(made, **options)
 
     def _awaited_paths(self) -> list[str]:
         """Those of the endpoints that nothing holds when they are cancelled: no thread, no batch with other requests"""
         return [
-            join_paths(self.service.path_prefix, method.route)
-            for method in self.service.apis.values()
-            if not method.batchable
-            and (inspect.iscoroutinefunction(method.func) or inspect.isasyncgenfunction(method.func))
+            endpoint.path
+            for endpoint in self._endpoints.values()
+            if not endpoint.is_batched
+            and (inspect.iscoroutinefunction(endpoint.function) or inspect.isasyncgenfunction(endpoint.function))
         ]
 
-    async def create_instance(self, app: Starlette) -> None:
-        await super().create_instance(app)
-        # BentoML asks for these with each request, and would make them anew: with a signature, which is dear.
-        for name in self.service.apis:
-            setattr(self._service_instance, name, getattr(self._service_instance, name))
-
-    def _add_response_headers(self, resp: Response) -> None:
-        # The format of ids is looked up once, not injected into each call.
-        super()._add_response_headers.__wrapped__(self, resp, self._logging_format)
-
     async def api_endpoint(self, name: str, request: Request) -> Response:
-        expected = self.service.apis[name].input_spec
+        expected = self._endpoints[name].expected
         try:
             await check_uploads(request, expected)
             return in_one_piece(await super().api_endpoint(name, request))
         except KushiError as error:
-            headers = {"retry-after": "1"} if error.retryable else None
-            return JSONResponse({"error": told(error)}, status_code=error.status, headers=headers)
+            headers = {"retry-after": "1"} if error.retryable else {}
+            return refusal(error.status, error_text(error), headers)
+        except ClientDisconnect:
+            # Nobody receives it: it is for the access log and the metrics, and BentoML would log the whole stack.
+            return Response(status_code=CLIENT_GONE)
         except HTTPException as error:
-            return JSONResponse({"error": error.detail}, status_code=error.status_code)
+            return refusal(error.status_code, error.detail, error.headers)
         except ValidationError as error:
             # One of the endpoint's own making is for the log; those of clients would fill it.
             if error.title != expected.__name__:
@@ -105,7 +98,7 @@ class ApplicationFactory(ServiceAppFactory):
         except BentoMLException as error:
             if error.error_code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.error_code in _UNTOLD:
                 raise
-            return JSONResponse({"error": str(error)}, status_code=error.error_code)
+            return refusal(error.error_code, str(error))
 
     async def readyz(self, request: Request) -> Response:
         ready = await asyncio.gather(*map(_is_ready, self._engines()))
@@ -114,11 +107,19 @@ class ApplicationFactory(ServiceAppFactory):
         return await super().readyz(request)
 
     async def index_page(self, request: Request) -> Response:
-        made = await super().index_page(request)
-        return HTMLResponse(page(Path(made.path).read_text(), self.service.name))
+        if self._page is None:
+            self._page = page(await self.text_of_the_page(request), self.service.name)
+        return HTMLResponse(self._page)
 
     async def openapi_spec_view(self, _: Request) -> Response:
-        return JSONResponse(document(self.service))
+        if self._document is None:
+            self._document = JSONResponse(document(self.service)).body
+        return Response(self._document, media_type="application/json")
+
+    async def schema_view(self, _: Request) -> Response:
+        if self._schema is None:
+            self._schema = JSONResponse(self.service.schema()).body
+        return Response(self._schema, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
         """BentoML's and the engine's, one below the other"""
@@ -132,7 +133,7 @@ class ApplicationFactory(ServiceAppFactory):
     def _engines(self) -> list[Any]:
         dependencies = self.service.dependencies
         names = [name for name, found in dependencies.items() if isinstance(found, EngineDependency)]
-        return [getattr(self._service_instance, name) for name in names]
+        return [getattr(self.instance, name) for name in names]
 
 
 def _not_as_declared(error: ValidationError) -> dict[str, Any]:

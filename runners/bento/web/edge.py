@@ -8,43 +8,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from _bentoml_sdk.service import Service
+import bentoml
 from starlette.exceptions import HTTPException
 
 from ...client import Client
-from ...settings import engine_elsewhere
+from ...elsewhere import engine_elsewhere
+from ...errors import KushiError
+from ...settings import ServerSettings, read_settings
 from ..dependency import EngineDependency
-from ..place import address_of
+from ..internals.server import serve_with
 from ..presence import attend
-from ..relay.exchange import Relay, refuse
+from ..relay.exchange import Relay
 from ..relay.origin import Origin
-from ..relay.upstream import Upstreams
 from ..relay.watch import Watch
-from ..remote import tls_of
+from ..watchdog import LEAST_SECONDS, patience_for, watched
 from .application import ApplicationFactory
-from .joined import joined
+from .bodies import GIVE_UP_BODY, SPARE_BYTES, Bodies
+from .limits import MAX_MESSAGE_BYTES, MAX_WEBSOCKETS, Limits
+from .refusal import refuse
+from .serializers import REFUSAL, is_pickle, replace_serializers
+from .server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    import uvicorn
+
+    from ..place import Place
+    from ..relay.shortcut import Shortcut
     from .asgi import Application, Message, Receive, Scope, Send
+    from .bodies import Body
 
-__all__ = ["EdgeService"]
+__all__ = ["Edge", "EdgeService", "server_for"]
 
+_LOG = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-_PICKLE = b"application/vnd.bentoml+pickle"
 _IDENTITY = re.compile(rb"[!-~]{1,128}")
 
 
-class EdgeService(Service[Any]):
+class EdgeService(bentoml.Service[Any]):
     """A BentoML service whose application has our edge before it"""
 
     max_body_bytes: int = MAX_BODY_BYTES
+    max_bodies_bytes: int = MAX_BODY_BYTES + SPARE_BYTES
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    max_websockets: int = MAX_WEBSOCKETS
 
     @property
     def engines(self) -> list[EngineDependency]:
@@ -63,54 +77,98 @@ class EdgeService(Service[Any]):
     def to_asgi(self, is_main: bool = True) -> Application:  # noqa: FBT001, FBT002 - BentoML's signature
         self.inject_config()
         self._ask_in_json()
+        replace_serializers()
+        serve_with(server_for)
         application = ApplicationFactory(self, is_main=is_main)()
-        presences = [found.place.presence for found in self.engines if found.place]
-        return Edge(application, self.origin, presences, self.max_body_bytes)
+        places = [found.place for found in self.engines if found.place]
+        patience = patience_for(self.config.get("traffic", {}).get("timeout") or 0)
+        return Edge(
+            application,
+            self.origin,
+            places,
+            self.max_body_bytes,
+            patience,
+            limits=self.limits,
+            max_bodies_bytes=self.max_bodies_bytes,
+        )
+
+    @property
+    def flags(self) -> Mapping[str, object]:
+        """Those of the first engine of its own; none where all are elsewhere"""
+        own = (found.on for found in self.engines if found.on is not None and not found.url)
+        return next((engine.flags for engine in own), {})
+
+    @property
+    def limits(self) -> Limits:
+        """As the flags of the engine and the variables say for its own port"""
+        try:
+            settings = read_settings(self.flags)
+        except KushiError as error:
+            # The engine does not start with it, and clients shall hear that it is not there.
+            _LOG.error("%s: this worker goes on with the limits that are usual", error)
+            settings = ServerSettings()
+        return Limits.of(settings, max_message_bytes=self.max_message_bytes, max_websockets=self.max_websockets)
 
     def _ask_in_json(self) -> None:
-        """Services of BentoML's ask each other with pickle, which ours refuse: they are asked as clients ask them"""
+        """Services of BentoML's ask each other with pickle, which ours do not speak: they ask as clients do"""
         for found in self.dependencies.values():
-            if isinstance(found.on, EdgeService) and not isinstance(found, EngineDependency):
-                found.url = found.url or address_of(found.on.name)
+            if found.on is not None and not isinstance(found, EngineDependency):
+                found.url = found.url or found.on.url
 
 
 class Edge:
     """The outermost ASGI application of a worker"""
 
     def __init__(
-        self, application: Application, origin: Origin | None, presences: Sequence[Path], max_body_bytes: int
+        self,
+        application: Application,
+        origin: Origin | None,
+        places: Sequence[Place],
+        max_body_bytes: int,
+        patience: int = LEAST_SECONDS,
+        *,
+        limits: Limits | None = None,
+        max_bodies_bytes: int = MAX_BODY_BYTES + SPARE_BYTES,
     ) -> None:
+        self.limits = limits or Limits()
+        self._bodies = Bodies(max_bodies_bytes, self.limits.body_seconds, time.monotonic)
         self._application = application
         self._origin = origin
-        self._presences = presences
+        self._places = places
+        self._patience = patience
         self._max_body_bytes = max_body_bytes
         self._relay: Relay | None = None
 
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """For the ordinary ones of the protocol's requests, while the application runs"""
+        return self._relay.shortcut if self._relay else None
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            async with self._life():
-                await self._application(scope, receive, _frozen(send))
+            async with watched(self._patience) as watch, self._life():
+                await self._application(scope, receive, _started(send, watch))
         elif scope["type"] != "http":
             await self._application(scope, receive, send)
-        elif self._origin and self._relay and _is_protocol(scope["path"]):
-            await self._relay(self._origin.addressed(scope), receive, joined(send))
+        elif self._relay and _is_protocol(scope["path"]):
+            await self._relay(scope, receive, send)
         else:
-            await self._guarded(scope, receive, joined(send))
+            await self._guarded(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def _life(self) -> AsyncIterator[None]:
         """From before the application starts until after it has stopped"""
-        present = [asyncio.create_task(attend(presence)) for presence in self._presences]
+        present = [asyncio.create_task(attend(place, self._patience)) for place in self._places]
         try:
             if self._origin is None:
                 yield
                 return
             engine = engine_elsewhere(self._origin.url)
             with (
-                contextlib.closing(Upstreams(self._origin.address, tls_of(engine))) as upstreams,
                 contextlib.closing(Client(engine.url, **engine.options)) as client,
+                contextlib.closing(Relay(self._origin, Watch(client), engine.files)) as relay,
             ):
-                self._relay = Relay(upstreams, Watch(client))
+                self._relay = relay
                 yield
         finally:
             for task in present:
@@ -119,8 +177,8 @@ class Edge:
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         # All of several: which one BentoML heeds is not ours to guess.
-        if any(name == b"content-type" and value.lower().startswith(_PICKLE) for name, value in scope["headers"]):
-            return await refuse(send, 415, "pickle is not accepted: send JSON, multipart/form-data or the body itself")
+        if any(name == b"content-type" and is_pickle(value) for name, value in scope["headers"]):
+            return await refuse(send, 415, REFUSAL)
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._max_body_bytes:
             return await refuse(send, 413, self._too_large())
@@ -128,37 +186,59 @@ class Edge:
         if not _IDENTITY.fullmatch(identity):
             identity = uuid4().hex.encode()
             scope["headers"] = [*scope["headers"], (b"x-request-id", identity)]
+        with self._bodies.enter(scope.get("extensions", {}).get(GIVE_UP_BODY)) as body:
+            if length.isdigit() and not self._bodies.have_place(int(length)):
+                return await refuse(send, 503, self._bodies.refusal)
+            await self._application(scope, self._counted(receive, body), _identified(send, identity))
+        return None
+
+    def _counted(self, receive: Receive, body: Body) -> Receive:
         received = 0
 
         async def counted() -> Message:
             nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
+            more = len(message.get("body", b""))
+            received += more
             if received > self._max_body_bytes:
                 raise HTTPException(413, self._too_large())
+            if not body.take(more):
+                raise HTTPException(503, self._bodies.refusal, {"retry-after": "1"})
+            if not message.get("more_body", False):
+                body.has_come()
             return message
 
-        async def identified(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", identity)]
-            await send(message)
-
-        await self._application(scope, counted, identified)
-        return None
+        return counted
 
     def _too_large(self) -> str:
         return f"the body is larger than the {self._max_body_bytes} bytes that are accepted"
 
 
-def _frozen(send: Send) -> Send:
+def server_for(config: uvicorn.Config) -> Server | None:
+    """Ours for an application with our edge; for any other, BentoML runs the one that it makes"""
+    app: Any = config.app
+    return Server(config, app.limits, lambda: app.shortcut) if isinstance(app, Edge) else None
+
+
+def _identified(send: Send, identity: bytes) -> Send:
+    async def identified(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", identity)]
+        await send(message)
+
+    return identified
+
+
+def _started(send: Send, watch: Callable[[], None]) -> Send:
     """
     What is there once the application has started stays. Without this the garbage collector looks through all of it
-    again and again, and the requests of that moment wait.
+    again and again, and the requests of that moment wait. From then on the event loop is watched.
     """
 
     async def sent(message: Message) -> None:
         if message["type"] == "lifespan.startup.complete":
             gc.freeze()
+            watch()
         await send(message)
 
     return sent

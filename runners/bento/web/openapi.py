@@ -6,10 +6,10 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from bentoml._internal.bento.bento import get_default_svc_readme
+from ..internals.endpoints import default_description
 
 if TYPE_CHECKING:
-    from _bentoml_sdk.service import Service
+    import bentoml
 
 __all__ = ["document", "page"]
 
@@ -41,7 +41,7 @@ _RESPONSES: Final = {
 }
 
 
-def document(service: Service[Any]) -> dict[str, Any]:
+def document(service: bentoml.Service[Any]) -> dict[str, Any]:
     """The OpenAPI document of the service, which begins with what the class says of itself"""
     made: dict[str, Any] = service.openapi_spec.asdict()
     about = made["info"]
@@ -50,7 +50,7 @@ def document(service: Service[Any]) -> dict[str, Any]:
         # The page has no other title.
         said = f"# {service.name}\n\n{said}"
         # What stands there by default is about BentoML.
-        is_own = about["description"] != get_default_svc_readme(service)
+        is_own = about["description"] != default_description(service)
         about["description"] = f"{said}\n\n{about['description']}" if is_own else said
     about["version"] = service.bento.tag.version if service.bento else "dev"
     del about["contact"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from starlette.responses import JSONResponse
+from .refusal import refuse
 
 if TYPE_CHECKING:
     from asyncio import Task, TimerHandle
@@ -48,7 +48,7 @@ class Timeout:
         except asyncio.CancelledError:
             if running.ending is None:
                 raise
-            await running.ending(scope, receive, send)
+            await refuse(send, *running.ending)
         finally:
             running.end()
         return None
@@ -67,7 +67,7 @@ class _Running:
         self._timer: TimerHandle = self._loop.call_later(self._first, self._takes_long)
         self._long = self._read = self._begun = False
         self._watcher: Task[None] | None = None
-        self.ending: JSONResponse | None = None
+        self.ending: tuple[int, str] | None = None
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -102,7 +102,7 @@ class _Running:
 
     def _cancel(self, status: int, text: str) -> None:
         if not self._begun and self.ending is None:
-            self.ending = JSONResponse({"error": text}, status_code=status)
+            self.ending = status, text
             self._task.cancel()
 
     def end(self) -> None:

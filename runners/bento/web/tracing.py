@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bentoml._internal.context import trace_context
 from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware, asgi_getter
 from opentelemetry.instrumentation.propagators import get_global_response_propagator
@@ -13,6 +12,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.trace import SpanContext
+
     from .asgi import Application, Receive, Scope, Send
 
 __all__ = ["Tracing"]
@@ -32,14 +35,17 @@ class Tracing:
         *,
         tracer_provider: TracerProvider,
         has_exclusions: bool,
+        server_request_hook: Callable[..., None] | None = None,
         **options: Any,  # noqa: ANN401 - passed on
     ) -> None:
         self._app = app
         # A span for each message would be made for nobody: no exporter is configured.
         options |= {"tracer_provider": tracer_provider, "exclude_spans": ["receive", "send"]}
+        options |= {"server_request_hook": server_request_hook}
         self._recorded: Any = OpenTelemetryMiddleware(app, **options)
         self._provider = tracer_provider
         self._has_exclusions = has_exclusions
+        self._hook = server_request_hook
         unrecorded = TracerProvider(
             sampler=_Unrecorded(tracer_provider.sampler),
             resource=tracer_provider.resource,
@@ -57,9 +63,10 @@ class Tracing:
             around = propagate.extract(scope, around, getter)
         span = self._tracer.start_span(scope["path"], around)
         token = context.attach(trace.set_span_in_context(span, around))
-        # what BentoML's hook does with a span
-        trace_context.request_id = span.get_span_context().span_id
         try:
+            # BentoML's, which puts the id into answers and logs
+            if self._hook is not None:
+                self._hook(_Unseen(span.get_span_context()), scope)
             await self._app(scope, receive, send)
         finally:
             context.detach(token)
@@ -73,6 +80,12 @@ class Tracing:
             or isinstance(metrics.get_meter_provider(), MeterProvider)
             or get_global_response_propagator()  # type: ignore[no-untyped-call] # it has no types
         )
+
+
+class _Unseen(NamedTuple):
+    """A span, as the hook looks at it"""
+
+    context: SpanContext
 
 
 class _Unrecorded(Sampler):

@@ -8,31 +8,35 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from _bentoml_sdk.io_models import IORootModel
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
 from ...errors import InvalidInput
+from ..internals.endpoints import fields_of_files, is_whole_body
+from .serializers import FORMS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 __all__ = ["check_uploads"]
 
-_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 # BentoML leaves out what is no text before it looks, and what follows takes a URL apart leaves out more.
 _LEFT_OUT = rb"[^!#-&(-~]*"
 _LINK = re.compile(_LEFT_OUT.join((b"", b"h", b"t", b"t", b"p", b"s?", b":")), re.IGNORECASE)
+# Others that Python knows take minutes for a text that is made for it, or are none of texts at all.
+_CHARSETS = frozenset(("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1", "windows-1252"))
 # of which none has more than four bytes, where the system takes 255
 _MOST_NAME_CHARACTERS = 32
 
 
 async def check_uploads(request: Request, expected: type[Any]) -> None:
-    """Raises where a file is expected and a text came"""
-    fields: list[str] = expected.multipart_fields
+    """Raises where a file is expected and a text came, and where a form is written in no usual characters"""
+    _check_charset(request.headers.get("content-type", ""))
+    fields = fields_of_files(expected)
     if not fields:
         return
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind in _FORMS:
+    if kind in FORMS:
         form = await request.form()
         for field in fields:
             for part in form.getlist(field):
@@ -41,5 +45,12 @@ async def check_uploads(request: Request, expected: type[Any]) -> None:
                         f"'{field}' is text, expected a file: upload the file itself, links are not followed"
                     )
                 part.filename = (part.filename or "")[-_MOST_NAME_CHARACTERS:]
-    elif issubclass(expected, IORootModel) and _LINK.match(await request.body()):
+    elif is_whole_body(expected) and _LINK.match(await request.body()):
         raise InvalidInput("the body is a link, expected a file: upload the file itself, links are not followed")
+
+
+def _check_charset(content_type: str) -> None:
+    kind, parameters = parse_options_header(content_type)
+    charset = parameters.get(b"charset", b"utf-8").decode("latin-1")
+    if kind.decode("latin-1") in FORMS and charset.lower() not in _CHARSETS:
+        raise InvalidInput(f"a form in the charset '{charset[:_MOST_NAME_CHARACTERS]}' is not read: send it in utf-8")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-__all__ = ["ABSENT", "ABSENT_VALUES"]
+__all__ = ["ABSENT"]
 
 _FALSE = frozenset({"false", "off", "0"})
 _ZERO = frozenset({"0"})
@@ -74,6 +74,3 @@ ABSENT: Mapping[str, frozenset[str]] = {
         frozenset[str](),
     ),
 }
-
-# values of tritonserver's that a flag does not take yet
-ABSENT_VALUES: Mapping[str, tuple[str, ...]] = {"model-control-mode": ("poll",)}

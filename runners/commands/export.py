@@ -1,18 +1,21 @@
-"""kushi export: the flags, the source that they name, and what is printed"""
+"""kushi export: its flags, the source that they name, and what is printed"""
 
 import logging
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Mapping
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput
-from . import Exported, Tolerance, export
-from .tensors import Input
+from ..errors import InvalidInput, KushiError
+from ..integers import integer
+from ..tolerance import Tolerance
+from .command import Command
 
-__all__ = ["add_flags", "run"]
+if TYPE_CHECKING:
+    from ..export import Exported
+
+__all__ = ["COMMAND"]
 
 _DESCRIPTION = """\
 Exports a PyTorch model to ONNX, compares what an engine answers with what PyTorch answers, and
@@ -31,10 +34,7 @@ SOURCE in the form MODULE:CALLABLE runs that code; the files do not run any.
 """
 
 
-def add_flags(parser: ArgumentParser) -> None:
-    """Adds what `run` takes"""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
@@ -60,14 +60,14 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-batch-size",
-        type=int,
+        type=_integer,
         default=8,
         metavar="N",
         help="most rows of a batch; 0: tensors have no batch dimension. Default: %(default)s",
     )
     parser.add_argument("--version", default="1", metavar="N|next", help="version to write. Default: %(default)s")
     parser.add_argument("--force", action="store_true", help="replace the version if it exists")
-    parser.add_argument("--opset", type=int, default=18, metavar="N", help="opset of ONNX. Default: %(default)s")
+    parser.add_argument("--opset", type=_integer, default=18, metavar="N", help="opset of ONNX. Default: %(default)s")
     default = Tolerance()
     parser.add_argument(
         "--atol",
@@ -85,11 +85,22 @@ def add_flags(parser: ArgumentParser) -> None:
     )
 
 
-def run(flags: Mapping[str, Any]) -> int:
-    """Exports as the flags say, and answers the exit code"""
-    _show_progress()
+def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
+    try:
+        _export(arguments)
+    except (KushiError, OSError) as error:
+        sys.stderr.write(f"{parser.prog}: error: {error}\n")
+        return 1
+    return 0
+
+
+def _export(flags: dict[str, Any]) -> None:
+    from ..export import Input, export  # noqa: PLC0415 - native code and protobuf, which help does without
+
+    _show_progress(export.__module__)
     directory, version = Path(flags["output"]), flags["version"]
-    if version != "next" and not version.isdecimal():
+    number = integer(version)
+    if version != "next" and number is None:
         raise InvalidInput(f"--version: expected a number from 1 or next, got '{version}'")
     inputs = [Input.parse(text) for text in flags["input"]]
     written = export(
@@ -98,13 +109,19 @@ def run(flags: Mapping[str, Any]) -> int:
         inputs=inputs,
         output_names=flags["output_name"],
         max_batch_size=flags["max_batch_size"],
-        version="next" if version == "next" else int(version),
+        version="next" if number is None else number,
         force=flags["force"],
         opset=flags["opset"],
         tolerance=Tolerance(flags["atol"], flags["rtol"]),
     )
     sys.stdout.write(_summary(written, directory))
-    return 0
+
+
+def _integer(text: str) -> int:
+    number = integer(text)
+    if number is None:
+        raise ArgumentTypeError(f"expected an integer, got '{text}'")
+    return number
 
 
 def _source(text: str) -> Any:  # noqa: ANN401 - a path, or a module of a framework that need not be there
@@ -129,8 +146,8 @@ def _source(text: str) -> Any:  # noqa: ANN401 - a path, or a module of a framew
     return made
 
 
-def _show_progress() -> None:
-    logger = logging.getLogger(__package__)
+def _show_progress(package: str) -> None:
+    logger = logging.getLogger(package)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger.handlers[:] = [handler]
@@ -138,7 +155,7 @@ def _show_progress() -> None:
     logger.propagate = False
 
 
-def _summary(written: Exported, directory: Path) -> str:
+def _summary(written: "Exported", directory: Path) -> str:
     sizes = ", ".join(map(str, written.batch_sizes))
     compared = f"in batches of {sizes} rows" if sizes else "without batches"
     width = max(len(name) for name in ("output", *written.differences))
@@ -155,3 +172,14 @@ def _summary(written: Exported, directory: Path) -> str:
             "",
         ]
     )
+
+
+COMMAND = Command(
+    name="export",
+    summary="export a PyTorch model to ONNX",
+    description=_DESCRIPTION,
+    epilog=_EXAMPLES,
+    add_arguments=_add_arguments,
+    run=_run,
+    formatter=RawDescriptionHelpFormatter,
+)

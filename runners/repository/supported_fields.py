@@ -10,13 +10,13 @@ from google.protobuf.message import Message
 
 from ..errors import Unsupported
 from ..nearest import hint
-from .frameworks import FRAMEWORKS
+from .discovery import descriptor_of
 from .messages import ModelConfig
 
-__all__ = ["check_honoured"]
+__all__ = ["check_supported_fields"]
 
 _TENSOR = dict.fromkeys(("name", "data_type", "dims", "reshape"))
-_HONOURED: dict[str, Any] = {
+_SUPPORTED: dict[str, Any] = {
     "name": None,
     "platform": None,
     "backend": None,
@@ -40,14 +40,15 @@ _HONOURED: dict[str, Any] = {
     "parameters": None,
 }
 _MAX_LEVELS = 1024
-_PARAMETERS = ("kushi.inline", "kushi.max_queue_bytes")
+_OWN = "kushi."
+_PARAMETERS = (f"{_OWN}inline", f"{_OWN}max_queue_bytes")
 
 
-def check_honoured(config: ModelConfig) -> None:
-    """Raises for the first thing in `config`, whose backend is known, that this version would not honour"""
-    framework = FRAMEWORKS.get(config.backend)
-    for path in _beyond(config, _HONOURED, ""):
-        if framework and path.startswith(framework.fields):
+def check_supported_fields(config: ModelConfig) -> None:
+    """Raises for the first thing in `config` that this version does not support, the backend before all others"""
+    descriptor = descriptor_of(config.backend) if config.backend else None
+    for path in _beyond(config, _SUPPORTED, ""):
+        if descriptor and path.startswith(descriptor.fields):
             continue
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
     levels = config.dynamic_batching.priority_levels
@@ -55,20 +56,21 @@ def check_honoured(config: ModelConfig) -> None:
         raise Unsupported(
             f"field 'dynamic_batching.priority_levels' is {levels}, at most {_MAX_LEVELS} are supported by this version"
         )
-    known = (*(framework.parameters if framework else ()), *_PARAMETERS)
+    known = (*(descriptor.parameters if descriptor else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
-        if key not in known:
-            if why := framework and framework.refused.get(key):
-                raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
+        if why := descriptor and descriptor.refused.get(key):
+            raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
+        free = descriptor and descriptor.any_parameter and not key.startswith(_OWN)
+        if key not in known and not free:
             raise Unsupported(f"parameter '{key}' is not supported by this version, {hint(key, known)}")
 
 
-def _beyond(message: Message, honoured: dict[str, Any] | None, prefix: str) -> Iterator[str]:
-    """The set fields of `message` that are not in the tree `honoured`, the deepest name that is set first"""
+def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> Iterator[str]:
+    """The set fields of `message` that are not in the tree `supported`, the deepest name that is set first"""
     for field, value in message.ListFields():
         path = f"{prefix}{field.name}"
-        known = honoured is not None and field.name in honoured
-        inside = honoured[field.name] if honoured is not None and known else None
+        known = supported is not None and field.name in supported
+        inside = supported[field.name] if supported is not None and known else None
         if known and inside is None:
             continue
         if field.is_repeated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-__all__ = ["Lingering"]
+__all__ = ["SlowRequests"]
 
 _SECONDS = 0.05
 
@@ -13,11 +13,11 @@ _SECONDS = 0.05
 class Member(Protocol):
     """What may take long"""
 
-    def linger(self) -> None:
+    def became_slow(self) -> None:
         """Called once, after one to two periods"""
 
 
-class Lingering:
+class SlowRequests:
     """The members that are under way"""
 
     def __init__(self) -> None:
@@ -38,6 +38,6 @@ class Lingering:
         late, self._old, self._new = self._old, self._new, set()
         # Who was told is heard no more of.
         for member in late:
-            member.linger()
+            member.became_slow()
         running = self._old or self._new
         self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._look) if running else None

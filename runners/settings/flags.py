@@ -3,30 +3,29 @@
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from pydantic.fields import FieldInfo
-
-from .errors import ConfigInvalid, Unsupported
-from .settings import WORDS, ServerSettings, flag_of, nearest, placeholder, variable_of
-from .tritonserver import ABSENT
+from ..errors import ConfigInvalid, Unsupported
+from .absent import ABSENT
+from .definition import Setting
+from .kinds import Several, Switch
+from .sources import SETTINGS, nearest
 
 __all__ = ["add_flags", "normalize_flags"]
 
-_ALIASES = {"model-store": "model-repository"}
+_SETTINGS = {flag: one for one in SETTINGS.values() for flag in (one.flag, *one.aliases)}
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Adds a flag for every setting; what is not given stays absent from the parsed arguments"""
-    for name, field in ServerSettings.model_fields.items():
-        flag = flag_of(name)
-        aliases = [f"--{alias}" for alias, target in _ALIASES.items() if target == flag]
-        parser.add_argument(
-            f"--{flag}",
-            *aliases,
-            dest=name,
-            action="append" if field.default == () else "store",
+    """Adds a flag for every setting, in sections; what is not given stays absent from the parsed arguments"""
+    titles = dict.fromkeys(one.title for one in SETTINGS.values())
+    sections = {title: parser.add_argument_group(title) for title in titles}
+    for one in SETTINGS.values():
+        sections[one.title].add_argument(
+            *(f"--{flag}" for flag in (one.flag, *one.aliases)),
+            dest=one.name,
+            action="append" if isinstance(one.kind, Several) else "store",
             default=None,
-            metavar=placeholder(field),
-            help=f"{field.description} {_default(field)}[{variable_of(name)}]".replace("%", "%%"),
+            metavar=one.kind.placeholder,
+            help=f"{one.description}{one.kind.note} {_default(one)}[{one.variable}]".replace("%", "%%"),
         )
 
 
@@ -47,7 +46,8 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
         if not word.startswith("--"):
             raise ConfigInvalid(f"unknown flag {word}, see 'kushi serve --help'")
         name, given, value = word.removeprefix("--").partition("=")
-        _check_known(name)
+        if name not in _SETTINGS and name not in ABSENT:
+            raise ConfigInvalid(f"unknown flag --{name}{nearest(name, _SETTINGS, '--')}")
         if not given:
             value = _take_value(name, rest)
         if name not in ABSENT:
@@ -58,25 +58,15 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
     return normal
 
 
-def _check_known(name: str) -> None:
-    flags = [*map(flag_of, ServerSettings.model_fields), *_ALIASES]
-    if name not in flags and name not in ABSENT:
-        raise ConfigInvalid(f"unknown flag --{name}{nearest(name, flags, '--')}")
-
-
 def _take_value(name: str, rest: list[str]) -> str:
     if name in ABSENT:
         return rest.pop(0) if rest and not rest[0].startswith("--") else ""
-    field = ServerSettings.model_fields[_ALIASES.get(name, name).replace("-", "_")]
-    if field.annotation is bool:
-        return rest.pop(0) if rest and rest[0].lower() in WORDS else "true"
+    if isinstance(_SETTINGS[name].kind, Switch):
+        return rest.pop(0) if rest and rest[0].lower() in Switch.WORDS else "true"
     if not rest:
         raise ConfigInvalid(f"--{name}: expected a value")
     return rest.pop(0)
 
 
-def _default(field: FieldInfo) -> str:
-    if field.default in {None, ()}:
-        return ""
-    shown = str(field.default).lower() if isinstance(field.default, bool) else field.default
-    return f"Default: {shown}. "
+def _default(one: Setting) -> str:
+    return f"Default: {one.shown_default}. " if one.shown_default else ""

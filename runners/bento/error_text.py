@@ -9,11 +9,11 @@ from ..errors import ConnectionLost
 if TYPE_CHECKING:
     from ..errors import KushiError
 
-__all__ = ["ABSENT", "told"]
+__all__ = ["ABSENT", "error_text"]
 
 ABSENT: Final = "the engine is not there"
 
 
-def told(error: KushiError) -> str:
+def error_text(error: KushiError) -> str:
     """The text of an error as it may leave the service"""
     return ABSENT if isinstance(error, ConnectionLost) else str(error)

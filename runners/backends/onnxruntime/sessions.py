@@ -1,0 +1,71 @@
+"""
+The sessions of a version: on the CPU all instances share one, whose weights are in memory once. An instance has a
+session of its own where the configuration gives it threads of its own, and wherever anything but the CPU computes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import kushi_native
+
+from . import cuda
+from .options import SessionOptions
+from .values import Provider
+
+__all__ = ["Place", "Sessions"]
+
+Place = int | None
+"""Where an instance is: the number of a GPU, or on the CPU"""
+
+
+class Sessions:
+    """The sessions of one version, as many as its instances need"""
+
+    def __init__(
+        self,
+        path: Path,
+        options: SessionOptions,
+        providers: Mapping[Place, tuple[Provider, ...]],
+        *,
+        own_threads: bool,
+    ) -> None:
+        self._path = path
+        self._options = options
+        self._providers = providers
+        self._own_threads = own_threads
+        self._probe: tuple[Place, int, kushi_native.OnnxModel] | None = None
+
+    def probe(self, place: Place) -> kushi_native.OnnxModel:
+        """A session to look at the model; it serves as well, unless that one is to be another"""
+        threads = self._options.intra_op_threads or 1
+        model = self._session(replace(self._options, profile=None), place, threads, instance=0)
+        self._probe = (place, threads, model)
+        return model
+
+    def open(self, places: Sequence[Place], threads: int) -> Sequence[kushi_native.OnnxModel]:
+        """That of each instance, or one for all"""
+        sessions: list[kushi_native.OnnxModel] = []
+        shared: kushi_native.OnnxModel | None = None
+        for instance, place in enumerate(places):
+            alone = self._own_threads or bool(self._providers[place])
+            count = threads if not self._providers[place] else self._options.intra_op_threads or 1
+            model = shared if shared and not alone else self._take(place, count, instance)
+            shared = shared if alone else model
+            sessions.append(model)
+        self._probe = None
+        return sessions[:1] if all(session is sessions[0] for session in sessions) else sessions
+
+    def _take(self, place: Place, threads: int, instance: int) -> kushi_native.OnnxModel:
+        if self._probe and self._probe[:2] == (place, threads) and self._options.profile is None:
+            model, self._probe = self._probe[2], None
+            return model
+        return self._session(self._options, place, threads, instance)
+
+    def _session(self, options: SessionOptions, place: Place, threads: int, instance: int) -> kushi_native.OnnxModel:
+        providers = self._providers[place]
+        if any(provider.accelerator == "tensorrt" for provider in providers):
+            cuda.preload_tensorrt()
+        elif place is not None:
+            cuda.preload()
+        return options.still_to_compile().at(place, providers, threads=threads, instance=instance).open(self._path)

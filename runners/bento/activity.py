@@ -1,0 +1,60 @@
+"""Whether a process that says nothing stands still, or works, or waits for a processor or a disk"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Activity"]
+
+# Of the time: threads of the core wake up now and then whatever else does not.
+_ACTIVE_SHARE: Final = 0.1
+
+
+class Activity:
+    """What a process does from now on"""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._since = time.monotonic()
+        self._worked = _seconds_worked(pid)
+        self._waited = _seconds_waited(pid)
+
+    def goes_on(self) -> bool:
+        """False for one that is stopped, or whose threads all wait for something else"""
+        active = _seconds_worked(self._pid) - self._worked
+        # Of a thread that has ended nobody knows any more how long it waited.
+        for thread, waited in _seconds_waited(self._pid).items():
+            active += max(0.0, waited - self._waited.get(thread, 0.0))
+        return active >= _ACTIVE_SHARE * (time.monotonic() - self._since) or _waits_for_a_disk(self._pid)
+
+
+def _seconds_worked(pid: int) -> float:
+    """How long the threads of a process have used a processor, also those that have ended"""
+    return sum(int(ticks) for ticks in _fields_of(Path(f"/proc/{pid}"))[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
+def _seconds_waited(pid: int) -> dict[str, float]:
+    """How long each thread of a process has waited for a processor"""
+    waited = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        # It may end meanwhile, and some kernels do not count this.
+        with contextlib.suppress(OSError):
+            waited[thread.name] = int(thread.joinpath("schedstat").read_bytes().split()[1]) / 1e9
+    return waited
+
+
+def _waits_for_a_disk(pid: int) -> bool:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            if _fields_of(thread)[0] == b"D":
+                return True
+    return False
+
+
+def _fields_of(task: Path) -> list[bytes]:
+    # The name before them, in parentheses, may be anything.
+    return task.joinpath("stat").read_bytes().rpartition(b")")[2].split()

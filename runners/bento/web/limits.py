@@ -1,0 +1,67 @@
+"""What clients may ask of a worker's port before they are refused: the numbers, and where they are set"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from ...settings import ServerSettings
+
+__all__ = ["MAX_MESSAGE_BYTES", "MAX_WEBSOCKETS", "Limits"]
+
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
+MAX_WEBSOCKETS: Final = 256
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The defaults are those of the engine's own door, and the same variables set both"""
+
+    max_head_bytes: int = 64 * 1024
+    max_headers: int = 100
+    max_chunks: int = 65536
+    max_connections: int = 16384
+    head_seconds: float = 10.0
+    """From the first byte of a request to the last of its head"""
+    body_seconds: float = 30.0
+    """Without progress of a body, or of an answer that the client does not read"""
+    least_body_rate: int = 500
+    """Bytes per second, over that time: less of a body is no progress"""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    max_websockets: int = MAX_WEBSOCKETS
+    max_empty_frames: int = 100
+    """Of a WebSocket from one look to the next: pings, pongs, and fragments of a few bytes"""
+    max_waiting_requests: int = 100
+    """Of one connection, behind the one that is being answered; it closes after the last of them"""
+    draining_seconds: float = 5.0
+    """Without a byte of what a client still sends behind the last answer of its connection"""
+    last_request_seconds: float = 0.25
+    """That a connection without a request gets at the end of the worker to bring one"""
+    last_client_seconds: float = 10.0
+    """At the end of the worker: for a body to arrive, however steadily it comes, and to read on in an answer"""
+    exit_seconds: float = 30.0
+    """From the end of the worker until answers that are still on their way are cut"""
+    look_seconds: float = 1.0
+    """From one look at all connections to the next"""
+
+    @classmethod
+    def of(cls, settings: ServerSettings, *, max_message_bytes: int, max_websockets: int) -> Self:
+        http = settings.engine.http
+        return cls(
+            max_head_bytes=http.max_head_bytes,
+            max_headers=http.max_headers,
+            max_chunks=http.max_chunks,
+            max_connections=http.max_connections,
+            head_seconds=http.head_timeout_seconds,
+            body_seconds=http.body_timeout_seconds,
+            least_body_rate=http.min_body_rate,
+            exit_seconds=settings.exit_timeout_seconds,
+            max_message_bytes=max_message_bytes,
+            max_websockets=max_websockets,
+        )
+
+    @property
+    def least_body_bytes(self) -> int:
+        """What has to come of a body within its time"""
+        return max(1, int(self.least_body_rate * self.body_seconds))

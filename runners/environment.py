@@ -1,0 +1,37 @@
+"""The only reader of the environment, and its only writer."""
+
+import os
+import site
+from pathlib import Path
+
+__all__ = ["environment_of_child", "environment_with", "runtime_directory", "set_variable", "variables"]
+
+
+def variables(prefix: str) -> dict[str, str]:
+    """The variables whose names begin with `prefix`, in large or small letters"""
+    return {name: value for name, value in os.environ.items() if name.upper().startswith(prefix)}
+
+
+def runtime_directory() -> Path | None:
+    """The directory that the system keeps for sockets of this user: XDG_RUNTIME_DIR, where it can be written to"""
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    return Path(directory) if directory and os.access(directory, os.W_OK) else None
+
+
+def set_variable(name: str, value: str) -> None:
+    """For a library that this process loads afterwards"""
+    os.environ[name] = value
+
+
+def environment_of_child(root: Path) -> dict[str, str]:
+    """That of this process, for one that imports packages from `root` as well"""
+    if str(root) in site.getsitepackages():
+        # There they are found anyway; on this path they would stand before the standard library.
+        return {**os.environ}
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def environment_with(**more: str) -> dict[str, str]:
+    """That of this process, with `more` in it"""
+    return {**os.environ, **more}

@@ -1,0 +1,183 @@
+"""
+Loads that can be given up, whatever they are at.
+
+What reads the files of a model, or opens them in a framework, may wait or compute for as long as the files want, and
+nothing can interrupt it. So it runs on a thread of its own: whoever waits for it stops waiting when its time is over,
+when the model is to be unloaded, or at a signal. That thread is left alone then, and what it still brings is dropped.
+There may be so many of these, and no more; of one model, there is one.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, InvalidStateError, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kushi_native import leave_threads_at_exit
+
+from .errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
+
+__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of"]
+
+_LOG = logging.getLogger(__name__)
+MOST_LEFT = 8
+"""Threads of loads that were given up and have not ended"""
+_LOWEST_PRIORITY = 19
+_USUAL_END_SECONDS = 5.0
+"""What is given up has mostly ended by then, and the next load of its model waits for that"""
+
+_T = TypeVar("_T")
+
+
+def failure_of(error: BaseException, what: object) -> KushiError:
+    """Why `what` cannot be loaded, whatever was raised; what no file of a model should bring about is logged whole"""
+    if isinstance(error, KushiError):
+        return error
+    if isinstance(error, OSError):
+        return ConfigInvalid(f"{error.filename or what}: {error.strerror or error}")
+    if isinstance(error, MemoryError):
+        return EngineFailed(f"{what}: there is not enough memory to load it")
+    cause = error.__cause__ or error if isinstance(error, _Broken) else error
+    _LOG.error("%s cannot be loaded", what, exc_info=cause)
+    return InternalError(f"{what}: {type(cause).__name__}: {cause}")
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A load that was given up"""
+
+    model: str
+    ended: Future[None]
+    since: float
+
+
+class Loads:
+    """The loads of one engine: how long each may take, and the threads of those that were given up"""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        """timeout_seconds: 0 lets a load take as long as it takes"""
+        self._timeout_seconds = timeout_seconds
+        self._left: list[_Left] = []
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """How many loads were given up and have not ended"""
+        with self._lock:
+            self._left = [left for left in self._left if not left.ended.done()]
+            return len(self._left)
+
+    def begin(self, model: str) -> "Load":
+        """A load of a model, whose time begins to run"""
+        return Load(self, model, self._timeout_seconds)
+
+    def check_room(self, model: str, given_up: Future[None]) -> None:
+        """One more load may begin; `given_up` ends the wait for one of the same model that is about to end"""
+        with self._lock:
+            earlier = next((left for left in self._left if left.model == model), None)
+        if earlier:
+            patience = earlier.since + _USUAL_END_SECONDS - time.monotonic()
+            wait((earlier.ended, given_up), max(0, patience), FIRST_COMPLETED)
+            if not earlier.ended.done() and not given_up.done():
+                raise Overloaded(
+                    "an earlier load of this model was given up and still stands, so that no other begins: free what "
+                    "it waits for, as a file or a device, or start the server again"
+                )
+        if self.left >= MOST_LEFT:
+            raise Overloaded(
+                f"{MOST_LEFT} loads that were given up still stand in this process: it has to be started again"
+            )
+
+    def leave(self, model: str, thread: threading.Thread, ended: Future[None]) -> None:
+        """Lets the thread go on by itself, behind all others. The end of the process does not wait for it"""
+        with self._lock:
+            self._left.append(_Left(model, ended, time.monotonic()))
+        leave_threads_at_exit()
+        if thread.native_id is not None:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, _LOWEST_PRIORITY)
+
+
+class Load:
+    """One load from its beginning to its end, step by step"""
+
+    def __init__(self, loads: Loads, model: str, timeout_seconds: float) -> None:
+        self._loads = loads
+        self._model = model
+        self._timeout_seconds = timeout_seconds
+        self._limit = time.monotonic() + timeout_seconds if timeout_seconds else None
+        self._step: Future[object] | None = None
+        self._reason: KushiError | None = None
+        self._given_up: Future[None] = Future()
+        self._lock = threading.Lock()
+
+    def give_up(self, reason: KushiError) -> None:
+        """Ends the wait for it: what is at work, and every further step, fails for this reason"""
+        with self._lock:
+            if not self._reason:
+                self._reason = reason
+                self._given_up.set_result(None)
+            if self._step:
+                self._step.cancel()
+
+    def run(self, what: object, work: Callable[[], _T]) -> _T:
+        """What `work` answers, on a thread of its own. Whatever it raises becomes a KushiError"""
+        self._loads.check_room(self._model, self._given_up)
+        step: Future[_T] = Future()
+        ended: Future[None] = Future()
+        thread = threading.Thread(target=_carry_out, args=(step, ended, work), name="kushi-load", daemon=True)
+        with self._lock:
+            if self._reason:
+                raise self._reason
+            self._step = step  # type: ignore[assignment] # only to be cancelled
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # no thread is to be had, or the interpreter is ending
+            raise failure_of(error, what) from error
+        try:
+            return step.result(None if self._limit is None else max(0, self._limit - time.monotonic()))
+        except KushiError:
+            raise
+        except (CancelledError, TimeoutError) as error:
+            if step.cancel():
+                raise self._reason or ModelUnavailable(
+                    f"not loaded after {self._timeout_seconds:g} s (--model-load-timeout-secs): it is given up"
+                ) from None
+            raise failure_of(error, what) from error
+        except Exception as error:
+            raise failure_of(error, what) from error
+        finally:
+            # the same for a signal that ends the wait
+            if step.cancel():
+                self._loads.leave(self._model, thread, ended)
+
+
+class _Broken(Exception):
+    """What was raised is no Exception, as a panic of native code or SystemExit: it ends this load and nothing else"""
+
+
+def _carry_out(step: Future[_T], ended: Future[None], work: Callable[[], _T]) -> None:
+    try:
+        _settle(step, work)
+    finally:
+        ended.set_result(None)
+
+
+def _settle(step: Future[_T], work: Callable[[], _T]) -> None:
+    # nobody waits any more where the step was given up
+    with suppress(InvalidStateError):
+        try:
+            answer = work()
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            step.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - as above
+            broken = _Broken()
+            broken.__cause__ = error
+            step.set_exception(broken)
+        else:
+            step.set_result(answer)

@@ -1,0 +1,67 @@
+"""
+Descriptor: all that the rest of the package knows about a backend before a model asks for it.
+
+It is data. The module that has it imports neither the framework nor native code: the help of a command and the checks
+of a configuration read it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from .values import Setting
+
+__all__ = ["Descriptor"]
+
+
+def _nothing(_settings: Mapping[str, str]) -> None:
+    """Settings that need no check beside that of each by itself"""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """
+    One value of `backend` in config.pbtxt.
+
+    name: that value.
+    loads: the class that loads its models, a `Backend`, as "module:Class"; imported when a model asks for it.
+    kinds: its platforms, each with the default name of the model file, in the order in which they are looked for. The
+        first platform is the one where nothing is said; "" where models have none.
+    order: where in the order of all backends its platforms and files are looked for; of two with one number the name
+        decides. Triton's own backends have numbers below 100.
+    bare_suffixes: of files that say all that a configuration would, and can be served without one.
+    cpu_instances: how many instances there are on the CPU, where nothing is said.
+    parameters: those of config.pbtxt that it supports; with `any_parameter` it takes others as well.
+    refused: parameters that it knows and does not take, with the reason, a sentence after "it".
+    fields: those of config.pbtxt that it supports beside the ones that all backends do.
+    settings: what --backend-config may say of it; `check_settings` raises for those that do not go together.
+    install: what brings its framework, as pip calls it.
+    """
+
+    name: str
+    loads: str
+    kinds: tuple[tuple[str, str], ...]
+    order: int = 100
+    bare_suffixes: tuple[str, ...] = ()
+    cpu_instances: int = 1
+    parameters: tuple[str, ...] = ()
+    any_parameter: bool = False
+    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fields: tuple[str, ...] = ()
+    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    check_settings: Callable[[Mapping[str, str]], None] = _nothing
+    install: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.kinds:
+            raise ValueError(f"the descriptor '{self.name}' needs a name, and a platform with a file in kinds")
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Its platforms; the first is the default"""
+        return tuple(dict.fromkeys(platform for platform, _ in self.kinds))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The default names of its model files"""
+        return tuple(dict.fromkeys(file for _, file in self.kinds))

@@ -1,0 +1,50 @@
+"""Which backend executes a model, where config.pbtxt does not say: found by platform and files, as Triton does it"""
+
+import os
+from collections.abc import Iterator
+
+from ..errors import ConfigInvalid
+from .discovery import default_file, found
+from .layout import ModelSource
+from .messages import ModelConfig
+
+__all__ = ["detect_backend"]
+
+# (order, backend, platform, default file) of those that Triton knows and this version does not have: they are found, so
+# that a model for them is refused by the name of its backend
+_ONLY_IN_TRITON = (
+    (10, "tensorrt", "tensorrt_plan", "model.plan"),
+    (30, "openvino", "", "model.xml"),
+    (50, "python", "", "model.py"),
+)
+
+
+def detect_backend(source: ModelSource, config: ModelConfig) -> str:
+    """By platform or file name of the configuration, by the files of the first version, or by the model's name"""
+    for backend, platform, file in _kinds():
+        if (platform and config.platform == platform) or config.default_model_filename == file:
+            return backend
+    if config.platform or config.default_model_filename:
+        return ""
+    first = next(iter(source.versions.values()), None)
+    for backend, _, file in _kinds():
+        if first and os.path.lexists(first / file):
+            return backend
+    _, dot, suffix = source.name.partition(".")
+    if dot:
+        return suffix
+    expected = (first or source.path / "1") / default_file()
+    raise ConfigInvalid(
+        f"no model file found, expected '{expected}': Invalid model name: Could not determine backend for "
+        f"model '{source.name}' with no backend in model configuration. Expected model name of the form "
+        "'model.<backend_name>'."
+    )
+
+
+def _kinds() -> Iterator[tuple[str, str, str]]:
+    """(backend, platform, default file) in the order in which they are looked for"""
+    own = [(one.order, one.name, platform, file) for one in found().all for platform, file in one.kinds]
+    names = {name for _, name, _, _ in own}
+    others = [kind for kind in _ONLY_IN_TRITON if kind[1] not in names]
+    for _, backend, platform, file in sorted([*own, *others], key=lambda kind: kind[:2]):
+        yield backend, platform, file

@@ -1,0 +1,70 @@
+"""
+The files of a model, as they are read here: regular files alone, each kind with a bound.
+
+Whoever may write a model may write a pipe that nobody fills, a device without an end, or a link to nowhere. None of
+these is read, waited for, or taken for a file that is not there.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from ..errors import ConfigInvalid
+
+__all__ = ["MOST_BYTES", "check_file", "check_link", "is_within", "read_file"]
+
+MOST_BYTES = {"configuration": 1024 * 1024, "label file": 16 * 1024 * 1024}
+"""What is read whole, and how large it may be"""
+
+_KINDS = (
+    (stat.S_ISFIFO, "pipe"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+)
+
+
+def read_file(path: Path, kind: str) -> bytes:
+    """The content of a regular file; raises OSError where the system refuses it"""
+    check_file(path)
+    most = MOST_BYTES[kind]
+    with open(path, "rb", opener=_open_at_once) as file:
+        # what lies there now need not be what was looked at
+        _check_mode(path, os.fstat(file.fileno()).st_mode)
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ConfigInvalid(f"{kind} '{path}' has more than {most} bytes")
+    return content
+
+
+def check_file(path: Path) -> None:
+    """Raises unless it is a regular file; a file that is not there raises OSError"""
+    check_link(path)
+    _check_mode(path, path.stat().st_mode)
+
+
+def check_link(path: Path) -> None:
+    """Raises where a link leads nowhere"""
+    if os.path.islink(path) and not os.path.lexists(os.path.realpath(path)):  # noqa: PTH114 - names too long are none
+        raise ConfigInvalid(f"'{path}' is a link to '{os.readlink(path)}', which is not there")  # noqa: PTH115 - as above
+
+
+def is_within(path: Path, root: Path) -> bool:
+    """Whether the path, links followed, is below `root`"""
+    if "\0" in str(path):
+        return False
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "special file")
+        raise ConfigInvalid(f"'{path}' is a {kind}, expected a regular file")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe would wait for whoever writes to it"""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

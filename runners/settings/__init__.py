@@ -1,0 +1,36 @@
+"""
+The settings of the server, each defined once, in groups: a file for each. From the definitions follow the flags of
+`kushi serve`, the environment variables KUSHI_*, and the options that programs give to an engine. A flag wins over a
+variable.
+"""
+
+from .engine import EngineOptions
+from .http import HttpDoors, HttpOptions
+from .local import LocalDoor
+from .log import LogOptions
+from .metrics import MetricsDoor, MetricsOptions
+from .models import ALL_MODELS, ModelOptions
+from .server import Doors, ServerSettings
+from .sources import SETTINGS, check_flags, flag_of, given_in_environment, read_server, read_settings
+from .tls import ServerTls
+
+__all__ = [
+    "ALL_MODELS",
+    "SETTINGS",
+    "Doors",
+    "EngineOptions",
+    "HttpDoors",
+    "HttpOptions",
+    "LocalDoor",
+    "LogOptions",
+    "MetricsDoor",
+    "MetricsOptions",
+    "ModelOptions",
+    "ServerSettings",
+    "ServerTls",
+    "check_flags",
+    "flag_of",
+    "given_in_environment",
+    "read_server",
+    "read_settings",
+]

@@ -1,0 +1,100 @@
+"""What can be chosen about an engine: by a program, or by the flags of a server"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
+
+from .._version import __version__
+from ..integers import MAX_THREADS
+from ..repository.backend_config import BackendConfig
+from .definition import Group, setting, stated
+from .http import HttpOptions
+from .kinds import BackendSettings, Integer, Switch, Text
+from .log import LogOptions
+from .metrics import MetricsOptions
+from .models import ModelOptions
+
+__all__ = ["EngineOptions"]
+
+_EXTENSIONS = (
+    "classification",
+    "model_repository",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "schedule_policy",
+    "trace",
+    "logging",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions(Group):
+    """
+    What can be chosen about an engine; every default is that of `kushi serve`.
+
+        EngineOptions(exit_on_error=False, http=HttpOptions(max_connections=1000), log=LogOptions(verbose=1))
+
+    Where `exit_on_error` is False, `Engine.failures` says which models could not be loaded.
+    """
+
+    title = "server"
+
+    server_name: str = setting("id", Text("NAME"), "Name of the server in its metadata.", default="triton")
+    exit_on_error: bool = setting("exit-on-error", Switch(), "Exit when a model cannot be loaded.", default=True)
+    strict_readiness: bool = setting(
+        "strict-readiness", Switch(), "Ready only when every model is; else when the server is.", default=True
+    )
+    io_threads: int | None = setting(
+        "http-thread-count", Integer(1, MAX_THREADS), "Io threads (default: the usable cores).", default=None
+    )
+    client_shared_memory: bool = setting(
+        "allow-client-shm",
+        Switch(),
+        "Let clients register shared memory of this host, and name it for inputs and outputs.",
+        default=False,
+    )
+    backend_config: BackendConfig = field(
+        default_factory=dict,
+        metadata=stated(
+            "backend-config",
+            BackendSettings(),
+            "Setting of a backend, or without BACKEND of all of them.",
+        ),
+    )
+    models: ModelOptions = field(default_factory=ModelOptions)
+    http: HttpOptions = field(default_factory=HttpOptions)
+    metrics: MetricsOptions = field(default_factory=MetricsOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+
+    def __post_init__(self) -> None:
+        self.check_objects()
+
+    def to_json(self, repositories: tuple[Path, ...]) -> str:
+        """The options as the native core takes them"""
+        http = self.http
+        return json.dumps(
+            {
+                "server_name": self.server_name,
+                "server_version": __version__,
+                "extensions": (*_EXTENSIONS, *self._allowed_extensions()),
+                "strict_readiness": self.strict_readiness,
+                "repositories": [str(path.absolute()) for path in repositories],
+                "explicit_control": self.models.control == "explicit",
+                "allow_client_regions": self.client_shared_memory,
+                "io_threads": self.io_threads,
+                "http": {
+                    **asdict(http),
+                    "tls": http.tls and astuple(http.tls),
+                    "restrictions": [astuple(rule) for rule in http.restrictions],
+                },
+                "metrics": asdict(self.metrics),
+                "log": self.log.native,
+            }
+        )
+
+    def _allowed_extensions(self) -> Iterable[str]:
+        if self.client_shared_memory:
+            yield "system_shared_memory"

@@ -1,0 +1,57 @@
+"""Models: which are loaded, and how"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import ConfigInvalid
+from ..integers import MAX_THREADS
+from .definition import Group, Naming, setting
+from .kinds import Choice, Integer, Seconds, Several, Switch
+
+__all__ = ["ALL_MODELS", "ModelOptions"]
+
+ALL_MODELS = "*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Group):
+    """Which models are loaded, and how."""
+
+    title = "models"
+
+    control: Literal["none", "explicit"] = setting(
+        "model-control-mode",
+        Choice("none", "explicit", absent=("poll",)),
+        "How models are loaded: 'none' loads all at the start, 'explicit' those of {load}, and others when clients ask "
+        "('poll' is not supported yet).",
+        default="none",
+    )
+    load: tuple[str, ...] = setting(
+        "load-model",
+        Several("NAME"),
+        "Model to load at the start, where {control}=explicit; '*' alone means all.",
+        default=(),
+    )
+    load_threads: int = setting(
+        "model-load-thread-count", Integer(1, MAX_THREADS), "Models that are loaded at the same time.", default=4
+    )
+    load_timeout_seconds: float = setting(
+        "model-load-timeout-secs",
+        Seconds(0, 1_000_000),
+        "Seconds after which a load of a model is given up; 0 for never.",
+        default=1800,
+    )
+    strict_config: bool = setting(
+        "disable-auto-complete-config",
+        Switch(),
+        "Take config.pbtxt as it is, without completing it from the model.",
+        default=False,
+    )
+
+    def check(self, name: Naming) -> None:
+        if self.load and self.control != "explicit":
+            raise ConfigInvalid(f"Use of '{name('load')}' requires setting '{name('control')}=explicit' as well.")
+        if ALL_MODELS in self.load and len(self.load) > 1:
+            raise ConfigInvalid(
+                f"Wildcard model name '{ALL_MODELS}' must be the ONLY startup model if specified at all."
+            )
