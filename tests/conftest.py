@@ -10,12 +10,13 @@ import pytest
 from tests import models
 from tests.raw_http import Connection
 from tests.serving import Server
+from tests.skips import pytest_terminal_summary
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-__all__ = ["StartServer"]
+__all__ = ["StartServer", "pytest_terminal_summary"]
 
 
 class StartServer(Protocol):
@@ -111,8 +112,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 def pytest_configure() -> None:
-    """A run in the background of a script ignores what interrupts it, and so would the tests of interrupts."""
+    """A run in the background of a script, or under nohup, ignores signals, and so would the processes of the tests."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        # a handler is not inherited
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
 @pytest.hookimpl(wrapper=True)

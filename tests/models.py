@@ -7,11 +7,15 @@ holds one model for each behaviour that the protocol tests look at.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import onnx
 from onnx import TensorProto, helper
+
+from tests.examples import built
+from tests.gates import gate_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +30,7 @@ __all__ = [
     "gather",
     "identity",
     "large",
+    "link_operators",
     "nonzero",
     "optional_inputs",
     "plus_constant",
@@ -34,6 +39,7 @@ __all__ = [
     "standard_repository",
     "tensor",
     "write",
+    "write_gated",
 ]
 
 OPSET: Final = 17
@@ -74,9 +80,12 @@ def model(
     initializers: Sequence[onnx.TensorProto] = (),
 ) -> onnx.ModelProto:
     graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), list(initializers))
-    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    onnx.checker.check_model(built)
-    return built
+    domains = {"": OPSET, **{node.domain: 1 for node in nodes if node.domain}}
+    made = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(*each) for each in domains.items()], ir_version=IR_VERSION
+    )
+    onnx.checker.check_model(made)
+    return made
 
 
 def add_sub(shape: Sequence[Dim], datatype: str = "INT32") -> onnx.ModelProto:
@@ -129,6 +138,21 @@ def large(byte_size: int) -> onnx.ModelProto:
     return model([node], [tensor("INDEX", "INT64", shape)], [tensor("OUTPUT0", "INT32", shape)], [table])
 
 
+def above_zero() -> onnx.ModelProto:
+    """OUTPUT0 = those rows of INPUT0 that are above zero: how many there are depends on the data."""
+    constants = [
+        helper.make_tensor("zero", TensorProto.INT32, [1], [0]),
+        helper.make_tensor("flat", TensorProto.INT64, [1], [-1]),
+    ]
+    nodes = [
+        helper.make_node("Greater", ["INPUT0", "zero"], ["is_above"]),
+        helper.make_node("Reshape", ["is_above", "flat"], ["rows_above"]),
+        helper.make_node("Compress", ["INPUT0", "rows_above"], ["OUTPUT0"], axis=0),
+    ]
+    given, made = tensor("INPUT0", "INT32", ("batch", 1)), tensor("OUTPUT0", "INT32", ("rows", 1))
+    return model(nodes, [given], [made], constants)
+
+
 def gather() -> onnx.ModelProto:
     """OUTPUT0 = table[INDEX] of ten rows: an index outside them is an error of the engine while it runs."""
     table = helper.make_tensor("table", TensorProto.INT32, [10], [row * row for row in range(10)])
@@ -157,10 +181,11 @@ def optional_inputs() -> onnx.ModelProto:
     return model(nodes, inputs, [tensor("OUTPUT0", "INT32", [1])], defaults)
 
 
-def slow(base_steps: int = SLOW_BASE_STEPS, size: int = 128) -> onnx.ModelProto:
+def slow(base_steps: int = SLOW_BASE_STEPS, size: int = 128, *, gate: str | None = None) -> onnx.ModelProto:
     """Multiplies a matrix ``base_steps`` + STEPS times, then answers OUTPUT0 = STEPS.
 
-    The request decides how long it takes, and even a request for zero steps takes milliseconds.
+    The request decides how long it takes, and even a request for zero steps takes milliseconds. Where there is a gate
+    of that name, a request of HELD steps waits there first.
     """
     unit = [1.0 if row == column else 0.0 for row in range(size) for column in range(size)]
     initializers = [
@@ -182,8 +207,14 @@ def slow(base_steps: int = SLOW_BASE_STEPS, size: int = 128) -> onnx.ModelProto:
         ],
         [tensor("condition_out", "BOOL", []), tensor("state_out", "FP32", [size, size])],
     )
+    gates = [
+        helper.make_node("Cast", ["STEPS"], ["given"], to=TensorProto.FLOAT),
+        helper.make_node("Gate", ["given"], ["passed"], domain="kushi.test", at=gate),
+        helper.make_node("Cast", ["passed"], ["steps"], to=TensorProto.INT64),
+    ]
     nodes = [
-        helper.make_node("ReduceMax", ["STEPS"], ["most"], keepdims=0),
+        *(gates if gate else [helper.make_node("Identity", ["STEPS"], ["steps"])]),
+        helper.make_node("ReduceMax", ["steps"], ["most"], keepdims=0),
         helper.make_node("Add", ["most", "base"], ["trips"]),
         helper.make_node("Loop", ["trips", "forever", "unit"], ["final"], body=body),
         helper.make_node("ReduceMax", ["final"], ["largest"], keepdims=0),
@@ -241,6 +272,7 @@ def write(
 
 
 ONE_INSTANCE: Final = "instance_group [ { kind: KIND_CPU count: 1 } ]"
+OPERATORS: Final = 'model_operations { op_library_filename: "operators.so" }'
 ONE_THREAD: Final = 'parameters { key: "intra_op_thread_count" value { string_value: "1" } }'
 
 
@@ -265,6 +297,36 @@ def write_slow(repository: Path, name: str = "slow", extra: str = "dynamic_batch
         extra=f"{extra}\n{ONE_INSTANCE}\n{ONE_THREAD}",
     )
     write(repository, name, slow(), text)
+
+
+def write_gated(
+    repository: Path,
+    name: str = "slow",
+    *,
+    instances: int = 1,
+    max_batch_size: int = 1,
+    extra: str = "dynamic_batching { }",
+) -> None:
+    """The slow model with a gate, on one thread of each instance."""
+    text = config(
+        name,
+        [("STEPS", "INT64", [1])],
+        [("OUTPUT0", "INT64", [1])],
+        max_batch_size=max_batch_size,
+        extra=f"{extra}\ninstance_group [ {{ kind: KIND_CPU count: {instances} }} ]\n{ONE_THREAD}\n{OPERATORS}",
+    )
+    write(repository, name, slow(gate=gate_name(repository, name)), text)
+    link_operators(repository / name)
+
+
+def link_operators(folder: Path) -> None:
+    """Puts the library of the operators `Triple` and `Gate` beside a model, which names it."""
+    library = folder / "operators.so"
+    try:
+        library.hardlink_to(built("kushi_custom_op"))
+    except OSError:
+        # on another disk
+        shutil.copy(built("kushi_custom_op"), library)
 
 
 def write_gather(repository: Path, name: str = "gather") -> None:
@@ -386,5 +448,5 @@ def standard_repository(root: Path) -> Path:
     write_versions(root)
     write_completed(root)
     write_gather(root)
-    write_slow(root)
+    write_gated(root)
     return root

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from kushi_native import Core, PythonModel, register_errors
 
-from runners import EngineOptions
+from runners import EngineOptions, HttpOptions, LogOptions
 from runners.errors import factories
-from runners.log import LogOptions
 from runners.repository.normalize import fill_defaults, fill_instance_groups
 from runners.repository.specification import specify
 from tests.unit.text import config
@@ -81,7 +80,7 @@ def served(
     *engines: PythonEngine | Told, text: str = ADD_SUB, log: LogOptions | None = None, header_pattern: str | None = None
 ) -> Iterator[Model]:
     register_errors(factories())
-    options = EngineOptions(log=log or LogOptions(), http_header_forward_pattern=header_pattern)
+    options = EngineOptions(log=log or LogOptions(), http=HttpOptions(header_forward_pattern=header_pattern))
     core = Core(options.to_json(()))
     try:
         complete = fill_defaults(fill_instance_groups(config(text)))

@@ -128,9 +128,16 @@ class Connection:
         return head
 
     def _exactly(self, count: int) -> bytes:
-        while len(self.buffer) < count:
-            if not self._more():
-                raise ConnectionError(f"the server closed {count - len(self.buffer)} bytes early")
+        # `bytes` would be copied whole with every piece that comes: half a minute for a large answer on a busy machine
+        read = bytearray(self.buffer)
+        try:
+            while len(read) < count:
+                self.buffer = b""
+                if not self._more():
+                    raise ConnectionError(f"the server closed {count - len(read)} bytes early")
+                read += self.buffer
+        finally:
+            self.buffer = bytes(read)
         taken, self.buffer = self.buffer[:count], self.buffer[count:]
         return taken
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
+    "DRAINING",
     "ROOT",
     "Server",
     "eventually",
@@ -39,8 +40,11 @@ __all__ = [
 ROOT: Final = Path(__file__).resolve().parent.parent
 START_S: Final = 45.0
 STOP_S: Final = 45.0
+PROCESSES: Final = 16
+"""The most of one run that have ports of their own"""
 
 HTTP_LINE: Final = re.compile(r"Started HTTPService at \S*?:(\d+)")
+DRAINING: Final = re.compile("Waiting for in-flight requests to complete")
 METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
 
 
@@ -81,8 +85,12 @@ def executes(pid: int, model: str) -> bool:
 
 
 def free_port() -> int:
-    """A port for a server that cannot choose one itself, of those that the system gives to nobody meanwhile."""
-    for port in SystemRandom().sample(range(15_000, 32_000), 100):
+    """
+    A port for a server that cannot choose one itself, of those that the system gives to nobody meanwhile, nor another
+    process of this run.
+    """
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PROCESSES
+    for port in SystemRandom().sample(range(15_000 + process, 32_000, PROCESSES), 100):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
@@ -161,6 +169,7 @@ class Server:
         self.log = Log()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.repository: Path | None = None
         self.http: tuple[str, int] = ("127.0.0.1", 0)
         self.http_socket = ""
         self.metrics_address: tuple[str, int] = ("127.0.0.1", 0)
@@ -177,6 +186,7 @@ class Server:
         given = [] if repository is None else [f"--model-repository={repository}"]
         addresses = ["--http-address=127.0.0.1", "--http-port=0", "--metrics-address=127.0.0.1", "--metrics-port=0"]
         server = cls([*given, *addresses, *arguments], inherited)
+        server.repository = repository
         try:
             server.http = ("127.0.0.1", int(server.log.wait_for(HTTP_LINE, START_S).group(1)))
             server.metrics_address = ("127.0.0.1", int(server.log.wait_for(METRICS_LINE, START_S).group(1)))

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(1200)
 CLIENTS = 8
 STOP_S = 10
 READY_AGAIN_S = 30.0
-"""BentoML looks for dead workers every ten seconds; the rest is for slow machines"""
+"""For slow machines"""
 END_S = 90.0
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runners import Engine, EngineOptions
-from runners.log import LogOptions
+from runners import Engine, EngineOptions, LogOptions
 from tests.contract.ways import WAYS, door
 
 if TYPE_CHECKING:

@@ -116,7 +116,12 @@ REGISTER_CASES: Final = [
         "shared memory region 'region' already in manager",
     ),
     *(
-        Case(f"the unknown key {key!r:.40}", at(key), Code.INTERNAL, f"Unable to open shared memory region: '{key}'")
+        Case(
+            f"the unknown key {key.replace(KEY, '/key')!r:.40}",
+            at(key),
+            Code.INTERNAL,
+            f"Unable to open shared memory region: '{key}'",
+        )
         for key in UNKNOWN_KEYS
     ),
     *(

@@ -11,9 +11,11 @@ import pytest
 from tritonclient import http
 from tritonclient.http import aio
 
+from runners import Engine, EngineOptions, InvalidInput, LogOptions
 from tests import models
 from tests.contract import transports
 from tests.contract.requests import HEADER_LENGTH, Infer, Output, Tensor
+from tests.contract.ways import WAYS, door
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -40,12 +42,18 @@ def classifier(repository: Path, name: str, label_file: str, batch: int = 8) -> 
 
 
 @pytest.fixture(scope="module")
-def labelled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("labelled")
+def labelled_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labelled") / "models"
     for name, batch in (("batched", 8), ("flat", 0)):
-        classifier(folder / "models", name, "labels.txt", batch)
-        (folder / "models" / name / "labels.txt").write_text(LABELS)
-    server = Server.start(folder / "models", f"--http-socket={folder / 'http'}")
+        classifier(folder, name, "labels.txt", batch)
+        (folder / name / "labels.txt").write_text(LABELS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def labelled_server(labelled_repository: Path) -> Iterator[Server]:
+    folder = labelled_repository.parent
+    server = Server.start(labelled_repository, f"--http-socket={folder / 'http'}")
     server.http_socket = str(folder / "http")
     try:
         yield server
@@ -162,6 +170,25 @@ def test_tritonclient_asks_for_classes(labelled_server: Server, way: str, binary
             result = client.infer("batched", inputs, outputs=outputs)
     expected = [["3.000000:1", "2.000000:2:third"]]
     assert np.char.decode(result.as_numpy("OUTPUT0").astype(np.bytes_)).tolist() == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_python_program_has_the_classes_with_their_labels(
+    labelled_repository: Path, tmp_path: Path, way: str
+) -> None:
+    rows = np.array([[1, 3, 2, 0.5], [6.25, 5, 4, 7]], np.float32)
+    options = EngineOptions(log=LogOptions(info=False))
+    with Engine(labelled_repository, options=options) as engine, door(engine, way, tmp_path) as calls:
+        batched = calls.batched.run(rows, outputs={"OUTPUT0": 2})
+        flat = calls.flat.run(rows[0], outputs={"OUTPUT0": 1})
+        with pytest.raises(InvalidInput, match=r"^classification output tensor too large$"):
+            calls.flat.run(np.zeros(1_000_001, np.float32), outputs={"OUTPUT0": 1})
+        assert flat["OUTPUT0"].tolist() == [b"3.000000:1"]
+    assert batched["OUTPUT0"].tolist() == [
+        [b"3.000000:1", b"2.000000:2:third"],
+        [b"7.000000:3", b"6.250000:0:first"],
+    ]
+    assert batched.tensor("OUTPUT0").datatype == "BYTES"
 
 
 @pytest.mark.parametrize(

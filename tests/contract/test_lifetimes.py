@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from runners import ConnectionLost, Engine, EngineOptions, KushiError, ShuttingDown, Unsupported
-from runners.log import LogOptions
+from runners import ConnectionLost, Engine, EngineOptions, KushiError, LogOptions, ShuttingDown, Unsupported
 from tests import models
 from tests.contract.ways import WAYS, door
 from tests.serving import eventually, labelled, metrics
@@ -138,8 +137,7 @@ def test_an_answer_outlives_what_it_came_from(way: str, tmp_path: Path) -> None:
     with opened(way, tmp_path) as (_, calls):
         output = calls.image.run(image)["OUTPUT0"]
     np.testing.assert_array_equal(output, image)
-    output[:] = 1
-    assert output.sum() == image.size
+    assert not output.flags.writeable
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])

@@ -72,6 +72,16 @@ def test_chunks_without_end_are_cut_off(server: Server) -> None:
     assert server.is_ready()
 
 
+def test_one_chunk_too_many_is_refused_before_anything_else_is_said(server: Server) -> None:
+    with server.connect() as connection:
+        connection.send(frame("POST", requests.path("add_sub"), [CHUNKED, (HEADER_LENGTH, "0")]))
+        # without the end, which would lie unread behind the refusal
+        connection.send(chunked([b"1"] * 65_537).removesuffix(b"0\r\n\r\n"))
+        response = connection.receive()
+    assert response.status == 400
+    assert response.error.startswith("Chunked request body exceeds maximum of 65536 non-empty chunks")
+
+
 def test_a_limit_of_ones_own_is_kept(repository: Path, start_server: StartServer) -> None:
     models.write_identities(repository)
     server = start_server(repository, "--http-max-input-size=1000")

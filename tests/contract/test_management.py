@@ -21,6 +21,7 @@ from runners import (
     InvalidInput,
     KushiError,
     ModelNotFound,
+    ModelOptions,
     ModelUnavailable,
     Unsupported,
 )
@@ -194,7 +195,7 @@ def changing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     models.write_add_sub(repository)
     models.write(repository, "broken", b"not a model")
     models.write(repository, "wrong", models.plus_constant(1), "max_batch_sise: 1")
-    options = EngineOptions(model_control="explicit", load_models=("add_sub",), client_shared_memory=True)
+    options = EngineOptions(models=ModelOptions(control="explicit", load=("add_sub",)), client_shared_memory=True)
     with Engine(repository, options=options) as engine, door(engine, request.param, folder) as calls:
         yield calls
 

@@ -6,7 +6,7 @@ bring about with arrays are rows here as well, with their texts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ANSWERS", "REFUSALS", "Answer", "Call", "Refusal"]
+__all__ = ["ANSWERS", "HALF", "REFUSALS", "Answer", "Call", "Refusal"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,32 @@ def echo(name: str, datatype: str, given: object, expected: NDArray[Any] | None 
     return Answer(name, Call(f"identity_{datatype.lower()}", (given,)), {"OUTPUT0": array})
 
 
+def ranked(name: str, outputs: Mapping[str, Any], expected: Mapping[str, object], rows: int = 1) -> Answer:
+    """Sums and differences of rows, of which classes are asked for."""
+    arrays = {output: np.array(given, dtype=np.object_) for output, given in expected.items()}
+    return Answer(name, add_sub(np.tile(ROW, (rows, 1)), np.ones((rows, 16), np.int32), outputs=outputs), arrays)
+
+
+def every_class() -> Iterator[Answer]:
+    """Outputs that come as their best classes."""
+    yield ranked("the best class", {"OUTPUT0": 1}, {"OUTPUT0": [[b"16:15"]]})
+    yield ranked("the best classes of two rows", {"OUTPUT1": 2}, {"OUTPUT1": [[b"14:15", b"13:14"]] * 2}, rows=2)
+    every = [[b"%d:%d" % (index + 1, index) for index in reversed(range(16))]]
+    yield ranked("a class count of NumPy's", {"OUTPUT0": np.int64(16)}, {"OUTPUT0": every})
+    yield ranked("more classes than there are", {"OUTPUT0": 2**64 - 1}, {"OUTPUT0": every})
+    both = ranked("classes of one output of two", {"OUTPUT1": 1, "OUTPUT0": 0}, {"OUTPUT1": [[b"14:15"]]})
+    yield replace(both, outputs={**both.outputs, "OUTPUT0": ROW + 1})
+    yield Answer("no classes at all", add_sub(ROW, ONES, outputs={"OUTPUT0": 0}), {"OUTPUT0": ROW + 1})
+    for datatype in ("INT8", "UINT64", "FP64"):
+        scores = np.array([[1, 3, 2]], DTYPES[datatype])
+        texts = [[b"3.000000:1", b"2.000000:2"] if datatype == "FP64" else [b"3:1", b"2:2"]]
+        call = Call(f"identity_{datatype.lower()}", (scores,), {"outputs": {"OUTPUT0": 2}})
+        yield Answer(f"classes of {datatype}", call, {"OUTPUT0": np.array(texts, dtype=np.object_)})
+    scores = np.arange(400_000, dtype=np.int32).reshape(1, -1)
+    call = Call("identity_int32", (scores,), {"outputs": {"OUTPUT0": 1}})
+    yield Answer("classes of megabytes", call, {"OUTPUT0": np.array([[b"399999:399999"]], dtype=np.object_)})
+
+
 def every_datatype() -> Iterator[Answer]:
     plain = np.array([[0, 1, 0, 2], [3, 0, 1, 1]])
     for datatype, dtype in DTYPES.items():
@@ -116,6 +142,12 @@ ANSWERS: Final = [
         "2",
     ),
     Answer(
+        "a version as a number of NumPy's",
+        Call("all_versions", (np.array([[40]], np.int32),), {"model_version": np.int64(2)}),
+        {"OUTPUT0": np.array([[42]], np.int32)},
+        "2",
+    ),
+    Answer(
         "the latest version",
         Call("all_versions", (np.array([[40]], np.int32),)),
         {"OUTPUT0": np.array([[43]], np.int32)},
@@ -124,6 +156,7 @@ ANSWERS: Final = [
     Answer("a deadline in seconds", add_sub(ROW, ONES, deadline=60), sums()),
     Answer("a deadline as a timedelta", add_sub(ROW, ONES, deadline=timedelta(minutes=1)), sums()),
     Answer("parameters of every type", add_sub(ROW, ONES, parameters={"a": True, "b": 1, "c": 1.5, "d": "x"}), sums()),
+    Answer("a parameter as a number of NumPy's", add_sub(ROW, ONES, parameters={"a": np.int64(-1)}), sums()),
     Answer("a timeout as a parameter", add_sub(ROW, ONES, parameters={"timeout": 60_000_000}), sums()),
     Answer("a priority", add_sub(ROW, ONES, priority=2), sums()),
     Answer("a priority beyond all levels", add_sub(ROW, ONES, priority=2**64 - 1), sums()),
@@ -164,6 +197,7 @@ ANSWERS: Final = [
     echo("lists of text", "BYTES", [["", "fire", "串"]], WORDS),
     echo("lists of bytes", "BYTES", [[b"", b"fire"]], WORDS[:, :2]),
     *every_datatype(),
+    *every_class(),
 ]
 """What is answered."""
 
@@ -187,8 +221,6 @@ def from_the_protocol() -> Iterator[Refusal]:
         request = case.request
         if not isinstance(request, Infer) or "JSON" in case.name:
             continue
-        if any(output.classes is not None for output in request.outputs):
-            continue
         inputs = {tensor.name: array(tensor) for tensor in request.inputs}
         if len(inputs) < len(request.inputs) or any(given is None for given in inputs.values()):
             continue
@@ -197,6 +229,8 @@ def from_the_protocol() -> Iterator[Refusal]:
             options["model_version"] = request.version
         if request.outputs:
             options["outputs"] = [output.name for output in request.outputs]
+        if any(output.classes for output in request.outputs):
+            options["outputs"] = {output.name: output.classes or 0 for output in request.outputs}
         if request.id:
             options["request_id"] = request.id
         if request.parameters:
@@ -205,6 +239,9 @@ def from_the_protocol() -> Iterator[Refusal]:
 
 
 NUMBER: Final = "expected a number, or '' for the latest"
+NAMES: Final = "expected a sequence of names, or a mapping from names to class counts"
+HALF: Final = "a\ud83d"
+NO_TEXT: Final = "which has a lone surrogate and is no text in UTF-8"
 MOMENT: Final = "expected seconds above 0 or a positive timedelta"
 NO_PARAMETER: Final = "parameter 'mood' has invalid type. It should be either 'int', 'bool', or 'string'."
 
@@ -219,9 +256,23 @@ ARGUMENTS: Final = [
     refused("a version that is a float", f"model_version is 1.0, {NUMBER}", model_version=1.0),
     refused("a version that is true", f"model_version is True, {NUMBER}", model_version=True),
     refused("a negative version", f"model_version is -1, {NUMBER}", model_version=-1),
-    refused("outputs that are one name", "outputs is 'OUTPUT0', expected a sequence of names", outputs="OUTPUT0"),
-    refused("outputs that are a number", "outputs is 5, expected a sequence of names", outputs=5),
+    refused("outputs that are one name", f"outputs is 'OUTPUT0', {NAMES}", outputs="OUTPUT0"),
+    refused("outputs that are a number", f"outputs is 5, {NAMES}", outputs=5),
     refused("an output that is a number", "the name of an output is 5, expected a str", outputs=[5]),
+    refused("an output of a mapping that is a number", "the name of an output is 5, expected a str", outputs={5: 1}),
+    *(
+        refused(
+            f"{given!r} classes",
+            f"the class count of output 'OUTPUT0' is {given!r}, expected an int of 0 or more",
+            outputs={"OUTPUT0": given},
+        )
+        for given in (-1, 2**64, 1.0, True, "3", None)
+    ),
+    refused(
+        "classes of an output that is not there",
+        "unexpected inference output 'OUTPUT9' for model 'add_sub'",
+        outputs={"OUTPUT9": 1},
+    ),
     refused(
         "an output twice, as a list", f"{UNKNOWN_ID}output 'OUTPUT0' already exists in request", outputs=["OUTPUT0"] * 2
     ),
@@ -241,6 +292,18 @@ ARGUMENTS: Final = [
     ),
     refused("a deadline that is no number", f"deadline is nan, {MOMENT}", deadline=float("nan")),
     refused("a deadline that is text", f"deadline is 'soon', {MOMENT}", deadline="soon"),
+    refused("a deadline that is a truth value", f"deadline is True, {MOMENT}", deadline=True),
+    refused(
+        "a deadline that never comes", f"deadline is inf, {MOMENT}, or None for no deadline", deadline=float("inf")
+    ),
+    refused("a priority that is a truth value", "priority is True, expected an int of 0 or more", priority=True),
+    refused("a parameter with half a character", f"parameter 'a' is {HALF!r}, {NO_TEXT}", parameters={"a": HALF}),
+    refused("a parameter whose name has it", f"the name of a parameter is {HALF!r}, {NO_TEXT}", parameters={HALF: 1}),
+    refused("a request id with half a character", f"request_id is {HALF!r}, {NO_TEXT}", request_id=HALF),
+    refused("an output with half a character", f"the name of an output is {HALF!r}, {NO_TEXT}", outputs=[HALF]),
+    refused(
+        "a parameter beyond 64 bits", f"parameter 'a' is {2**63}, expected an int of 64 bits", parameters={"a": 2**63}
+    ),
     refused("a priority below zero", "priority is -1, expected an int of 0 or more", priority=-1),
     refused("a priority that is text", "priority is 'high', expected an int of 0 or more", priority="high"),
     refused("a request id that is a number", "request_id is 7, expected a str", request_id=7),

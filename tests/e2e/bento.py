@@ -26,7 +26,7 @@ from tests.raw_http import Connection, Headers, Response, fetch
 from tests.serving import ROOT, Log, environment, eventually, free_port, labelled, metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 __all__ = ["Bento", "service_of"]
@@ -137,9 +137,9 @@ class Bento:
             self.kill()
 
     def left(self) -> tuple[list[list[str]], list[Path]]:
-        """Processes and sockets that are there"""
-        sockets = [path for path in self.runtime.rglob("*") if path.is_socket()]
-        return [words for _, words in self._members()], sockets
+        """Processes, and sockets and pipes that are there"""
+        left = [path for path in self.runtime.rglob("*") if path.is_socket() or path.is_fifo()]
+        return [words for _, words in self._members()], left
 
     def kill(self) -> None:
         """Ends whatever is there"""
@@ -172,8 +172,25 @@ class Bento:
         marks = "--service-name", service
         return [pid for pid, words in self._members() if marks in pairwise(words)]
 
+    def attends(self, process: int) -> bool:
+        """Whether a worker, or the one that keeps the engine, has come so far that it holds the engine's lifeline"""
+        # It may end meanwhile.
+        with suppress(OSError):
+            return any(_target(link).endswith(".lifeline") for link in Path(f"/proc/{process}/fd").iterdir())
+        return False
+
     def worker_of(self, connection: Connection) -> int:
-        """The process at the other end"""
+        """The process at the other end, once one has accepted the connection"""
+        found: list[int] = []
+
+        def is_accepted() -> bool:
+            found.extend(self._acceptors(connection))
+            return bool(found)
+
+        eventually(is_accepted, "somebody has accepted the connection")
+        return found[0]
+
+    def _acceptors(self, connection: Connection) -> Iterator[int]:
         ours = connection.socket.getsockname()[1]
         for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
             fields = line.split()
@@ -182,8 +199,7 @@ class Bento:
                 mark = f"socket:[{fields[9]}]"
                 for pid, _ in self._members():
                     if any(_target(link) == mark for link in Path(f"/proc/{pid}/fd").iterdir()):
-                        return pid
-        raise AssertionError("nobody has accepted the connection")
+                        yield pid
 
     def watches_files(self) -> bool:
         """Whether one of its processes hears of changed files, as with --reload once it has started"""
@@ -219,6 +235,11 @@ class Bento:
         """What these processes take"""
         texts = [Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid in pids]
         return sum(int(re.findall(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)[0]) for text in texts)
+
+    def peak_kib(self) -> int:
+        """What the process that has had the most of memory has had"""
+        texts = [Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid, _ in self._members()]
+        return max(int(re.findall(r"^VmHWM:\s+(\d+) kB", text, re.MULTILINE)[0]) for text in texts)
 
     def pending(self, model: str) -> int:
         """Requests that wait in the engine"""
@@ -278,11 +299,15 @@ def _target(link: Path) -> str:
     return ""
 
 
-def service_of(folder: Path, repository: Path, *, options: str = "", exit_on_error: bool = False) -> Path:
-    """A folder with a service of two workers over a repository"""
+def service_of(
+    folder: Path, repository: Path, *, workers: int = 2, options: str = "", exit_on_error: bool = False
+) -> Path:
+    """A folder with a service over a repository"""
     folder.mkdir(parents=True, exist_ok=True)
     flags = {"exit_on_error": exit_on_error}
-    (folder / "service.py").write_text(_SERVICE.format(repository=str(repository), options=options, flags=flags))
+    (folder / "service.py").write_text(
+        _SERVICE.format(repository=str(repository), workers=workers, options=options, flags=flags)
+    )
     return folder
 
 
@@ -295,7 +320,7 @@ import bentoml
 Models = engine({repository!r}, name="Models", flags={flags})
 
 
-@service(name="Reader", workers=2{options})
+@service(name="Reader", workers={workers}{options})
 class Reader:
     models = depends(Models)
 

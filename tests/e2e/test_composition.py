@@ -40,9 +40,17 @@ class Behind:
         return Named(name=given + file.read_text())
 
 
+@bentoml.service(name="Plain", workers=1)
+class Plain:
+    @bentoml.api
+    async def tripled(self, row: np.ndarray) -> np.ndarray:
+        return 3 * row
+
+
 @service(name="Front", workers=1)
 class Front:
     models = depends(Models)
+    plain = bentoml.depends(Plain)
     behind = bentoml.depends(Behind)
 
     @bentoml.api
@@ -50,6 +58,10 @@ class Front:
         row = np.arange(16, dtype=np.int32).reshape(1, 16)
         row = (await self.models.add_sub.async_run(row, row))["OUTPUT0"]
         return np.asarray(await self.behind.to_async.doubled(row)).astype(int).tolist()
+
+    @bentoml.api
+    async def threefold(self) -> list[int]:
+        return np.asarray(await self.plain.to_async.tripled(np.arange(4))).astype(int).tolist()
 
     @bentoml.api
     def named(self) -> str:
@@ -64,5 +76,7 @@ def test_a_service_asks_another_one(tmp_path: Path) -> None:
     with Bento(tmp_path, "service:Front").until_ready() as bento:
         answer = bento.fetch("POST", "/fourfold", (), b"{}")
         assert (answer.status, json.loads(answer.body)) == (200, [[4 * number for number in range(16)]])
+        answer = bento.fetch("POST", "/threefold", (), b"{}")
+        assert (answer.status, json.loads(answer.body)) == (200, [0, 3, 6, 9])
         answer = bento.fetch("POST", "/named", (), b"{}")
         assert (answer.status, answer.body) == (200, b"one, two")

@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -28,25 +29,25 @@ from tests.unit.preprocessing.handwriting import handwritten
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# BentoML looks for dead workers every ten seconds
 pytestmark = pytest.mark.timeout(180)
 
-AT_ONCE_S = 1.0
-SLACK_S = 0.5
-# What a request may take longer while processes start beside it, which are busy for seconds
-STARTING_S = 2.0
-"""Until a thread that may go on does, while an engine starts beside it; what answers take anyway comes on top"""
-SILENCE_S = 15.0
-"""Five seconds, counted in turns of a thread"""
+AT_ONCE_S = 8.0
+"""On a machine that is busy; whoever waited for the next engine, or for a time to be over, would wait much longer"""
+STARTING_S = 8.0
+"""What a request may take longer while processes start beside it, which are busy for seconds"""
+SILENCE_S = 30.0
+"""Two seconds, counted in turns of a thread, and the start of another worker"""
 CLIENTS = 8
 HEALTH = "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"
 
 
 @pytest.fixture(scope="module")
 def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
-    """The service of this repository, which serves a slow model besides its own"""
+    """The service of this repository, with two workers on any machine, which serves a slow model besides its own"""
     folder = tmp_path_factory.mktemp("service")
-    shutil.copy(ROOT / "service.py", folder)
+    code, given = (ROOT / "service.py").read_text(), '@service(name="Kushi", '
+    assert given in code
+    (folder / "service.py").write_text(code.replace(given, f"{given}workers=2, "))
     shutil.copytree(ROOT / "model_repository", folder / "model_repository")
     models.write_slow(folder / "model_repository")
     with Bento(folder).until_ready() as bento:
@@ -87,6 +88,16 @@ def hears(socket: WebSocketSession) -> bool:
     return "probability" in socket.receive_json(timeout=ANSWER_S)
 
 
+def runs_no_more(process: int) -> bool:
+    """Whether all of its threads have ended or are stopped"""
+    states = []
+    for path in Path(f"/proc/{process}/task").glob("*/stat"):
+        # A thread may end meanwhile.
+        with suppress(OSError):
+            states.append(path.read_bytes().rpartition(b")")[2].split()[0])
+    return set(states) <= {b"T", b"Z", b"X"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
 def test_an_engine_that_dies_or_stands_still_is_replaced(bento: Bento, load: Load, number: signal.Signals) -> None:
     before = bento.engine
@@ -102,18 +113,19 @@ def test_an_engine_that_dies_or_stands_still_is_replaced(bento: Bento, load: Loa
         eventually(lambda: bento.pending("slow") > 0, "some execute and some wait")
         for each in health.values():
             each.until_answered(2)
-        within = AT_ONCE_S + SLACK_S + max(load.slowest, *(each.slowest for each in health.values()))
+        within = AT_ONCE_S + max(load.slowest, *(each.slowest for each in health.values()))
 
         fault = time.monotonic()
         os.kill(before, number)
+        # SIGSEGV reaches one thread, and the others answer on until that one has run.
+        eventually(lambda: runs_no_more(before), "no thread of it runs")
         socket.send_bytes(bytes(2 * CHUNK))
         assert {connection.receive().status for connection in waiting} == {503}
         assert time.monotonic() - fault < within
         with pytest.raises(WebSocketDisconnect) as closed:
-            socket.receive(timeout=ANSWER_S)
+            socket.receive_json(timeout=ANSWER_S)
+        assert (closed.value.code, closed.value.reason) == (1011, "the engine is not there")
         assert time.monotonic() - fault < within
-        assert closed.value.code == 1011
-        assert closed.value.reason == "the engine is not there"
         eventually(lambda: set(bento.engines()) - {before} != set(), "another engine was started")
         assert time.monotonic() - fault < within + AT_ONCE_S
 
@@ -137,17 +149,22 @@ def test_an_engine_that_dies_or_stands_still_is_replaced(bento: Bento, load: Loa
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_worker_that_keeps_the_engine_is_replaced(bento: Bento, load: Load, number: signal.Signals) -> None:
+def test_nobody_misses_the_worker_that_keeps_the_engine_and_the_next_one_keeps_it(
+    bento: Bento, load: Load, number: signal.Signals
+) -> None:
     before = bento.engine
     (worker,) = bento.workers("Models")
-    within = AT_ONCE_S + SLACK_S + load.slowest
     os.kill(worker, number)
     eventually(lambda: worker not in bento.workers("Models"), "the worker has ended", SILENCE_S)
-    eventually(lambda: before not in bento.engines(), "its engine has ended")
+    eventually(lambda: any(map(bento.attends, bento.workers("Models"))), "another one keeps the engine", SILENCE_S)
+    load.until_answered()
+    assert bento.engine == before
+    assert {outcome.status for outcome in load.outcomes} == {200}
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: set(bento.engines()) - {before} != set(), "which starts another engine")
     eventually(bento.is_ready, "the service is ready again")
     load.until_answered()
-    assert len(bento.engines()) == len(bento.workers("Models")) == 1
-    check(load, longest=within + STARTING_S)
+    check(load, longest=SILENCE_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -171,7 +188,7 @@ def test_the_other_workers_go_on_when_one_dies_or_stands_still(
 def test_an_engine_that_outlives_its_worker_is_ended(bento: Bento, load: Load) -> None:
     before = bento.engine
     (worker,) = bento.workers("Models")
-    within = AT_ONCE_S + SLACK_S + load.slowest
+    within = AT_ONCE_S + load.slowest
     os.kill(before, signal.SIGSTOP)
     os.kill(worker, signal.SIGKILL)
     eventually(lambda: before not in bento.engines(), "the engine has ended")

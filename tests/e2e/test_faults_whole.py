@@ -24,12 +24,12 @@ from tests.serving import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# BentoML looks for dead workers every ten seconds
 pytestmark = pytest.mark.timeout(180)
 
 CLIENTS: Final = 8
 HANG_S: Final = 10.0
 JSON: Final = [("content-type", "application/json")]
+STEPS: Final = 12_000
 ONE_AND_TWO: Final = b'{"one": 1, "other": 2}'
 
 
@@ -66,12 +66,13 @@ def test_a_service_that_ends_answers_what_it_has_accepted(
     with Bento(folder).until_ready() as bento:
         with load_on(bento) as load:
             load.until_answered()
-            accepted = [bento.connect(30) for _ in range(8)]
-            for place, connection in enumerate(accepted):
-                connection.send(slow_request(4000) if place % 2 else frame("POST", "/slow", JSON, b'{"steps": 4000}'))
-            eventually(lambda: bento.pending("slow") >= 4, "they wait")
+            called = frame("POST", "/slow", JSON, b'{"steps": %d}' % STEPS)
+            accepted = [bento.connect(60) for _ in range(8)]
             for connection in accepted:
                 bento.worker_of(connection)
+            for place, connection in enumerate(accepted):
+                connection.send(slow_request(STEPS) if place % 2 else called)
+            eventually(lambda: bento.pending("slow") >= 4, "they wait")
             for number in signals:
                 bento.tell(number)
             for connection in accepted:
@@ -113,13 +114,23 @@ def test_no_request_is_lost_with_a_line_of_the_log(folder: Path, way: str) -> No
         assert len(bento.workers("Reader")) == 2
 
 
+def test_nothing_goes_on_when_the_supervisor_is_killed(tmp_path: Path, repository: Path) -> None:
+    with closing_at_once(Bento(service_of(tmp_path, repository, workers=1))) as bento:
+        bento.until_ready()
+        meeting = Path(bento.engine_http).parent
+        bento.process.kill()
+        bento.process.wait()
+        eventually(lambda: bento.left()[0] == [], "all processes have ended", STOP_S)
+        assert list(meeting.iterdir()) == []
+
+
 def test_services_do_not_disturb_each_other_and_a_crashed_one_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     models.write_add_sub(tmp_path / "models")
     models.write(tmp_path / "models", "broken", b"this is no model")
     models.write_add_sub(tmp_path / "others")
     models.write_add_sub(tmp_path / "others", "others")
-    folder = service_of(tmp_path / "other", tmp_path / "others")
-    with Bento(service_of(tmp_path, tmp_path / "models")) as bento:
+    folder = service_of(tmp_path / "other", tmp_path / "others", workers=1)
+    with Bento(service_of(tmp_path, tmp_path / "models", workers=1)) as bento:
         runtime = str(bento.runtime)
         crashed = Bento(folder, XDG_RUNTIME_DIR=runtime)
         try:
@@ -135,7 +146,7 @@ def test_services_do_not_disturb_each_other_and_a_crashed_one_leaves_nothing_to_
             assert {outcome.status for outcome in load.outcomes} == {200}
         finally:
             crashed.kill()
-        sockets = [left.with_suffix(suffix) for suffix in (".http", ".local", ".presence")]
+        sockets = [left.with_suffix(suffix) for suffix in (".http", ".local", ".presence", ".lifeline")]
         for path in sockets:
             # as if it had happened some time ago
             os.utime(path, (0, 0))
@@ -158,7 +169,7 @@ EXPECTED: Final = {
 
 def test_an_engine_that_cannot_start_is_tried_again_until_it_can(tmp_path: Path, repository: Path) -> None:
     models.write(repository, "broken", b"this is no model")
-    with Bento(service_of(tmp_path, repository, exit_on_error=True)) as bento:
+    with Bento(service_of(tmp_path, repository, workers=1, exit_on_error=True)) as bento:
         bento.log.wait_for(re.compile("failed to load 'broken' version 1: .*: Protobuf parsing failed"), START_S)
         bento.log.wait_for(re.compile("the engine has ended with exit code 1: it is started again in 0.2 s"), START_S)
         eventually(lambda: bento.answers("/livez") == 200, "the workers are there", START_S)
@@ -188,7 +199,7 @@ def test_in_a_container_a_worker_is_replaced_and_the_end_of_the_engine_s_worker_
 def test_in_a_container_an_engine_that_cannot_start_ends_the_service(tmp_path: Path, repository: Path) -> None:
     models.write(repository, "broken", b"this is no model")
     with closing_at_once(
-        Bento(service_of(tmp_path, repository, exit_on_error=True), BENTOML_CONTAINERIZED="1")
+        Bento(service_of(tmp_path, repository, workers=1, exit_on_error=True), BENTOML_CONTAINERIZED="1")
     ) as bento:
         assert bento.process.wait(START_S) != 0
         bento.log.wait_for(re.compile("failed to load 'broken' version 1: .*: Protobuf parsing failed"), STOP_S)

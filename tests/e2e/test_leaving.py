@@ -10,12 +10,13 @@ import pytest
 from runners.bento.web.timeout import CLIENT_GONE
 from tests import models
 from tests.e2e.bento import Bento
-from tests.integration.occupied import LONG_STEPS
+from tests.gates import HELD, Gate
 from tests.raw_http import frame
 from tests.serving import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.raw_http import Connection
 
@@ -29,7 +30,7 @@ from runners.bento import depends, engine, service
 Models = engine({repository!r}, name="Models")
 
 
-@service(name="Waiter", workers=2)
+@service(name="Waiter", workers=1)
 class Waiter:
     models = depends(Models)
 
@@ -50,10 +51,15 @@ class Waiter:
 
 
 @pytest.fixture(scope="module")
-def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("leaving")
-    models.write_slow(folder / "models")
+    models.write_gated(folder / "models")
     (folder / "service.py").write_text(_SERVICE.format(repository=str(folder / "models")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bento(folder: Path) -> Iterator[Bento]:
     with Bento(folder).until_ready() as bento:
         yield bento
 
@@ -64,46 +70,41 @@ def request(endpoint: str, steps: int, identity: str = "") -> bytes:
 
 
 @pytest.fixture
-def executing(bento: Bento) -> Iterator[Connection]:
-    """A request that the only instance of the model works on, with nothing behind it"""
-    with bento.connect() as connection:
-        connection.send(request("awaited", LONG_STEPS))
-        eventually(lambda: _second_waits(bento), "the model executes")
-        eventually(lambda: bento.pending("slow") == 0, "the place of the probe is free")
-        yield connection
+def executing(bento: Bento, folder: Path) -> Iterator[tuple[Connection, Gate]]:
+    """A request that the only instance of the model works on until the gate lets it through, with nothing behind it"""
+    with Gate(folder / "models") as gate, bento.connect() as connection:
+        connection.send(request("awaited", HELD))
+        gate.until_reached()
+        yield connection, gate
+        gate.close()
         assert connection.receive().status == 200
 
 
-def _second_waits(bento: Bento) -> bool:
-    with bento.connect() as probe:
-        probe.send(request("awaited", 0))
-        eventually(lambda: bento.pending("slow") == 1 or probe.has_answer(), "it waits or was answered")
-        return not probe.has_answer()
-
-
 @pytest.mark.parametrize("endpoint", ["awaited", "streamed"])
-def test_its_place_in_the_queue_is_free_at_once(bento: Bento, executing: Connection, endpoint: str) -> None:
+def test_its_place_in_the_queue_is_free_at_once(
+    bento: Bento, executing: tuple[Connection, Gate], endpoint: str
+) -> None:
     identity = f"leaves-{endpoint}"
     with bento.connect() as leaving:
         leaving.send(request(endpoint, 0, identity))
         eventually(lambda: bento.pending("slow") == 1, "it waits")
     eventually(lambda: bento.pending("slow") == 0, "its place is free")
-    assert not executing.has_answer()
+    assert not executing[0].has_answer()
     assert bento.logged(identity)["status"] == CLIENT_GONE
 
 
-def test_what_runs_in_a_thread_goes_on(bento: Bento, executing: Connection) -> None:
+def test_what_runs_in_a_thread_goes_on(bento: Bento, executing: tuple[Connection, Gate]) -> None:
     with bento.connect() as leaving:
         leaving.send(request("in_thread", 0, "leaves-thread"))
         eventually(lambda: bento.pending("slow") == 1, "it waits")
-    eventually(executing.has_answer, "the one before it is done")
+    executing[1].let_through()
     assert bento.logged("leaves-thread")["status"] == 200
 
 
 @pytest.mark.parametrize("endpoint", ["awaited", "streamed", "in_thread"])
 def test_who_stays_is_answered(bento: Bento, endpoint: str) -> None:
     with bento.connect() as connection:
-        connection.send(request(endpoint, LONG_STEPS // 8))
+        connection.send(request(endpoint, 100))
         answer = connection.receive()
     assert answer.status == 200
     assert answer.body

@@ -202,3 +202,29 @@ def test_a_large_body_within_the_limit_is_read(bento: Bento, kind: str) -> None:
     pieces = [bytes(1 << 20)] * 20
     answer = bento.fetch("POST", "/digit", [("content-type", kind), ("transfer-encoding", "chunked")], chunked(pieces))
     assert answer.status == 400
+
+
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "utf-7", "idna", "no-such"])
+def test_a_form_in_unusual_characters_is_refused_before_it_is_read(client: httpx.Client, charset: str) -> None:
+    name = "a" * 200_000
+    form = f'--B\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n1\r\n--B--\r\n'.encode()
+    kind = f"multipart/form-data; boundary=B; charset={charset}"
+    answer = client.post("/digit", content=form, headers={"content-type": kind})
+    assert answer.status_code == 400, answer.text
+    assert answer.json() == {"error": f"a form in the charset '{charset}' is not read: send it in utf-8"}
+
+
+def test_paths_that_clients_make_up_are_in_the_metrics_under_one_name(client: httpx.Client) -> None:
+    for number in range(30):
+        assert client.get(f"/made-up-{number}/{'x' * 1000}").status_code == 404
+    assert client.get("/livez").status_code == 200
+    page = client.get("/metrics").text
+    assert "made-up" not in page
+    endpoints = {part.partition('"')[0] for part in page.split('endpoint="')[1:]}
+    assert {"/digit", "/livez", "other"} <= endpoints
+
+
+def test_a_path_fills_no_log(bento: Bento, client: httpx.Client) -> None:
+    path = "/" + "%01" * 10_000
+    assert client.get(path, headers={"x-request-id": "a-long-path"}).status_code == 404
+    assert bento.logged("a-long-path")["path"] == "/" + "\x01" * 255

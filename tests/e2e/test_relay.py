@@ -18,12 +18,14 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output, Tensor
 from tests.e2e.bento import ANSWER_S, Bento, service_of
-from tests.integration.occupied import LONG_STEPS, slow_request
+from tests.gates import HELD, Gate
+from tests.integration.occupied import slow_request
 from tests.raw_http import Connection, chunked, fetch, frame
 from tests.serving import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.raw_http import Headers, Response
 
@@ -33,17 +35,21 @@ MEGABYTE = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
-    folder = tmp_path_factory.mktemp("relay")
-    repository = folder / "models"
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("relay") / "models"
     models.write_add_sub(repository)
-    models.write_slow(repository)
+    models.write_gated(repository)
     for datatype in ("FP32", "BYTES"):
         name = f"identity_{datatype.lower()}"
         io = ("INPUT0", datatype, [-1]), ("OUTPUT0", datatype, [-1])
         text = models.config(name, io[:1], io[1:], max_batch_size=8)
         models.write(repository, name, models.identity(datatype), text)
-    with Bento(service_of(folder, repository)).until_ready() as bento:
+    return repository
+
+
+@pytest.fixture(scope="module")
+def bento(repository: Path) -> Iterator[Bento]:
+    with Bento(service_of(repository.parent, repository)).until_ready() as bento:
         yield bento
 
 
@@ -288,29 +294,20 @@ def test_endpoints_and_protocol_share_the_engine(bento: Bento) -> None:
 
 
 @pytest.fixture
-def executing(bento: Bento) -> Iterator[Connection]:
-    """A request that the only instance of the slow model works on"""
-    assert bento.pending("slow") == 0
-    with bento.connect() as connection:
-        connection.send(slow_request(LONG_STEPS))
-        eventually(lambda: started(bento) > 0, "the slow model executes")
+def executing(bento: Bento, repository: Path) -> Iterator[Connection]:
+    """A request that the only instance of the slow model works on, to the end of the test"""
+    with Gate(repository) as gate, bento.connect() as connection:
+        connection.send(slow_request(HELD))
+        gate.until_reached()
         yield connection
+        gate.let_through()
         assert connection.receive().status == 200
-
-
-def started(bento: Bento) -> int:
-    """Nothing waits, and something was sent: a second one waits then"""
-    with bento.connect() as probe:
-        probe.send(slow_request(0))
-        eventually(lambda: bento.pending("slow") >= 1 or probe.has_answer(), "it waits or was answered")
-        return bento.pending("slow")
 
 
 @pytest.mark.parametrize("pause", [0, 0.3], ids=["at once", "after a slow upload"])
 def test_a_client_that_goes_away_frees_its_place_in_the_queue(
     bento: Bento, executing: Connection, pause: float
 ) -> None:
-    eventually(lambda: bento.pending("slow") == 0, "the place of the probe is free")
     request = slow_request(0)
     with bento.connect() as leaving:
         leaving.send(request[:-1])

@@ -39,7 +39,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bento(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Bento]:
-    folder = service_of(tmp_path_factory.mktemp("restricted"), repository)
+    folder = service_of(tmp_path_factory.mktemp("restricted"), repository, workers=1)
     rules = "; ".join(f"{name}:x-{name}=secret-of-{name}" for name in CATEGORIES)
     with Bento(folder, KUSHI_HTTP_RESTRICTED_API=rules).until_ready() as bento:
         yield bento
@@ -88,7 +88,7 @@ def test_a_service_brings_its_token_to_an_engine_elsewhere_and_its_clients_bring
     )
     try:
         with Bento(
-            service_of(tmp_path / "service", tmp_path / "nowhere"),
+            service_of(tmp_path / "service", tmp_path / "nowhere", workers=1),
             KUSHI_ENGINE_URL=f"https://localhost:{server.http[1]}",
             KUSHI_ENGINE_HEADERS="authorization=Bearer hunter2",
             KUSHI_ENGINE_CA_CERT=str(authority.certificate),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import bentoml
-from bentoml._internal.models import ModelStore
 
 from tests import models
+from tests.bentoml_internals import ModelStore
 from tests.e2e.bento import START_S, Bento
 from tests.serving import ROOT, environment
 

@@ -55,7 +55,7 @@ def local_server(standard_repository: Path) -> Iterator[tuple[Server, str]]:
 @pytest.fixture
 def start_engine(repository: Path, start_server: StartServer, socket_path: str) -> Start:
     """Starts a server with a slow and a quick model; a later one takes the place of an earlier."""
-    models.write_slow(repository)
+    models.write_gated(repository)
     models.write_add_sub(repository)
     return lambda: start_server(repository, f"--local-socket={socket_path}")
 

@@ -14,6 +14,7 @@ from onnx import helper
 
 from tests import models
 from tests.arrays import DTYPES, ones
+from tests.gates import gate_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ __all__ = [
     "values",
     "works",
     "works_awaited",
-    "write_slow_identity",
+    "write_gated_identity",
 ]
 
 Run = Callable[[Awaitable[None]], None]
@@ -60,9 +61,9 @@ async def works_awaited(client: Client) -> bool:
     return bool((answer == 2).all())
 
 
-def write_slow_identity(repository: Path) -> None:
-    """OUTPUT1 = DATA, when STEPS are done."""
-    built = models.slow()
+def write_gated_identity(repository: Path) -> None:
+    """``slow_identity``, the gated model that also answers OUTPUT1 = DATA, when STEPS are done."""
+    built = models.slow(gate=gate_name(repository, "slow_identity"))
     built.graph.node.append(helper.make_node("Identity", ["DATA"], ["OUTPUT1"]))
     built.graph.input.append(models.tensor("DATA", "UINT8", ["batch", "n"]))
     built.graph.output.append(models.tensor("OUTPUT1", "UINT8", ["batch", "n"]))
@@ -71,6 +72,7 @@ def write_slow_identity(repository: Path) -> None:
         [("STEPS", "INT64", [1]), ("DATA", "UINT8", [-1])],
         [("OUTPUT0", "INT64", [1]), ("OUTPUT1", "UINT8", [-1])],
         max_batch_size=1,
-        extra=f"dynamic_batching {{ }} {models.ONE_INSTANCE} {models.ONE_THREAD}",
+        extra=f"dynamic_batching {{ }} {models.ONE_INSTANCE} {models.ONE_THREAD} {models.OPERATORS}",
     )
     models.write(repository, "slow_identity", built, text)
+    models.link_operators(repository / "slow_identity")

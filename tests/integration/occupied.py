@@ -1,7 +1,8 @@
 """A model whose one instance is busy, known without a sleep.
 
-The system shows which threads of the server run, and the server how many requests wait (the pending gauge): the thread
-of an idle instance begins to run when a request has come, and when none waits any more, it executes.
+The request that executes stands at the gate of the model, and the server shows how many others wait (the pending
+gauge). Where no gate is, the system shows which threads of the server run: that of an idle instance begins to run when
+a request has come, and when none waits any more, it executes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final, Self
 
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
+from tests.gates import HELD, Gate
 from tests.raw_http import Connection, Headers, frame
 from tests.serving import Server, eventually, executes, labelled
 
@@ -69,10 +71,11 @@ def until_executing(server: Server, model: str = "slow") -> None:
 
 @dataclass
 class Occupied:
-    """One request that executes and one behind it, which waits."""
+    """One request that executes until it is let go on, and one behind it, which waits."""
 
     executing: Connection
     waiting: Connection
+    gate: Gate
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +83,11 @@ class Occupied:
     def __exit__(self, *_: object) -> None:
         self.executing.close()
         self.waiting.close()
+        self.gate.close()
+
+    def go_on(self) -> None:
+        """Lets the one that executes come to its end"""
+        self.gate.let_through()
 
 
 def send_behind_another(server: Server, data: bytes) -> Connection:
@@ -90,15 +98,16 @@ def send_behind_another(server: Server, data: bytes) -> Connection:
     return connection
 
 
-def occupy(server: Server, *, model: str = "slow", steps: int = LONG_STEPS) -> Occupied:
+def occupy(server: Server, *, model: str = "slow") -> Occupied:
     """Comes back while the only instance of the model executes ``executing`` and ``waiting`` stands in the queue."""
-    until_idle(server, model)
+    assert server.repository is not None
     with ExitStack() as opened:
-        executing = opened.enter_context(send_behind_another(server, slow_request(steps, model=model)))
-        until_executing(server, model)
+        gate = opened.enter_context(Gate(server.repository, model))
+        executing = opened.enter_context(send_behind_another(server, slow_request(HELD, model=model)))
+        gate.until_reached()
         waiting = opened.enter_context(send_behind_another(server, slow_request(0, model=model, id="waiting")))
         until_pending(server, 1, model)
         assert not executing.has_answer()
         assert not waiting.has_answer()
         opened.pop_all()
-    return Occupied(executing, waiting)
+    return Occupied(executing, waiting, gate)

@@ -11,7 +11,7 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
-from tests.integration.occupied import LONG_STEPS, occupy, slow_request, until_pending
+from tests.integration.occupied import occupy, slow_request, until_pending
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -31,14 +31,7 @@ def batches(server: Server, model: str) -> dict[int, int]:
 
 
 def write_slow_batched(repository: Path, extra: str = "dynamic_batching { }") -> None:
-    text = models.config(
-        "slow",
-        [("STEPS", "INT64", [1])],
-        [("OUTPUT0", "INT64", [1])],
-        max_batch_size=8,
-        extra=f"{extra}\n{models.ONE_INSTANCE}\n{models.ONE_THREAD}",
-    )
-    models.write(repository, "slow", models.slow(), text)
+    models.write_gated(repository, max_batch_size=8, extra=extra)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +71,10 @@ def test_requests_that_wait_are_executed_in_batches_of_at_most_the_maximum(
 ) -> None:
     """One request of one row waits from the start: the rows listed come behind it."""
     server = batching_server
-    with occupy(server, steps=3 * LONG_STEPS // 2) as occupied:
+    with occupy(server) as occupied:
         before = batches(server, "slow")
         waiting = queue_up(server, rows)
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
         for position, (connection, count) in enumerate(zip(waiting, rows, strict=True)):
@@ -99,6 +93,7 @@ def test_without_a_batcher_requests_are_executed_one_by_one(repository: Path, st
     server = start_server(repository)
     with occupy(server) as occupied:
         waiting = queue_up(server, [1, 2, 1])
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         for connection in waiting:
             with connection:
@@ -152,9 +147,7 @@ def test_requests_of_different_shapes_never_share_a_batch(repository: Path, star
     assert sum(size * count for size, count in batches(server, "identity_int32").items()) == 12
 
 
-def test_a_batch_that_fails_fails_for_all_in_it_and_for_nobody_else(
-    repository: Path, start_server: StartServer
-) -> None:
+def test_a_request_whose_data_fails_its_batch_fails_alone(repository: Path, start_server: StartServer) -> None:
     text = models.config(
         "gather",
         [("INDEX", "INT64", [1])],
@@ -170,8 +163,31 @@ def test_a_batch_that_fails_fails_for_all_in_it_and_for_nobody_else(
         return server.post(requests.path("gather"), body, headers).status
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(one, [99, 3])) == [500, 500]
+        assert list(pool.map(one, [99, 3])) == [500, 200]
         assert list(pool.map(one, [2, 3])) == [200, 200]
     (entry,) = server.get("/v2/models/gather/stats").json()["model_stats"]
-    assert entry["inference_stats"]["success"]["count"] == 2
-    assert entry["inference_stats"]["fail"]["count"] == 2
+    assert entry["inference_stats"]["success"]["count"] == 3
+    assert entry["inference_stats"]["fail"]["count"] == 1
+    assert entry["execution_count"] == 2
+
+
+def test_a_request_whose_data_changes_the_rows_of_its_batch_fails_alone(
+    repository: Path, start_server: StartServer
+) -> None:
+    text = models.config(
+        "above_zero",
+        [("INPUT0", "INT32", [1])],
+        [("OUTPUT0", "INT32", [1])],
+        max_batch_size=2,
+        extra="dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 20000000 }",
+    )
+    models.write(repository, "above_zero", models.above_zero(), text)
+    server = start_server(repository)
+
+    def one(value: int) -> int:
+        headers, body = requests.body(Infer("above_zero", [Tensor("INPUT0", "INT32", (1, 1), values=[value])]))
+        return server.post(requests.path("above_zero"), body, headers).status
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(one, [-1, 3])) == [500, 200]
+        assert list(pool.map(one, [2, 3])) == [200, 200]

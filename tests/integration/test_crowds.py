@@ -42,8 +42,11 @@ def small(repository: Path, start_server: StartServer) -> Server:
 
 
 def busy(server: Server, count: int) -> list[Connection]:
-    """Connections with a request that has not come whole"""
-    connections = [server.connect() for _ in range(count)]
+    """Connections that have their places, each with a request that has not come whole"""
+    connections: list[Connection] = []
+    for _ in range(count):
+        # that of whoever has looked whether the server is ready may not be free yet
+        eventually(lambda: comes_in(server, connections), "a place")
     for connection in connections:
         connection.send(WHOLE[:-1])
     return connections

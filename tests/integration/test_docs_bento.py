@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -67,8 +68,31 @@ def test_the_service_of_the_page_is_short_and_counts(checker: Any, tmp_path: Pat
         assert asyncio.run(checker.check(page(tmp_path / "page.png", digits), heard)) is same
 
 
+def test_the_reader_of_the_page_reads(tmp_path: Path) -> None:
+    (program,) = (program for program in PROGRAMS if "reader = UploadReader(" in program)
+    names: dict[str, Any] = {"__name__": "reading"}
+    exec(program, names)
+    assert asyncio.run(names["read"](page(tmp_path / "page.png", "7"))).shape == (1, 1, 8, 8)
+
+
+def test_the_websocket_of_the_page_answers() -> None:
+    (program,) = (program for program in PROGRAMS if "@websocket(" in program)
+    names: dict[str, Any] = {"__name__": "listening"}
+    exec(program, names)
+
+    async def messages() -> AsyncIterator[bytes]:
+        yield b"abc"
+        yield b""
+
+    async def main() -> list[int]:
+        return [answer.length async for answer in names["Lengths"]().lengths(messages())]
+
+    assert asyncio.run(main()) == [3, 0]
+
+
 def test_the_program_of_a_test_prints_what_the_page_says() -> None:
-    command = [sys.executable, "-c", PROGRAMS[1]]
+    (program,) = (program for program in PROGRAMS if "async_is_server_ready" in program)
+    command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 

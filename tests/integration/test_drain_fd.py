@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,9 +14,9 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import ENDLESS_STEPS, occupy
+from tests.integration.occupied import occupy
 from tests.raw_http import fetch
-from tests.serving import HTTP_LINE, ROOT, Server, command, environment, eventually
+from tests.serving import DRAINING, HTTP_LINE, ROOT, Server, command, environment, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")]))
 PATH = requests.path("add_sub")
-DRAINING: Final = re.compile("Waiting for in-flight requests to complete")
 WAIT_S: Final = 30.0
 
 
@@ -58,7 +56,7 @@ def lifeline() -> Iterator[Lifeline]:
 
 @pytest.fixture
 def server(repository: Path, lifeline: Lifeline) -> Iterator[Server]:
-    models.write_slow(repository)
+    models.write_gated(repository)
     models.write_add_sub(repository)
     server = Server.start(repository, f"--drain-fd={lifeline.theirs}", inherited=[lifeline.theirs])
     yield server
@@ -74,6 +72,7 @@ def test_a_word_or_the_end_of_the_pipe_drains(
         word(lifeline)
         server.log.wait_for(DRAINING, WAIT_S)
         assert not occupied.executing.has_answer()
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     assert server.wait() == 0
@@ -85,6 +84,8 @@ def test_a_word_is_heard_once(server: Server, lifeline: Lifeline) -> None:
         lifeline.say()
         lifeline.say()
         lifeline.end()
+        server.log.wait_for(DRAINING, WAIT_S)
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     assert server.wait() == 0
@@ -106,17 +107,18 @@ def test_signals_do_not_end_a_server_that_drains(server: Server, lifeline: Lifel
         server.log.wait_for(DRAINING, WAIT_S)
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGINT)
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     assert server.wait() == 0
 
 
 def test_the_exit_timeout_counts_here_too(repository: Path, lifeline: Lifeline) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     arguments = f"--drain-fd={lifeline.theirs}", "--exit-timeout-secs=1"
     server = Server.start(repository, *arguments, inherited=[lifeline.theirs])
     try:
-        with occupy(server, steps=ENDLESS_STEPS):
+        with occupy(server):
             lifeline.say()
             assert server.wait() != 0
     finally:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from runners import DeadlineExceeded, Engine, EngineFailed, InvalidInput, ModelNotFound, Overloaded, Result
 from tests import models
 from tests.arrays import LARGE, ones, sample
+from tests.gates import HELD, Gate
 from tests.serving import eventually, labelled, metrics
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def steps(number: int) -> Array:
     return np.array([[number]])
 
 
-LONG = steps(20_000)
-"""A request that keeps the slow model busy until the test has looked"""
+NONE = steps(0)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,9 @@ class Slow:
 
     engine: Engine
     metrics: tuple[str, int]
+    gate: Gate
 
-    def infer(self, inputs: Array = LONG, deadline: float | None = None) -> asyncio.Future[Result]:
+    def infer(self, inputs: Array = NONE, deadline: float | None = None) -> asyncio.Future[Result]:
         return self.engine.async_infer("slow", inputs, deadline=deadline)
 
     def until_waiting(self, count: int) -> None:
@@ -62,21 +63,24 @@ class Slow:
         )
 
     def occupy(self) -> asyncio.Future[Result]:
-        """Comes back when the model executes"""
-        executing = self.infer()
-        self.until_waiting(0)
+        """Comes back when the model executes, which it does until it is let go on"""
+        executing = self.infer(steps(HELD))
+        self.gate.until_reached()
         return executing
+
+    def go_on(self) -> None:
+        self.gate.let_through()
 
     def until_idle(self) -> None:
         """Comes back when the model has nothing to do"""
-        assert self.engine.infer("slow", steps(0))["OUTPUT0"].item() == 0
+        assert self.engine.infer("slow", NONE)["OUTPUT0"].item() == 0
 
 
 @pytest.fixture
 def slow(repository: Path) -> Iterator[Slow]:
-    models.write_slow(repository, extra=models.queue_policy("max_queue_size: 2"))
-    with Engine(repository) as opened:
-        yield Slow(opened, ("127.0.0.1", opened.serve_metrics(port=0)))
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 2"))
+    with Engine(repository) as opened, Gate(repository) as gate:
+        yield Slow(opened, ("127.0.0.1", opened.serve_metrics(port=0)), gate)
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -233,11 +237,14 @@ def test_a_cancelled_future_frees_its_place_in_the_queue(slow: Slow) -> None:
         waiting[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting[0]
+        # the loop tells the engine
+        await asyncio.sleep(0)
         slow.until_waiting(1)
-        last = slow.infer(steps(0))
+        last = slow.infer()
         slow.until_waiting(2)
         waiting[1].cancel()
         executing.cancel()
+        slow.go_on()
         assert (await last)["OUTPUT0"].item() == 0
 
     asyncio.run(call())
@@ -260,36 +267,36 @@ def test_a_cancelled_task_and_a_timeout_free_the_place_too(slow: Slow) -> None:
             await asyncio.wait_for(slow.infer(), 0.01)
         slow.until_waiting(0)
         executing.cancel()
+        slow.go_on()
 
     asyncio.run(call())
     slow.until_idle()
 
 
 def test_what_a_cancelled_call_borrowed_is_kept_until_it_has_ended(repository: Path) -> None:
-    io = [("STEPS", "INT64", [1])], [("OUTPUT0", "INT64", [1])]
-    text = models.config("slow", *io, max_batch_size=4096, extra=f"{models.ONE_INSTANCE}\n{models.ONE_THREAD}")
-    models.write(repository, "slow", models.slow(), text)
+    models.write_gated(repository, max_batch_size=4096, extra="")
 
-    async def call(slow: Slow) -> None:
-        sent = LONG.repeat(3000, axis=0)
+    async def call(engine: Engine, gate: Gate) -> None:
+        sent = steps(HELD).repeat(3000, axis=0)
         before = sys.getrefcount(sent)
-        executing = slow.infer(sent)
-        slow.until_waiting(0)
+        executing = engine.async_infer("slow", sent)
+        gate.until_reached()
         executing.cancel()
-        next_one = slow.infer(steps(0))
+        next_one = engine.async_infer("slow", NONE)
         await asyncio.sleep(0)
         assert sys.getrefcount(sent) > before
+        gate.let_through()
         await next_one
         assert sys.getrefcount(sent) == before
 
-    with Engine(repository) as engine:
-        asyncio.run(call(Slow(engine, ("127.0.0.1", engine.serve_metrics(port=0)))))
+    with Engine(repository) as engine, Gate(repository) as gate:
+        asyncio.run(call(engine, gate))
 
 
 def test_a_future_that_was_settled_by_its_owner_is_left_alone(slow: Slow) -> None:
     async def call() -> None:
         own = await slow.infer(steps(1))
-        future = slow.infer(steps(0))
+        future = slow.infer()
         future.set_result(own)
         assert await future is own
         assert (await slow.infer(steps(3)))["OUTPUT0"].item() == 3
@@ -302,14 +309,15 @@ def test_a_future_that_was_settled_by_its_owner_is_left_alone(slow: Slow) -> Non
 
 def test_a_deadline_ends_a_waiting_and_an_executing_call(slow: Slow) -> None:
     async def call() -> None:
-        executing = slow.infer(3 * LONG, deadline=0.2)
-        slow.until_waiting(0)
+        executing = slow.infer(steps(HELD), deadline=0.2)
+        slow.gate.until_reached()
         waiting = slow.infer(deadline=0.1)
         for future in (waiting, executing):
             with pytest.raises(DeadlineExceeded, match=r"^Request timeout expired$") as raised:
                 await future
             assert raised.value.model == "slow"
         slow.until_waiting(0)
+        slow.go_on()
 
     asyncio.run(call())
     slow.until_idle()
@@ -324,6 +332,7 @@ def test_the_nearest_of_many_deadlines_comes_first(slow: Slow) -> None:
         assert not late.done()
         late.cancel()
         executing.cancel()
+        slow.go_on()
 
     asyncio.run(call())
     slow.until_idle()
@@ -339,17 +348,19 @@ def test_a_deadline_that_is_kept_changes_nothing(engine: Engine) -> None:
 
 
 def test_a_queue_timeout_of_the_model_is_heard_of_without_a_deadline(repository: Path) -> None:
-    models.write_slow(repository, extra=models.queue_policy("default_timeout_microseconds: 400000"))
+    models.write_gated(repository, extra=models.queue_policy("default_timeout_microseconds: 400000"))
 
-    async def call(engine: Engine) -> None:
-        executing = engine.async_infer("slow", 3 * LONG)
+    async def call(engine: Engine, gate: Gate) -> None:
+        executing = engine.async_infer("slow", steps(HELD))
+        gate.until_reached()
         with pytest.raises(DeadlineExceeded, match="Request timeout expired"):
-            await engine.async_infer("slow", steps(0))
+            await engine.async_infer("slow", NONE)
+        gate.let_through()
         # its own time in the queue was short
-        assert (await executing)["OUTPUT0"] == 3 * LONG
+        assert (await executing)["OUTPUT0"] == HELD
 
-    with Engine(repository) as engine:
-        asyncio.run(call(engine))
+    with Engine(repository) as engine, Gate(repository) as gate:
+        asyncio.run(call(engine, gate))
 
 
 # --- loops ---
@@ -388,6 +399,7 @@ def test_a_loop_that_closes_with_calls_in_flight_gives_their_places_back(slow: S
     futures = loop.run_until_complete(begin())
     loop.close()
     slow.until_waiting(0)
+    slow.go_on()
     slow.until_idle()
     assert not any(future.done() for future in futures)
 
@@ -411,6 +423,7 @@ def test_a_closed_loop_and_its_futures_are_freed(slow: Slow) -> None:
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
     del sent
+    slow.go_on()
     slow.until_idle()
 
 
@@ -434,6 +447,7 @@ def test_a_loop_that_is_never_closed_is_freed_with_its_calls(slow: Slow) -> None
     slow.until_waiting(0)
     for end in sockets:
         end.close()
+    slow.go_on()
     slow.until_idle()
 
 

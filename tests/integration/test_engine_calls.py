@@ -344,8 +344,7 @@ def test_a_failure_of_the_framework_is_the_engines(engine: Engine) -> None:
         ({"model_version": -1}, "model_version is -1, expected a number, or '' for the latest"),
         ({"model_version": "one"}, "model_version is 'one', expected a number, or '' for the latest"),
         ({"model_version": 1.0}, "model_version is 1.0, expected a number, or '' for the latest"),
-        ({"outputs": "OUTPUT0"}, "outputs is 'OUTPUT0', expected a sequence of names"),
-        ({"outputs": 5}, "outputs is 5, expected a sequence of names"),
+        ({"outputs": 5}, "outputs is 5, expected a sequence of names, or a mapping from names to class counts"),
         ({"outputs": [5]}, "the name of an output is 5, expected a str"),
         ({"parameters": []}, "parameters is [], expected a mapping"),
         ({"parameters": {5: 5}}, "the name of a parameter is 5, expected a str"),
@@ -359,7 +358,7 @@ def test_a_failure_of_the_framework_is_the_engines(engine: Engine) -> None:
         ),
         (
             {"parameters": {"x": 1 << 64}},
-            "parameter 'x' has invalid type. It should be either 'int', 'bool', or 'string'.",
+            "parameter 'x' is 18446744073709551616, expected an int of 64 bits",
         ),
         ({"parameters": {"timeout": -1}}, "parameter 'timeout' is -1, expected an int of microseconds"),
         ({"parameters": {"timeout": 1.5}}, "parameter 'timeout' is 1.5, expected an int of microseconds"),

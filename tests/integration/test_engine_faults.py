@@ -19,7 +19,8 @@ import pytest
 from runners import Engine, KushiError, ShuttingDown
 from tests import models
 from tests.arrays import LARGE, ones, sample
-from tests.serving import eventually, executes, labelled, metrics
+from tests.gates import HELD, Gate
+from tests.serving import eventually, labelled, metrics
 
 ROOT = Path(__file__).parents[2]
 THREADS = 64
@@ -88,8 +89,8 @@ def test_threads_and_loops_share_batches(engine: Engine) -> None:
 
 
 def test_an_interrupt_ends_a_call_that_waits_and_frees_its_place(repository: Path) -> None:
-    models.write_slow(repository)
-    with Engine(repository) as engine:
+    models.write_gated(repository)
+    with Engine(repository) as engine, Gate(repository) as gate:
         address = ("127.0.0.1", engine.serve_metrics(port=0))
 
         def waiting() -> float:
@@ -99,41 +100,47 @@ def test_an_interrupt_ends_a_call_that_waits_and_frees_its_place(repository: Pat
             eventually(lambda: waiting() == 1, "a call waits")
             os.kill(os.getpid(), signal.SIGINT)
 
-        first = threading.Thread(target=engine.infer, args=("slow", np.array([[60_000]])))
+        first = threading.Thread(target=engine.infer, args=("slow", np.array([[HELD]])))
         first.start()
+        gate.until_reached()
         interrupting = threading.Thread(target=interrupt)
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
-            # whichever of the two waits behind the other
-            engine.infer("slow", np.array([[60_000]]))
+            engine.infer("slow", np.array([[0]]))
         interrupting.join()
         eventually(lambda: waiting() == 0, "nobody waits")
+        gate.let_through()
         first.join()
 
 
-def test_a_signal_handler_may_call_the_engine(engine: Engine) -> None:
+def test_a_signal_handler_may_call_the_engine(engine: Engine, standard_repository: Path) -> None:
     answers: list[int] = []
 
     def handle(*_: object) -> None:
         answers.append(int(engine.infer("add_sub", ones(), ones())["OUTPUT0"][0, 0]))
 
+    def ring(gate: Gate) -> None:
+        gate.until_reached()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        eventually(lambda: answers == [2], "the handler has its answer")
+        gate.let_through()
+
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        alarm = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1))
-        alarm.start()
-        assert engine.infer("slow", np.array([[30_000]]))["OUTPUT0"].item() == 30_000
-        alarm.join()
+        with Gate(standard_repository) as gate, ThreadPoolExecutor(1) as threads:
+            ringing = threads.submit(ring, gate)
+            assert engine.infer("slow", np.array([[HELD]]))["OUTPUT0"].item() == HELD
+            ringing.result()
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert answers == [2]
 
 
 def test_an_interrupt_ends_a_drain(repository: Path) -> None:
-    models.write_slow(repository)
-    with Engine(repository) as engine, ThreadPoolExecutor(1) as threads:
-        eventually(lambda: not executes(os.getpid(), "slow"), "the instance waits for work")
-        executing = threads.submit(engine.infer, "slow", 3 * LONG)
-        eventually(lambda: executes(os.getpid(), "slow"), "a call executes")
+    models.write_gated(repository)
+    with Engine(repository) as engine, ThreadPoolExecutor(1) as threads, Gate(repository) as gate:
+        executing = threads.submit(engine.infer, "slow", np.array([[HELD]]))
+        gate.until_reached()
         interrupting = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
 
         def drain() -> None:
@@ -148,13 +155,16 @@ def test_an_interrupt_ends_a_drain(repository: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [1e19, 1e300, float("inf")])
 def test_a_drain_may_take_any_time(repository: Path, seconds: float) -> None:
-    models.write_slow(repository)
-    with Engine(repository) as engine, ThreadPoolExecutor(1) as threads:
-        eventually(lambda: not executes(os.getpid(), "slow"), "the instance waits for work")
-        executing = threads.submit(engine.infer, "slow", LONG)
-        eventually(lambda: executes(os.getpid(), "slow"), "a call executes")
-        assert engine.drain(seconds) == 0
-        assert executing.result()["OUTPUT0"].item() == LONG.item()
+    models.write_gated(repository)
+    with Engine(repository) as engine, ThreadPoolExecutor(2) as threads, Gate(repository) as gate:
+        executing = threads.submit(engine.infer, "slow", np.array([[HELD]]))
+        gate.until_reached()
+        draining = threads.submit(engine.drain, seconds)
+        with pytest.raises(TimeoutError):
+            draining.result(0.1)
+        gate.let_through()
+        assert draining.result() == 0
+        assert executing.result()["OUTPUT0"].item() == HELD
 
 
 # --- close ---

@@ -27,7 +27,7 @@ def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path:
         core = engine._own()
         path = str(tmp_path / "add_sub" / "1" / "model.onnx")
         session = kushi_native.OnnxModel(path, "{}")
-        tensors = [{"name": name, "datatype": kind, "dims": dims[1:]} for name, kind, dims in session.inputs]
+        tensors = [{"name": name, "datatype": kind, "dims": (dims or [])[1:]} for name, kind, dims in session.inputs]
         good = {
             "name": "halfgood",
             "version": 1,

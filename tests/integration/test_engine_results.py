@@ -1,4 +1,4 @@
-"""What a call to an engine in this process answers: a mapping of arrays that may be kept and written to."""
+"""What a call to an engine in this process answers: a mapping of arrays that may be kept, and not be written to."""
 
 from __future__ import annotations
 
@@ -82,17 +82,7 @@ def test_a_result_says_where_the_time_went(engine: Engine) -> None:
     assert repr(timings).startswith("Timings(queue_us=")
 
 
-@pytest.mark.parametrize("columns", [3, LARGE])
-def test_an_output_may_be_written_to_and_keeps_what_was_written(engine: Engine, columns: int) -> None:
-    sent = sample(np.float32, columns)
-    result = engine.infer("identity_fp32", sent)
-    result["OUTPUT0"][0, 0] = 99
-    assert result["OUTPUT0"][0, 0] == 99
-    assert result.tensor("OUTPUT0").numpy()[0, 0] == 99
-    assert sent[0, 0] == 0
-
-
-def test_outputs_of_requests_that_shared_a_batch_do_not_share_memory(tmp_path: Path) -> None:
+def test_outputs_of_requests_that_shared_a_batch_are_not_each_others(tmp_path: Path) -> None:
     text = models.config(
         "identity",
         [("INPUT0", "FP32", [-1])],
@@ -111,8 +101,22 @@ def test_outputs_of_requests_that_shared_a_batch_do_not_share_memory(tmp_path: P
     with Engine(tmp_path) as engine:
         first, second = asyncio.run(both(engine))
         assert engine.statistics()["model_stats"][0]["execution_count"] == 1
-        first[:] = 7
-        assert second.tolist() == [[2.0] * LARGE]
+        with pytest.raises(ValueError, match="read-only"):
+            first[:] = 7
+        assert (first.tolist(), second.tolist()) == ([[1.0] * LARGE], [[2.0] * LARGE])
+
+
+@pytest.mark.parametrize("columns", [3, LARGE])
+@pytest.mark.parametrize("datatype", DTYPES)
+def test_an_output_is_not_written_to_whatever_its_size(engine: Engine, datatype: str, columns: int) -> None:
+    result = engine.infer(f"identity_{datatype.lower()}", sample(DTYPES[datatype], columns))
+    for array in (result["OUTPUT0"], result.tensor("OUTPUT0").numpy()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+        if not array.flags.owndata:
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                array.flags.writeable = True
+        array.copy()[...] = 0
 
 
 def test_a_large_output_shows_the_engines_memory_and_a_small_one_is_a_copy(engine: Engine) -> None:
@@ -173,6 +177,27 @@ def test_dlpack_shares_memory_unless_a_copy_is_asked_for(engine: Engine) -> None
     tensor = engine.infer("identity_fp32", sample(np.float32, LARGE)).tensor("OUTPUT0")
     assert np.shares_memory(np.from_dlpack(tensor), tensor.numpy())
     assert not np.shares_memory(np.from_dlpack(tensor, copy=True), tensor.numpy())
+
+
+def test_dlpack_says_that_memory_is_not_to_be_written_to_or_copies_it(engine: Engine) -> None:
+    tensor = engine.infer("identity_fp32", sample(np.float32, LARGE)).tensor("OUTPUT0")
+
+    class Old:
+        """What a consumer sees that knows only the form of capsule without flags"""
+
+        def __dlpack__(self, *, stream: None = None, **_: object) -> Any:  # noqa: ANN401 - a capsule
+            return tensor.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return tensor.__dlpack_device__()
+
+    assert not np.from_dlpack(tensor).flags.writeable
+    assert np.from_dlpack(tensor, copy=True).flags.writeable
+    old = np.from_dlpack(Old())
+    assert not np.shares_memory(old, tensor.numpy())
+    assert old.tolist() == tensor.numpy().tolist()
+    with pytest.raises(BufferError, match=r"max_version is below 1\.0, DLPack needs a copy of the tensor"):
+        tensor.__dlpack__(copy=False)
 
 
 def test_dlpack_hands_out_both_forms_of_capsule(engine: Engine) -> None:

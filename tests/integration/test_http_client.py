@@ -18,7 +18,7 @@ import uvloop
 
 from runners import Client, Engine, errors
 from tests import models
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_pending
+from tests.integration.occupied import LONG_STEPS, occupy, until_pending
 from tests.models import DATATYPES
 from tests.serving import Server
 
@@ -66,7 +66,7 @@ def test_every_datatype_survives_the_way_there_and_back(client: Client, datatype
     assert received.dtype == sent.dtype
     np.testing.assert_array_equal(received, sent)
     assert result.tensor("OUTPUT0").datatype == datatype
-    assert received.flags.writeable
+    assert not received.flags.writeable
 
 
 @pytest.mark.parametrize("elements", [0, 1, 5_000, 300_000])
@@ -74,7 +74,6 @@ def test_tensors_of_any_size_survive(client: Client, elements: int) -> None:
     sent = np.random.default_rng(elements).random((2, elements), np.float32)
     received = client.infer("identity_fp32", {"INPUT0": sent})["OUTPUT0"]
     np.testing.assert_array_equal(received, sent)
-    received += 1
 
 
 def test_a_result_outlives_its_client(server: Server) -> None:
@@ -216,7 +215,7 @@ def test_awaited_errors_come_from_the_future(client: Client) -> None:
 
 
 def test_a_full_queue_is_overload(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository, extra=models.queue_policy("max_queue_size: 2"))
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 2"))
     server = start_server(repository)
     client = Client(server.url)
 
@@ -228,7 +227,7 @@ def test_a_full_queue_is_overload(repository: Path, start_server: StartServer) -
         assert full.value.retryable
         call.cancel()
 
-    with client, occupy(server, steps=ENDLESS_STEPS):
+    with client, occupy(server):
         asyncio.run(what())
 
 

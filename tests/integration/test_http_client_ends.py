@@ -18,8 +18,9 @@ import pytest
 
 from runners import Client, errors
 from tests import models
-from tests.integration.occupied import LONG_STEPS, until_executing, until_pending
-from tests.serving import ROOT, Server
+from tests.gates import HELD, Gate
+from tests.integration.occupied import LONG_STEPS, until_pending
+from tests.serving import DRAINING, ROOT, STOP_S, Server
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -64,21 +65,23 @@ def test_a_server_that_dies_is_a_lost_connection_and_its_successor_is_found(
 
 
 def test_a_server_that_drains_answers_what_it_has(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     client = Client(server.url)
-    steps = [LONG_STEPS, 0, 1]
+    steps = [HELD, 0, 1]
 
-    async def what() -> None:
+    async def what(gate: Gate) -> None:
         calls = [client.async_infer("slow", np.array([[steps[0]]]))]
-        await asyncio.to_thread(until_executing, server)
+        await asyncio.to_thread(gate.until_reached)
         calls += [client.async_infer("slow", np.array([[number]])) for number in steps[1:]]
         await asyncio.to_thread(until_pending, server, 2)
         server.terminate()
+        await asyncio.to_thread(server.log.wait_for, DRAINING, STOP_S)
+        gate.let_through()
         assert [result["OUTPUT0"].item() for result in await asyncio.gather(*calls)] == steps
 
-    with client:
-        asyncio.run(what())
+    with client, Gate(repository) as gate:
+        asyncio.run(what(gate))
 
 
 def test_closing_ends_calls_in_flight(server: Server) -> None:

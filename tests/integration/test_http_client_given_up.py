@@ -18,7 +18,7 @@ import pytest
 
 from runners import Client, errors
 from tests import models
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_pending
+from tests.integration.occupied import LONG_STEPS, occupy, until_pending
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_deadline_ends_an_awaited_call(client: Client) -> None:
 
 
 def test_cancelling_frees_the_places_on_the_server(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     client = Client(server.url)
 
@@ -59,12 +59,12 @@ def test_cancelling_frees_the_places_on_the_server(repository: Path, start_serve
         assert all(isinstance(end, asyncio.CancelledError) for end in done)
         await asyncio.to_thread(until_pending, server, 1)
 
-    with client, occupy(server, steps=ENDLESS_STEPS):
+    with client, occupy(server):
         asyncio.run(what())
 
 
 def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     client = Client(server.url)
 
@@ -79,15 +79,15 @@ def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: St
             await task
         await asyncio.to_thread(until_pending, server, 1)
 
-    with client, occupy(server, steps=ENDLESS_STEPS):
+    with client, occupy(server):
         asyncio.run(what())
 
 
 def test_a_loop_that_closes_with_calls_in_flight_cancels_them(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     client = Client(server.url)
-    with client, occupy(server, steps=ENDLESS_STEPS):
+    with client, occupy(server):
         event_loop = asyncio.new_event_loop()
 
         async def begin() -> None:
@@ -129,11 +129,11 @@ def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartSe
         until_pending(server, 2)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     before = signal.signal(signal.SIGUSR1, raise_alarmed)
     try:
-        with Client(server.url) as client, occupy(server, steps=ENDLESS_STEPS), ThreadPoolExecutor(1) as threads:
+        with Client(server.url) as client, occupy(server), ThreadPoolExecutor(1) as threads:
             ringing = threads.submit(alarm)
             with pytest.raises(Alarmed):
                 client.infer("slow", LONG)

@@ -9,13 +9,11 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
+from tests.gates import HELD, Gate
 from tests.integration.occupied import (
-    ENDLESS_STEPS,
-    LONG_STEPS,
     occupy,
     send_behind_another,
     slow_request,
-    until_pending,
 )
 from tests.raw_http import frame
 
@@ -40,22 +38,22 @@ def served_beside(server: Server, count: int) -> None:
 def test_a_hundred_requests_are_served_while_one_of_another_model_executes(
     repository: Path, start_server: StartServer, threads: str
 ) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     models.write_add_sub(repository)
     server = start_server(repository, f"--http-thread-count={threads}")
-    with occupy(server, steps=ENDLESS_STEPS) as occupied:
+    with occupy(server) as occupied:
         served_beside(server, 100)
         assert not occupied.executing.has_answer()
 
 
 def test_a_queue_full_of_slow_requests_delays_no_other_model(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     models.write_add_sub(repository)
     server = start_server(repository)
-    with occupy(server, steps=ENDLESS_STEPS) as occupied:
+    with occupy(server) as occupied:
         waiting = [server.connect() for _ in range(50)]
         for connection in waiting:
-            connection.send(slow_request(LONG_STEPS))
+            connection.send(slow_request(0))
         served_beside(server, 100)
         assert not occupied.executing.has_answer()
         for connection in waiting:
@@ -63,26 +61,23 @@ def test_a_queue_full_of_slow_requests_delays_no_other_model(repository: Path, s
 
 
 def test_health_and_metadata_answer_while_a_model_executes(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
-    with occupy(server, steps=ENDLESS_STEPS) as occupied, server.connect() as connection:
+    with occupy(server) as occupied, server.connect() as connection:
         for path in ("/v2/health/ready", "/v2/models/slow/ready", "/v2/models/slow/stats", "/v2/models/slow/config"):
             assert connection.ask("GET", path).status == 200
         assert not occupied.executing.has_answer()
 
 
 def test_two_instances_execute_two_requests_at_once(repository: Path, start_server: StartServer) -> None:
-    text = models.config(
-        "slow",
-        [("STEPS", "INT64", [1])],
-        [("OUTPUT0", "INT64", [1])],
-        max_batch_size=1,
-        extra=f"instance_group [ {{ kind: KIND_CPU count: 2 }} ]\n{models.ONE_THREAD}",
-    )
-    models.write(repository, "slow", models.slow(), text)
+    models.write_gated(repository, instances=2, extra="")
     server = start_server(repository)
-    with send_behind_another(server, slow_request(ENDLESS_STEPS)) as first, server.connect() as second:
-        until_pending(server, 0)
+    with (
+        Gate(repository) as gate,
+        send_behind_another(server, slow_request(HELD)) as first,
+        server.connect() as second,
+    ):
+        gate.until_reached()
         for _ in range(20):
             second.send(slow_request(10))
             assert second.receive().json()["outputs"][0]["data"] == [10]

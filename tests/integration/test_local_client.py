@@ -18,7 +18,7 @@ import uvloop
 
 from runners import Client, errors
 from tests.arrays import DTYPES, ones
-from tests.integration.local import EVERY_LOOP, LARGE, Run, descriptors, values, write_slow_identity
+from tests.integration.local import EVERY_LOOP, LARGE, Run, descriptors, values, write_gated_identity
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_every_datatype_survives_at_every_size(client: Client, datatype: str, co
     assert received.dtype == sent.dtype
     assert received.shape == sent.shape
     assert received.tobytes() == sent.tobytes()
-    assert received.flags.writeable
+    assert not received.flags.writeable
     assert result.tensor("OUTPUT0").datatype == datatype
 
 
@@ -94,7 +94,7 @@ def test_large_arrays_of_any_layout_are_read_right(client: Client) -> None:
 
 
 def test_large_and_small_inputs_go_together(repository: Path, start_server: StartServer, socket_path: str) -> None:
-    write_slow_identity(repository)
+    write_gated_identity(repository)
     start_server(repository, f"--local-socket={socket_path}")
     data = np.arange(LARGE, dtype=np.uint8).reshape(1, -1)
     with Client(f"unix://{socket_path}") as client:
@@ -103,15 +103,14 @@ def test_large_and_small_inputs_go_together(repository: Path, start_server: Star
         np.testing.assert_array_equal(result["OUTPUT1"], data)
 
 
-def test_a_result_outlives_its_client_and_may_be_written_to(local_server: tuple[Server, str]) -> None:
+def test_a_result_outlives_its_client_and_may_be_sent_again(local_server: tuple[Server, str]) -> None:
     sent = np.arange(LARGE, dtype=np.float32).reshape(1, -1)
     with Client(f"unix://{local_server[1]}") as client:
         received = client.infer("identity_fp32", sent)["OUTPUT0"]
         again = client.infer("identity_fp32", received)["OUTPUT0"]
-        received += 1
     del client
     gc.collect()
-    np.testing.assert_array_equal(received, sent + 1)
+    np.testing.assert_array_equal(received, sent)
     np.testing.assert_array_equal(again, sent)
 
 

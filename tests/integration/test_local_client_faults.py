@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,13 +18,17 @@ import uvloop
 from runners import Client, errors
 from tests import models
 from tests.arrays import ones
+from tests.gates import HELD, Gate
 from tests.integration.local import EVERY_LOOP, Run, Start, works, works_awaited
 from tests.integration.occupied import LONG_STEPS, until_pending
+from tests.serving import DRAINING, STOP_S
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
 
 LONG = np.array([[LONG_STEPS]])
+BEYOND_SILENCE_S = 1.5
+"""Longer than any silence that is tolerated"""
 
 
 @pytest.fixture
@@ -139,17 +144,21 @@ def test_large_inputs_find_the_successor_too(start_engine: Start, client: Client
         client.infer("add_sub", sent, sent)
 
 
-def test_an_engine_that_drains_answers_what_it_has(start_engine: Start, client: Client) -> None:
+def test_an_engine_that_drains_answers_what_it_has(repository: Path, start_engine: Start, client: Client) -> None:
     server = start_engine()
-    steps = [LONG_STEPS, 0, 1]
+    steps = [HELD, 0, 1]
 
-    async def what() -> None:
+    async def what(gate: Gate) -> None:
         calls = [client.async_infer("slow", np.array([[number]])) for number in steps]
+        await asyncio.to_thread(gate.until_reached)
         await asyncio.to_thread(until_pending, server, 2)
         server.terminate()
+        await asyncio.to_thread(server.log.wait_for, DRAINING, STOP_S)
+        gate.let_through()
         assert [result["OUTPUT0"].item() for result in await asyncio.gather(*calls)] == steps
 
-    asyncio.run(what())
+    with Gate(repository) as gate:
+        asyncio.run(what(gate))
 
 
 def test_a_socket_that_is_deleted_ends_no_call(start_engine: Start, client: Client, socket_path: str) -> None:
@@ -204,17 +213,25 @@ def test_threads_that_wait_give_a_frozen_engine_up(start_engine: Start, client: 
     assert works(client)
 
 
-def test_an_engine_that_computes_for_long_is_not_given_up(start_engine: Start, client: Client) -> None:
-    start_engine()
-    # longer than any silence that is tolerated
-    steps = np.array([[3 * LONG_STEPS // 2]])
+def test_an_engine_that_computes_for_long_is_not_given_up(
+    repository: Path, start_engine: Start, client: Client
+) -> None:
+    server = start_engine()
+    steps = np.array([[HELD]])
 
     async def what() -> None:
         assert (await client.async_infer("slow", steps))["OUTPUT0"] == steps
 
-    with ThreadPoolExecutor(2) as threads:
-        asking = [threads.submit(run, what()) for run in (asyncio.run, uvloop.run)]
+    def wait() -> None:
         assert client.infer("slow", steps)["OUTPUT0"] == steps
+
+    with Gate(repository) as gate, ThreadPoolExecutor(3) as threads:
+        asking = [threads.submit(run, what()) for run in (asyncio.run, uvloop.run)]
+        asking.append(threads.submit(wait))
+        gate.until_reached()
+        until_pending(server, 2)
+        time.sleep(BEYOND_SILENCE_S)
+        gate.close()
         for done in asking:
             done.result()
 
@@ -227,10 +244,10 @@ def test_a_loop_that_stands_still_does_not_lose_answers_that_have_come(
 
     async def what() -> None:
         calls = [client.async_infer("add_sub", ones(), ones()) for _ in range(10)]
-        late = client.async_infer("add_sub", ones(), ones(), deadline=1.5)
+        late = client.async_infer("add_sub", ones(), ones(), deadline=1.0)
         await asyncio.sleep(0)
-        # for longer than any silence that is tolerated
-        client.infer("slow", 3 * LONG)
+        # and blocks the loop
+        time.sleep(BEYOND_SILENCE_S)
         for result in await asyncio.gather(*calls):
             assert result["OUTPUT0"].tolist() == [[2] * 16]
         assert (await late)["OUTPUT0"].tolist() == [[2] * 16]

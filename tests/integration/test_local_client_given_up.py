@@ -18,7 +18,7 @@ import pytest
 from runners import Client, errors
 from tests import models
 from tests.integration.local import EVERY_LOOP, Run
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, until_pending
+from tests.integration.occupied import LONG_STEPS, occupy, until_pending
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -29,7 +29,7 @@ LONG = np.array([[LONG_STEPS]])
 def test_a_deadline_covers_the_time_in_the_queue_and_in_the_engine(
     repository: Path, start_server: StartServer, socket_path: str
 ) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, f"--local-socket={socket_path}")
 
     async def what(client: Client) -> None:
@@ -58,7 +58,7 @@ def test_a_deadline_covers_the_time_in_the_queue_and_in_the_engine(
 def test_cancelling_frees_the_places_on_the_server(
     repository: Path, start_server: StartServer, socket_path: str, run: Run
 ) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, f"--local-socket={socket_path}")
 
     async def what(client: Client) -> None:
@@ -78,7 +78,7 @@ def test_cancelling_frees_the_places_on_the_server(
     async def ask(client: Client) -> None:
         await client.async_infer("slow", LONG)
 
-    with Client(f"unix://{socket_path}") as client, occupy(server, steps=ENDLESS_STEPS):
+    with Client(f"unix://{socket_path}") as client, occupy(server):
         run(what(client))
 
 
@@ -86,7 +86,7 @@ def test_cancelling_frees_the_places_on_the_server(
 def test_a_loop_that_closes_with_calls_in_flight_cancels_them(
     repository: Path, start_server: StartServer, socket_path: str, run: Run
 ) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, f"--local-socket={socket_path}")
     watched: list[weakref.ref[Any]] = []
 
@@ -95,7 +95,7 @@ def test_a_loop_that_closes_with_calls_in_flight_cancels_them(
         await asyncio.to_thread(until_pending, server, 4)
         watched.extend(weakref.ref(call) for call in calls)
 
-    with Client(f"unix://{socket_path}") as client, occupy(server, steps=ENDLESS_STEPS):
+    with Client(f"unix://{socket_path}") as client, occupy(server):
         run(begin(client))
         gc.collect()
         until_pending(server, 1)
@@ -104,7 +104,7 @@ def test_a_loop_that_closes_with_calls_in_flight_cancels_them(
 
 
 def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartServer, socket_path: str) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, f"--local-socket={socket_path}")
 
     class Rung(Exception):
@@ -121,7 +121,7 @@ def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartSe
     try:
         with (
             Client(f"unix://{socket_path}") as client,
-            occupy(server, steps=ENDLESS_STEPS),
+            occupy(server),
             ThreadPoolExecutor(1) as threads,
         ):
             ringing = threads.submit(ring)

@@ -13,16 +13,15 @@ import pytest
 
 from runners import Client, errors
 from tests.arrays import DTYPES
-from tests.integration.local import LARGE, descriptors, values, write_slow_identity
-from tests.integration.occupied import LONG_STEPS, until_pending
+from tests.gates import HELD, Gate
+from tests.integration.local import LARGE, descriptors, values, write_gated_identity
+from tests.integration.occupied import until_pending
 from tests.serving import Server, eventually
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tests.conftest import StartServer
-
-LONG = np.array([[LONG_STEPS]])
 
 
 @pytest.fixture
@@ -105,11 +104,12 @@ def test_memory_is_used_again_only_when_no_array_and_no_call_is_in_it(client: Cl
 def test_memory_of_a_cancelled_call_is_used_again_when_the_call_has_ended(
     repository: Path, start_server: StartServer, socket_path: str
 ) -> None:
-    write_slow_identity(repository)
+    write_gated_identity(repository)
     server = start_server(repository, f"--local-socket={socket_path}")
 
-    async def what(client: Client) -> None:
-        ahead = client.async_infer("slow_identity", {"STEPS": LONG, "DATA": np.zeros((1, 1), np.uint8)})
+    async def what(client: Client, gate: Gate) -> None:
+        ahead = client.async_infer("slow_identity", {"STEPS": np.array([[HELD]]), "DATA": np.zeros((1, 1), np.uint8)})
+        await asyncio.to_thread(gate.until_reached)
         sent = client.empty((1, LARGE), np.uint8)
         address = sent.ctypes.data
         call = client.async_infer("slow_identity", {"STEPS": np.array([[0]]), "DATA": sent})
@@ -122,10 +122,11 @@ def test_memory_of_a_cancelled_call_is_used_again_when_the_call_has_ended(
         await client.async_is_server_live()
         arrays = [client.empty((1, LARGE), np.uint8) for _ in range(2)]
         assert address in [array.ctypes.data for array in arrays]
+        gate.let_through()
         await ahead
 
-    with Client(f"unix://{socket_path}") as client:
-        asyncio.run(what(client))
+    with Client(f"unix://{socket_path}") as client, Gate(repository, "slow_identity") as gate:
+        asyncio.run(what(client, gate))
 
 
 def test_shared_memory_is_bounded_by_what_is_in_flight(client: Client) -> None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
+from tests.held import hold_file
 from tests.integration.occupied import occupy, send_behind_another, slow_request
 from tests.raw_http import frame
 from tests.serving import eventually, run_to_end, thread_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-    from typing import IO
 
     from tests.conftest import StartServer
+    from tests.held import HeldFile
     from tests.raw_http import Connection, Response
     from tests.serving import Server
 
@@ -159,13 +160,14 @@ def test_reloads_under_load_lose_no_request(repository: Path, start_server: Star
 
 
 def test_a_request_is_finished_where_it_began(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, EXPLICIT, "--load-model=slow")
     with occupy(server) as occupied:
         assert load(server, "slow").status == 200
         with server.connect() as connection:
             connection.send(slow_request(3))
             assert connection.receive().json()["outputs"][0]["data"] == [3]
+        occupied.go_on()
         assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
 
 
@@ -207,12 +209,13 @@ def test_a_request_that_an_unload_overtakes_hears_that_the_model_is_gone(
 
 
 def test_an_unload_answers_what_was_accepted(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, EXPLICIT, "--load-model=slow")
     with occupy(server) as occupied:
         assert unload(server, "slow").status == 200
         assert states(server) == {"slow:1": "UNLOADING"}
         assert server.get("/v2/models/slow/ready").status == 404
+        occupied.go_on()
         assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
     eventually(lambda: states(server) == {"slow:1": "UNAVAILABLE"}, "the model is gone")
 
@@ -231,62 +234,55 @@ def test_an_unload_gives_threads_and_memory_back(repository: Path, start_server:
 
 @dataclass
 class HeldLoad:
-    """A load that stands still, because its configuration comes out of a pipe, until it is written."""
+    """A load that stands still until it is let go on."""
 
     connection: Connection
-    configuration: IO[str]
+    file: HeldFile
 
     def go_on(self) -> Response:
-        with self.configuration as writing:
-            writing.write("max_batch_size: 4")
-        with self.connection as waiting:
-            return waiting.receive()
+        self.file.release()
+        return self.connection.receive()
 
 
-def hold_load(server: Server, repository: Path) -> HeldLoad:
+@contextmanager
+def hold_load(server: Server, repository: Path) -> Iterator[HeldLoad]:
     write_plus(repository, 1)
-    pipe = repository / "plus/config.pbtxt"
-    os.mkfifo(pipe)
-    connection = server.connect()
-    connection.send(frame("POST", "/v2/repository/models/plus/load"))
-    # opens when the other side does
-    return HeldLoad(connection, pipe.open("w"))
+    with hold_file(repository / "plus/1/model.onnx") as file, server.connect() as connection:
+        connection.send(frame("POST", "/v2/repository/models/plus/load"))
+        file.wait_until_asked_for()
+        yield HeldLoad(connection, file)
 
 
 def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     server = start_server(repository, EXPLICIT)
-    held = hold_load(server, repository)
-    busy = "a related model 'plus' to a load/unload request is currently loading or unloading"
-    for refused in (load(server, "plus"), unload(server, "plus")):
+    with hold_load(server, repository) as held:
+        busy = "a related model 'plus' to a load/unload request is currently loading or unloading"
+        refused = load(server, "plus")
         assert (refused.status, refused.error, refused.header("retry-after")) == (500, busy, None)
-    assert load(server, "add_sub").status == 200
-    assert server.post(requests.path("add_sub"), BODY, HEADERS).status == 200
-    assert held.go_on().status == 200
+        assert load(server, "add_sub").status == 200
+        assert server.post(requests.path("add_sub"), BODY, HEADERS).status == 200
+        assert held.go_on().status == 200
     assert states(server) == {"add_sub:1": "READY", "plus:1": "READY"}
     assert unload(server, "plus").status == 200
 
 
 def test_a_client_that_leaves_does_not_stop_its_load(repository: Path, start_server: StartServer) -> None:
     server = start_server(repository, EXPLICIT)
-    held = hold_load(server, repository)
-    held.connection.close()
-    with held.configuration as writing:
-        writing.write("max_batch_size: 4")
+    with hold_load(server, repository) as held:
+        held.connection.close()
     eventually(lambda: states(server) == {"plus:1": "READY"}, "the model is loaded")
 
 
-def test_a_load_under_way_is_answered_before_the_server_ends(repository: Path, start_server: StartServer) -> None:
+def test_a_load_under_way_is_given_up_and_answered_before_the_server_ends(
+    repository: Path, start_server: StartServer
+) -> None:
     server = start_server(repository, EXPLICIT)
-    held = hold_load(server, repository)
-    server.terminate()
-    # the log tells of the end just before it begins
-    server.log.wait_for(re.compile("Waiting for in-flight requests to complete"), 30)
-    eventually(lambda: server.post("/v2/repository/index", b"").status == 503, "the server takes no orders")
-    assert server.post("/v2/repository/index", b"").error == "Server not ready"
-    answer = held.go_on()
-    assert (answer.status, answer.header("kushi-error")) == (503, "shutting_down")
-    assert server.wait() == 0
+    with hold_load(server, repository) as held:
+        server.terminate()
+        answer = held.connection.receive()
+        assert (answer.status, answer.error, answer.header("kushi-error")) == (503, "Server not ready", "shutting_down")
+        assert server.wait() == 0
     assert "Traceback" not in server.log.text()
 
 
@@ -295,10 +291,10 @@ def test_orders_that_have_not_begun_are_refused_when_the_server_drains(
 ) -> None:
     models.write_add_sub(repository)
     server = start_server(repository, EXPLICIT, "--model-load-thread-count=1")
-    held = hold_load(server, repository)
-    with send_behind_another(server, frame("POST", "/v2/repository/models/add_sub/load")) as waiting:
-        server.terminate()
-        answer = waiting.receive()
-    assert (answer.status, answer.error) == (503, "Server not ready")
-    assert held.go_on().status == 503
+    with hold_load(server, repository) as held:
+        with send_behind_another(server, frame("POST", "/v2/repository/models/add_sub/load")) as waiting:
+            server.terminate()
+            answer = waiting.receive()
+        assert (answer.status, answer.error) == (503, "Server not ready")
+        assert held.go_on().status == 503
     assert server.wait() == 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
+from onnx import helper
 
-from runners import Engine
-from runners.options import EngineOptions
+from runners import Engine, EngineOptions
 from tests import models
+from tests.examples import built
 
 if TYPE_CHECKING:
     import onnx
@@ -85,3 +87,29 @@ def test_what_openvino_has_compiled_is_written_once_and_served_as_a_model(tmp_pa
     with Engine(tmp_path) as engine:
         assert not engine.failures
         check(engine, "m")
+
+
+def tripled(*, after: bool) -> onnx.ModelProto:
+    """An operator of a library of its own, alone or after one that OpenVINO has."""
+    nodes = [helper.make_node("Relu", ["X"], ["H"])] if after else []
+    nodes.append(helper.make_node("Triple", ["H" if after else "X"], ["Y"], domain="kushi.test"))
+    given, made = ([models.tensor(name, "FP32", ["batch", 2])] for name in ("X", "Y"))
+    opsets = [helper.make_opsetid("", models.OPSET), helper.make_opsetid("kushi.test", 1)]
+    built_graph = helper.make_graph(nodes, "graph", given, made)
+    return helper.make_model(built_graph, opset_imports=opsets, ir_version=models.IR_VERSION)
+
+
+@pytest.mark.skipif(not INTEL, reason="OpenVINO takes CPUs of Intel alone")
+def test_what_openvino_does_not_compute_is_an_error_or_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = openvino() + 'model_operations { op_library_filename: "operators.so" }'
+    for name, after in {"none": False, "some": True}.items():
+        folder = models.write(tmp_path, name, tripled(after=after), text)
+        shutil.copy(built("kushi_custom_op"), folder / "operators.so")
+    models.write(tmp_path, "strings", models.identity("BYTES"), openvino())
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
+        assert "OpenVINO has none of its operators: Triple" in str(engine.failures["none"])
+        assert "OpenVINO does not take strings, and 'INPUT0' is of BYTES" in str(engine.failures["strings"])
+        answer = engine.infer("some", np.array([[-1.0, 2.0]], np.float32))
+        assert answer["Y"].tolist() == [[0.0, 6.0]]
+    logged = capfd.readouterr().err
+    assert "some/1/model.onnx': the CPU computes operators that OpenVINO does not take: Triple" in logged

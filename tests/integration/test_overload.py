@@ -9,14 +9,11 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer
+from tests.gates import HELD, Gate
 from tests.integration.occupied import (
-    ENDLESS_STEPS,
-    LONG_STEPS,
     occupy,
     pending,
     slow_request,
-    until_executing,
-    until_idle,
     until_pending,
 )
 
@@ -31,7 +28,7 @@ EXPIRED = "Request timeout expired"
 
 
 def test_a_full_queue_refuses_at_once(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository, extra=models.queue_policy("max_queue_size: 2"))
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 2"))
     server = start_server(repository)
     with occupy(server) as occupied, server.connect() as second, server.connect() as third:
         second.send(slow_request(0))
@@ -41,6 +38,7 @@ def test_a_full_queue_refuses_at_once(repository: Path, start_server: StartServe
         assert (response.status, response.error) == (503, f"[request id: third] {FULL}")
         assert response.header("retry-after") is not None
         assert not occupied.executing.has_answer()
+        occupied.go_on()
         assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
         assert second.receive().status == 200
         third.send(slow_request(0))
@@ -49,10 +47,10 @@ def test_a_full_queue_refuses_at_once(repository: Path, start_server: StartServe
 
 def test_a_queue_full_of_bytes_refuses_at_once(repository: Path, start_server: StartServer) -> None:
     limit = 'parameters { key: "kushi.max_queue_bytes" value { string_value: "16" } }'
-    models.write_slow(repository, extra=f"dynamic_batching {{ }} {limit}")
+    models.write_gated(repository, extra=f"dynamic_batching {{ }} {limit}")
     server = start_server(repository)
     with (
-        occupy(server, steps=ENDLESS_STEPS) as occupied,
+        occupy(server) as occupied,
         server.connect() as second,
         server.connect() as third,
     ):
@@ -65,12 +63,12 @@ def test_a_queue_full_of_bytes_refuses_at_once(repository: Path, start_server: S
 
 
 def test_a_client_that_disconnects_frees_its_place(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository, extra=models.queue_policy("max_queue_size: 3"))
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 3"))
     server = start_server(repository)
     with occupy(server) as occupied:
         leaving = [server.connect() for _ in range(2)]
         for connection in leaving:
-            connection.send(slow_request(100_000))
+            connection.send(slow_request(0))
         until_pending(server, 3)
         for connection in leaving:
             connection.close()
@@ -78,22 +76,24 @@ def test_a_client_that_disconnects_frees_its_place(repository: Path, start_serve
         assert not occupied.executing.has_answer()
         with server.connect() as next_client:
             next_client.send(slow_request(0))
+            occupied.go_on()
             assert next_client.receive().status == 200
 
 
 def test_a_client_that_disconnects_while_its_request_executes_harms_nobody(
     repository: Path, start_server: StartServer
 ) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     with occupy(server) as occupied:
         occupied.executing.close()
+        occupied.go_on()
         assert occupied.waiting.receive().json()["id"] == "waiting"
     assert pending(server) == 0
 
 
 def test_a_deadline_in_the_header_is_kept_in_the_queue(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     with occupy(server) as occupied, server.connect() as late:
         late.send(slow_request(0, headers=[("kushi-timeout-us", "1000")]))
@@ -101,6 +101,7 @@ def test_a_deadline_in_the_header_is_kept_in_the_queue(repository: Path, start_s
         assert (response.status, response.error) == (503, EXPIRED)
         assert not occupied.executing.has_answer(), "an expired request is answered when it expires"
         late.send(slow_request(0, headers=[("kushi-timeout-us", "600000000")]))
+        occupied.go_on()
         assert late.receive().status == 200
 
 
@@ -114,12 +115,11 @@ def test_a_deadline_that_is_no_number_is_refused(server: Server, value: str) -> 
 
 def test_the_default_timeout_of_the_model_rejects(repository: Path, start_server: StartServer) -> None:
     policy = "default_timeout_microseconds: 400000 timeout_action: REJECT"
-    models.write_slow(repository, extra=models.queue_policy(policy))
+    models.write_gated(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    until_idle(server)
-    with server.connect() as executing, server.connect() as waiting:
-        executing.send(slow_request(ENDLESS_STEPS))
-        until_executing(server)
+    with Gate(repository) as gate, server.connect() as executing, server.connect() as waiting:
+        executing.send(slow_request(HELD))
+        gate.until_reached()
         waiting.send(slow_request(0))
         response = waiting.receive()
         assert (response.status, response.error) == (503, EXPIRED)
@@ -139,21 +139,24 @@ def test_the_default_timeout_of_the_model_rejects(repository: Path, start_server
 def test_the_timeout_parameter_counts_only_where_the_model_allows_it(
     repository: Path, start_server: StartServer, policy: str, status: int
 ) -> None:
-    models.write_slow(repository, extra=models.queue_policy(policy))
+    models.write_gated(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    with occupy(server, steps=ENDLESS_STEPS if status == 503 else LONG_STEPS), server.connect() as late:
+    with occupy(server) as occupied, server.connect() as late:
         late.send(slow_request(0, parameters={"timeout": 1000}))
+        if status == 200:
+            # In the queue its time is over by then.
+            until_pending(server, 2)
+            occupied.go_on()
         assert late.receive().status == status
 
 
 def test_a_timeout_larger_than_the_default_does_not_extend_it(repository: Path, start_server: StartServer) -> None:
     policy = "default_timeout_microseconds: 400000 allow_timeout_override: true"
-    models.write_slow(repository, extra=models.queue_policy(policy))
+    models.write_gated(repository, extra=models.queue_policy(policy))
     server = start_server(repository)
-    until_idle(server)
-    with server.connect() as executing, server.connect() as waiting:
-        executing.send(slow_request(ENDLESS_STEPS))
-        until_executing(server)
+    with Gate(repository) as gate, server.connect() as executing, server.connect() as waiting:
+        executing.send(slow_request(HELD))
+        gate.until_reached()
         waiting.send(slow_request(0, parameters={"timeout": 600_000_000}))
         assert waiting.receive().status == 503
         assert not executing.has_answer()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from runners import LogOptions
+from runners.backends import ModelFailed
 from runners.errors import ConfigInvalid, EngineFailed
-from runners.log import LogOptions
 from tests.python_models import ADD_SUB, Answer, Plain, served
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -71,6 +74,64 @@ def test_an_exception_fails_its_batch_and_no_other(fault: BaseException, text: s
         assert model.ask_two_rows()["SUM"].tolist() == [[2, 2], [2, 2]]
 
 
+class Picky:
+    """An engine that refuses a batch with a 13 in it, in the words of a fault."""
+
+    concurrent = True
+
+    def __init__(self, fault: BaseException, *, keeps_state: bool = False) -> None:
+        self.fault = fault
+        self.keeps_state = keeps_state
+        self.batches: list[int] = []
+
+    def execute(self, inputs: list[Any], wanted: list[bool]) -> list[Array]:
+        self.batches.append(len(inputs[0]))
+        if (inputs[0] == 13).any():
+            raise self.fault
+        return add_sub(*inputs)
+
+
+TOGETHER: Final = ADD_SUB + "dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 60000000 }"
+
+
+def ask_together(engine: Picky) -> tuple[list[str], list[int]]:
+    """What two requests of one batch get, the first with a 13, and the sizes of all batches"""
+    with served(engine, text=TOGETHER) as model, ThreadPoolExecutor(2) as pool:
+
+        def ask(number: int) -> str:
+            try:
+                row = np.full((1, 2), number, np.float32)
+                return str(model.ask(row, row)["SUM"].tolist())
+            except EngineFailed as error:
+                return str(error)
+
+        return list(pool.map(ask, [13, 4])), engine.batches
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [ValueError("13"), MemoryError("13"), EngineFailed("13"), SystemExit("13"), KeyboardInterrupt("13")],
+    ids=lambda it: str(type(it)),
+)
+def test_an_exception_about_one_request_fails_that_one_alone(fault: BaseException) -> None:
+    answers, batches = ask_together(Picky(fault))
+    assert "13" in answers[0]
+    assert answers[1] == "[[8.0, 8.0]]"
+    assert batches == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [Picky(ModelFailed("13")), Picky(ValueError("13"), keeps_state=True)],
+    ids=["of the model", "with state"],
+)
+def test_an_exception_that_no_data_brings_about_fails_the_batch(engine: Picky) -> None:
+    answers, batches = ask_together(engine)
+    assert "13" in answers[0]
+    assert answers[1] == answers[0]
+    assert batches == [2]
+
+
 def test_a_long_message_is_cut() -> None:
     with served(Once(ValueError("ä" * 100_000))) as model, pytest.raises(EngineFailed, match=r"ä…$") as raised:
         model.ask_two_rows()
@@ -110,7 +171,7 @@ FULL: Final = np.zeros((2, 2), np.float32)
         ),
         ([[[1.0], [1.0, 2.0]], FULL], "output 'SUM' of model 'm' cannot be read as an array: "),
     ],
-    ids=str,
+    ids=lambda value: re.sub(r" at 0x\w+", "", str(value)),
 )
 def test_wrong_outputs_are_named(answer: Answer, text: str) -> None:
     with served(Plain(lambda a, b: answer)) as model, pytest.raises(EngineFailed) as raised:

@@ -14,8 +14,18 @@ import tritonclient.http as httpclient
 from kushi_native import routes
 from tritonclient.utils import InferenceServerException
 
-from runners import AccessDenied, Client, ConfigInvalid, Engine, EngineOptions, Restriction, ServerTls
-from runners.log import LogOptions
+from runners import (
+    AccessDenied,
+    Client,
+    ConfigInvalid,
+    Engine,
+    EngineOptions,
+    HttpOptions,
+    LogOptions,
+    ModelOptions,
+    Restriction,
+    ServerTls,
+)
 from tests.raw_http import Address, Connection, fetch
 from tests.serving import ROOT, Server, environment, run_to_end
 
@@ -49,13 +59,14 @@ def doors(
     identity = authority.sign("server")
     rules = tuple(Restriction((name,), f"X-{name}", f"secret of {name}") for name in CATEGORIES)
     options = EngineOptions(
-        http_restrictions=rules,
+        http=HttpOptions(restrictions=rules),
         log=LogOptions(info=False),
         client_shared_memory=True,
-        model_control="explicit",
-        load_models=("*",),
+        models=ModelOptions(control="explicit", load=("*",)),
     )
-    secure = replace(options, http_tls=ServerTls(str(identity.certificate), str(identity.key)))
+    secure = replace(
+        options, http=HttpOptions(restrictions=rules, tls=ServerTls(str(identity.certificate), str(identity.key)))
+    )
     path = tmp_path_factory.mktemp("restricted") / "http"
     with (
         Engine(standard_repository, options=options) as engine,
@@ -144,7 +155,7 @@ def test_tritonclient_and_client_carry_a_token(doors: Mapping[str, Address]) -> 
 
 def test_the_local_socket_and_the_process_itself_ask_for_none(standard_repository: Path, tmp_path: Path) -> None:
     rules = (Restriction(CATEGORIES, "k", "v"),)
-    with Engine(standard_repository, options=EngineOptions(http_restrictions=rules)) as engine:
+    with Engine(standard_repository, options=EngineOptions(http=HttpOptions(restrictions=rules))) as engine:
         engine.serve_local(tmp_path / "local")
         assert engine.is_server_live()
         with Client(f"unix://{tmp_path / 'local'}") as client:
@@ -154,7 +165,7 @@ def test_the_local_socket_and_the_process_itself_ask_for_none(standard_repositor
 
 def test_the_port_of_the_metrics_asks_for_none(standard_repository: Path) -> None:
     rules = (Restriction(("statistics",), "k", "v"),)
-    with Engine(standard_repository, options=EngineOptions(http_restrictions=rules)) as engine:
+    with Engine(standard_repository, options=EngineOptions(http=HttpOptions(restrictions=rules))) as engine:
         assert fetch(("127.0.0.1", engine.serve_metrics(port=0)), "GET", "/metrics").status == 200
         assert fetch(("127.0.0.1", engine.serve_http(port=0)), "GET", "/metrics").status == 403
 
@@ -178,7 +189,7 @@ def test_the_port_of_the_metrics_asks_for_none(standard_repository: Path) -> Non
 )
 def test_what_cannot_be_a_rule_is_refused_at_the_start(rules: tuple[Restriction, ...], text: str) -> None:
     with pytest.raises(ConfigInvalid, match=f"^{re.escape(text)}$"):
-        Engine(options=EngineOptions(http_restrictions=rules))
+        Engine(options=EngineOptions(http=HttpOptions(restrictions=rules)))
 
 
 @pytest.mark.parametrize("rule", ["health:k=hunter2,x", "hunter2", "health=hunter2", ":k=hunter2", "all:k=hunter2"])
@@ -186,7 +197,9 @@ def test_no_secret_is_shown(rule: str, standard_repository: Path) -> None:
     ended = run_to_end(f"--model-repository={standard_repository}", f"--http-restricted-api={rule}", "--http-port=x")
     assert ended.returncode == 2
     assert "hunter2" not in ended.stdout
-    assert "hunter2" not in repr(EngineOptions(http_restrictions=(Restriction(("health",), "k", "hunter2"),)))
+    assert "hunter2" not in repr(
+        EngineOptions(http=HttpOptions(restrictions=(Restriction(("health",), "k", "hunter2"),)))
+    )
 
 
 def test_no_token_of_a_request_is_in_the_log(standard_repository: Path) -> None:
@@ -210,7 +223,7 @@ def test_no_token_of_a_request_is_in_the_log(standard_repository: Path) -> None:
 def test_the_variable_takes_several_rules() -> None:
     script = (
         "from runners.settings import read_settings\n"
-        "print([(rule.apis, rule.header, rule.value) for rule in read_settings({}).http_restricted_api])"
+        "print([(rule.apis, rule.header, rule.value) for rule in read_settings({}).engine.http.restrictions])"
     )
     given = {**environment(), "KUSHI_HTTP_RESTRICTED_API": "health,metadata:k=a=b; statistics:l=c;\n"}
     out = subprocess.run(

@@ -16,7 +16,8 @@ from tritonclient.http import InferenceServerClient as Client
 from tritonclient.utils import InferenceServerException
 
 from tests.contract.requests import strings
-from tests.integration.occupied import LONG_STEPS, occupy, pending, send_behind_another, slow_request, until_pending
+from tests.gates import HELD, Gate
+from tests.integration.occupied import occupy, pending, send_behind_another, until_pending
 from tests.integration.regions import (
     ADD_SUB_BYTES,
     FIRST,
@@ -190,15 +191,13 @@ def slow_into(region: str, steps: int, *, headers: Headers = ()) -> bytes:
 
 
 @contextmanager
-def in_use(server: Server, region: str) -> Iterator[Connection]:
-    """A request for the region is known to be accepted: of it and another one executes and one waits."""
-    with (
-        send_behind_another(server, slow_into(region, LONG_STEPS)) as connection,
-        send_behind_another(server, slow_request(LONG_STEPS)),
-    ):
-        until_pending(server, 1)
+def in_use(server: Server, region: str) -> Iterator[tuple[Connection, Gate]]:
+    """A request for the region executes, until the gate lets it through."""
+    assert server.repository is not None
+    with Gate(server.repository) as gate, send_behind_another(server, slow_into(region, HELD)) as connection:
+        gate.until_reached()
         assert not connection.has_answer()
-        yield connection
+        yield connection, gate
 
 
 def names(client: Client) -> list[str]:
@@ -211,17 +210,20 @@ def test_a_region_in_use_stays_and_serves_until_its_last_request_is_answered(
     with (
         registered(region_client, "out", 8) as out,
         registered(region_client, "idle", 8) as other,
-        in_use(region_server, "out") as first,
+        in_use(region_server, "out") as (first, gate),
     ):
         region_client.unregister_system_shared_memory()
         assert names(region_client) == ["out"]
         with raises(TAKEN):
             region_client.register_system_shared_memory("out", other.key, 8)
-        with send_behind_another(region_server, slow_into("out", LONG_STEPS)) as second:
+        with send_behind_another(region_server, slow_into("out", HELD)) as second:
+            gate.let_through()
             assert first.receive().status == 200
             assert out.read() != bytes(8)
             out.write(bytes(8))
+            gate.until_reached()
             assert names(region_client) == ["out"]
+            gate.let_through()
             assert second.receive().status == 200
             assert out.read() != bytes(8)
         assert names(region_client) == []
@@ -232,18 +234,20 @@ def test_a_region_in_use_stays_and_serves_until_its_last_request_is_answered(
 def test_an_object_cut_short_while_it_is_in_use_is_told_and_stays_short(
     region_client: Client, region_server: Server
 ) -> None:
-    with registered(region_client, "out", 8) as out, in_use(region_server, "out") as connection:
+    with registered(region_client, "out", 8) as out, in_use(region_server, "out") as (connection, gate):
         out.resize(3)
+        gate.let_through()
         answer = connection.receive()
         assert (answer.status, answer.error) == (400, CUT_SHORT.format("out", out.key, 8, 3))
         assert out.size == 3
 
 
 def test_an_object_unlinked_while_it_is_in_use_gets_its_bytes(region_client: Client, region_server: Server) -> None:
-    with registered(region_client, "out", 8) as out, in_use(region_server, "out") as connection:
+    with registered(region_client, "out", 8) as out, in_use(region_server, "out") as (connection, gate):
         with out.path.open("rb") as old:
             out.unlink()
             out.create(8)
+            gate.let_through()
             assert connection.receive().status == 200
             assert old.read() != bytes(8)
         assert out.read() == bytes(8)
@@ -253,9 +257,10 @@ def test_an_object_unlinked_while_it_is_in_use_gets_its_bytes(region_client: Cli
 def test_a_client_that_goes_away_leaves_its_region(region_client: Client, region_server: Server, place: str) -> None:
     with registered(region_client, "out", 8) as out:
         if place == "executing":
-            with in_use(region_server, "out") as executing:
+            with in_use(region_server, "out") as (executing, gate):
                 executing.close()
                 region_client.unregister_system_shared_memory()
+                gate.let_through()
                 eventually(lambda: names(region_client) == [], "the region is gone")
         else:
             with occupy(region_server) as occupied:
@@ -265,6 +270,7 @@ def test_a_client_that_goes_away_leaves_its_region(region_client: Client, region
                 assert names(region_client) == ["out"]
                 waiting.close()
                 eventually(lambda: names(region_client) == [], "the region is gone")
+                occupied.go_on()
                 assert occupied.executing.receive().status == 200
         assert open_objects(region_server) == 0
         until_idle(region_client)
@@ -288,6 +294,7 @@ def test_a_request_whose_deadline_passes_leaves_its_region(region_client: Client
         assert names(region_client) == []
         assert open_objects(region_server) == 0
         late.close()
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
 
 
@@ -297,8 +304,9 @@ def test_a_server_that_drains_writes_into_regions_what_it_has_begun(
 ) -> None:
     server = start_server(standard_repository, "--allow-client-shm=true")
     with connect(server) as client, registered(client, "out", 8) as out:
-        with in_use(server, "out") as connection:
+        with in_use(server, "out") as (connection, gate):
             server.terminate()
+            gate.let_through()
             assert connection.receive().status == 200
         assert out.read() != bytes(8)
     assert server.wait() == 0

@@ -12,8 +12,8 @@ import pytest
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
-from tests.integration.occupied import ENDLESS_STEPS, LONG_STEPS, occupy, slow_request, until_pending
-from tests.serving import Server, eventually
+from tests.integration.occupied import occupy, slow_request, until_pending
+from tests.serving import DRAINING, STOP_S, Server, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ STOPPING = "Server is stopping, scheduler for model has stopped accepting new in
 
 
 def test_every_accepted_request_is_answered_and_the_exit_code_is_0(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     with occupy(server) as occupied:
         waiting = [server.connect() for _ in range(5)]
@@ -35,6 +35,7 @@ def test_every_accepted_request_is_answered_and_the_exit_code_is_0(repository: P
             connection.send(slow_request(1000))
         until_pending(server, 6)
         server.terminate()
+        occupied.go_on()
         assert [connection.receive().status for connection in waiting] == [200] * 5
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
@@ -44,10 +45,10 @@ def test_every_accepted_request_is_answered_and_the_exit_code_is_0(repository: P
 
 
 def test_a_server_that_drains_is_not_ready_and_refuses_new_work(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     models.write_add_sub(repository)
     server = start_server(repository)
-    with occupy(server, steps=2 * LONG_STEPS) as occupied, server.connect() as early:
+    with occupy(server) as occupied, server.connect() as early:
         assert early.ask("GET", "/v2/health/ready").status == 200
         server.terminate()
         eventually(lambda: early.ask("GET", "/v2/health/ready").status != 200, "readiness is false")
@@ -56,6 +57,7 @@ def test_a_server_that_drains_is_not_ready_and_refuses_new_work(repository: Path
         exiting = early.ask("GET", "/v2/health/ready")
         assert (exiting.status, exiting.error) == (503, "Server exiting")
         assert not occupied.executing.has_answer()
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     assert server.wait() == 0
@@ -121,9 +123,9 @@ def test_idle_connections_do_not_keep_a_server_alive(repository: Path, start_ser
 
 
 def test_the_exit_timeout_ends_a_server_whose_work_does_not(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository, "--exit-timeout-secs=1")
-    with occupy(server, steps=ENDLESS_STEPS):
+    with occupy(server):
         server.terminate()
         assert server.wait() != 0
 
@@ -150,3 +152,17 @@ def test_a_signal_while_models_load_ends_the_server(repository: Path) -> None:
     finally:
         if server.process.poll() is None:
             server.kill()
+
+
+def test_a_hang_up_drains_and_leaves_no_socket(repository: Path, start_server: StartServer, tmp_path: Path) -> None:
+    models.write_gated(repository)
+    sockets = [tmp_path / "http.sock", tmp_path / "local.sock"]
+    server = start_server(repository, f"--http-socket={sockets[0]}", f"--local-socket={sockets[1]}")
+    with occupy(server) as occupied:
+        server.process.send_signal(signal.SIGHUP)
+        server.log.wait_for(DRAINING, STOP_S)
+        occupied.go_on()
+        assert occupied.executing.receive().status == 200
+        assert occupied.waiting.receive().status == 200
+    assert server.wait() == 0
+    assert not any(socket.exists() for socket in sockets)

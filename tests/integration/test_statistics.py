@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
-from tests.integration.occupied import ENDLESS_STEPS, occupy, pending, slow_request, until_pending
+from tests.integration.occupied import occupy, pending, slow_request, until_pending
 from tests.raw_http import Connection, fetch
 from tests.serving import Server, eventually, labelled
 
@@ -127,7 +127,7 @@ def test_batch_statistics_add_up_to_executions_and_rows(repository: Path, start_
 
 
 def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository, extra=models.queue_policy("max_queue_size: 4"))
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 4"))
     server = start_server(repository)
     with occupy(server) as occupied:
         before = Counted.from_statistics(server, "slow")
@@ -145,6 +145,7 @@ def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_
         for connection in leaving:
             connection.close()
         until_pending(server, 1)
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
         assert occupied.waiting.receive().status == 200
     counted = Counted.from_statistics(server, "slow")
@@ -158,8 +159,8 @@ def test_rejected_and_cancelled_equal_the_clients_count(repository: Path, start_
 def test_two_gauges_tell_how_many_requests_wait_and_run_in_the_whole_server(
     repository: Path, start_server: StartServer
 ) -> None:
-    models.write_slow(repository)
-    models.write_slow(repository, "other")
+    models.write_gated(repository)
+    models.write_gated(repository, "other")
     server = start_server(repository)
 
     def gauges() -> tuple[float, float]:
@@ -167,9 +168,9 @@ def test_two_gauges_tell_how_many_requests_wait_and_run_in_the_whole_server(
         return page["kushi_queue_requests"], page["kushi_running_requests"]
 
     assert gauges() == (0, 0)
-    with occupy(server, steps=ENDLESS_STEPS):
+    with occupy(server):
         assert gauges() == (1, 1)
-        with occupy(server, model="other", steps=ENDLESS_STEPS):
+        with occupy(server, model="other"):
             assert gauges() == (2, 2)
         eventually(lambda: gauges()[0] == 1, "the place of who hung up is free")
     server.kill()
@@ -181,11 +182,12 @@ def test_the_two_gauges_are_there_before_any_model_is(repository: Path, start_se
 
 
 def test_expired_requests_count_as_rejected(repository: Path, start_server: StartServer) -> None:
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = start_server(repository)
     with occupy(server) as occupied, server.connect() as late:
         late.send(slow_request(0, headers=[("kushi-timeout-us", "1000")]))
         assert late.receive().status == 503
+        occupied.go_on()
         assert occupied.executing.receive().status == 200
     assert failures(server, "slow")["REJECTED"] == 1
 
@@ -247,8 +249,10 @@ def test_the_metrics_page_has_the_families_of_triton(server: Server) -> None:
         assert re.search(rf"^{name}(\{{[^}}]*\}})? \S+$", page, re.MULTILINE), name
 
 
-def test_every_series_of_a_model_is_there_before_its_first_request(server: Server) -> None:
-    page = server.metrics()
+def test_every_series_of_a_model_is_there_before_its_first_request(
+    standard_repository: Path, start_server: StartServer
+) -> None:
+    page = start_server(standard_repository).metrics()
     labels = {"model": "completed_fixed", "version": "1"}
     for name in ("nv_inference_request_success", "nv_inference_count", "nv_inference_exec_count"):
         assert labelled(page, name, **labels) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,15 @@ if TYPE_CHECKING:
     from tests.serving import Server
 
 
+def key(name: str) -> str:
+    """That of a region, for which other processes of tests have another"""
+    return f"/kushi-test-{os.getpid()}-{name}"
+
+
 @contextmanager
 def tritons_region(name: str, size: int) -> Iterator[Any]:
-    """A region made by tritonclient, whose key is ``/kushi-test-NAME``."""
-    handle = shared_memory.create_shared_memory_region(name, f"/kushi-test-{name}", size)
+    """A region made by tritonclient"""
+    handle = shared_memory.create_shared_memory_region(name, key(name), size)
     try:
         yield handle
     finally:
@@ -49,12 +55,12 @@ def tritons_region(name: str, size: int) -> Iterator[Any]:
 
 def test_regions_are_registered_told_of_and_unregistered(region_client: Client) -> None:
     with tritons_region("status", 256):
-        region_client.register_system_shared_memory("status", "/kushi-test-status", 64, offset=128)
-        row = {"name": "status", "key": "/kushi-test-status", "offset": 128, "byte_size": 64}
+        region_client.register_system_shared_memory("status", key("status"), 64, offset=128)
+        row = {"name": "status", "key": key("status"), "offset": 128, "byte_size": 64}
         assert region_client.get_system_shared_memory_status() == [row]
         assert region_client.get_system_shared_memory_status("status") == [row]
         with pytest.raises(InferenceServerException, match="shared memory region 'status' already in manager"):
-            region_client.register_system_shared_memory("status", "/kushi-test-status", 64)
+            region_client.register_system_shared_memory("status", key("status"), 64)
         region_client.unregister_system_shared_memory("status")
         region_client.unregister_system_shared_memory("status")
         with pytest.raises(InferenceServerException, match="Unable to find system shared memory region: 'status'"):
@@ -67,8 +73,8 @@ def test_regions_are_registered_told_of_and_unregistered(region_client: Client) 
 def test_inputs_and_outputs_lie_in_regions_at_their_offsets(region_client: Client) -> None:
     with tritons_region("in", 200) as inputs, tritons_region("out", 300) as outputs:
         shared_memory.set_shared_memory_region(inputs, [FIRST, SECOND], offset=7)
-        region_client.register_system_shared_memory("in", "/kushi-test-in", 190, offset=3)
-        region_client.register_system_shared_memory("out", "/kushi-test-out", 300)
+        region_client.register_system_shared_memory("in", key("in"), 190, offset=3)
+        region_client.register_system_shared_memory("out", key("out"), 300)
         result = region_client.infer(
             "add_sub",
             [
@@ -106,7 +112,7 @@ def test_strings_are_written_and_read_by_tritonclient(region_client: Client) -> 
     with tritons_region("strings", 1024) as handle:
         serialized = serialize_byte_tensor(values)
         shared_memory.set_shared_memory_region(handle, [serialized])
-        region_client.register_system_shared_memory("strings", "/kushi-test-strings", 1024)
+        region_client.register_system_shared_memory("strings", key("strings"), 1024)
         size = serialized_byte_size(serialized)
         region_client.infer(
             "identity_bytes",

@@ -12,8 +12,7 @@ import pytest
 import tritonclient.http as httpclient
 import tritonclient.http.aio as aioclient
 
-from runners import Client, ConnectionLost, Engine, EngineOptions
-from runners.log import LogOptions
+from runners import Client, ConnectionLost, Engine, EngineOptions, HttpOptions, LogOptions
 from tests.certificates import Authority, Identity
 from tests.integration.tls import context, serving, shaken, tls
 from tests.raw_http import Connection, fetch
@@ -107,7 +106,7 @@ def test_large_bodies_travel_both_ways(tls_port: int, authority: Authority) -> N
 def test_the_unix_socket_stays_plain_and_the_metrics_port_does_not(
     standard_repository: Path, identity: Identity, authority: Authority, tmp_path: Path
 ) -> None:
-    options = EngineOptions(http_tls=tls(identity), log=LogOptions(info=False))
+    options = EngineOptions(http=HttpOptions(tls=tls(identity)), log=LogOptions(info=False))
     with Engine(standard_repository, options=options) as engine:
         engine.serve_http_unix(tmp_path / "http")
         assert fetch(str(tmp_path / "http"), "GET", "/v2").status == 200

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runners import Client, ConfigInvalid, ConnectionLost, Engine, EngineFailed, EngineOptions, InvalidInput, ServerTls
+from runners import (
+    Client,
+    ConfigInvalid,
+    ConnectionLost,
+    Engine,
+    EngineFailed,
+    EngineOptions,
+    HttpOptions,
+    InvalidInput,
+    ServerTls,
+)
 from tests.certificates import Authority, Identity
 from tests.integration.tls import serving, tls
 from tests.serving import free_port, run_to_end
@@ -120,9 +130,13 @@ def test_a_certificate_that_tls_does_not_take_is_named_with_what_it_takes(tmp_pa
     broken.write_text("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")
     text = f"'{broken}': a certificate in it cannot be read$"
     with pytest.raises(ConfigInvalid, match=f"^--http-server-cert {text}"):
-        Engine(options=EngineOptions(http_tls=ServerTls(str(broken), str(identity.key))))
+        Engine(options=EngineOptions(http=HttpOptions(tls=ServerTls(str(broken), str(identity.key)))))
     with pytest.raises(ConfigInvalid, match=f"^--http-root-cert {text}"):
-        Engine(options=EngineOptions(http_tls=ServerTls(str(identity.certificate), str(identity.key), str(broken))))
+        Engine(
+            options=EngineOptions(
+                http=HttpOptions(tls=ServerTls(str(identity.certificate), str(identity.key), str(broken)))
+            )
+        )
     with pytest.raises(ConfigInvalid, match=f"^client_cert {text}"):
         Client("https://localhost:1", client_cert=broken, client_key=identity.key)
     with pytest.raises(ConfigInvalid, match=f"^ca_cert {text}"):
@@ -135,7 +149,7 @@ def test_a_key_that_tls_does_not_take_is_named_with_what_it_takes(tmp_path: Path
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     text = f"'{small}': expected a key for RSA of 2048 to 8192 bits, for ECDSA on P-256 or P-384, or for Ed25519$"
     with pytest.raises(ConfigInvalid, match=f"^--http-server-key {text}"):
-        Engine(options=EngineOptions(http_tls=ServerTls(str(identity.certificate), str(small))))
+        Engine(options=EngineOptions(http=HttpOptions(tls=ServerTls(str(identity.certificate), str(small)))))
     with pytest.raises(ConfigInvalid, match=f"^client_key {text}"):
         Client("https://localhost:1", client_cert=identity.certificate, client_key=small)
 
@@ -153,11 +167,11 @@ def test_a_key_of_another_certificate_is_named(
 ) -> None:
     mixed = ServerTls(str(identity.certificate), str(authority.sign("other").key))
     with pytest.raises(ConfigInvalid, match=r"^--http-server-key '.*': expected the key of --http-server-cert '.*'$"):
-        Engine(standard_repository, options=EngineOptions(http_tls=mixed))
+        Engine(standard_repository, options=EngineOptions(http=HttpOptions(tls=mixed)))
     with pytest.raises(ConfigInvalid, match=r"^client_key '.*': expected the key of client_cert '.*'$"):
         Client("https://localhost:1", client_cert=mixed.certificate, client_key=mixed.key)
     swapped = ServerTls(str(identity.key), str(identity.certificate))
     with pytest.raises(
         ConfigInvalid, match=r"^--http-server-cert '.*': expected certificates in PEM form, found none$"
     ):
-        Engine(standard_repository, options=EngineOptions(http_tls=swapped))
+        Engine(standard_repository, options=EngineOptions(http=HttpOptions(tls=swapped)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -82,5 +83,23 @@ def test_what_cannot_be_used_is_logged_once_and_the_old_certificate_stays(
         eventually(lambda: serial(port, authority) != old, "the new certificate is shown")
         assert sum(bool(complaint.search(line)) for line in server.log.lines) == 1
         assert "PRIVATE" not in server.log.text()
+    finally:
+        server.stop()
+
+
+def test_the_files_are_looked_at_beside_the_clients(
+    standard_repository: Path, authority: Authority, tmp_path: Path
+) -> None:
+    """No handshake waits for a disk: nobody connects, and the new certificate is there for the first who does."""
+    places = Identity(tmp_path / "cert", tmp_path / "key")
+    first, second = authority.sign("fifth"), authority.sign("sixth")
+    first.copy_to(places)
+    server = Server.start(standard_repository, *flags(places), "--http-thread-count=1", ready=False)
+    try:
+        second.copy_to(places)
+        server.log.wait_for(re.compile("the files of the TLS certificate have changed, new connections use"), 30)
+        with shaken(server.http[1], context(authority)) as connection:
+            shown = connection.getpeercert(binary_form=True)
+        assert shown == ssl.PEM_cert_to_DER_cert(second.certificate.read_text(encoding="ascii"))
     finally:
         server.stop()

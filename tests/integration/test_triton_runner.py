@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
+from onnx import helper
 
 from runners import (
     ConfigInvalid,
@@ -17,6 +18,7 @@ from runners import (
     Engine,
     InvalidInput,
     ModelNotFound,
+    ModelUnavailable,
     ShuttingDown,
     TritonRunner,
     Unsupported,
@@ -109,6 +111,13 @@ def test_the_inputs_of_tritonclient_are_taken(served: str, client: ModuleType) -
     assert words.tolist() == [[b"fire", b""]]
 
 
+@everywhere
+def test_an_output_of_tritonclient_comes_as_its_best_classes(served: str) -> None:
+    for client, wanted in ((grpc_client, {}), (http_client, {}), (http_client, {"binary_data": False})):
+        best = asyncio.run(service.best_classes_with_the_client(client, **wanted))
+        assert best == [[b"16:15", b"15:14"]]
+
+
 def test_an_input_of_tritonclient_is_taken_as_json(model_repository: Path) -> None:
     runner = TritonRunner("r", model_repository)
     first, second = (http_client.InferInput(name, [1, 16], "INT32") for name in ("INPUT0", "INPUT1"))
@@ -130,7 +139,7 @@ def test_an_input_of_tritonclient_without_data_is_refused(model_repository: Path
     runner.destroy()
 
 
-def test_an_output_of_tritonclient_that_asks_for_more_than_its_name_is_refused(model_repository: Path) -> None:
+def test_tensors_of_tritonclient_that_cannot_be_right_are_refused(model_repository: Path) -> None:
     runner = TritonRunner("r", model_repository)
 
     async def asked(inputs: list[Any], outputs: list[Any]) -> list[str]:
@@ -140,9 +149,14 @@ def test_an_output_of_tritonclient_that_asks_for_more_than_its_name_is_refused(m
     for client in (grpc_client, http_client):
         inputs = [client.InferInput(name, [1, 16], "INT32").set_data_from_numpy(ROW) for name in ("INPUT0", "INPUT1")]
         assert asyncio.run(asked(inputs, [client.InferRequestedOutput("OUTPUT1")])) == ["OUTPUT1"]
-        ranked = client.InferRequestedOutput("OUTPUT0", class_count=3)
-        with pytest.raises(Unsupported, match="output 'OUTPUT0' asks for classification"):
+        ranked = client.InferRequestedOutput("OUTPUT0", class_count=-1)
+        with pytest.raises(InvalidInput, match="the class count of output 'OUTPUT0' is -1, expected an int of 0 or"):
             asyncio.run(asked(inputs, [ranked]))
+        twice = [client.InferRequestedOutput("OUTPUT0", class_count=count) for count in (0, 3)]
+        with pytest.raises(InvalidInput, match=r"\[request id: <id_unknown>\] output 'OUTPUT0' already exists in requ"):
+            asyncio.run(asked(inputs, twice))
+        with pytest.raises(InvalidInput, match=r"\[request id: <id_unknown>\] input 'INPUT0' already exists in reques"):
+            asyncio.run(asked([*inputs, inputs[0]], []))
         shared = client.InferRequestedOutput("OUTPUT0")
         shared.set_shared_memory("region", 64)
         with pytest.raises(Unsupported, match="output 'OUTPUT0' is wanted in shared memory"):
@@ -159,6 +173,23 @@ def test_flags_are_taken_with_their_values_behind_them(model_repository: Path) -
     runner = TritonRunner("r", model_repository, cli_args=flags)
     assert (runner.add_sub.run(ROW, ONES)["OUTPUT0"] == ROW + 1).all()
     assert not asyncio.run(runner.is_model_ready("identity_bytes"))
+    runner.destroy()
+
+
+def test_flags_of_backends_are_taken(tmp_path: Path) -> None:
+    models.write(tmp_path, "add_sub", models.add_sub(["batch", 16]))
+    runner = TritonRunner("r", tmp_path, "http", cli_args=["--backend-config=onnxruntime,default-max-batch-size=3"])
+    assert asyncio.run(runner.get_model_config("add_sub"))["max_batch_size"] == 3
+    runner.destroy()
+
+
+def test_an_input_may_be_called_as_an_option_is(tmp_path: Path) -> None:
+    node = helper.make_node("Identity", ["deadline"], ["OUTPUT0"])
+    tensors = [models.tensor(name, "INT32", ["batch", 16]) for name in ("deadline", "OUTPUT0")]
+    models.write(tmp_path, "m", models.model([node], tensors[:1], tensors[1:]))
+    runner = TritonRunner("r", tmp_path)
+    assert (runner.m.run(deadline=ROW)["OUTPUT0"] == ROW).all()
+    assert (asyncio.run(runner.m.async_run(deadline=ROW))["OUTPUT0"] == ROW).all()
     runner.destroy()
 
 
@@ -191,7 +222,7 @@ def test_threads_that_come_at_the_same_time_share_one_engine(model_repository: P
 def test_the_first_use_fails_when_a_model_cannot_be_loaded_as_tritonserver_does(tmp_path: Path) -> None:
     models.write_add_sub(tmp_path)
     models.write(tmp_path, "broken", b"not a model")
-    with pytest.raises(ConfigInvalid, match="broken"):
+    with pytest.raises(ModelUnavailable, match=r"model 'broken' failed to load: .*broken/1/model\.onnx"):
         TritonRunner("r", tmp_path).add_sub.run(ROW, ONES)
     runner = TritonRunner("r", tmp_path, cli_args=["--exit-on-error=false"])
     assert (runner.add_sub.run(ROW, ONES)["OUTPUT0"] == ROW + 1).all()

@@ -7,8 +7,7 @@ import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from runners import Engine, EngineOptions, ServerTls
-from runners.log import LogOptions
+from runners import Engine, EngineOptions, HttpOptions, LogOptions, ServerTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +34,7 @@ def context(authority: Authority, identity: Identity | None = None) -> ssl.SSLCo
 @contextmanager
 def serving(repository: Path, server_tls: ServerTls) -> Iterator[int]:
     """An engine that speaks TLS, and its port"""
-    given = EngineOptions(http_tls=server_tls, log=LogOptions(info=False))
+    given = EngineOptions(http=HttpOptions(tls=server_tls), log=LogOptions(info=False))
     with Engine(repository, options=given) as engine:
         yield engine.serve_http(port=0)
 

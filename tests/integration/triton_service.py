@@ -67,6 +67,19 @@ async def predict_with_the_client(client: ModuleType) -> NDArray[Any]:
     return output
 
 
+async def best_classes_with_the_client(client: ModuleType, **wanted: Any) -> list[list[bytes]]:  # noqa: ANN401 - what the client takes
+    inputs = []
+    for name, array in (("INPUT0", ROW), ("INPUT1", ONES)):
+        given = client.InferInput(name, array.shape, "INT32")
+        given.set_data_from_numpy(array)
+        inputs.append(given)
+    outputs = [client.InferRequestedOutput("OUTPUT0", class_count=2, **wanted), client.InferRequestedOutput("OUTPUT1")]
+    result = await triton_runner.infer("add_sub", inputs=inputs, outputs=outputs)
+    assert (result.as_numpy("OUTPUT1") == ROW - 1).all()
+    best: list[list[bytes]] = result.as_numpy("OUTPUT0").tolist()
+    return best
+
+
 async def predict_with_inputs_of_the_client(client: ModuleType) -> NDArray[Any]:
     words = np.array([[b"fire", b""]], dtype=np.object_)
     given = client.InferInput("INPUT0", words.shape, "BYTES")

@@ -42,4 +42,6 @@ def venv(folder: Path) -> Path:
 def install(python: Path, *requirements: str | Path) -> None:
     """As a user does, from dist/ and the registry, with the versions of others that the tests are locked to"""
     found = ("--find-links", DIST, "--constraint", ROOT / "requirements/dev.txt")
-    run(UV, "pip", "install", "--quiet", "--python", python, *found, *requirements, cwd=DIST)
+    # Their version stays when they are built anew, and what uv had of it before would be installed.
+    fresh = ("--refresh-package", "kushi", "--refresh-package", "kushi-native")
+    run(UV, "pip", "install", "--quiet", "--python", python, *found, *fresh, *requirements, cwd=DIST)

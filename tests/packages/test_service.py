@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.e2e.bento import Bento
+from tests.e2e.pictures import upload
+from tests.e2e.test_own_service import BLUE, PAGE, copy_and_change
 from tests.integration.test_docs_bento import PROGRAMS, page, recording
-from tests.packages.environments import run
+from tests.packages.environments import BUILT, BUILT_FOR_LINUX, CLEAN, UV, run
 from tests.serving import ROOT
 
 # the class of the page, with an image, in a directory that has a package `runners`
@@ -35,6 +38,28 @@ def test_a_service_of_the_page_runs_beside_a_package_called_runners(python: Path
         uploads = {name: opened.enter_context(path.open("rb")) for name, path in files.items()}
         assert client.post("/check", files=uploads).raise_for_status().json() is True
         assert client.get("/v2/models/toneact/ready").status_code == 200
+
+
+def test_the_service_of_ten_minutes_is_packed_as_the_page_says(python: Path, tmp_path: Path) -> None:
+    folder, home, elsewhere = (tmp_path / name for name in ("own", "home", "elsewhere"))
+    for made in (folder, elsewhere, folder / "wheels"):
+        made.mkdir()
+    copy_and_change(folder)
+    service = (folder / "service.py").read_text(encoding="utf-8")
+    (folder / "service.py").write_text(service.replace("from runners.bento", "from kushi.bento"), encoding="utf-8")
+    (bentofile,) = re.findall(r"^```yaml\n# bentofile\.yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    (folder / "bentofile.yaml").write_text(bentofile, encoding="utf-8")
+    for wheel in (BUILT, BUILT_FOR_LINUX):
+        shutil.copy(wheel, folder / "wheels")
+    arguments = ("variant=cpu", "base_image=debian:bookworm-slim", "python_version=3.11")
+    options = [word for argument in arguments for word in ("--arg", argument)]
+    # BentoML locks with uv
+    path = f"{UV.parent}:{CLEAN['PATH']}"
+    variables = {"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True", "PATH": path}
+    run(python.with_name("bentoml"), "build", *options, cwd=folder, **variables)
+    serving = Bento(elsewhere, "colours:latest", python=python, PYTHONPATH="", BENTOML_HOME=str(home))
+    with serving.until_ready() as bento, bento.client() as client:
+        assert upload(client, "/colour", BLUE.read_bytes()).raise_for_status().text == "blue"
 
 
 def test_a_service_in_a_test_has_the_engine_in_its_own_process(python: Path, users: Path) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 PYTHON = ROOT / ".venv-triton/bin/python"
 INSTALL_LOG = ROOT / ".venv-triton/install.log"
 SCRIPT = Path(__file__).with_name("serve_pytriton.py")
-START_S = 240.0
+START_S = 120.0
+STARTS = 2
 ESTABLISHED = "01"
 FIRST = np.arange(16, dtype=np.int32).reshape(1, 16)
 
@@ -62,16 +64,23 @@ class TritonServer:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            start_new_session=True,
         )
         self.log = Log()
 
     def read(self) -> bool:
-        """Reads the log until the server is ready; False when it has ended before."""
+        """Reads the log until the server is ready; False when it has ended before, or had its time."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.log.add(line.rstrip("\n"))
-            if line == "ready\n":
-                return True
+        timer = threading.Timer(START_S, os.killpg, (self.process.pid, signal.SIGKILL))
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                self.log.add(line.rstrip("\n"))
+                if line == "ready\n":
+                    return True
+        finally:
+            timer.cancel()
+            timer.join()
         return False
 
     def kill(self) -> None:
@@ -107,11 +116,15 @@ def children(pid: int) -> list[int]:
 
 
 def started(home: Path, ports: list[int] | None = None) -> TritonServer:
-    server = TritonServer(home, ports)
-    if not server.read():
+    """It is not ours: where it does not start, it is started once more. The tests themselves have one try."""
+    logs = []
+    for _ in range(STARTS):
+        server = TritonServer(home, ports)
+        if server.read():
+            return server
         server.process.communicate()
-        pytest.fail(f"the server of nvidia-pytriton does not start:\n{server.log.text()}")
-    return server
+        logs.append(f"exit status {server.process.returncode}\n{server.log.text()}")
+    pytest.fail("the server of nvidia-pytriton does not start:\n" + "\n".join(logs))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +151,7 @@ def client(triton: TritonServer) -> Iterator[Client]:
         yield opened
 
 
-pytestmark = pytest.mark.timeout(2 * START_S)
+pytestmark = pytest.mark.timeout(2 * STARTS * START_S)
 
 
 def seconds(value: float) -> NDArray[np.float32]:

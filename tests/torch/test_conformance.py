@@ -115,7 +115,7 @@ def test_torchscript_conforms(tmp_path: Path, case: str) -> None:
     "case",
     [
         "only_wanted_outputs_come_back",
-        "an_engine_error_fails_its_batch_and_no_other",
+        "an_engine_error_fails_the_request_that_caused_it_and_no_other",
         "outputs_may_depend_on_the_data_in_size",
         "slots_run_side_by_side",
     ],

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from runners import Engine
-from runners.backends import Loaded, backend
+from runners.backends.pipeline import Loaded, load
 from runners.errors import ConfigInvalid, KushiError, Unsupported
 from runners.repository.layout import scan
 from runners.repository.resolve import resolve
@@ -74,7 +74,7 @@ def fp32(*names: str) -> list[Io]:
 def loaded(repository: Path, *, auto_complete: bool = True) -> Loaded:
     (source,) = scan([repository]).models
     resolved = resolve(source, auto_complete=auto_complete)
-    return backend(resolved.config.backend).load(source, resolved.config, 1, auto_complete=auto_complete)
+    return load(source, resolved.config, 1, auto_complete=auto_complete)
 
 
 def vectors(count: int, rows: int = 2) -> list[np.ndarray[Any, Any]]:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from runners import Engine
-from runners.backends.torch.engine import Plan, TorchEngine
+from runners.backends.torch.engine import Plan, TorchEngine, WithoutCudnn
 from runners.backends.torch.names import Leaf, Signature
 from runners.backends.torch.options import read_options
 from runners.backends.torch.program import Program
@@ -216,3 +217,33 @@ def test_inter_op_threads_are_those_of_the_first_model_that_states_them(reposito
     # both load at the same time: either may be first
     assert said[0] == ("threads: 5", 0)
     assert said[1] in [("threads: 5", 1), ("threads: 7", 1)]
+
+
+FUSERS: Final = """
+import logging, sys
+from runners import Engine, EngineOptions, ModelOptions
+logging.basicConfig()
+with Engine(sys.argv[1], options=EngineOptions(models=ModelOptions(control="explicit"))) as engine:
+    for name in sys.argv[2:]:
+        engine.load_model(name)
+"""
+
+
+def test_a_model_that_contradicts_another_about_the_interpreter_is_warned_about(repository: Path) -> None:
+    for name, value in (("on", "true"), ("on_too", "true"), ("off", "false")):
+        extra = parameter("ENABLE_TENSOR_FUSER", value)
+        put(repository, name, Lookup(), model_config(name, *ONE, max_batch_size=4, extra=extra))
+    command = [sys.executable, "-c", FUSERS, str(repository), "on", "on_too", "on", "off"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    text = "parameter 'ENABLE_TENSOR_FUSER' of model 'off' is False and that of 'on' True: PyTorch has it once"
+    assert (done.stderr.count("PyTorch has it once"), done.stderr.count(text)) == (1, 1)
+
+
+def test_cudnn_is_on_again_when_the_last_run_without_it_ends() -> None:
+    without = WithoutCudnn()
+    assert torch.backends.cudnn.enabled
+    with ExitStack() as second:
+        with without:
+            second.enter_context(without)
+        assert not torch.backends.cudnn.enabled
+    assert torch.backends.cudnn.enabled

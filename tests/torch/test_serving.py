@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runners import Engine, EngineOptions
+from runners import Engine, EngineOptions, ModelOptions
 from runners.backends.torch.engine import TorchEngine
 from runners.errors import EngineFailed, InvalidInput
 from runners.threads import usable_cores
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-EXPLICIT: Final = EngineOptions(model_control="explicit", load_models=("*",))
+EXPLICIT: Final = EngineOptions(models=ModelOptions(control="explicit", load=("*",)))
 BATCHING: Final = "dynamic_batching { }"
 
 

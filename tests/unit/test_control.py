@@ -2,14 +2,17 @@ import asyncio
 import gc
 import json
 import logging
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +24,20 @@ from runners import (
     KushiError,
     ModelNotFound,
     ModelNotReady,
+    ModelOptions,
     ModelUnavailable,
     ShuttingDown,
     Unsupported,
 )
+from runners.backends import Opened
+from runners.backends.pipeline import Loaded, load
 from runners.control import _still_waiting
-from tests import models
+from runners.repository.layout import ModelSource
+from tests import hostile_models, models
+from tests.held import hold_file
 from tests.serving import ROOT, eventually, thread_names
 
-EXPLICIT = EngineOptions(model_control="explicit")
+EXPLICIT = EngineOptions(models=ModelOptions(control="explicit"))
 
 
 def plus(repository: Path, name: str = "m", versions: tuple[int, ...] = (1,), text: str | None = None) -> None:
@@ -50,6 +58,10 @@ def threads_named(start: str) -> list[str]:
     return [name for name in thread_names(os.getpid()).values() if name.startswith(start)]
 
 
+def control_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("kushi-control-")}
+
+
 def test_an_explicit_engine_loads_nothing_at_the_start_and_lists_what_there_is(tmp_path: Path) -> None:
     plus(tmp_path, "a")
     plus(tmp_path, "b")
@@ -65,13 +77,14 @@ def test_the_models_to_load_are_chosen_by_name_or_all_of_them(tmp_path: Path) ->
     plus(tmp_path, "a")
     plus(tmp_path, "b")
     for names, expected in ((("b",), ["b"]), (("*",), ["a", "b"])):
-        with Engine(tmp_path, options=EngineOptions(model_control="explicit", load_models=names)) as engine:
+        with Engine(tmp_path, options=EngineOptions(models=ModelOptions(control="explicit", load=names))) as engine:
             assert [row[0] for row in rows(engine)] == expected
 
 
 def test_a_model_to_load_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     plus(tmp_path, "a")
-    with Engine(tmp_path, options=EngineOptions(model_control="explicit", load_models=("a", "nowhere"))) as engine:
+    options = EngineOptions(exit_on_error=False, models=ModelOptions(control="explicit", load=("a", "nowhere")))
+    with Engine(tmp_path, options=options) as engine:
         assert str(engine.failures["nowhere"]) == "failed to load 'nowhere', failed to poll from model repository"
         assert isinstance(engine.failures["nowhere"], ModelNotFound)
         assert [row[:3] for row in rows(engine)] == [("a", "1", "READY")]
@@ -79,19 +92,23 @@ def test_a_model_to_load_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("*", "a"), ("a", "*")])
 def test_all_models_and_some_exclude_each_other(names: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigInvalid, match="expected no other name beside it"):
-        EngineOptions(model_control="explicit", load_models=names)
+    with pytest.raises(
+        ConfigInvalid, match=r"^Wildcard model name '\*' must be the ONLY startup model if specified at all\.$"
+    ):
+        EngineOptions(models=ModelOptions(control="explicit", load=names))
 
 
 def test_models_to_load_need_explicit_control() -> None:
-    with pytest.raises(ConfigInvalid, match="load_models needs model_control='explicit'"):
-        EngineOptions(load_models=("a",))
+    with pytest.raises(
+        ConfigInvalid, match=r"^Use of 'models\.load' requires setting 'models\.control=explicit' as well"
+    ):
+        EngineOptions(models=ModelOptions(load=("a",)))
 
 
 @pytest.mark.parametrize("threads", [0, -1])
 def test_models_need_a_thread_that_loads_them(threads: int) -> None:
-    with pytest.raises(ConfigInvalid, match=f"^load_threads is {threads}, expected 1 or more$"):
-        EngineOptions(load_threads=threads)
+    with pytest.raises(ConfigInvalid, match=f"^models.load_threads is {threads}, expected an integer from 1 to 1024$"):
+        EngineOptions(models=ModelOptions(load_threads=threads))
 
 
 @pytest.mark.parametrize("options", [EngineOptions(), EXPLICIT])
@@ -150,7 +167,7 @@ def test_a_name_that_no_directory_can_have_leaves_nothing_behind(tmp_path: Path)
 def test_what_failed_can_be_loaded_again_one_by_one(tmp_path: Path) -> None:
     for name in "ab":
         plus(tmp_path, name, text="max_batch_sise: 3")
-    with Engine(tmp_path) as engine:
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
         for name in engine.failures:
             (tmp_path / name / "config.pbtxt").unlink()
             engine.load_model(name)
@@ -279,10 +296,9 @@ def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
         try:
             assert entered.wait(30)
             text = "a related model 'm' to a load/unload request is currently loading or unloading"
-            for change in (engine.load_model, engine.unload_model):
-                with pytest.raises(ModelNotReady) as raised:
-                    change("m")
-                assert (str(raised.value), raised.value.status, raised.value.retryable) == (text, 500, True)
+            with pytest.raises(ModelNotReady) as raised:
+                engine.load_model("m")
+            assert (str(raised.value), raised.value.status, raised.value.retryable) == (text, 500, True)
             engine.load_model("other")
         finally:
             leave.set()
@@ -351,7 +367,7 @@ def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plus(tmp_path)
-    options = EngineOptions(model_control="explicit", load_threads=1)
+    options = EngineOptions(models=ModelOptions(control="explicit", load_threads=1))
     with Engine(tmp_path, options=options) as engine, monkeypatch.context() as broken:
 
         def fail(*_: object, **__: object) -> None:
@@ -360,26 +376,29 @@ def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
         broken.setattr("runners.control.resolve", fail)
         with caplog.at_level(logging.ERROR, "runners"):
             answer = engine._core.call("POST", "/v2/repository/models/m/load", b"")
-        assert answer == (500, "internal_error", b'{"error":"SystemExit: enough"}')
+        text = "failed to load 'm', failed to poll from model repository: model 'm': SystemExit: enough"
+        assert answer == (500, "internal_error", json.dumps({"error": text}, separators=(",", ":")).encode())
+        assert index(engine) == [{"name": "m", "state": "UNAVAILABLE", "reason": "model 'm': SystemExit: enough"}]
         assert "model 'm' cannot be loaded" in caplog.text
+        assert 'raise SystemExit("enough")' in caplog.text
         broken.undo()
         assert engine._core.call("POST", "/v2/repository/models/m/load", b"") == (200, "", b"")
 
 
 def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> None:
     plus(tmp_path, "forgotten")
-    before = len(threads_named("kushi-"))
+    before, others = len(threads_named("kushi-")), control_threads()
     engine = Engine(tmp_path, options=EXPLICIT)
     assert engine._core.call("POST", "/v2/repository/models/forgotten/load", b"")[0] == 200
     eventually(lambda: threads_named("forgotten_") != [], "its instances have threads")
-    assert sum(thread.name.startswith("kushi-control-") for thread in threading.enumerate()) == 4
+    assert len(control_threads() - others) == 5
     with pytest.raises(KushiError):
         engine.load_model("nowhere")
     gone = weakref.ref(engine)
     del engine
     gc.collect()
     assert gone() is None
-    assert not any(thread.name.startswith("kushi-control-") for thread in threading.enumerate())
+    assert control_threads() <= others
     eventually(lambda: threads_named("forgotten_") == [], "the instance threads have ended")
     eventually(lambda: len(threads_named("kushi-")) <= before, "the io threads have ended")
 
@@ -387,8 +406,9 @@ def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> Non
 def test_a_program_that_forgets_its_engine_ends(tmp_path: Path) -> None:
     plus(tmp_path)
     script = (
-        "import sys\nfrom runners import Engine, EngineOptions\n"
-        "engine = Engine(sys.argv[1], options=EngineOptions(model_control='explicit', load_models=('*',)))\n"
+        "import sys\nfrom runners import Engine, EngineOptions, ModelOptions\n"
+        "models = ModelOptions(control='explicit', load=('*',))\n"
+        "engine = Engine(sys.argv[1], options=EngineOptions(models=models))\n"
         "print(engine.models()[0].state)\n"
     )
     done = subprocess.run(
@@ -414,3 +434,103 @@ def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pyte
     assert next(reports) == ["slow"]
     threading.Thread(target=slow.set_result, args=[None]).start()
     assert set(map(tuple, reports)) <= {("slow",)}
+
+
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from runners import Engine
+from runners.backends.onnxruntime.library import start
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+start({})
+print("begins", flush=True)
+try:
+    Engine(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_a_signal_interrupts_an_engine_that_loads_for_ever(tmp_path: Path) -> None:
+    for number in range(6):
+        models.write(tmp_path, f"m{number}", hostile_models.doubling(24))
+    begun = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, tmp_path],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with begun:
+        assert begun.stdout
+        assert begun.stdout.readline() == "begins\n"
+        eventually(lambda: "kushi-load" in thread_names(begun.pid).values(), "models are opened")
+        begun.send_signal(signal.SIGINT)
+        out, complaints = begun.communicate(timeout=60)
+    assert (begun.returncode, out) == (0, "interrupted\n"), complaints
+
+
+def test_an_engine_goes_on_whatever_a_backend_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plus(tmp_path, "a")
+    plus(tmp_path, "b")
+
+    def fail(source: ModelSource, *arguments: Any, **options: Any) -> Loaded:  # noqa: ANN401 - passed on as they come
+        if source.name == "a":
+            raise RecursionError("too deep")
+        return load(source, *arguments, **options)
+
+    monkeypatch.setattr("runners.backends.pipeline.load", fail)
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
+        text = f"{tmp_path}/a: RecursionError: too deep"
+        assert rows(engine) == [("a", "1", "UNAVAILABLE", text), ("b", "1", "READY", "")]
+        assert {name: str(error) for name, error in engine.failures.items()} == {"a": text}
+
+
+def opened_models() -> set[int]:
+    return {id(kept) for kept in gc.get_objects() if isinstance(kept, Opened)}
+
+
+def test_a_model_that_does_not_fit_its_configuration_is_not_kept_open(tmp_path: Path) -> None:
+    wrong = 'input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }'
+    right = 'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }'
+    plus(tmp_path, text=f"max_batch_size: 4 {wrong} {right}")
+    # loads that tests before this one have given up
+    before = opened_models()
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
+        assert "expects datatype TYPE_FP32 for input 'INPUT0'" in str(engine.failures["m"])
+        assert opened_models() <= before
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
+def test_the_time_for_a_load_is_a_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(
+        ConfigInvalid, match=f"^models.load_timeout_seconds is {seconds}, expected a number from 0 to 1000000$"
+    ):
+        EngineOptions(models=ModelOptions(load_timeout_seconds=seconds))
+
+
+def test_a_load_that_takes_too_long_at_the_start_fails_and_the_others_are_served(tmp_path: Path) -> None:
+    plus(tmp_path, "a")
+    plus(tmp_path, "b")
+    options = EngineOptions(models=ModelOptions(load_timeout_seconds=5, load_threads=1), exit_on_error=False)
+    with hold_file(tmp_path / "a/1/model.onnx"), Engine(tmp_path, options=options) as engine:
+        text = "not loaded after 5 s (--model-load-timeout-secs): it is given up"
+        assert rows(engine) == [("a", "1", "UNAVAILABLE", text), ("b", "1", "READY", "")]
+        assert isinstance(engine.failures["a"], ModelUnavailable)
+        engine.unload_model("a")
+        assert rows(engine)[0] == ("a", "1", "UNAVAILABLE", "unloaded")
+
+
+def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.control._END_PATIENCE_SECONDS", 0.1)
+    plus(tmp_path)
+    engine = Engine(tmp_path, options=EXPLICIT)
+    with hold_file(tmp_path / "m/1/model.onnx") as held, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(engine._core.call, "POST", "/v2/repository/models/m/load", b"")
+        held.wait_until_asked_for()
+        engine.close()
+        status, kind, body = answer.result()
+        assert (status, kind, body) == (503, "shutting_down", b'{"error":"the load is given up: the engine is closed"}')

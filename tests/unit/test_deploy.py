@@ -7,15 +7,19 @@ from urllib.parse import urlsplit
 
 import attrs
 import pytest
-from _bentoml_impl.docker import DEFAULT_BENTO_ENVS
-from bentoml._internal.cloud.schemas.modelschemas import DeploymentServiceConfig, DeploymentTargetHPAConf, EnvItemSchema
-from bentoml._internal.cloud.schemas.schemasv2 import CreateDeploymentSchema
-from bentoml._internal.configuration.containers import BentoMLContainer
 
 import service
-from runners.bento import engine_service
-from runners.flags import normalize_flags
-from runners.settings import ServerSettings, engine_elsewhere, read_settings
+from runners.elsewhere import engine_elsewhere
+from runners.settings import ServerSettings, read_settings
+from runners.settings.flags import normalize_flags
+from tests.bentoml_internals import (
+    DEFAULT_BENTO_ENVS,
+    PORT,
+    CreateDeploymentSchema,
+    DeploymentServiceConfig,
+    DeploymentTargetHPAConf,
+    EnvItemSchema,
+)
 from tests.deploy.manifests import COMPOSE, DEPLOY, KUBERNETES, load, manifests, named
 from tests.serving import ROOT
 
@@ -102,7 +106,7 @@ def test_every_variable_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> 
     given |= load(COMPOSE / "compose.yaml")["services"]["bento"]["environment"]
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert read_settings({}).metrics_port == ports(container_of(pod(BENTO)))["metrics"]
+    assert read_settings({}).doors.metrics.port == ports(container_of(pod(BENTO)))["metrics"]
     tiers = (KUBERNETES / "tiers" / "kustomization.yaml").read_text(encoding="utf-8")
     assert "name: KUSHI_ENGINE_URL\n" in tiers
     monkeypatch.setenv("KUSHI_ENGINE_URL", "http://engine:8000")
@@ -112,16 +116,16 @@ def test_every_variable_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_ports_are_those_that_are_listened_on() -> None:
-    assert ports(container_of(pod(BENTO)))["http"] == BentoMLContainer.http.port.get()
+    assert ports(container_of(pod(BENTO)))["http"] == PORT.get()
     engine = container_of(pod(ENGINE))
     settings = settings_of(engine)
-    assert ports(engine) == {"http-oip": settings.http_port, "metrics": settings.metrics_port}
+    assert ports(engine) == {"http-oip": settings.doors.http.port, "metrics": settings.doors.metrics.port}
     runtime = named("ServingRuntime", "kushi")["spec"]
     settings = settings_of(container_of(runtime))
-    assert list(ports(container_of(runtime)).values()) == [settings.http_port]
-    assert runtime["annotations"]["prometheus.kserve.io/port"] == str(settings.metrics_port)
+    assert list(ports(container_of(runtime)).values()) == [settings.doors.http.port]
+    assert runtime["annotations"]["prometheus.kserve.io/port"] == str(settings.doors.metrics.port)
     (published,) = load(COMPOSE / "compose.yaml")["services"]["bento"]["ports"]
-    assert published.endswith(f":{BentoMLContainer.http.port.get()}")
+    assert published.endswith(f":{PORT.get()}")
 
 
 def test_the_logic_finds_the_service_of_the_engine() -> None:
@@ -154,16 +158,16 @@ def deployments() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_a_pod_has_the_time_to_end_what_it_has_accepted() -> None:
-    engine_seconds = settings_of(container_of(pod(ENGINE))).exit_timeout_secs
+    engine_seconds = settings_of(container_of(pod(ENGINE))).exit_timeout_seconds
     longest = SERVICE.config["traffic"]["timeout"]
-    for key, needed in ((BENTO, longest + engine_service._EXIT_SECONDS), (ENGINE, engine_seconds)):
+    for key, needed in ((BENTO, longest + SERVICE.limits.exit_seconds), (ENGINE, engine_seconds)):
         spec = pod(key)
         pause = container_of(spec)["lifecycle"]["preStop"]["sleep"]["seconds"]
         assert spec["terminationGracePeriodSeconds"] >= pause + needed + 5, key
     predictor = named("InferenceService", "digits")["spec"]["predictor"]
     assert predictor["terminationGracePeriodSeconds"] == pod(ENGINE)["terminationGracePeriodSeconds"]
     grace = load(COMPOSE / "compose.yaml")["services"]["bento"]["stop_grace_period"]
-    assert int(grace.removesuffix("s")) >= longest + engine_service._EXIT_SECONDS + 5
+    assert int(grace.removesuffix("s")) >= longest + SERVICE.limits.exit_seconds + 5
 
 
 def test_the_engine_starts_where_a_bento_has_its_sources_and_models() -> None:
@@ -173,7 +177,7 @@ def test_the_engine_starts_where_a_bento_has_its_sources_and_models() -> None:
         if "args" in container:
             assert container["workingDir"] == f"{DEFAULT_BENTO_ENVS['path']}/src", name
             assert "runners/" in included
-            (repository,) = settings_of(container).model_repository
+            (repository,) = settings_of(container).repositories
             assert f"{repository}/" in included or str(repository) == "/mnt/models", name
 
 

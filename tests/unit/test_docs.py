@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from benchmarks.options import parser as benchmark_flags
-from runners.export.command import add_flags
-from runners.settings import ServerSettings
-from runners.tritonserver import ABSENT
+from runners.commands.export import COMMAND as EXPORT
+from runners.settings import SETTINGS
+from runners.settings.absent import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 # comments and characters are told apart first: both may have a quote in them
 RUST_TEXT: Final = re.compile(r"""//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
-SERVE_FLAGS: Final = {f"--{name.replace('_', '-')}" for name in ServerSettings.model_fields}
+SERVE_FLAGS: Final = {f"--{one.flag}" for one in SETTINGS.values()}
 
 
 def names(pages: list[Path]) -> list[str]:
@@ -68,7 +68,7 @@ def words(pattern: str) -> list[tuple[str, list[str]]]:
 
 def export_flags() -> set[str]:
     parser = ArgumentParser()
-    add_flags(parser)
+    EXPORT.add_arguments(parser)
     return flags(parser.format_help().split())
 
 
@@ -77,8 +77,8 @@ def flags(arguments: list[str]) -> set[str]:
 
 
 def texts_of_python() -> Iterator[str]:
-    """Every literal of the package, with … for what is filled in"""
-    for path in (ROOT / "runners").rglob("*.py"):
+    """Every literal of the packages, with … for what is filled in"""
+    for path in [path for package in ("preprocessing", "runners") for path in (ROOT / package).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
@@ -159,7 +159,7 @@ def test_flags_that_prose_names_exist() -> None:
         SERVE_FLAGS
         | export_flags()
         | {f"--{flag}" for flag in ABSENT}
-        | {*("--check", "--port", "--arg", "--cpus", "--ssl-certfile", "--ssl-keyfile")}
+        | {*("--check", "--port", "--arg", "--cpus", "--ssl-certfile", "--ssl-keyfile", "--ssl-ciphers")}
     )
     for page in PAGES:
         named = set(re.findall(r"`(--[a-z-]+)", prose(page)))

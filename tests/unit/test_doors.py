@@ -2,12 +2,16 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from runners.doors import probe_tcp, probe_unix
-from runners.errors import ConfigInvalid
+from runners import ConfigInvalid, Engine
+from runners.doors import DOORS, Tcp, Unix
+from runners.settings import Doors, HttpDoors, LocalDoor, MetricsDoor
+from tests.serving import free_port
 
 
 @pytest.fixture
@@ -25,48 +29,47 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_free_port_stays_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    probe_tcp("127.0.0.1", port)
-    probe_tcp("127.0.0.1", port)
+    port = free_port()
+    Tcp("127.0.0.1", port).probe()
+    Tcp("127.0.0.1", port).probe()
     socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_port_zero_is_always_free() -> None:
-    probe_tcp("127.0.0.1", 0)
+    Tcp("127.0.0.1", 0).probe()
 
 
 def test_a_port_in_use_is_refused_in_the_words_of_the_core(taken: int) -> None:
     with pytest.raises(
         ConfigInvalid, match=rf"^Socket '127\.0\.0\.1:{taken}' already in use: choose another port, or "
     ):
-        probe_tcp("127.0.0.1", taken)
+        Tcp("127.0.0.1", taken).probe()
 
 
 def test_a_port_is_shared_only_when_both_want_it(taken: int) -> None:
     with pytest.raises(ConfigInvalid, match="already in use"):
-        probe_tcp("127.0.0.1", taken, reuse_port=True)
+        Tcp("127.0.0.1", taken, reuse_port=True).probe()
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as listener:
-        probe_tcp("127.0.0.1", listener.getsockname()[1], reuse_port=True)
+        Tcp("127.0.0.1", listener.getsockname()[1], reuse_port=True).probe()
         with pytest.raises(ConfigInvalid, match="already in use"):
-            probe_tcp("127.0.0.1", listener.getsockname()[1])
+            Tcp("127.0.0.1", listener.getsockname()[1]).probe()
 
 
 def test_an_address_of_another_machine_is_refused_without_numbers() -> None:
     with pytest.raises(ConfigInvalid, match=r"^cannot listen on 192\.0\.2\.1:9: [A-Za-z ]+$"):
-        probe_tcp("192.0.2.1", 9)
+        Tcp("192.0.2.1", 9).probe()
 
 
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigInvalid, match=r"^cannot listen on \[:9: [A-Za-z ]+$"):
-        probe_tcp("[", 9)
+        Tcp("[", 9).probe()
 
 
 def test_a_path_may_be_free_or_left_behind(path: str) -> None:
-    probe_unix(path)
+    Unix(path).probe()
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(path)
-    probe_unix(path)
+    Unix(path).probe()
     assert Path(path).is_socket()
 
 
@@ -75,7 +78,7 @@ def test_a_socket_in_use_is_refused(path: str) -> None:
         listener.bind(path)
         listener.listen()
         with pytest.raises(ConfigInvalid, match=r"^Socket 'door' already in use: choose another path, or stop what"):
-            probe_unix(path)
+            Unix(path).probe()
 
 
 def test_a_socket_whose_owner_is_too_busy_to_accept_is_in_use(path: str) -> None:
@@ -84,21 +87,79 @@ def test_a_socket_whose_owner_is_too_busy_to_accept_is_in_use(path: str) -> None
         listener.listen(0)
         waiting.connect(path)
         with pytest.raises(ConfigInvalid, match="already in use"):
-            probe_unix(path)
+            Unix(path).probe()
 
 
 def test_a_file_is_not_taken_for_a_socket_left_behind(path: str) -> None:
     Path(path).write_text("precious")
     with pytest.raises(ConfigInvalid, match=r"^cannot listen on the socket door: it exists and is not a socket$"):
-        probe_unix(path)
+        Unix(path).probe()
     assert Path(path).read_text() == "precious"
 
 
 def test_a_socket_needs_a_directory(path: str) -> None:
     with pytest.raises(ConfigInvalid, match=re.escape("socket nowhere/door: 'nowhere' is not a directory")):
-        probe_unix(f"nowhere/{path}")
+        Unix(f"nowhere/{path}").probe()
 
 
 def test_a_path_that_no_socket_can_have_is_refused() -> None:
     with pytest.raises(ConfigInvalid, match="path too long"):
-        probe_unix(os.path.join(".", "x" * 200))  # noqa: PTH118 - as a user writes it
+        Unix(os.path.join(".", "x" * 200)).probe()  # noqa: PTH118 - as a user writes it
+
+
+def places(settings: Doors) -> list[Tcp | Unix | None]:
+    return [door.place(settings) for door in DOORS]
+
+
+def test_the_doors_that_a_server_has_unless_it_is_told_otherwise() -> None:
+    assert places(Doors()) == [Tcp("0.0.0.0", 8000), None, None, Tcp("0.0.0.0", 8002)]
+
+
+def test_each_door_is_where_its_settings_want_it() -> None:
+    settings = Doors(
+        http=HttpDoors(address="::1", port=1, reuse_port=True, socket="h"),
+        local=LocalDoor(socket="l"),
+        metrics=MetricsDoor(port=2),
+    )
+    assert places(settings) == [Tcp("::1", 1, reuse_port=True), Unix("h"), Unix("l"), Tcp("::1", 2)]
+    elsewhere = replace(settings, metrics=MetricsDoor(address="127.0.0.1", port=3))
+    assert places(elsewhere)[-1] == Tcp("127.0.0.1", 3)
+    closed = Doors(http=HttpDoors(enabled=False), metrics=MetricsDoor(enabled=False))
+    assert places(closed) == [None] * len(DOORS)
+
+
+def test_what_keeps_a_door_from_opening_is_told_before_and_when_it_opens(path: str, taken: int) -> None:
+    settings = Doors(
+        http=HttpDoors(address="127.0.0.1", port=taken, socket=path),
+        local=LocalDoor(socket=path),
+        metrics=MetricsDoor(port=taken),
+    )
+    starts = [
+        f"failed to start HTTP service at 127.0.0.1:{taken}",
+        "failed to start HTTP service at door",
+        "failed to start the local service at door",
+        f"failed to start Metrics service at 127.0.0.1:{taken}",
+    ]
+    with socket.socket(socket.AF_UNIX) as listener, Engine() as engine:
+        listener.bind(path)
+        listener.listen()
+        for door, start in zip(DOORS, starts, strict=True):
+            for attempt in (partial(door.probe, settings), partial(door.open, engine, settings)):
+                with pytest.raises(ConfigInvalid, match=f"^{re.escape(start)}: .*already in use"):
+                    attempt()
+
+
+def test_an_open_door_is_told_with_its_place(path: str) -> None:
+    settings = Doors(
+        http=HttpDoors(address="127.0.0.1", port=0, socket=path),
+        local=LocalDoor(socket=f"{path}-2"),
+        metrics=MetricsDoor(port=0),
+    )
+    with Engine() as engine:
+        lines = [str(door.open(engine, settings)) for door in DOORS]
+    assert [re.sub(r":[1-9]\d*$", ":PORT", line) for line in lines] == [
+        "Started HTTPService at 127.0.0.1:PORT",
+        "Started HTTPService at unix://door",
+        "Started LocalService at unix://door-2",
+        "Started Metrics Service at 127.0.0.1:PORT",
+    ]

@@ -1,11 +1,16 @@
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from runners import ConfigInvalid, Engine, EngineOptions, Unsupported
+from runners import ConfigInvalid, Engine, EngineOptions, ModelOptions, ModelUnavailable, Unsupported
 from tests import models
+from tests.serving import ROOT, thread_names
+
+TOLERANT = EngineOptions(exit_on_error=False)
 
 
 def add_sub(repository: Path, name: str, text: str | None = None, versions: tuple[int, ...] = (1,)) -> None:
@@ -46,7 +51,7 @@ def test_a_model_that_fails_does_not_stop_the_others(tmp_path: Path, caplog: pyt
     add_sub(tmp_path, "good")
     models.write(tmp_path, "corrupt", b"\0" * 100)
     add_sub(tmp_path, "wrong", "max_batch_sise: 3")
-    with caplog.at_level(logging.ERROR, "runners"), Engine(tmp_path) as engine:
+    with caplog.at_level(logging.ERROR, "runners"), Engine(tmp_path, options=TOLERANT) as engine:
         assert set(engine.failures) == {"corrupt", "wrong"}
         states = {m.name: (m.version, m.state, m.reason) for m in engine.models()}
     assert states["good"] == ("1", "READY", "")
@@ -65,14 +70,14 @@ def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(
 
     add_sub(tmp_path, "m")
     monkeypatch.setattr("runners.control.resolve", refuse)
-    with Engine(tmp_path) as engine:
+    with Engine(tmp_path, options=TOLERANT) as engine:
         assert str(engine.failures["m"]) == "m/1: Permission denied"
 
 
 def test_one_bad_version_fails_the_model(tmp_path: Path) -> None:
     good = models.add_sub(["batch", 16])
     models.write(tmp_path, "m", {1: good, 2: b"not a model"}, "version_policy { all { } }")
-    with Engine(tmp_path) as engine:
+    with Engine(tmp_path, options=TOLERANT) as engine:
         assert list(engine.failures) == ["m"]
         assert not any(m.state == "READY" for m in engine.models())
 
@@ -80,7 +85,7 @@ def test_one_bad_version_fails_the_model(tmp_path: Path) -> None:
 def test_a_name_in_two_repositories_is_a_failure(tmp_path: Path) -> None:
     for repository in ("one", "two"):
         add_sub(tmp_path / repository, "m")
-    with Engine(tmp_path / "one", tmp_path / "two") as engine:
+    with Engine(tmp_path / "one", tmp_path / "two", options=TOLERANT) as engine:
         assert "is in more than one repository" in str(engine.failures["m"])
 
 
@@ -110,7 +115,10 @@ def test_closing_twice_is_allowed(tmp_path: Path) -> None:
 
 def test_loading_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     add_sub(tmp_path, "m")
-    with caplog.at_level(logging.INFO, "runners"), Engine(tmp_path, options=EngineOptions(load_threads=1)):
+    with (
+        caplog.at_level(logging.INFO, "runners"),
+        Engine(tmp_path, options=EngineOptions(models=ModelOptions(load_threads=1))),
+    ):
         pass
     assert "loading: m:1" in caplog.text
     assert "successfully loaded 'm' version 1" in caplog.text
@@ -118,7 +126,9 @@ def test_loading_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 def test_without_auto_completion_a_model_needs_a_configuration(tmp_path: Path) -> None:
     add_sub(tmp_path, "m")
-    with Engine(tmp_path, options=EngineOptions(auto_complete=False)) as engine:
+    with Engine(
+        tmp_path, options=EngineOptions(models=ModelOptions(strict_config=True), exit_on_error=False)
+    ) as engine:
         assert "not found, and completing it from the model is disabled" in str(engine.failures["m"])
 
 
@@ -141,3 +151,42 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, port: int) -> None:
         for door in (engine.serve_http, engine.serve_metrics):
             with pytest.raises(ConfigInvalid, match=f"port is {port}, expected 0 to 65535"):
                 door(port=port)
+
+
+def test_models_that_cannot_be_loaded_are_all_named_and_nothing_is_left(tmp_path: Path) -> None:
+    add_sub(tmp_path, "good")
+    models.write(tmp_path, "corrupt", b"\0" * 100)
+    add_sub(tmp_path, "wrong", "max_batch_sise: 3")
+    before = thread_names(os.getpid())
+    with pytest.raises(ModelUnavailable) as raised:
+        Engine(tmp_path)
+    text = str(raised.value)
+    assert text.startswith("2 models failed to load (EngineOptions(exit_on_error=False) serves the others):\n")
+    assert [line.split(":")[0] for line in text.splitlines()[1:]] == ["'corrupt'", "'wrong'"]
+    assert "corrupt/1/model.onnx" in text
+    assert "wrong/config.pbtxt:1:1" in text
+    assert isinstance(raised.value.__cause__, ConfigInvalid)
+    left = [name for thread, name in thread_names(os.getpid()).items() if thread not in before]
+    assert not [name for name in left if name.startswith("kushi")], left
+
+
+def test_the_one_model_that_cannot_be_loaded_is_the_error_s(tmp_path: Path) -> None:
+    add_sub(tmp_path, "wrong", "max_batch_sise: 3")
+    with pytest.raises(ModelUnavailable, match=r"model 'wrong' failed to load: .*config\.pbtxt:1:1") as raised:
+        Engine(tmp_path)
+    assert raised.value.model == "wrong"
+
+
+def test_a_model_to_load_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="model 'nowhere' failed to load: failed to load 'nowhere', failed to"):
+        Engine(tmp_path, options=EngineOptions(models=ModelOptions(control="explicit", load=("nowhere",))))
+
+
+def test_a_program_that_does_not_ask_for_the_log_has_none(tmp_path: Path) -> None:
+    add_sub(tmp_path, "m")
+    program = f"from runners import Engine\nwith Engine({str(tmp_path)!r}) as engine: print(*engine.models())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr == ""
+    assert "READY" in done.stdout

@@ -71,7 +71,7 @@ def test_a_wrong_input_is_refused_with_what_is_expected(text: str, message: str)
     [
         ([], "the following arguments are required: SOURCE, --output"),
         (["m.pt"], "the following arguments are required: --output"),
-        (["m.pt", "--output=r/m", "--max-batch-size=x"], "argument --max-batch-size: invalid int value: 'x'"),
+        (["m.pt", "--output=r/m", "--max-batch-size=x"], "argument --max-batch-size: expected an integer, got 'x'"),
         (["m.pt", "--output=r/m", "--max-batch=4"], "unrecognized arguments: --max-batch=4"),
     ],
 )

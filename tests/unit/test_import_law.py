@@ -26,8 +26,15 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         ("preprocessing/audio.py", "import kushi_native"),
         ("runners/repository/config.py", "import kushi_native"),
         ("runners/repository/layout.py", "from ..engine import Engine"),
+        ("runners/repository/layout.py", "from ..settings import EngineOptions"),
+        ("runners/settings/engine.py", "import kushi_native"),
+        ("runners/settings/engine.py", "from ..engine import Engine"),
+        ("runners/doors.py", "from .serve import serve"),
         ("runners/engine.py", "from .serve import serve"),
         ("runners/backends/onnxruntime/backend.py", "import onnxruntime"),
+        ("runners/backends/onnxruntime/descriptor.py", "from .library import start"),
+        ("runners/backends/torch/descriptor.py", "import torch"),
+        ("runners/backends/steps.py", "import kushi_native"),
         ("runners/engine.py", "import bentoml"),
         ("runners/engine.py", "import preprocessing.images"),
         ("runners/errors.py", "import service"),
@@ -47,6 +54,45 @@ def test_a_forbidden_import_fails_the_build(tmp_path: Path, module: str, line: s
     done = lint(tmp_path)
     assert done.returncode == 1
     assert "BROKEN" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "path", ["runners/bento/web/edge.py", "runners/triton/runner.py", "service.py", "preprocessing/images.py"]
+)
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import _bentoml_sdk",
+        "from _bentoml_impl.serde import ALL_SERDE",
+        "from bentoml._internal.context import trace_context",
+        "from bentoml import serving",
+        "import bentoml\n\nbentoml.serving.create_watcher",
+        "def later():\n    import circus.arbiter",
+    ],
+)
+def test_what_bentoml_keeps_to_itself_is_imported_in_one_place(path: str, program: str) -> None:
+    def lint(path: str) -> subprocess.CompletedProcess[str]:
+        ruff = str(Path(sys.executable).with_name("ruff"))
+        command = [ruff, "check", "--select", "TID251", "--stdin-filename", path, "-"]
+        return subprocess.run(command, cwd=ROOT, input=f"{program}\n", capture_output=True, text=True, check=False)
+
+    assert "ask runners.bento.internals" in lint(path).stdout
+    assert lint("runners/bento/internals/server.py").returncode == 0
+
+
+WITHOUT_NATIVE_CODE = """
+import sys
+sys.modules["kushi_native"] = None
+from runners.repository.discovery import descriptors
+print(*descriptors())
+print(*{"numpy", "onnxruntime", "torch"} & set(sys.modules))
+"""
+
+
+def test_what_backends_say_of_themselves_is_read_without_native_code_and_frameworks() -> None:
+    command = [sys.executable, "-c", WITHOUT_NATIVE_CODE]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("onnxruntime pytorch\n\n", "")
 
 
 def test_the_package_is_imported_without_what_only_some_programs_need() -> None:

@@ -10,8 +10,8 @@ from runners import __version__
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"(?:\bcargo|\$\(CARGO\)|\bmaturin) (?:nextest )?(?:\w+)[^\n;&|]*")
-# they resolve nothing, or all of it anew
-FREE = re.compile(r"(cargo|\$\(CARGO\)|maturin) (fmt|sdist|nextest --version)")
+# they resolve nothing, or all of it anew, or have no such flag
+FREE = re.compile(r"(cargo|\$\(CARGO\)|maturin) (fmt|sdist|fuzz|nextest --version)")
 
 # the wheel that was built a moment ago
 OURS = re.compile(r"--no-deps --reinstall wheels/\*\.whl$")

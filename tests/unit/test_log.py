@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import pytest
 
-from runners import log
+from runners import LogOptions, log
 
 
 class Written(Protocol):
@@ -26,7 +26,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
         stream = io.StringIO()
         monkeypatch.setattr("sys.stderr", stream)
         info, warning, error = (off != level for level in ("info", "warning", "error"))
-        log.setup(log.LogOptions(info=info, warning=warning, error=error, verbose=verbose, form=form))
+        log.setup(LogOptions(info=info, warning=warning, error=error, verbose=verbose, form=form))
         logger = logging.getLogger("runners.log")
         logger.debug("a detail")
         logger.info("two\nlines")
@@ -57,7 +57,7 @@ def test_a_message_is_one_line_and_a_table_is_not(written: Written) -> None:
 def test_what_clients_say_begins_no_line_and_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     record = logging.LogRecord("runners", logging.INFO, "a.py", 1, "%s", ("a\r\nb\x1b[31m\x9bc\0\x7f\u00e9",), None)
     handler = logging.StreamHandler()
-    log.setup(log.LogOptions())
+    log.setup(LogOptions())
     handler.setFormatter(logging.getLogger("runners").handlers[0].formatter)
     assert handler.format(record).endswith(r"a\r\nb\x1b[31m\x9bc\x00\x7fé")
     assert capsys.readouterr().err == ""

@@ -32,23 +32,32 @@ class Draining:
 
     def __init__(self, left: int) -> None:
         self.left = left + 1
+        self.ended = False
 
     def drain(self, timeout_seconds: float) -> int:
         assert 0 <= timeout_seconds <= 30
         self.left = max(0, self.left - 1)
         return self.left
 
+    def end_runs(self) -> None:
+        self.ended = True
+
 
 def test_draining_waits_for_the_requests_in_flight() -> None:
-    assert _drain(Draining(3).drain, 30) == 0
+    engine = Draining(3)
+    assert _drain(engine.drain, engine.end_runs, 30) == 0
+    assert not engine.ended
 
 
 def test_draining_nothing_is_over_at_once() -> None:
-    assert _drain(Draining(0).drain, 0) == 0
+    engine = Draining(0)
+    assert _drain(engine.drain, engine.end_runs, 0) == 0
 
 
-def test_requests_left_at_the_timeout_make_the_exit_code_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_left_at_the_timeout_are_ended_and_make_the_exit_code_one(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
-    _drain(Draining(1000).drain, 0)
+    engine = Draining(1000)
+    _drain(engine.drain, engine.end_runs, 0)
     assert codes == [1]
+    assert engine.ended

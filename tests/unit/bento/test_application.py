@@ -16,6 +16,8 @@ from bentoml.validators import ContentType
 from pydantic import BaseModel, Field
 
 from runners.bento import service
+from runners.bento.internals.endpoints import endpoints
+from runners.bento.web import openapi
 from runners.bento.web.access_log import AccessLog
 from runners.bento.web.application import ApplicationFactory
 from runners.bento.web.timeout import Timeout
@@ -107,6 +109,15 @@ def test_the_endpoints_that_can_be_cancelled_are_watched(factory: ApplicationFac
     assert sorted(watched) == ["/awaited", "/body", "/elsewhere", "/refused", "/wrong"]
 
 
+@pytest.mark.parametrize("prefix", [None, "/v1", "v1/a/"])
+def test_the_paths_of_the_endpoints_are_those_of_their_routes(prefix: str | None) -> None:
+    made: Any = service(name="Prefixed", workers=1, path_prefix=prefix)(Endpoints)
+    made.inject_config()
+    routes: list[Any] = ApplicationFactory(made, is_main=True).routes
+    paths = {name: endpoint.path for name, endpoint in endpoints(made).items()}
+    assert paths.items() <= {route.name: route.path for route in routes}.items()
+
+
 def test_an_endpoint_is_made_once(factory: ApplicationFactory) -> None:
     async def main() -> None:
         application = factory()
@@ -174,6 +185,28 @@ def test_the_document_is_about_the_service(factory: ApplicationFactory) -> None:
     (answer,) = started(factory, Call("/docs.json", method="GET"))
     about = answer.json()["info"]
     assert about == {"title": "Example", "version": "dev", "description": "# Example\n\nEndpoints of every kind."}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs.json", "/schema.json"])
+def test_what_is_the_same_for_all_is_worked_out_once(
+    factory: ApplicationFactory, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    made = []
+
+    def counted(call: Any) -> Any:  # noqa: ANN401 - any function
+        def counting(*arguments: Any) -> Any:  # noqa: ANN401 - of any kind
+            made.append(path)
+            return call(*arguments)
+
+        return counting
+
+    monkeypatch.setattr("runners.bento.web.application.page", counted(openapi.page))
+    monkeypatch.setattr("runners.bento.web.application.document", counted(openapi.document))
+    monkeypatch.setattr(type(Example), "schema", counted(type(Example).schema))
+    answers = started(factory, *(Call(path, method="GET") for _ in range(3)))
+    assert len({answer.body for answer in answers}) == 1
+    assert answers[0].status == 200
+    assert len(made) == 1
 
 
 def test_what_an_endpoint_got_wrong_is_logged(factory: ApplicationFactory, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import bentoml
 import numpy as np
 import pytest
-from bentoml._internal.configuration.containers import BentoMLContainer
-from bentoml._internal.models import ModelStore
 
 import service as repository_service
-from runners import Client, ConfigInvalid, Engine, InvalidInput, ModelNotFound, Unsupported
+from runners import Client, ConfigInvalid, Engine, InvalidInput, ModelNotFound, ModelUnavailable, Unsupported
 from runners.bento import depends, engine, service
-from runners.bento.place import place_of
+from runners.bento.dependency import EngineDependency
 from runners.bento.relay.origin import Origin
 from tests import models
+from tests.bentoml_internals import ADDRESSES, MODEL_STORE, ModelStore
 from tests.e2e.pictures import encoded, page, picture
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.serving import Server
 
@@ -35,7 +34,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.delenv("KUSHI_ENGINE_URL", raising=False)
     yield
-    BentoMLContainer.remote_runner_mapping.set({})
+    ADDRESSES.set({})
 
 
 @pytest.fixture
@@ -67,6 +66,18 @@ def test_in_a_test_the_engine_is_in_this_process(repository: Path) -> None:
         assert np.array_equal(instance.sums(), 2 * ROW)
     finally:
         close(made)
+
+
+def test_the_flags_of_the_engine_set_the_limits_of_the_port_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reader:
+        models = depends(engine("models", name="Models", flags={"http_body_timeout_secs": 7, "exit_timeout_secs": 8}))
+
+    made = service(Reader)
+    assert (made.limits.body_seconds, made.limits.exit_seconds) == (7, 8)
+    # As for the engine itself, what a flag says wins over a variable.
+    monkeypatch.setenv("KUSHI_HTTP_BODY_TIMEOUT_SECS", "9")
+    monkeypatch.setenv("KUSHI_HTTP_HEAD_TIMEOUT_SECS", "9")
+    assert (made.limits.body_seconds, made.limits.head_seconds) == (7, 9)
 
 
 def test_after_it_was_closed_it_opens_anew(repository: Path) -> None:
@@ -136,8 +147,8 @@ def test_what_cannot_be_asked_is_refused_where_it_is_declared() -> None:
         depends(engine("models"), url="grpc://engine.example")
     with pytest.raises(InvalidInput, match="did you mean http://engine:8000"):
         depends(engine("models"), url="engine:8000")
-    with pytest.raises(ConfigInvalid, match="neither an engine nor a url"):
-        depends()
+    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
+        depends(url="grpc://engine.example")
     with pytest.raises(TypeError, match=r"other services are for bentoml\.depends"):
         depends(service(type("Other", (), {})))
 
@@ -167,9 +178,10 @@ def test_what_the_code_says_wins_over_the_variable(
 
 @pytest.mark.parametrize("address", [ADDRESS, "tcp://127.0.0.1:4242"])
 def test_under_bentoml_serve_it_is_at_the_place_of_its_process(repository: Path, address: str) -> None:
-    BentoMLContainer.remote_runner_mapping.set({"Models": address})
+    ADDRESSES.set({"Models": address})
     made = reader(repository)
-    place = place_of(address)
+    # where the worker that keeps the engine has it
+    place = made.dependencies["models"].on.place
     assert made.origin == Origin.at(place)
     assert made.dependencies["models"].engine_url == f"unix://{place.local}"
     with Engine(repository) as running:
@@ -183,7 +195,7 @@ def test_under_bentoml_serve_it_is_at_the_place_of_its_process(repository: Path,
 
 
 def test_an_engine_on_another_host_has_no_sockets_here(repository: Path) -> None:
-    BentoMLContainer.remote_runner_mapping.set({"Models": "http://engine.internal:3000"})
+    ADDRESSES.set({"Models": "http://engine.internal:3000"})
     made = reader(repository)
     assert made.dependencies["models"].place is None
     assert made.origin == Origin.of("http://engine.internal:3000")
@@ -203,13 +215,19 @@ def test_the_service_of_this_repository_is_called_directly(tmp_path: Path, monke
         with pytest.raises(ModelNotFound):
             instance.models.model("nothing").run()
 
-        async def main() -> tuple[Any, Any, Any]:
-            return await instance.digit(one), await instance.digits(line), await instance.digits(nothing)
+        async def recording() -> AsyncIterator[bytes]:
+            yield bytes(512 + 500)
+            yield bytes(12)
 
-        digit, digits, none = asyncio.run(main())
+        async def main() -> tuple[Any, Any, Any, Any]:
+            heard = [each async for each in instance.events(recording())]
+            return await instance.digit(one), await instance.digits(line), await instance.digits(nothing), heard
+
+        digit, digits, none, heard = asyncio.run(main())
         assert digit.digit == 8
         assert [found.digit for found in digits] == [4, 2]
         assert none == []
+        assert [each.seconds for each in heard] == [0, 0.016]
     finally:
         close(made)
 
@@ -218,9 +236,9 @@ def test_the_service_of_this_repository_is_called_directly(tmp_path: Path, monke
 def store(tmp_path: Path) -> Iterator[ModelStore]:
     (tmp_path / "store").mkdir()
     store = ModelStore(tmp_path / "store")
-    BentoMLContainer.model_store.set(store)
+    MODEL_STORE.set(store)
     yield store
-    BentoMLContainer.model_store.reset()
+    MODEL_STORE.reset()
 
 
 @pytest.mark.usefixtures("store")
@@ -281,6 +299,86 @@ def test_the_wrappers_of_bentoml_call_it(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (
+            {"model_controll_mode": "explicit"},
+            "flags: unknown flag 'model_controll_mode', did you mean model_control_mode",
+        ),
+        ({"http_port": "80_00"}, "flags: --http-port: expected an integer from 0 to 65535, got '80_00'"),
+        ({"http_port": True}, "flags: --http-port: expected an integer from 0 to 65535, got True"),
+        ({"backend_config": ["onnxruntime"]}, "flags: --backend-config: expected BACKEND,KEY=VALUE or KEY=VALUE"),
+        ({"grpc_port": 8001}, "flags: 'grpc_port' is a flag of tritonserver that this version does not support yet"),
+    ],
+)
+def test_a_wrong_flag_is_refused_where_it_is_written(flags: dict[str, object], text: str) -> None:
+    with pytest.raises((ConfigInvalid, Unsupported)) as raised:
+        engine("models", flags=flags)
+    assert str(raised.value).startswith(text)
+
+
+def test_the_flags_are_those_of_the_engine_in_this_process_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.write(tmp_path / "models", "add_sub", models.add_sub(["batch", 16]))
+    models.write_add_sub(tmp_path / "models", "other")
+    monkeypatch.setenv("KUSHI_ID", "mine")
+    flags = {
+        "model-control-mode": "explicit",
+        "load_model": ["add_sub"],
+        "backend_config": "onnxruntime,default-max-batch-size=3",
+        "http_port": 0,
+    }
+    with engine(str(tmp_path / "models"), flags=flags).open() as opened:
+        assert opened.get_server_metadata()["name"] == "mine"
+        assert opened.is_model_ready("add_sub")
+        assert not opened.is_model_ready("other")
+        assert opened.get_model_config("add_sub")["max_batch_size"] == 3
+
+
+def test_a_model_that_does_not_load_stops_no_other_in_this_process_either(repository: Path) -> None:
+    models.write(repository, "broken", b"not a model")
+    with engine(str(repository)).open() as opened:
+        assert list(opened.failures) == ["broken"]
+    with pytest.raises(ModelUnavailable, match="model 'broken' failed to load"):
+        engine(str(repository), flags={"exit_on_error": True}).open()
+
+
+def test_declaring_a_dependency_reads_no_environment_and_no_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUSHI_ENGINE_URL", "grpc://engine.example")
+    monkeypatch.setenv("KUSHI_ENGINE_HEADERS", "no header")
+    monkeypatch.setenv("KUSHI_ENGINE_CA_CERT", str(tmp_path / "nowhere"))
+    late, nothing = depends(engine("models", name="Models")), depends()
+    monkeypatch.delenv("KUSHI_ENGINE_HEADERS")
+    monkeypatch.delenv("KUSHI_ENGINE_CA_CERT")
+    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
+        cast("EngineDependency", late).get()
+    monkeypatch.delenv("KUSHI_ENGINE_URL")
+    made: Any = service(type("Reader", (), {"models": nothing}))
+    with pytest.raises(ConfigInvalid, match="neither an engine nor a url"):
+        made.to_asgi()
+
+
+def test_what_the_environment_says_is_looked_at_before_a_worker_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept, nothing = (cast("EngineDependency", made) for made in (depends(engine("models", name="Models")), depends()))
+    kept.check()
+    with pytest.raises(ConfigInvalid, match="neither an engine nor a url"):
+        nothing.check()
+    monkeypatch.setenv("KUSHI_ENGINE_URL", "https://engine.example")
+    kept.check()
+    monkeypatch.setenv("KUSHI_ENGINE_CA_CERT", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigInvalid, match="nowhere"):
+        kept.check()
+    monkeypatch.setenv("KUSHI_ENGINE_HEADERS", "no header")
+    with pytest.raises(ConfigInvalid, match="KUSHI_ENGINE_HEADERS"):
+        kept.check()
+
+
+@pytest.mark.parametrize(
     ("flags", "open_ports"),
     [
         ({}, set()),
@@ -291,5 +389,5 @@ def test_the_wrappers_of_bentoml_call_it(repository: Path) -> None:
     ],
 )
 def test_an_engine_has_the_ports_that_its_flags_ask_for(flags: dict[str, object], open_ports: set[str]) -> None:
-    words = engine("models", flags=flags).inner.flags
+    words = engine("models", flags=flags).inner.words()
     assert {port for port in ("http", "metrics") if f"--allow-{port}=false" not in words} == open_ports

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runners import Client, Engine, EngineOptions, ServerTls
+from runners import Client, Engine, EngineOptions, HttpOptions, ServerTls
 from runners.bento.relay.exchange import Relay
 from runners.bento.relay.origin import Origin
-from runners.bento.relay.upstream import Upstreams
 from runners.bento.relay.watch import Watch
 from runners.bento.web.edge import Edge
 from tests import models
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from runners.bento.web.asgi import Message, Receive, Scope, Send
     from runners.calls import Calls
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 CROWD = 450
 
 
@@ -111,7 +109,7 @@ def test_it_is_addressed_by_its_name_on_one_connection() -> None:
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.bento.relay.upstream._IDLE_SECONDS", 0)
+    monkeypatch.setattr("runners.bento.relay.exchange._IDLE_SECONDS", 0.0)
 
     async def main() -> None:
         remote = Remote()
@@ -131,15 +129,17 @@ def models_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def relay_to(address: tuple[str, int], tls: ssl.SSLContext | None, engine: Calls) -> Iterator[Relay]:
-    with closing(Upstreams(address, tls)) as upstreams:
-        yield Relay(upstreams, Watch(engine))
+def relay_to(address: tuple[str, int], authority: Authority | None, engine: Calls) -> Iterator[Relay]:
+    origin = Origin("", address, secure=authority is not None)
+    files = {"ca_cert": str(authority.certificate)} if authority else {}
+    with closing(Relay(origin, Watch(engine), files)) as relay:
+        yield relay
 
 
 def test_a_host_that_does_not_take_the_connection_is_not_waited_for(
     models_of: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.bento.relay.upstream._CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr("runners.bento.relay.exchange._CONNECT_SECONDS", 0.05)
     # The kernel takes as many as the queue holds, and answers no other.
     with (
         Engine(models_of) as live,
@@ -155,17 +155,19 @@ def test_a_host_that_does_not_take_the_connection_is_not_waited_for(
         asyncio.run(main())
 
 
-def test_a_host_that_stands_still_in_a_handshake_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_host_that_stands_still_in_a_handshake_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is known before that.
+    monkeypatch.setattr("runners.bento.relay.exchange._HANDSHAKE_SECONDS", 600.0)
     authority = Authority(tmp_path)
-    trusted = ssl.create_default_context(cafile=authority.certificate)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
         with Client(f"https://127.0.0.1:{address[1]}", ca_cert=authority.certificate) as client:
 
             async def main() -> None:
-                # well before the time that a handshake may take
-                async with asyncio.timeout(5):
-                    with relay_to(address, trusted, client) as relay:
+                async with asyncio.timeout(WAIT_S):
+                    with relay_to(address, authority, client) as relay:
                         assert (await ask(relay, Call("/v2"))).status == 503
 
             asyncio.run(main())
@@ -174,13 +176,12 @@ def test_a_host_that_stands_still_in_a_handshake_is_not_waited_for(tmp_path: Pat
 def test_handshakes_of_a_crowd_are_waited_for(models_of: Path, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     identity = authority.sign("engine", kind="rsa")
-    options = EngineOptions(http_tls=ServerTls(str(identity.certificate), str(identity.key)), io_threads=1)
-    trusted = ssl.create_default_context(cafile=authority.certificate)
+    options = EngineOptions(http=HttpOptions(tls=ServerTls(str(identity.certificate), str(identity.key))), io_threads=1)
     with Engine(models_of, options=options) as engine:
         address = "127.0.0.1", engine.serve_http("127.0.0.1", 0)
 
         async def main() -> None:
-            with relay_to(address, trusted, engine) as relay:
+            with relay_to(address, authority, engine) as relay:
                 calls = [Call("/v2", method="GET", headers=[(b"host", b"engine")]) for _ in range(CROWD)]
                 answers = await asyncio.gather(*(ask(relay, call) for call in calls))
             assert [answer.status for answer in answers] == [200] * CROWD

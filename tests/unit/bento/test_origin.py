@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from runners.bento.place import Place
 from runners.bento.relay.origin import Origin
-from tests.unit.bento.asgi import Call
-
-PLACE = Place(Path("/run/a.local"), Path("/run/a.http"), Path("/run/a.presence"))
 
 
 @pytest.mark.parametrize(
@@ -29,18 +23,3 @@ def test_a_url_says_where_it_is(url: str, address: tuple[str, int], host: bytes,
 
 def test_a_local_socket_speaks_no_http() -> None:
     assert Origin.of("unix:///run/kushi.sock") is None
-
-
-def test_an_engine_elsewhere_is_addressed_by_its_own_name_and_path() -> None:
-    origin = Origin.of("http://gateway/team")
-    assert origin is not None
-    call = Call("/v2/health/live", headers=[(b"accept", b"a"), (b"host", b"bento.example"), (b"x-host", b"b")])
-    seen = origin.addressed(call.scope)
-    assert seen["headers"] == [(b"host", b"gateway"), (b"accept", b"a"), (b"x-host", b"b")]
-    assert seen["raw_path"] == b"/team/v2/health/live"
-    assert seen["method"] == call.scope["method"]
-
-
-def test_the_own_engine_sees_what_the_client_sent() -> None:
-    call = Call("/v2", headers=[(b"host", b"bento.example")])
-    assert Origin.at(PLACE).addressed(call.scope) is call.scope

@@ -27,8 +27,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_all_processes_find_the_same_place(base: Path) -> None:
     place = place_of(ADDRESS)
     assert place == place_of(ADDRESS)
-    assert {place.local.parent, place.http.parent, place.presence.parent} == {base / "kushi"}
-    assert len({place.local, place.http, place.presence}) == 3
+    paths = {place.local, place.http, place.presence, place.lifeline}
+    assert {path.parent for path in paths} == {base / "kushi"}
+    assert len(paths) == 4
     assert stat.S_IMODE((base / "kushi").stat().st_mode) == 0o700
 
 
@@ -74,9 +75,11 @@ def test_a_file_in_its_place_is_refused(base: Path) -> None:
         place_of(ADDRESS)
 
 
-def test_what_nobody_listens_to_is_removed_once_it_is_old(base: Path) -> None:
+def test_what_nobody_listens_to_or_reads_is_removed_once_it_is_old(base: Path) -> None:
     folder = place_of(ADDRESS).local.parent
-    left, young, kept, file = (folder / name for name in ("left", "young", "kept", "file"))
+    left, young, kept, file, unread, read = (
+        folder / name for name in ("left", "young", "kept", "file", "unread", "read")
+    )
     with socket.socket(socket.AF_UNIX) as listener:
         for path in (left, young):
             with socket.socket(socket.AF_UNIX) as dead:
@@ -84,7 +87,11 @@ def test_what_nobody_listens_to_is_removed_once_it_is_old(base: Path) -> None:
         listener.bind(str(kept))
         listener.listen()
         file.touch()
-        for path in (left, kept, file):
+        for path in (unread, read):
+            os.mkfifo(path)
+        reader = os.open(read, os.O_RDONLY | os.O_NONBLOCK)
+        for path in (left, kept, file, unread, read):
             os.utime(path, (0, 0))
         remove_left_behind()
-        assert set(folder.iterdir()) == {young, kept, file}
+        os.close(reader)
+        assert set(folder.iterdir()) == {young, kept, file, read}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,3 +104,19 @@ def test_a_call_that_nobody_waits_for_any_more_is_watched_no_more(server: Server
                     await asyncio.sleep(0.01)
 
         asyncio.run(main())
+
+
+def test_event_loops_that_have_ended_are_not_kept(silent: str) -> None:
+    with RemoteClient(silent) as client:
+        ended = []
+
+        async def main() -> None:
+            ended.append(weakref.ref(asyncio.get_running_loop()))
+            with pytest.raises(ConnectionLost, match="stands still"):
+                await client.async_infer("any", np.zeros(1))
+
+        for _ in range(4):
+            asyncio.run(asyncio.wait_for(main(), 30))
+        gc.collect()
+        # The last one may be: no later one has come.
+        assert [loop() for loop in ended[:-1]] == [None, None, None]

@@ -6,14 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bentoml._internal.configuration.containers import BentoMLContainer
-from bentoml._internal.context import trace_context
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from runners.bento.web.tracing import Tracing
+from tests.bentoml_internals import TRACER_PROVIDER
 from tests.unit.bento.asgi import Call, answering, ask
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ CALLER = "b7ad6b7169203331"
 @pytest.fixture
 def provider() -> TracerProvider:
     """Another one each time, decided as BentoML decides"""
-    sampler = BentoMLContainer.tracer_provider.get().sampler
+    sampler = TRACER_PROVIDER.get().sampler
     return TracerProvider(sampler=sampler, shutdown_on_exit=False)
 
 
@@ -57,14 +56,17 @@ def test_each_request_has_ids_of_its_own_and_no_record(provider: TracerProvider)
     assert first.get_span_context().trace_id != second.get_span_context().trace_id
 
 
-def test_bentoml_hears_the_id(provider: TracerProvider) -> None:
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        assert trace_context.request_id == trace_context.span_id
-        assert trace_context.request_id
-        await answering()(scope, receive, send)
+def test_bentoml_hears_of_the_span_that_the_application_sees(provider: TracerProvider) -> None:
+    heard: list[int] = []
 
-    tracing = Tracing(application, tracer_provider=provider, has_exclusions=False)
-    assert asyncio.run(ask(tracing, Call())).status == 200
+    def hook(span: Any, _scope: Scope) -> None:  # noqa: ANN401 - as BentoML's looks at it, for a span of any kind
+        heard.append(span.context.span_id)
+
+    spans = traced(provider, server_request_hook=hook)
+    seen = [spans().get_span_context().span_id]
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    seen.append(spans().get_span_context().span_id)
+    assert heard == seen
 
 
 @pytest.mark.parametrize("flags", ["00", "01"])

@@ -191,10 +191,19 @@ def test_a_stream_makes_the_chunks_of_the_whole_however_its_bytes_arrive(
     fed = [chunk for start, end in pairwise(places) for chunk in chunker.feed(data[start:end])]
     assert len(fed) == len(levels) // 256
     fed += chunker.finish()
-    assert all(chunk.shape == (1, 256) for chunk in fed)
+    assert all(chunk.samples.shape == (1, 256) for chunk in fed)
+    assert [chunk.seconds for chunk in fed] == [number * 256 / 16_000 for number in range(len(fed))]
     whole = chunks(decode_pcm16(data))
-    assert np.array_equal(np.concatenate([np.zeros((0, 256), np.float32), *fed]), whole)
+    assert np.array_equal(np.concatenate([np.zeros((0, 256), np.float32), *(chunk.samples for chunk in fed)]), whole)
     assert chunker.finish() == []
+
+
+def test_each_stream_begins_at_0() -> None:
+    chunker = Chunker()
+    assert [chunk.seconds for chunk in chunker.feed(bytes(3 * 512))] == [0, 0.016, 0.032]
+    assert [chunk.seconds for chunk in chunker.feed(bytes(512))] == [0.048]
+    chunker.finish()
+    assert [chunk.seconds for chunk in chunker.feed(bytes(512))] == [0]
 
 
 def test_a_stream_that_ends_inside_a_sample_is_malformed() -> None:

@@ -59,7 +59,7 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
         (
             "default-max-batch-size=-1",
             ConfigInvalid,
-            "backend config 'default-max-batch-size': expected a non-negative integer, got '-1'",
+            "backend config 'default-max-batch-size': expected an integer from 0 to 2147483647, got '-1'",
         ),
         (
             "onnxruntime,enable-global-threadpool=yes",

@@ -170,12 +170,14 @@ def test_a_blank_name_is_refused(name: str) -> None:
         check_model_name(name)
 
 
-def test_a_model_is_a_file_or_a_directory_that_holds_model_onnx(tmp_path: Path) -> None:
+def test_a_model_is_a_file_or_where_its_backend_says_so_a_directory_that_holds_one(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(b"")
     (tmp_path / "b.onnx").mkdir()
     (tmp_path / "b.onnx" / "model.onnx").write_bytes(b"")
-    assert model_file(tmp_path, "a.onnx") == tmp_path / "a.onnx"
-    assert model_file(tmp_path, "b.onnx") == tmp_path / "b.onnx" / "model.onnx"
+    assert model_file(tmp_path, "a.onnx", inside="model.onnx") == tmp_path / "a.onnx"
+    assert model_file(tmp_path, "b.onnx", inside="model.onnx") == tmp_path / "b.onnx" / "model.onnx"
+    with pytest.raises(IsADirectoryError):
+        model_file(tmp_path, "b.onnx")
 
 
 @pytest.mark.parametrize("name", ["../m.onnx", "a/../../m.onnx", "/etc/passwd", "", "..", "a\0b"])
@@ -189,4 +191,4 @@ def test_a_missing_model_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=r"unable to find '.*model\.onnx'"):
         model_file(tmp_path, "model.onnx")
     with pytest.raises(ConfigInvalid, match=r"unable to find '.*dir/model\.onnx'"):
-        model_file(tmp_path, "dir")
+        model_file(tmp_path, "dir", inside="model.onnx")

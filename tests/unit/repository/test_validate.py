@@ -27,6 +27,11 @@ def test_a_plain_model_passes() -> None:
         ),
         (f"{ONNX} max_batch_size: -1", ConfigInvalid, "'max_batch_size' must be non-negative value for m"),
         (
+            f"{ONNX} instance_group [ {{ count: 0 }}, {{ count: -5 }} ]",
+            ConfigInvalid,
+            "field 'instance_group[1].count' is -5, expected 1 or more, or 0 for the default",
+        ),
+        (
             f"{ONNX} max_batch_size: 4 dynamic_batching {{ preferred_batch_size: 0 }}",
             ConfigInvalid,
             "dynamic batching preferred size must be positive for m",

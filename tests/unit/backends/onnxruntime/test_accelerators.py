@@ -258,12 +258,18 @@ def test_plugins_of_tensorrt_come_out_of_the_directory_of_the_model(files: Files
 @pytest.mark.parametrize(
     ("stated", "properties"),
     [
-        ({}, {"INFERENCE_NUM_THREADS": "3"}),
-        ({"num_of_threads": "2", "num_streams": "4"}, {"INFERENCE_NUM_THREADS": "2", "NUM_STREAMS": "4"}),
+        ({}, {"INFERENCE_NUM_THREADS": "3", "INFERENCE_PRECISION_HINT": "f32"}),
+        (
+            {"num_of_threads": "2", "num_streams": "4"},
+            {"INFERENCE_NUM_THREADS": "2", "NUM_STREAMS": "4", "INFERENCE_PRECISION_HINT": "f32"},
+        ),
         ({"precision": "BF16"}, {"INFERENCE_NUM_THREADS": "3", "INFERENCE_PRECISION_HINT": "bf16"}),
         ({"precision": "FP32"}, {"INFERENCE_NUM_THREADS": "3", "INFERENCE_PRECISION_HINT": "f32"}),
         ({"precision": "ACCURACY"}, {"INFERENCE_NUM_THREADS": "3", "EXECUTION_MODE_HINT": "ACCURACY"}),
-        ({"cache_dir": "cache"}, {"INFERENCE_NUM_THREADS": "3", "CACHE_DIR": "CACHE"}),
+        (
+            {"cache_dir": "cache"},
+            {"INFERENCE_NUM_THREADS": "3", "CACHE_DIR": "CACHE", "INFERENCE_PRECISION_HINT": "f32"},
+        ),
     ],
 )
 def test_openvino_computes_instances_on_the_cpu_which_share_its_cores(

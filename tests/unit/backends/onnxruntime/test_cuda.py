@@ -94,8 +94,10 @@ def install(root: Path) -> None:
 
 
 PRELOAD = """
-import ctypes, sys
+import ctypes, logging, sys
 from runners.backends.onnxruntime import cuda
+
+logging.basicConfig()
 
 def opens(name):
     try:

@@ -113,3 +113,46 @@ def test_two_records_of_which_either_may_be_read_are_refused(tmp_path: Path, sec
         file.writestr(second, "{}")
     with pytest.raises(ConfigInvalid, match="has records of the same name, or in several folders"):
         inspect(path)
+
+
+def test_records_that_unpack_to_much_more_than_they_are_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        with file.open("model/models/model.json", "w", force_zip64=True) as record:
+            for _ in range(256):
+                record.write(bytes(1024 * 1024))
+        for name in PROGRAM.keys() - {"models/model.json"}:
+            file.writestr(f"model/{name}", json.dumps(PROGRAM[name]))
+    assert path.stat().st_size < 1024 * 1024
+    with pytest.raises(
+        ConfigInvalid, match=r"compressed records that hold 2684\d{5} bytes, at most 67108864 are unpacked"
+    ):
+        inspect(path)
+
+
+def test_a_program_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.pt2", PROGRAM | {"models/model.json": " " * (64 * 1024 * 1024 + 1)})
+    with pytest.raises(ConfigInvalid, match=r"models/model.json has 67108865 bytes, at most 67108864 are read"):
+        inspect(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+def test_json_that_is_nested_too_deeply_is_damage(tmp_path: Path, text: str) -> None:
+    path = archive(tmp_path / "model.pt2", PROGRAM | {"models/model.json": text})
+    with pytest.raises(ConfigInvalid, match=r"is damaged: models/model.json is nested too deeply"):
+        inspect(path)
+
+
+def test_records_that_share_bytes_are_damage(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.pt", SCRIPT | {"data/0": "x" * 4000})
+    content = path.read_bytes()
+    # the table says of each record that it lies where the first one does, and has the length of the longest
+    at = content.index(b"PK\x01\x02")
+    table = bytearray(content[at:])
+    start = 0
+    while (start := table.find(b"PK\x01\x02", start)) >= 0:
+        table[start + 20 : start + 28] = (4000).to_bytes(4, "little") * 2
+        start += 4
+    path.write_bytes(content[:at] + table)
+    with pytest.raises(ConfigInvalid, match="is damaged: its records overlap"):
+        inspect(path)

@@ -66,6 +66,10 @@ def test_anything_else_that_a_path_may_lead_to_is_refused(target: str) -> None:
         "Mul(Integer(2), Symbol('s29', positive=True, integer=True))",
         "(s0//2) - -1",
         "Eq(s0, 4) | (s1 > 2.5)",
+        "Pow(Symbol('s29', positive=True, integer=True), Integer(2))",
+        "s0**2 * s1**-1",
+        "Mul(Pow(s0, Rational(1, 2)), 1 << 20)",
+        f"Add({', '.join(f'FloorDiv(Add(s{n}, Integer(-1)), Integer(2))' for n in range(200))})",
     ],
 )
 def test_arithmetic_passes(expression: str) -> None:
@@ -90,8 +94,71 @@ def test_arithmetic_passes(expression: str) -> None:
         "s0 if s1 else s2",
         "1 +",
         "(" * 5000,
+        "9**9**9**9",
+        "Pow(9, 999999999)",
+        "PowByNatural(Integer(9), s0)",
+        "(((((9**64)**64)**64)**64)**64)",
+        "*".join(["s0"] * 100),
+        "1 << 10**9",
+        "LShift(1, 1000000000)",
+        "RoundDecimal(5, -1000000000)",
+        "9" * 4000,
+        "-" * 3000 + "1",
+        "+".join(["s0"] * 9000),
+        "Permutation(1000000000)",
+        "Matrix(100000, 100000, 1)",
+        "FallingFactorial(999999999, 999999999)",
+        "Mul(*Symbol('s0'))",
     ],
 )
 def test_anything_else_that_python_would_evaluate_is_refused(expression: str) -> None:
     with pytest.raises(ConfigInvalid, match="which is no arithmetic"):
         check_program(sized(expression), Path("model.pt2"))
+
+
+def computing(*nodes: tuple[str, list[Any], str]) -> dict[str, Any]:
+    listed = [
+        {
+            "target": target,
+            "inputs": [{"name": "", "arg": argument, "kind": 1} for argument in arguments],
+            "outputs": [{"as_sym_int": {"as_name": result}}],
+        }
+        for target, arguments, result in nodes
+    ]
+    return {"graph_module": {"graph": {"nodes": listed}}}
+
+
+def size(name: str) -> dict[str, Any]:
+    return {"as_sym_int": {"as_name": name}}
+
+
+def test_sizes_that_a_program_computes_pass_where_they_stay_small() -> None:
+    check_program(
+        computing(
+            ("_operator.mul", [size("s0"), {"as_int": 12}], "a"),
+            ("_operator.pow", [size("a"), {"as_int": 2}], "b"),
+            ("_operator.floordiv", [size("b"), size("s1")], "c"),
+            ("torch.sym_max", [size("c"), {"as_int": 1}], "d"),
+        ),
+        Path("model.pt2"),
+    )
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [("_operator.pow", [{"as_int": 9}, {"as_int": 999999999}], "a")],
+        [("_operator.pow", [{"as_int": 2}, size("s0")], "a")],
+        [("_operator.lshift", [{"as_int": 1}, {"as_sym_int": {"as_int": 10**12}}], "a")],
+        [("_operator.mul", [size(f"s{n}")] * 2, f"s{n + 1}") for n in range(40)],
+    ],
+)
+def test_sizes_that_may_grow_without_bound_are_refused(nodes: list[tuple[str, list[Any], str]]) -> None:
+    with pytest.raises(ConfigInvalid, match="that may have more than 4096 bits"):
+        check_program(computing(*nodes), Path("model.pt2"))
+
+
+def test_functions_of_math_whose_results_have_any_length_are_refused() -> None:
+    for name in ("factorial", "comb", "perm", "prod"):
+        with pytest.raises(ConfigInvalid, match=f"calls 'math.{name}', which is no operator of PyTorch"):
+            check_program(calling(f"math.{name}"), Path("model.pt2"))

@@ -2,8 +2,8 @@ import pytest
 
 from runners.backends.torch.options import TorchOptions, check_applicable, read_options
 from runners.errors import ConfigInvalid, Unsupported
-from runners.repository.backend_config import BOOLEANS
 from runners.repository.messages import ModelConfig
+from runners.repository.values import BOOLEANS
 from tests.unit.text import config
 
 
@@ -50,7 +50,7 @@ def test_thread_counts_are_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
-    [("INFERENCE_MODE", "maybe", BOOLEANS), ("INTRA_OP_THREAD_COUNT", "-1", "a non-negative integer")],
+    [("INFERENCE_MODE", "maybe", BOOLEANS), ("INTRA_OP_THREAD_COUNT", "-1", "a non-negative integer of at most 1024")],
 )
 def test_a_wrong_value_is_refused(key: str, value: str, expected: str) -> None:
     with pytest.raises(ConfigInvalid) as raised:

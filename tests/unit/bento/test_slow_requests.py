@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runners.bento.relay.lingering import Lingering
+from runners.bento.relay.slow_requests import SlowRequests
 
 
 class Member:
@@ -12,20 +12,20 @@ class Member:
         self.told = asyncio.Event()
         self.times = 0
 
-    def linger(self) -> None:
+    def became_slow(self) -> None:
         self.times += 1
         self.told.set()
 
 
 def test_who_stays_is_told_once() -> None:
     async def main() -> None:
-        lingering = Lingering()
+        slow = SlowRequests()
         first, gone, later = Member(), Member(), Member()
-        lingering.add(first)
-        lingering.add(gone)
-        lingering.discard(gone)
+        slow.add(first)
+        slow.add(gone)
+        slow.discard(gone)
         await asyncio.wait_for(first.told.wait(), 10)
-        lingering.add(later)
+        slow.add(later)
         await asyncio.wait_for(later.told.wait(), 10)
         assert (first.times, gone.times, later.times) == (1, 0, 1)
 
@@ -34,12 +34,12 @@ def test_who_stays_is_told_once() -> None:
 
 def test_nothing_is_left_to_do_when_all_are_gone() -> None:
     async def main() -> None:
-        lingering = Lingering()
+        slow = SlowRequests()
         member = Member()
-        lingering.add(member)
+        slow.add(member)
         await asyncio.wait_for(member.told.wait(), 10)
-        assert lingering._timer is None
-        lingering.add(member)
-        assert lingering._timer is not None
+        assert slow._timer is None
+        slow.add(member)
+        assert slow._timer is not None
 
     asyncio.run(main())

@@ -1,8 +1,8 @@
 import pytest
 
 from runners.errors import Unsupported
-from runners.repository.frameworks import FRAMEWORKS
-from runners.repository.honoured import check_honoured
+from runners.repository.discovery import descriptors
+from runners.repository.supported_fields import check_supported_fields
 from tests.unit.text import INPUT, ONNX, OUTPUT, config
 
 HONOURED = [
@@ -24,8 +24,8 @@ HONOURED = [
     "optimization { input_pinned_memory { enable: false } output_pinned_memory { enable: true } }",
     *(
         f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
-        for backend, framework in FRAMEWORKS.items()
-        for key in (*framework.parameters, "kushi.inline", "kushi.max_queue_bytes")
+        for backend, descriptor in descriptors().items()
+        for key in (*descriptor.parameters, "kushi.inline", "kushi.max_queue_bytes")
     ),
     # set, but to what they are without being set
     "response_cache { enable: false }",
@@ -72,17 +72,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", HONOURED)
 def test_a_field_that_has_an_effect_is_accepted(text: str) -> None:
-    check_honoured(config(ONNX if text == "" else text))
+    check_supported_fields(config(ONNX if text == "" else text))
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_field_without_effect_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(Unsupported) as raised:
-        check_honoured(config(text))
+        check_supported_fields(config(text))
     assert f"field '{REFUSED[text]}' is not supported by this version" in str(raised.value)
 
 
-def test_every_field_of_the_configuration_is_either_honoured_or_refused() -> None:
+def test_every_field_of_the_configuration_is_either_supported_or_refused() -> None:
     fields = {field.name for field in config("").DESCRIPTOR.fields}
     tried = {field.name for text in [*HONOURED, *REFUSED, ONNX] for field, _ in config(text).ListFields()}
     assert tried >= fields - {"response_cache", "model_transaction_policy"}
@@ -90,7 +90,7 @@ def test_every_field_of_the_configuration_is_either_honoured_or_refused() -> Non
 
 def test_more_levels_than_a_queue_keeps_are_refused() -> None:
     with pytest.raises(Unsupported) as raised:
-        check_honoured(config("dynamic_batching { priority_levels: 1025 }"))
+        check_supported_fields(config("dynamic_batching { priority_levels: 1025 }"))
     assert str(raised.value) == (
         "field 'dynamic_batching.priority_levels' is 1025, at most 1024 are supported by this version"
     )
@@ -114,11 +114,21 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
 )
 def test_an_unknown_parameter_is_refused_with_a_hint(backend: str, key: str, hint: str) -> None:
     with pytest.raises(Unsupported) as raised:
-        check_honoured(config(f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'))
+        check_supported_fields(
+            config(f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}')
+        )
     assert f"parameter '{key}' is not supported by this version" in str(raised.value)
     assert hint in str(raised.value)
 
 
-def test_what_a_framework_refuses_is_not_what_it_takes() -> None:
-    for framework in FRAMEWORKS.values():
-        assert not framework.refused.keys() & set(framework.parameters)
+def test_what_a_backend_refuses_is_not_what_it_takes() -> None:
+    for descriptor in descriptors().values():
+        assert not descriptor.refused.keys() & set(descriptor.parameters)
+
+
+def test_a_backend_that_is_not_there_is_refused_before_its_parameters() -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_supported_fields(config('backend: "python" parameters { key: "EXECUTION_ENV_PATH" }'))
+    assert str(raised.value) == (
+        "backend 'python' is not supported by this version, expected 'onnxruntime' or 'pytorch'"
+    )

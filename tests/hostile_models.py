@@ -1,0 +1,93 @@
+"""ONNX models that take all that they are given: time, memory, files."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import TensorProto, helper
+
+from tests import models
+
+__all__ = ["ENDLESS", "counting", "doubling", "endless", "with_weights_in"]
+
+ENDLESS = 2**62
+"""So many steps of a loop take longer than anybody waits"""
+_SHAPE = ("batch", 1)
+
+
+def endless() -> onnx.ModelProto:
+    """Counts to 2^62 before it answers."""
+    nodes = [
+        helper.make_node("ReduceMax", ["INPUT0"], ["state"], keepdims=0),
+        helper.make_node("Loop", ["trips", "true", "state"], ["final"], body=_step()),
+        helper.make_node("Add", ["INPUT0", "final"], ["OUTPUT0"]),
+    ]
+    initializers = [
+        helper.make_tensor("trips", TensorProto.INT64, [], [ENDLESS]),
+        helper.make_tensor("true", TensorProto.BOOL, [], [True]),
+    ]
+    tensors = [models.tensor(name, "FP32", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
+    return models.model(nodes, tensors[:1], tensors[1:], initializers)
+
+
+def counting() -> onnx.ModelProto:
+    """Counts to INPUT0, the largest of a batch, before it answers with INPUT0."""
+    nodes = [
+        helper.make_node("ReduceMax", ["INPUT0"], ["trips"], keepdims=0),
+        helper.make_node("Loop", ["trips", "true", "zero"], ["final"], body=_step()),
+        helper.make_node("Cast", ["final"], ["none"], to=TensorProto.INT64),
+        helper.make_node("Add", ["INPUT0", "none"], ["OUTPUT0"]),
+    ]
+    initializers = [
+        helper.make_tensor("true", TensorProto.BOOL, [], [True]),
+        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
+    ]
+    tensors = [models.tensor(name, "INT64", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
+    return models.model(nodes, tensors[:1], tensors[1:], initializers)
+
+
+def _step() -> onnx.GraphProto:
+    return helper.make_graph(
+        [
+            helper.make_node("Identity", ["condition"], ["condition_out"]),
+            helper.make_node("Add", ["state", "state"], ["state_out"]),
+        ],
+        "step",
+        [
+            models.tensor("step", "INT64", []),
+            models.tensor("condition", "BOOL", []),
+            models.tensor("state", "FP32", []),
+        ],
+        [models.tensor("condition_out", "BOOL", []), models.tensor("state_out", "FP32", [])],
+    )
+
+
+def doubling(times: int) -> onnx.ModelProto:
+    """Functions each of which calls the next one twice: 2^times operators once they are written out."""
+    domain, opsets = "test", [helper.make_opsetid("", models.OPSET), helper.make_opsetid("test", 1)]
+    last = helper.make_function(domain, f"F{times}", ["X"], ["Y"], [helper.make_node("Neg", ["X"], ["Y"])], opsets)
+    functions = [last]
+    for number in range(times):
+        nodes = [
+            helper.make_node(f"F{number + 1}", ["X"], ["Z"], domain=domain),
+            helper.make_node(f"F{number + 1}", ["Z"], ["Y"], domain=domain),
+        ]
+        functions.append(helper.make_function(domain, f"F{number}", ["X"], ["Y"], nodes, opsets))
+    graph = helper.make_graph(
+        [helper.make_node("F0", ["INPUT0"], ["OUTPUT0"], domain=domain)],
+        "graph",
+        [models.tensor("INPUT0", "FP32", _SHAPE)],
+        [models.tensor("OUTPUT0", "FP32", _SHAPE)],
+    )
+    return helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=models.IR_VERSION)
+
+
+def with_weights_in(file: str) -> onnx.ModelProto:
+    """OUTPUT0 = INPUT0 + weights, which lie in another file."""
+    weights = helper.make_tensor("weights", TensorProto.FLOAT, [1024], bytes(4096), raw=True)
+    onnx.external_data_helper.set_external_data(weights, file, offset=0, length=4096)
+    weights.ClearField("raw_data")
+    node = helper.make_node("Add", ["INPUT0", "weights"], ["OUTPUT0"])
+    tensors = [models.tensor(name, "FP32", ("batch", 1024)) for name in ("INPUT0", "OUTPUT0")]
+    graph = helper.make_graph([node], "graph", tensors[:1], tensors[1:], [weights])
+    opsets = [helper.make_opsetid("", models.OPSET)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION)
