@@ -191,7 +191,7 @@ def _outcome(plan: Plan, rounds: list[Round], as_they_come: AsTheyCome) -> Outco
         Check(f"CPU ÷ {RUNNER.label}, as it comes", _ratio(rounds, AS_IT_COMES, OURS, RUNNER), "at most", 0.42),
         Check(f"CPU ÷ {RUNNER.label}, all off", _ratio(rounds, ALL_OFF, OURS, RUNNER), "at most", 0.36),
         Check(f"CPU ÷ {NOTHING.label}, as it comes", alone, "at most", 1.3),
-        Check("/v2/models/mlp/infer, binary: CPU ÷ the engine's own port", relay, "at most", 4),
+        Check("/v2/models/mlp/infer, binary: CPU ÷ the engine's own port", relay, "at most", 2.5),
         Check(f"p99 of {window}, c = {CONNECTIONS}, ÷ {INSIDE.label}", tail, "at most", 0.3),
         Check(f"failed in {window}, c = {MANY_CONNECTIONS}", crowds[OURS.label].failed, "at most", 0),
         Check("bentoml serve: exec to the first 200 on /readyz", ready, "at most", 6, " s"),

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from textwrap import fill
-from typing import Literal, get_args, get_origin
 
 from runners import Engine
 from runners.errors import KINDS, Kind
-from runners.settings import ServerSettings, placeholder
-from runners.tritonserver import ABSENT
+from runners.settings import SETTINGS
+from runners.settings.absent import ABSENT
+from runners.settings.definition import Setting
+from runners.settings.kinds import Choice, Integer, Switch
 
 __all__ = ["main"]
 
@@ -32,7 +33,9 @@ In this repository the command is `python -m runners serve`. What the flags are 
 _FLAGS = """## Flags
 
 A flag is written `--name=value` or `--name value`; a switch alone means true. A flag wins over its environment
-variable. Unknown flags and unknown `KUSHI_*` variables are errors.
+variable. Unknown flags and unknown `KUSHI_*` variables are errors. `MODEL …` behind the flags is the same as
+`--model-repository`. Where there is a name in Python, it is that of `EngineOptions`: `http.max_headers` is
+`EngineOptions(http=HttpOptions(max_headers=…))`.
 """
 _ABSENT = """## Flags of tritonserver that do not exist here
 
@@ -73,7 +76,7 @@ def _page() -> str:
         [
             _HEAD,
             _FLAGS,
-            _table(("flag", "value", "default", "environment", "meaning"), _flags()),
+            *_flags(),
             _ABSENT,
             _table(("flag", "accepted"), _switched_off()),
             _REFUSED,
@@ -92,25 +95,29 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
 
 
-def _flags() -> Iterator[tuple[str, ...]]:
-    yield "`MODEL …`", "path", "", "", "The same as `--model-repository`, without the flag."
-    for name, field in ServerSettings.model_fields.items():
-        annotation = field.annotation
-        if get_origin(annotation) is Literal:
-            value = ", ".join(f"`{choice}`" for choice in get_args(annotation))
-        elif annotation is bool:
+def _flags() -> Iterator[str]:
+    """A table for each section of the help"""
+    head = ("flag", "value", "default", "environment", "in Python", "meaning")
+    titles = dict.fromkeys(one.title for one in SETTINGS.values())
+    for title in titles:
+        yield f"### Flags: {title}\n"
+        yield _table(head, (_flag(one) for one in SETTINGS.values() if one.title == title))
+
+
+def _flag(one: Setting) -> tuple[str, ...]:
+    match one.kind:
+        case Choice(words=words):
+            value = ", ".join(f"`{word}`" for word in words)
+        case Switch():
             value = "`true`, `false`"
-        else:
-            value = "number" if annotation in {int, int | None} else placeholder(field).lower()
-        default = field.default
-        shown = str(default).lower() if isinstance(default, bool) else str(default)
-        yield (
-            f"`--{name.replace('_', '-')}`",
-            value,
-            "" if default in {None, ()} else f"`{shown}`",
-            f"`KUSHI_{name.upper()}`",
-            field.description or "",
-        )
+        case Integer():
+            value = "number"
+        case other:
+            value = other.placeholder.lower()
+    shown = f"`{one.shown_default}`" if one.shown_default else ""
+    group, _, path = one.path.partition(".")
+    in_python = f"`{path}`" if group == "engine" and one.is_in_object else ""
+    return f"`--{one.flag}`", value, shown, f"`{one.variable}`", in_python, f"{one.description}{one.kind.note}"
 
 
 def _switched_off() -> Iterator[tuple[str, str]]:
