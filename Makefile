@@ -10,15 +10,22 @@ BOOTSTRAPPED := $(VENV)/.bootstrapped
 SYNCED := $(VENV)/.synced
 TRITON := .venv-triton
 TORCH := .venv-torch
+NEWEST := .venv-bentoml
 WHEEL := .venv-wheel
 SUPPLY := .venv-supply
 DEPLOY := .venv-deploy
 PROMETHEUS := build/prometheus
+COVERAGE := build/coverage
 BUILT := $(VENV)/.native
 PACKED := wheels/.built
 REPOSITORY ?= model_repository
 ARGS ?=
 PYTEST_ARGS ?=
+# many tests wait, so one process more than there are cores; some tests alone run in one, where a debugger works
+PYTEST_PROCESSES ?= $(shell expr $$(nproc) + 1)
+IN_PROCESSES = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses $(PYTEST_PROCESSES))
+# a process that ends in the midst of its tests, with exit code 0, takes the rest with it: so another one looks on
+IN_A_PROCESS = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses 1)
 TIMED := .ci/timed
 CARGO := cd native && PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo
 # the bindings are tested from Python: a test binary of theirs would have to link libpython
@@ -27,10 +34,10 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-deploy test-packages test-containers test-python test-unit fuzz lint lint-python lint-rust bench bench-service bench-torch bench-overload soak docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize hostile lint lint-python lint-rust bench bench-service bench-torch bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(BUILT) ## Make .venv: the locked packages, then the native module (rebuilt when its sources changed)
 
@@ -97,48 +104,53 @@ test-rust: setup ## The tests of native/
 	@$(TIMED) test-rust $(MAKE) --no-print-directory cargo-tests
 	@$(TIMED) model-check $(MAKE) --no-print-directory model-check
 
-# every interleaving of the hand-over between threads
+# every interleaving of threads in the core: who leads a slot, who ends a request, when a drain ends, what an inbox holds
 model-check:
-	RUSTFLAGS="--cfg loom" && export RUSTFLAGS && $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom handover
+	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom loom_tests \
+	    | ../.ci/some '^test result: ok\. [1-9]'
 
-.PHONY: shipped cargo-tests plain-cargo-tests model-check conformance
+.PHONY: shipped cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
-	then $(CARGO) nextest run $(if $(CI),--retries 1) $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
-	else $(CURDIR)/.ci/twice $(MAKE) --no-print-directory plain-cargo-tests; fi
-
-plain-cargo-tests:
-	$(CARGO) test --quiet --no-fail-fast $(RUST_TESTS)
+	then $(CARGO) nextest run $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
+	else $(CARGO) test --quiet --no-fail-fast $(RUST_TESTS); fi
 
 # the suite of testkit, as the Python module that tests/conformance.py loads, and a library of custom operators
 conformance: $(SYNCED)
 	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance --example kushi_custom_op
 
 SECONDS ?= 60
-FUZZ_TARGETS := http_infer json frames
+FUZZ_TARGETS := http_infer json frames relay_answer relay_request
 
-fuzz: ## Fuzz the parsers, a minute each (SECONDS=600 for longer; needs cargo-fuzz, a nightly toolchain and a C++ compiler)
-	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
-	    echo "make fuzz needs: rustup toolchain install nightly && cargo install --locked cargo-fuzz" >&2; exit 1; }
-	cd native && for target in $(FUZZ_TARGETS); do \
+sanitize: setup ## Tests of crates with unsafe code, under the sanitizer of addresses and leaks
+	@$(TIMED) sanitize .ci/sanitize
+
+# cargo-fuzz asks for unstable options of the compiler, which this variable allows on a stable toolchain
+fuzz: ## Fuzz the parsers, a minute each (SECONDS=600 for longer; needs cargo-fuzz and a C++ compiler)
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: cargo install --locked cargo-fuzz" >&2; exit 1; }
+	cd native && export RUSTC_BOOTSTRAP=1 && for target in $(FUZZ_TARGETS); do \
 	    mkdir -p fuzz/corpus/$$target && \
-	    cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 || exit 1; \
+	    cargo fuzz run --fuzz-dir fuzz $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 || exit 1; \
 	done
+
+hostile: setup ## Clients that break the rules on a Bento's port, a minute (SECONDS=600 for longer)
+	$(BIN)/pytest tests/e2e/test_hostile.py --hostile-seconds=$(SECONDS) --timeout=$$(( $(SECONDS) + 300 )) -rP $(PYTEST_ARGS)
 
 test-rebuild: setup ## Change a native source, run make, look for the change from Python
 	@$(TIMED) test-rebuild .ci/test-rebuild
 
 test-triton: setup $(TRITON)/.synced ## Our client against a real Triton server, which has an environment of its own
-	@$(TIMED) test-triton .ci/twice $(BIN)/pytest tests/peer $(PYTEST_ARGS)
+	@$(TIMED) test-triton $(BIN)/pytest tests/peer $(IN_A_PROCESS)
 
-# Where the package cannot be installed, the tests say so.
+# Where the package cannot be installed, the tests are skipped and the end of the run says why.
 $(TRITON)/.synced: requirements/triton.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TRITON)
-	VIRTUAL_ENV=$(CURDIR)/$(TRITON) $(UV) pip sync --quiet --require-hashes requirements/triton.txt 2>$(TRITON)/install.log && touch $@ || true
+	@VIRTUAL_ENV=$(CURDIR)/$(TRITON) .ci/optional nvidia-pytriton $(TRITON)/install.log \
+	    sh -ec '$(UV) pip sync --quiet --require-hashes requirements/triton.txt; touch $@'
 
 test-torch: setup conformance $(TORCH)/.synced ## The tests of tests/torch, with PyTorch (PYTEST_ARGS="--gpu" where there is a GPU)
-	@$(TIMED) test-torch .ci/twice $(TORCH)/bin/python -m pytest tests/torch $(PYTEST_ARGS)
+	@$(TIMED) test-torch $(TORCH)/bin/python -m pytest tests/torch $(IN_A_PROCESS)
 
 # PyTorch and what it needs; everything else is that of the development environment, the native module included.
 $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
@@ -147,14 +159,27 @@ $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TORCH)/lib/$$(ls $(TORCH)/lib)/site-packages/development.pth
 	@touch $@
 
+# which one; further words take back what it asks of other packages
+BENTOML ?= bentoml
+
+test-bentoml-newest: setup $(NEWEST)/.made ## The tests that touch BentoML, with its newest release (BENTOML="bentoml==1.4.40" for another one)
+	@.ci/newest-bentoml $(NEWEST) "$(BENTOML)" $(IN_PROCESSES)
+
+$(NEWEST)/.made: $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(NEWEST)
+	@touch $@
+
+test-gpu: setup ## ONNX models on a GPU (PYTEST_ARGS="--gpu" where there is one; else they are named and skipped)
+	@$(TIMED) test-gpu $(BIN)/pytest tests/gpu $(IN_A_PROCESS)
+
 test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
-	@$(TIMED) test-packages .ci/twice $(BIN)/pytest tests/packages --timeout 600 $(PYTEST_ARGS)
+	@$(TIMED) test-packages $(BIN)/pytest tests/packages --timeout 600 $(IN_A_PROCESS)
 
 test-containers: setup wheel ## Build the image of service.py and run it (needs docker)
-	@$(TIMED) test-containers .ci/twice $(BIN)/pytest tests/containers $(PYTEST_ARGS)
+	@$(TIMED) test-containers $(BIN)/pytest tests/containers $(IN_A_PROCESS)
 
 test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
-	@$(TIMED) test-deploy .ci/twice $(DEPLOY)/bin/python -m pytest tests/deploy $(PYTEST_ARGS)
+	@$(TIMED) test-deploy $(DEPLOY)/bin/python -m pytest tests/deploy $(IN_A_PROCESS)
 
 $(DEPLOY)/.synced: requirements/deploy.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(DEPLOY)
@@ -162,17 +187,30 @@ $(DEPLOY)/.synced: requirements/deploy.txt $(BOOTSTRAPPED)
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(DEPLOY)/lib/$$(ls $(DEPLOY)/lib)/site-packages/development.pth
 	@touch $@
 
-# Debian's, unpacked and not installed: no service starts. Where it cannot be had, the tests say so.
+# Debian's, unpacked and not installed: no service starts. Where it cannot be had, the tests are skipped and the end of
+# the run says why.
 $(PROMETHEUS)/.taken:
-	@mkdir -p $(PROMETHEUS)
-	cd $(PROMETHEUS) && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
-	    dpkg -x prometheus_*.deb . && rm prometheus_*.deb && touch .taken || true
+	@.ci/optional prometheus $(PROMETHEUS)/download.log sh -ec 'cd $(PROMETHEUS); \
+	    apt-get download -qq prometheus || { apt-get update -qq; apt-get download -qq prometheus; }; \
+	    dpkg -x prometheus_*.deb .; rm prometheus_*.deb; touch $(CURDIR)/$@'
 
 test-python: setup conformance ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
-	@$(TIMED) test-python .ci/twice $(BIN)/pytest $(PYTEST_ARGS)
+	@$(TIMED) test-python $(BIN)/pytest $(IN_PROCESSES)
 
-test-unit: setup ## The quick Python tests alone
-	@$(TIMED) test-unit $(BIN)/pytest tests/unit $(PYTEST_ARGS)
+test-unit: setup conformance ## The quick Python tests alone
+	@$(TIMED) test-unit $(BIN)/pytest tests/unit $(IN_PROCESSES)
+
+# of every process that the tests start and do not kill
+coverage: setup conformance ## Line and branch coverage of the Python half: the files with the least, and the total (PYTEST_ARGS="tests/unit" for some)
+	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
+	@export COVERAGE_FILE=$(CURDIR)/$(COVERAGE)/data; code=0; \
+	$(TIMED) coverage $(BIN)/coverage run -m pytest $(IN_PROCESSES) || code=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report >$(COVERAGE)/table && \
+	{ head -n 42 $(COVERAGE)/table; sed '1,42d' $(COVERAGE)/table | grep '^TOTAL'; echo "all files: $(COVERAGE)/table"; } && exit $$code
+
+coverage-rust: setup ## Line coverage of native/ by its Rust tests alone (needs cargo-llvm-cov and rustup's llvm-tools)
+	@command -v cargo-llvm-cov >/dev/null || { echo "make coverage-rust needs: cargo install --locked cargo-llvm-cov && rustup component add llvm-tools" >&2; exit 1; }
+	@export ORT_DYLIB_PATH=$(ONNXRUNTIME); $(CARGO) llvm-cov --summary-only $(RUST_TESTS)
 
 lint: lint-python lint-rust ## Format, lint, types, import laws
 
@@ -219,6 +257,9 @@ soak: shipped ## Ten minutes of load, timeouts and clients that leave: does anyt
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
+chaos: setup ## Kill and freeze the processes of a service at random, under load (ARGS="--seconds 30 --seed 7" for an earlier run)
+	$(BIN)/python -m benchmarks.chaos $(ARGS)
+
 train: ## Train the models of model_repository/ in an environment of their own, .venv-train
 	$(PYTHON) -m venv .venv-train
 	.venv-train/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
@@ -231,4 +272,4 @@ lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for ne
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
-	rm -rf $(VENV) $(TRITON) $(TORCH) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
