@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 __all__ = ["connected"]
 
@@ -12,7 +13,7 @@ async def connected(address: tuple[str, int]) -> socket.socket:
     """A socket that does not block, to the first of the host's addresses that takes the connection"""
     loop = asyncio.get_running_loop()
     refusal = OSError(f"{address[0]} has no address")
-    for family, kind, protocol, _, where in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+    for family, kind, protocol, where in await _addresses(address):
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(0)
@@ -27,3 +28,12 @@ async def connected(address: tuple[str, int]) -> socket.socket:
         else:
             return connection
     raise refusal
+
+
+async def _addresses(address: tuple[str, int]) -> list[tuple[int, int, int, Any]]:
+    try:
+        # A name is looked up by a thread of few; a number needs none.
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(*address, type=socket.SOCK_STREAM)
+    return [(family, kind, protocol, where) for family, kind, protocol, _, where in found]
