@@ -1,4 +1,4 @@
-"""Clients that ask without a pause while something else happens, and remember how it went."""
+"""Clients that ask again and again while something else happens, and remember how it went."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Load", "Outcome"]
 
 _WAIT_S: Final = 20.0
-_PAUSE_S: Final = 0.004
+_PAUSE_S: Final = 0.015
 
 
 class Reachable(Protocol):

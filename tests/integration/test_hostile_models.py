@@ -253,10 +253,10 @@ def test_a_load_that_takes_too_long_is_given_up_and_leaves_its_thread_to_the_nex
     models.write_add_sub(repository)
     file = write_identity(repository, "") / "1/model.onnx"
     models.write(repository, "other", models.identity("FP32"))
-    server = start_server(repository, *EXPLICIT, "--model-load-thread-count=1", "--model-load-timeout-secs=1")
+    server = start_server(repository, *EXPLICIT, "--model-load-thread-count=1", "--model-load-timeout-secs=3")
     with undisturbed(server), hold_file(file):
         refused = change(server, "m", "load")
-        text = "not loaded after 1 s (--model-load-timeout-secs): it is given up"
+        text = "not loaded after 3 s (--model-load-timeout-secs): it is given up"
         assert (refused.status, text in refused.error) == (400, True), refused
         assert reasons(server, "m") == [("UNAVAILABLE", text)]
         for _ in range(9):
@@ -272,7 +272,7 @@ def test_loads_that_stand_still_are_bounded_in_number(repository: Path, start_se
     names = [f"m{number}" for number in range(8)]
     files = [write_identity(repository, "", name) / "1/model.onnx" for name in names]
     models.write(repository, "other", models.identity("FP32"))
-    server = start_server(repository, *EXPLICIT, "--model-load-timeout-secs=1", "--model-load-thread-count=8")
+    server = start_server(repository, *EXPLICIT, "--model-load-timeout-secs=3", "--model-load-thread-count=8")
     with undisturbed(server), ExitStack() as held, ThreadPoolExecutor(len(names)) as pool:
         for file in files:
             held.enter_context(hold_file(file))

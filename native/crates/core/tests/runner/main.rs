@@ -1,0 +1,21 @@
+//! The core with puppet engines: what a model's clients see of queues, batches and instances.
+
+mod batching;
+mod binding;
+mod bounded_queue;
+mod cancellation;
+mod classes;
+mod deadlines;
+mod drain;
+mod endless_runs;
+mod errors;
+mod failed_batches;
+mod instances;
+mod leases;
+mod memory;
+mod ordering;
+mod priorities;
+mod properties;
+mod reload;
+mod replies;
+mod statistics;
