@@ -212,7 +212,9 @@ coverage-rust: setup ## Line coverage of native/ by its Rust tests alone (needs 
 	@command -v cargo-llvm-cov >/dev/null || { echo "make coverage-rust needs: cargo install --locked cargo-llvm-cov && rustup component add llvm-tools" >&2; exit 1; }
 	@export ORT_DYLIB_PATH=$(ONNXRUNTIME); $(CARGO) llvm-cov --summary-only $(RUST_TESTS)
 
-lint: lint-python lint-rust ## Format, lint, types, import laws
+lint: setup ## Format, lint, types, import laws
+	@$(MAKE) --no-print-directory lint-rust & rust=$$!; \
+	$(MAKE) --no-print-directory lint-python; python=$$?; wait $$rust && exit $$python
 
 lint-python: setup
 	@$(TIMED) ruff $(BIN)/ruff check .
