@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use kushi_client::{Answer, InferCall};
-use kushi_core::{Error, ErrorKind, Lease, Mail, Mailbox, Reply, Step, Ticket};
+use kushi_core::{Error, ErrorKind, Lease, Mail, Mailbox, Reply, Step};
+use kushi_dataplane::{Alarm, OnlyResponse};
 use kushi_doors::Server;
 use pyo3::prelude::*;
 
-use crate::calls::expired;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
 use crate::submission::{Submitted, answer, submit};
@@ -102,13 +102,12 @@ struct Wait<'a> {
     server: &'a Server,
     submitted: Submitted,
     letterbox: &'a Letterbox,
-    /// When to look at the ticket.
-    alarm: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl<'a> Wait<'a> {
     fn new(server: &'a Server, submitted: Submitted, letterbox: &'a Letterbox) -> Self {
-        Self { alarm: submitted.ticket.expires, server, submitted, letterbox }
+        Self { alarm: Alarm::of(&submitted.ticket), server, submitted, letterbox }
     }
 
     /// Waits for the answer, though no longer than a signal may; `None`: go on.
@@ -120,16 +119,16 @@ impl<'a> Wait<'a> {
                 break;
             }
             if self.ring() {
-                return Some(Err(expired()));
+                return Some(Err(Error::expired()));
             }
         }
         loop {
-            let look = self.alarm.map_or(until, |alarm| alarm.min(until));
+            let look = self.alarm.when().map_or(until, |alarm| alarm.min(until));
             if self.letterbox.wait(look) {
                 return Some(self.open());
             }
             if self.ring() {
-                return Some(Err(expired()));
+                return Some(Err(Error::expired()));
             }
             if Instant::now() >= until {
                 return None;
@@ -150,28 +149,19 @@ impl<'a> Wait<'a> {
 
     /// Whether the call's time has run out and nobody needs to wait for its end.
     fn ring(&mut self) -> bool {
-        let Some(alarm) = self.alarm.filter(|&alarm| alarm <= Instant::now()) else {
-            return false;
-        };
-        let ticket: &Ticket = &self.submitted.ticket;
-        if ticket.expire() {
-            return true;
-        }
-        // Queued, its end is on its way. Executing, what is left is its own deadline.
-        self.alarm = ticket.deadline.filter(|&deadline| deadline > alarm);
-        false
+        let is_due = self.alarm.when().is_some_and(|when| when <= Instant::now());
+        is_due && self.alarm.ring(&self.submitted.ticket)
     }
 
     fn open(&self) -> Result<Answer, Error> {
         let mail = std::mem::take(&mut self.letterbox.letters().mail);
-        let (mut only, mut responses) = (None, 0);
+        let mut only = OnlyResponse::default();
         for Mail { response, end, .. } in mail {
             if let Some(response) = response {
-                responses += 1;
-                only = Some(response);
+                only.put(response);
             }
             if let Some(mut end) = end {
-                return answer(self.submitted.runner.spec(), responses, only, &mut end);
+                return answer(&self.submitted.spec, only, &mut end);
             }
         }
         Err(Error::new(ErrorKind::Internal, "a call ended without an end"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kushi_arrays::Fault;
 use kushi_client::{Call, Draft, InferCall, WantedOutput};
-use kushi_core::{Error, ErrorKind, Parameter};
+use kushi_core::{Error, Parameter};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyMapping, PyString, PyTuple};
@@ -224,10 +224,8 @@ fn wanted(given: &Bound<'_, PyAny>, request_id: &str) -> Result<Vec<WantedOutput
         let given = name?;
         let name = text(&given, "the name of an output", "a str")?;
         if wanted.iter().any(|known| known.name == name) {
-            let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
-            return Err(invalid(format_args!(
-                "[request id: {id}] output '{name}' already exists in request"
-            )));
+            let error = Error::invalid(format!("output '{name}' already exists in request"));
+            return Err(Wrong::Value(error.of_request(request_id), None));
         }
         let classes = counts.map_or(Ok(0), |counts| class_count(&name, &counts.get_item(&given)?))?;
         wanted.push(WantedOutput { name, classes });
@@ -334,15 +332,4 @@ fn parameter(key: &str, value: &Bound<'_, PyAny>) -> Result<Parameter, Wrong> {
     number.map_err(|_| {
         invalid(format_args!("parameter '{key}' is {}, expected an int of 64 bits", shown(value)))
     })
-}
-
-/// In the text of an error that a call met on its way into the core, as HTTP words it.
-pub(crate) fn with_id(error: &Error, request_id: &str) -> Error {
-    let id = if request_id.is_empty() { "<id_unknown>" } else { request_id };
-    Error::new(error.kind, format!("[request id: {id}] {}", error.message))
-}
-
-/// The text of a call whose time ran out while it was executed.
-pub(crate) fn expired() -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
 }

@@ -1,6 +1,7 @@
 //! `Core.infer` and `Core.async_infer`.
 
 use kushi_core::Reply;
+use kushi_dataplane::{Alarm, OnlyResponse};
 use kushi_doors::Server;
 use pyo3::prelude::*;
 
@@ -63,14 +64,15 @@ fn begin<'py>(
     let about = About { model: call.model.clone(), request_id: call.id.clone() };
     let key = event_loop.reserve();
     let submitted = submit(server, call, || Reply::new(event_loop.arrivals.clone(), key));
-    let Submitted { runner, ticket, lease } = submitted.map_err(|error| {
+    let Submitted { spec, ticket, lease } = submitted.map_err(|error| {
         event_loop.release(key);
         raise_about(py, &error, &about)
     })?;
     if let Some(lease) = lease {
         server.drivers().offer(lease);
     }
-    let deadline = ticket.expires;
-    let hold = Hold::Core { ticket, spec: runner.spec().clone(), responses: 0, only: None };
+    let alarm = Alarm::of(&ticket);
+    let deadline = alarm.when();
+    let hold = Hold::Core { ticket, spec, only: OnlyResponse::default(), alarm };
     event_loop.wait(py, key, hold, about, deadline)
 }

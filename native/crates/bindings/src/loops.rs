@@ -23,7 +23,6 @@ use self::callbacks::{Bell, GivenUp, Reader};
 use crate::alarm::Alarm;
 use crate::answers::{call_answer, result};
 use crate::arrivals::{Arrival, Arrivals, Completer, Outcome};
-use crate::calls::expired;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
 use crate::process::Process;
@@ -200,13 +199,13 @@ impl EventLoop {
         let now = Instant::now();
         let due = lock(&self.alarm).due(now);
         let mut settled = Ok(());
-        for (when, key) in due {
+        for (_, key) in due {
             let over = {
                 let mut places = lock(&self.places);
                 let Some(waiting) = places.get(key).filter(|waiting| waiting.promise.is_some()) else {
                     continue;
                 };
-                match waiting.hold.expire(when) {
+                match waiting.hold.expire() {
                     Expiry::Over => waiting.promise.take().map(|promise| (promise, waiting.about.clone())),
                     Expiry::Later(None) => None,
                     Expiry::Later(Some(later)) => {
@@ -217,7 +216,7 @@ impl EventLoop {
                 }
             };
             if let Some((promise, about)) = over {
-                settled = settled.and(promise.settle(py, Err(raise_about(py, &expired(), &about))));
+                settled = settled.and(promise.settle(py, Err(raise_about(py, &Error::expired(), &about))));
             }
         }
         self.arm(py).and(settled)
@@ -247,23 +246,23 @@ impl EventLoop {
 
     fn take_mail(&self, py: Python<'_>, mail: Mail) -> PyResult<()> {
         // What is not wanted is dropped when the lock is free again.
-        let Mail { key, mut response, end } = mail;
-        let released = {
+        let Mail { key, response, end } = mail;
+        let (released, _unwanted) = {
             let mut places = lock(&self.places);
-            if response.is_some()
-                && let Some(Waiting { hold: Hold::Core { responses, only, .. }, .. }) = places.get(key)
-            {
-                *responses += 1;
-                std::mem::swap(only, &mut response);
-            }
-            end.is_some().then(|| places.release(key)).flatten()
+            let unwanted = match places.get(key) {
+                Some(Waiting { hold: Hold::Core { only, .. }, .. }) => {
+                    response.and_then(|response| only.put(response))
+                }
+                _ => response,
+            };
+            (end.is_some().then(|| places.release(key)).flatten(), unwanted)
         };
         let (Some(Waiting { promise, hold, about }), Some(mut end)) = (released, end) else { return Ok(()) };
-        let (Some(promise), Hold::Core { spec, responses, only, .. }) = (promise, hold) else {
+        let (Some(promise), Hold::Core { spec, only, .. }) = (promise, hold) else {
             return Ok(());
         };
         let is_plain = end.request.classes.is_empty();
-        let answer = || answer(&spec, responses, only, &mut end);
+        let answer = || answer(&spec, only, &mut end);
         let answer = if is_plain { answer() } else { py.detach(answer) };
         promise.settle(py, result(py, answer, &about))
     }

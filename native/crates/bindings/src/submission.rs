@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
-use kushi_core::{
-    Admission, End, Error, ErrorKind, InputDraft, Lease, ModelSpec, Reply, Request, Response, Runner, Ticket,
-};
+use kushi_core::{End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Ticket};
+use kushi_dataplane::OnlyResponse;
 use kushi_doors::Server;
 use smallvec::SmallVec;
 
-use crate::calls::with_id;
-
 /// A call that has its place in a queue.
 pub(crate) struct Submitted {
-    pub runner: Arc<Runner>,
+    pub spec: Arc<ModelSpec>,
     pub ticket: Ticket,
     /// To be driven, or handed to the io threads.
     pub lease: Option<Lease>,
@@ -30,25 +27,16 @@ pub(crate) fn submit(
 ) -> Result<Submitted, Error> {
     let arrived = Instant::now();
     let deadline = call.patience.and_then(|patience| arrived.checked_add(patience));
-    let (mut runner, version) = server.find(&call.model, &call.version)?;
+    let mut inference = server.find(&call.model, &call.version)?;
     loop {
-        let mut request = request(runner.spec(), call, arrived, reply())?;
+        let spec = inference.spec().clone();
+        let mut request = request(&spec, call, arrived, reply())?;
         request.deadline = deadline;
-        match runner.submit(request) {
-            Ok((ticket, admission)) => {
-                let lease = match admission {
-                    Admission::Lead(lease) => Some(lease),
-                    Admission::Queued => None,
-                };
-                return Ok(Submitted { runner, ticket, lease });
+        match inference.submit(server.registry(), request)? {
+            kushi_dataplane::Submitted::Queued(ticket, lease) => {
+                return Ok(Submitted { spec, ticket, lease });
             }
-            Err((error, request)) => match server.registry().moved(&runner, version) {
-                Some(next) => {
-                    call = again(runner.spec(), request);
-                    runner = next?;
-                }
-                None => return Err(with_id(&error, &request.id)),
-            },
+            kushi_dataplane::Submitted::Moved(request) => call = again(&spec, *request),
         }
     }
 }
@@ -103,18 +91,9 @@ fn again(spec: &ModelSpec, request: Request) -> InferCall {
     }
 }
 
-/// The answer of a unary call from its end and the responses that came before it.
-pub(crate) fn answer(
-    spec: &ModelSpec,
-    responses: usize,
-    only: Option<Response>,
-    end: &mut End,
-) -> Result<Answer, Error> {
-    std::mem::replace(&mut end.result, Ok(()))?;
-    let Some(mut response) = only.filter(|_| responses == 1) else {
-        let text = format!("model '{}' gave {responses} responses, a call takes exactly 1", spec.name);
-        return Err(Error::new(ErrorKind::EngineFailed, text));
-    };
+/// The answer of a unary call from its end and what came before it.
+pub(crate) fn answer(spec: &ModelSpec, only: OnlyResponse<Response>, end: &mut End) -> Result<Answer, Error> {
+    let mut response = only.close(&spec.name, end)?;
     end.request.classes.choose(spec, &mut response)?;
     let named = |(at, tensor)| (spec.outputs[usize::from(at)].name.clone(), tensor);
     Ok(Answer {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_core::{ModelSpec, Response, Ticket};
+use kushi_dataplane::{Alarm, OnlyResponse};
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -62,7 +63,7 @@ fn tell(future: &Bound<'_, PyAny>, on_done: &Bound<'_, PyAny>, outcome: PyResult
 #[allow(clippy::large_enum_variant, reason = "most are of the large kind")]
 pub(crate) enum Hold {
     /// A place in a model's queue in this process, and the responses that have come from there.
-    Core { ticket: Ticket, spec: Arc<ModelSpec>, responses: usize, only: Option<Response> },
+    Core { ticket: Ticket, spec: Arc<ModelSpec>, only: OnlyResponse<Response>, alarm: Alarm },
     /// A client's.
     Client(Box<dyn Fn() + Send>),
 }
@@ -83,11 +84,15 @@ impl Hold {
         }
     }
 
-    pub(crate) fn expire(&self, now: Instant) -> Expiry {
+    pub(crate) fn expire(&mut self) -> Expiry {
         match self {
-            Self::Core { ticket, .. } if ticket.expire() => Expiry::Over,
-            // Queued, its end is on its way. Executing, what is left is its own deadline.
-            Self::Core { ticket, .. } => Expiry::Later(ticket.deadline.filter(|&deadline| deadline > now)),
+            Self::Core { ticket, alarm, .. } => {
+                if alarm.ring(ticket) {
+                    Expiry::Over
+                } else {
+                    Expiry::Later(alarm.when())
+                }
+            }
             Self::Client(cancel) => {
                 cancel();
                 Expiry::Over

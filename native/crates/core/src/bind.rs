@@ -49,7 +49,7 @@ impl ModelSpec {
         drafts: SmallVec<[InputDraft<'_, D>; 4]>,
         outputs: &[&str],
     ) -> Result<Bound, Error> {
-        let fault = |text: String| Error::invalid(format!("{}{text}", Prefix(request_id)));
+        let fault = |text: String| Error::invalid(text).of_request(request_id);
         let wanted = self.wanted(outputs)?;
         self.check_input_count(&drafts).map_err(fault)?;
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
@@ -81,8 +81,9 @@ impl ModelSpec {
     /// The inputs that a caller means who gives `count` of them in the model's order.
     pub fn first_inputs(&self, request_id: &str, count: usize) -> Result<&[TensorSpec], Error> {
         self.inputs.get(..count).ok_or_else(|| {
-            let (prefix, expected, model) = (Prefix(request_id), self.expected_inputs(), &self.name);
-            Error::invalid(format!("{prefix}{expected} but got {count} inputs for model '{model}'"))
+            let (expected, model) = (self.expected_inputs(), &self.name);
+            Error::invalid(format!("{expected} but got {count} inputs for model '{model}'"))
+                .of_request(request_id)
         })
     }
 
@@ -276,16 +277,6 @@ fn check_strings(name: &str, model: &str, count: usize, data: &[u8]) -> Result<O
         Err(format!(
             "expected {count} string elements for inference input '{name}' for model '{model}', got {seen}"
         ))
-    }
-}
-
-/// The request's id in front of a text, as Triton writes it.
-struct Prefix<'a>(&'a str);
-
-impl std::fmt::Display for Prefix<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let id = if self.0.is_empty() { "<id_unknown>" } else { self.0 };
-        write!(f, "[request id: {id}] ")
     }
 }
 

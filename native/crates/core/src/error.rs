@@ -193,7 +193,15 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    pub(crate) fn expired() -> Self {
+    /// The same error, with the id of the request that met it in front, as Triton writes it.
+    #[must_use]
+    pub fn of_request(&self, id: &str) -> Self {
+        let id = if id.is_empty() { "<id_unknown>" } else { id };
+        Self::new(self.kind, format!("[request id: {id}] {}", self.message))
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn expired() -> Self {
         Self::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use kushi_core::{Complaints, Count, Drain, Error, Registry};
+use kushi_core::{Complaints, Count, Drain, Error};
+use kushi_dataplane::Registry;
 use kushi_shm::Regions;
 
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};

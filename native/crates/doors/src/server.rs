@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Drivers, Error, ErrorKind, Registry, Runner, os_text};
+use kushi_core::{Drivers, Error, ErrorKind, Runner, os_text};
+use kushi_dataplane::{Inference, Registry};
 
 use crate::house::{House, Phase};
 use crate::http::restrictions::Restriction;
@@ -119,15 +120,13 @@ impl Server {
         (reply.status, reply.kind.map_or("", ErrorKind::name), reply.body)
     }
 
-    /// The runner for a call from this process, and the version that was asked for; the empty text means
-    /// the latest.
-    pub fn find(&self, model: &str, version: &str) -> Result<(Arc<Runner>, Option<u64>), Error> {
+    /// For a call from this process; the empty text as version means the latest.
+    pub fn find(&self, model: &str, version: &str) -> Result<Inference, Error> {
         let version = manage::version_number(Some(version).filter(|text| !text.is_empty()))?;
-        let found = self.house.registry.find(model, version).map_err(|error| match self.house.phase() {
+        Inference::find(&self.house.registry, model, version).map_err(|error| match self.house.phase() {
             Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
             _ => error,
-        });
-        Ok((found?, version))
+        })
     }
 
     /// The io threads, for runners to offer their second leases to.

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::server::Server;
-use super::{fault, infer, manage};
+use super::{infer, manage};
 use crate::{Answer, Call, CallAnswer, InferCall};
 
 /// Calls under way at one time; beyond it they are refused at once.
@@ -257,9 +257,9 @@ async fn within<T>(
     match deadline {
         None => work.await,
         // What is late already is not begun.
-        Some(deadline) if deadline <= Instant::now() => Err(fault::expired()),
+        Some(deadline) if deadline <= Instant::now() => Err(Error::expired()),
         Some(deadline) => {
-            tokio::time::timeout_at(deadline.into(), work).await.unwrap_or_else(|_| Err(fault::expired()))
+            tokio::time::timeout_at(deadline.into(), work).await.unwrap_or_else(|_| Err(Error::expired()))
         }
     }
 }

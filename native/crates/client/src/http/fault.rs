@@ -125,10 +125,6 @@ pub(super) fn unreadable(address: &Address, what: impl Display) -> Error {
     Error::new(ErrorKind::EngineFailed, format!("the answer of {address} cannot be read: {what}"))
 }
 
-pub(super) fn expired() -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
-}
-
 pub(super) fn not_connected(address: &Address, error: &io::Error) -> Error {
     if let Some(what) = tls::error_text(error) {
         return Error::new(ErrorKind::ConnectionLost, format!("cannot connect to {address}: {what}"));

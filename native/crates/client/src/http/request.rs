@@ -70,11 +70,9 @@ fn comma(json: &mut Vec<u8>, place: usize) {
 
 /// As the core words it.
 fn too_many(call: &InferCall, names: &[String]) -> Error {
-    let id = if call.id.is_empty() { "<id_unknown>" } else { &call.id };
     let (expected, got, model) = (names.len(), call.inputs.len(), &call.model);
-    Error::invalid(format!(
-        "[request id: {id}] expected {expected} inputs but got {got} inputs for model '{model}'"
-    ))
+    Error::invalid(format!("expected {expected} inputs but got {got} inputs for model '{model}'"))
+        .of_request(&call.id)
 }
 
 fn write_parameters(json: &mut Vec<u8>, call: &InferCall, binary: bool) -> Result<(), Error> {

@@ -267,7 +267,7 @@ impl<T> Connection<T> {
         }
         while let Some(&(_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
             match self.cancel(id) {
-                Some(asker) => ended.push(Ended { asker, outcome: Err(texts::expired()) }),
+                Some(asker) => ended.push(Ended { asker, outcome: Err(Error::expired()) }),
                 // Unreachable, as whoever gives up a call takes its deadline away.
                 None => self.deadlines.retain(|&(_, other)| other != id),
             }

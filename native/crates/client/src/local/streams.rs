@@ -98,7 +98,7 @@ impl Streams {
     fn connect(&self, deadline: Option<Instant>) -> Result<Connection<()>, Error> {
         let patience = deadline.map_or(CONNECT_PATIENCE, |deadline| deadline - Instant::now());
         let late =
-            |error| if deadline.is_some_and(|at| at <= Instant::now()) { texts::expired() } else { error };
+            |error| if deadline.is_some_and(|at| at <= Instant::now()) { Error::expired() } else { error };
         self.door.connect(Some(patience)).map_err(late)
     }
 

@@ -109,10 +109,6 @@ pub(crate) fn too_long(bytes: usize) -> Error {
     ))
 }
 
-pub(crate) fn expired() -> Error {
-    Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired")
-}
-
 /// An answer of one kind to a call of another is a violation, which is found earlier.
 pub(crate) fn mixed_up() -> Error {
     Error::new(ErrorKind::Internal, "the answer belongs to another call")

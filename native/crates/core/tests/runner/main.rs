@@ -16,6 +16,5 @@ mod memory;
 mod ordering;
 mod priorities;
 mod properties;
-mod reload;
 mod replies;
 mod statistics;

@@ -10,7 +10,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_ENCODING;
-use kushi_core::{Bound, Classes, End, Error, ErrorKind, ModelSpec, Parameter, Request, Response, Runner};
+use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
+use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
@@ -40,15 +41,15 @@ pub(crate) async fn generate(
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
-    let runner = manage::find(&desk.house, model, version)?;
+    let inference = Inference::of(manage::find(&desk.house, model, version)?, version);
     let arrived = Instant::now();
     let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(headers)?;
-    let owner = Owner::model(runner.spec());
+    let owner = Owner::model(inference.spec());
     let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, desk, activity).await?;
     activity.enter(Stage::Work);
-    let submitted = Received { body, arrived, deadline }.submit(desk, runner, version).await;
+    let submitted = Received { body, arrived, deadline }.submit(desk, inference).await;
     answering.prepared();
     let answer = match submitted {
         Err(error) => answer::error(&error),
@@ -88,23 +89,17 @@ struct Prepared {
 }
 
 impl Received {
-    /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
-    async fn submit(
-        &self,
-        desk: &Rc<Desk>,
-        mut runner: Arc<Runner>,
-        version: Option<u64>,
-    ) -> Result<Generation, Error> {
+    async fn submit(&self, desk: &Rc<Desk>, mut inference: Inference) -> Result<Generation, Error> {
         loop {
             let Prepared { id, parameters, bound } = if self.body.len() < LONG_JSON {
-                prepare(&self.body, runner.spec(), &desk.house.limits)?
+                prepare(&self.body, inference.spec(), &desk.house.limits)?
             } else {
-                let (house, spec, body) = (desk.house.clone(), runner.spec().clone(), self.body.clone());
+                let (house, spec, body) = (desk.house.clone(), inference.spec().clone(), self.body.clone());
                 let (owner, bytes) = (Owner::model(&spec), body.len());
                 let work = move |_: &_| prepare(&body, &spec, &house.limits);
                 Box::pin(desk.house.pool.run(owner, bytes, work)).await??
             };
-            let submitted = infer::submit(desk, &runner, |reply| Request {
+            let submitted = infer::submit(desk, &mut inference, |reply| Request {
                 id: id.clone(),
                 inputs: bound.inputs,
                 wanted: bound.wanted,
@@ -117,15 +112,9 @@ impl Received {
                 arrived: self.arrived,
                 reply,
             });
-            match submitted {
-                Ok(waiting) => {
-                    let alarm = waiting.ticket().and_then(|ticket| ticket.expires);
-                    return Ok(Generation { waiting, alarm, spec: runner.spec().clone(), id });
-                }
-                Err(refusal) => match desk.house.registry.moved(&runner, version) {
-                    Some(next) => runner = next?,
-                    None => return Err(refusal),
-                },
+            if let Some(waiting) = submitted? {
+                let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
+                return Ok(Generation { waiting, alarm, spec: inference.spec().clone(), id });
             }
         }
     }
@@ -141,8 +130,7 @@ fn prepare(body: &[u8], spec: &ModelSpec, limits: &Limits) -> Result<Prepared, E
 /// A request on its way.
 struct Generation {
     waiting: Waiting,
-    /// When it expires.
-    alarm: Option<Instant>,
+    alarm: Alarm,
     spec: Arc<ModelSpec>,
     id: String,
 }
@@ -177,24 +165,21 @@ impl Generation {
         answering: &mut Answering,
         tell_timings: bool,
     ) -> Result<Answer, Error> {
-        let mut only = None;
-        let mut count = 0;
+        let mut only = OnlyResponse::default();
         loop {
             let (mail, reservation) = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
             if let Some(response) = mail.response {
-                count += 1;
-                only = Some((response, reservation));
+                only.put((response, reservation));
             }
-            let Some(end) = mail.end else { continue };
-            let End { result, timings, request } = end;
-            result?;
-            let Some((response, reservation)) = only.filter(|_| count == 1) else {
-                let text = "generate expects model to produce exactly 1 response, use generate stream for model that \
-                            generates various number of responses";
-                return Err(Error::new(ErrorKind::EngineFailed, text));
-            };
+            let Some(mut end) = mail.end else { continue };
+            let (response, reservation) = only.close_or(&mut end, || {
+                "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+                 various number of responses"
+                    .into()
+            })?;
+            let timings = end.timings;
             // In the place of the body, which goes with the request.
-            drop(request);
+            drop(end);
             answering.reservation = reservation;
             let reservation = answering.reservation.as_ref();
             let text = self.write(response, reservation, &desk.house, generate_json::write).await?;

@@ -13,7 +13,7 @@ use kushi_oip::tensor_json::Bounds;
 use smallvec::SmallVec;
 
 use crate::http::members::{text, unreadable};
-use crate::http::request::{MAX_PARAMETERS, prefix};
+use crate::http::request::MAX_PARAMETERS;
 use crate::http::tensor_json;
 use crate::json::read::{self, Leaves, Value};
 use crate::json::{Fault, Scanner, write};
@@ -147,8 +147,8 @@ impl<'a> Reading<'a, '_> {
             (shape, tensor_json::read_values(value, &name, input.datatype, count, bounds)?)
         };
         if self.asked.inputs.iter().any(|draft| draft.name == name) {
-            let prefix = prefix(&self.asked.id);
-            return Err(Error::invalid(format!("{prefix}input '{name}' already exists in request")));
+            let error = Error::invalid(format!("input '{name}' already exists in request"));
+            return Err(error.of_request(&self.asked.id));
         }
         self.asked.inputs.push(InputDraft { name: name.into(), datatype: Some(input.datatype), shape, data });
         Ok(())

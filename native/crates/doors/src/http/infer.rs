@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
-use kushi_core::{
-    Admission, Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
-    Runner, Ticket,
-};
+use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
@@ -50,8 +48,8 @@ pub(crate) async fn infer(
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = manage::version_number(version)?;
-    let runner = manage::find(&desk.house, model, version)?;
-    let owner = Owner::model(runner.spec());
+    let inference = Inference::of(manage::find(&desk.house, model, version)?, version);
+    let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
     let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
     let compressed = coding::is_compressed(headers)?;
@@ -74,8 +72,8 @@ pub(crate) async fn infer(
         && length <= most
     {
         let bytes = least_bytes(length, announced, compressed);
-        if let Err(error) = runner.announce(arrived, bytes) {
-            let mut answer = answer::error(&named(&error, ""));
+        if let Err(error) = inference.runner().announce(arrived, bytes) {
+            let mut answer = answer::error(&error.of_request(""));
             load_report::tell(&mut answer, headers, &desk.house);
             return Ok(answer);
         }
@@ -85,7 +83,7 @@ pub(crate) async fn infer(
     activity.enter(Stage::Work);
     let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
-    let mut answer = match received.run(desk, &mut answering, runner, version).await {
+    let mut answer = match received.run(desk, &mut answering, inference).await {
         Ok(answer) => {
             answering.owe_in_all(answer.body().left());
             coding::coded(answer, headers, &desk.house, owner).await
@@ -140,20 +138,22 @@ struct Submitted {
 }
 
 impl Received {
-    /// Asks `runner`, and where a reload took its place meanwhile the one that serves now.
     async fn run(
         mut self,
         desk: &Rc<Desk>,
         answering: &mut Answering,
-        mut runner: Arc<Runner>,
-        version: Option<u64>,
+        mut inference: Inference,
     ) -> Result<Answer, Error> {
         if self.compressed {
             answering.prepare();
             let reserved = answering.take_reservation();
-            let (body, reserved) =
-                Box::pin(coding::decompressed(self.body, reserved, &desk.house, Owner::model(runner.spec())))
-                    .await?;
+            let (body, reserved) = Box::pin(coding::decompressed(
+                self.body,
+                reserved,
+                &desk.house,
+                Owner::model(inference.spec()),
+            ))
+            .await?;
             (self.body, answering.reservation) = (body, Some(reserved));
         }
         let json_length = self.json_length.within(self.body.len())?;
@@ -163,19 +163,15 @@ impl Received {
                 _ => json_length < LONG_JSON,
             };
             let prepared = if is_short {
-                prepare(&desk.house, runner.spec(), &self.body, json_length, &desk.body_memory)?
+                prepare(&desk.house, inference.spec(), &self.body, json_length, &desk.body_memory)?
             } else {
-                let (house, runner, body) = (desk.house.clone(), runner.clone(), self.body.clone());
-                let (owner, bytes) = (Owner::model(runner.spec()), body.len());
-                let work = move |memory: &_| prepare(&house, runner.spec(), &body, json_length, memory);
+                let (house, spec, body) = (desk.house.clone(), inference.spec().clone(), self.body.clone());
+                let (owner, bytes) = (Owner::model(&spec), body.len());
+                let work = move |memory: &_| prepare(&house, &spec, &body, json_length, memory);
                 Box::pin(desk.house.pool.run(owner, bytes, work)).await??
             };
-            match self.submit(desk, &runner, prepared) {
-                Ok(submitted) => break submitted,
-                Err(refusal) => match desk.house.registry.moved(&runner, version) {
-                    Some(next) => runner = next?,
-                    None => return Err(refusal),
-                },
+            if let Some(submitted) = self.submit(desk, &mut inference, prepared)? {
+                break submitted;
             }
         };
         answering.prepared();
@@ -185,7 +181,8 @@ impl Received {
         } else {
             drop(self.body);
         }
-        let (response, end, reservation) = only_answer(&mut waiting, &runner.spec().name).await?;
+        let spec = inference.spec();
+        let (response, end, reservation) = only_answer(&mut waiting, &spec.name).await?;
         let End { timings, mut request, .. } = end;
         // The writer needs what the request says, not its tensors.
         let inputs = std::mem::take(&mut request.inputs);
@@ -200,13 +197,14 @@ impl Received {
         desk.house.budget.check_owed(own)?;
         let bytes = format.text_bytes(&response, &request.classes);
         let mut answer = if bytes < LONG_ANSWER {
-            response::write(runner.spec(), &request, response, &format)?
+            response::write(spec, &request, response, &format)?
         } else {
-            let (owner, budget) = (Owner::model(runner.spec()), desk.house.budget.clone());
+            let (spec, budget) = (spec.clone(), desk.house.budget.clone());
+            let owner = Owner::model(&spec);
             let work = move |_: &_| {
                 // Others may have been written meanwhile.
                 budget.check_owed(own)?;
-                response::write(runner.spec(), &request, response, &format)
+                response::write(&spec, &request, response, &format)
             };
             Box::pin(desk.house.pool.run(owner, bytes, work)).await??
         };
@@ -216,11 +214,16 @@ impl Received {
         Ok(answer)
     }
 
-    /// Fails when the runner takes no requests.
-    fn submit(&self, desk: &Rc<Desk>, runner: &Arc<Runner>, prepared: Prepared) -> Result<Submitted, Error> {
+    /// `None`: it has to be prepared again, for the version that serves now.
+    fn submit(
+        &self,
+        desk: &Rc<Desk>,
+        inference: &mut Inference,
+        prepared: Prepared,
+    ) -> Result<Option<Submitted>, Error> {
         let Prepared { id, mut parameters, priority, timeout_us, bound, classes, format, regions } = prepared;
         parameters.extend_from_slice(&self.forwarded);
-        let waiting = submit(desk, runner, |reply| Request {
+        let waiting = submit(desk, inference, |reply| Request {
             id,
             inputs: bound.inputs,
             wanted: bound.wanted,
@@ -233,33 +236,28 @@ impl Received {
             arrived: self.arrived,
             reply,
         })?;
-        Ok(Submitted { waiting, format, regions })
+        Ok(waiting.map(|waiting| Submitted { waiting, format, regions }))
     }
 }
 
-/// Hands a request to its runner. Fails when the runner takes no requests.
+/// Hands a request to the model. `None`: it has to be prepared again, for the version that serves now.
 pub(super) fn submit(
     desk: &Rc<Desk>,
-    runner: &Arc<Runner>,
+    inference: &mut Inference,
     request: impl FnOnce(Reply) -> Request,
-) -> Result<Waiting, Error> {
+) -> Result<Option<Waiting>, Error> {
     let mut waiting = desk.pending.open();
-    match runner.submit(request(Reply::new(desk.mailbox.clone(), waiting.key))) {
-        Ok((ticket, admission)) => {
+    let request = request(Reply::new(desk.mailbox.clone(), waiting.key));
+    Ok(match inference.submit(&desk.house.registry, request)? {
+        kushi_dataplane::Submitted::Queued(ticket, lease) => {
             waiting.hold(ticket);
-            if let Admission::Lead(lease) = admission {
+            if let Some(lease) = lease {
                 desk.lead(lease);
             }
-            Ok(waiting)
+            Some(waiting)
         }
-        Err((error, request)) => Err(named(&error, &request.id)),
-    }
-}
-
-/// A refusal of the runner, with the request that it is about.
-fn named(error: &Error, id: &str) -> Error {
-    let id = if id.is_empty() { "<id_unknown>" } else { id };
-    Error::new(error.kind, format!("[request id: {id}] {}", error.message))
+        kushi_dataplane::Submitted::Moved(_) => None,
+    })
 }
 
 /// Reads a body and fits it to the model. Fails when the request is wrong.
@@ -291,42 +289,32 @@ async fn only_answer(
     waiting: &mut Waiting,
     model: &str,
 ) -> Result<(Response, End, Option<Reservation>), Error> {
-    let mut only = None;
-    let mut count = 0;
-    let mut alarm = waiting.ticket().and_then(|ticket| ticket.expires);
+    let mut only = OnlyResponse::default();
+    let mut alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
     loop {
         let (mail, reservation) = next_mail(waiting, &mut alarm).await?;
         if let Some(response) = mail.response {
-            count += 1;
-            only = Some((response, reservation));
+            only.put((response, reservation));
         }
         let Some(mut end) = mail.end else { continue };
-        std::mem::replace(&mut end.result, Ok(()))?;
-        return match only.filter(|_| count == 1) {
-            Some((response, reservation)) => Ok((response, end, reservation)),
-            None => Err(Error::new(
-                ErrorKind::EngineFailed,
-                format!("model '{model}' gave {count} responses, HTTP takes exactly 1"),
-            )),
-        };
+        let (response, reservation) = only.close(model, &mut end)?;
+        return Ok((response, end, reservation));
     }
 }
 
 /// What comes next of a request, or that the time has come which `alarm` tells: when it expires.
 pub(super) async fn next_mail(
     waiting: &mut Waiting,
-    alarm: &mut Option<Instant>,
+    alarm: &mut Alarm,
 ) -> Result<(Mail, Option<Reservation>), Error> {
-    while let Some(when) = *alarm {
+    while let Some(when) = alarm.when() {
         if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
             return mail;
         }
-        let ticket = waiting.ticket();
-        if ticket.is_some_and(Ticket::expire) {
-            return Err(Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired"));
+        let Some(ticket) = waiting.ticket() else { break };
+        if alarm.ring(ticket) {
+            return Err(Error::expired());
         }
-        // The queue's patience ended while it executed: what is left is its own deadline.
-        *alarm = ticket.and_then(|ticket| ticket.deadline).filter(|&deadline| deadline > when);
     }
     waiting.next().await
 }

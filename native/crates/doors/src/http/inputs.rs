@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::http::document::InputSpans;
 use crate::http::members::{missing, text, unreadable, unsigned};
-use crate::http::request::{Names, Scope, prefix};
+use crate::http::request::{Names, Scope};
 use crate::http::shared_memory::{self, Data};
 use crate::http::tensor_json::{self, Bounds};
 use crate::json::Span;
@@ -54,10 +54,8 @@ pub(super) fn read<'a>(
     let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
     let shape = shape(json, spans.shape.as_ref(), &name)?;
     if !names.insert(name.clone()) {
-        return Err(Error::invalid(format!(
-            "{}input '{name}' already exists in request",
-            prefix(request_id)
-        )));
+        let error = Error::invalid(format!("input '{name}' already exists in request"));
+        return Err(error.of_request(request_id));
     }
     let data = if let Some(span) = &spans.binary_data_size {
         let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;

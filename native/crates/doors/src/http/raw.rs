@@ -4,12 +4,12 @@ use bytes::Bytes;
 use kushi_core::{Buffer, Error, InputDraft, ModelSpec, Shape};
 use smallvec::smallvec;
 
-use crate::http::request::{InferRequest, prefix};
+use crate::http::request::InferRequest;
 use crate::http::shared_memory::Data;
 
 /// The model's only input, of the shape that its configuration and the size of `body` leave.
 pub(crate) fn request<'a>(body: &Bytes, spec: &'a ModelSpec) -> Result<InferRequest<'a>, Error> {
-    let fault = |text: String| Error::invalid(format!("{}{text}", prefix("")));
+    let fault = |text: String| Error::invalid(text).of_request("");
     let [input] = &spec.inputs[..] else {
         return Err(fault(format!(
             "Raw request must only have 1 input (found 1) to be deduced but got {} inputs in '{}' model configuration",

@@ -163,10 +163,8 @@ impl<'a> InferRequest<'a> {
         check_one_way(json, spans)?;
         let name = text(json, spans.name.as_ref(), "name")?;
         if !names.insert(name.clone()) {
-            return Err(Error::invalid(format!(
-                "{}output '{name}' already exists in request",
-                prefix(&self.id)
-            )));
+            let error = Error::invalid(format!("output '{name}' already exists in request"));
+            return Err(error.of_request(&self.id));
         }
         let classes = match &spans.classification {
             None => 0,
@@ -247,10 +245,6 @@ fn items<T>(list: Option<List<T>>, member: &str) -> Result<Option<Vec<T>>, Error
             Err(unreadable(format!("Unable to parse '{member}': attempt to access JSON non-array as array")))
         }
     }
-}
-
-pub(super) fn prefix(id: &str) -> String {
-    format!("[request id: {}] ", if id.is_empty() { "<id_unknown>" } else { id })
 }
 
 #[cfg(test)]

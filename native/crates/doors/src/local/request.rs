@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{
-    Admission, Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner,
-};
+use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner};
+use kushi_dataplane::Inference;
 use kushi_oip::infer_request::InferRequest;
 use smallvec::SmallVec;
 
@@ -96,7 +95,7 @@ pub(super) fn submit(
     let mut message = InferRequest::read(&arrived.body)?;
     let version = Some(message.model_version).filter(|version| !version.is_empty());
     let version = manage::version_number(version)?;
-    let mut runner = manage::find(&desk.house, message.model_name, version)?;
+    let mut inference = Inference::of(manage::find(&desk.house, message.model_name, version)?, version);
     let mut data = data(&message, arrived, slots)?;
     let aside = aside(&message, &data);
     if aside.is_some() {
@@ -109,7 +108,7 @@ pub(super) fn submit(
     let mut parameters = std::mem::take(&mut message.parameters);
     let names: SmallVec<[&str; 8]> = message.outputs.iter().map(|output| output.name).collect();
     loop {
-        let spec = runner.spec();
+        let spec = inference.spec();
         let drafts = drafts(&message, spec, &data)?;
         let bound = spec.bind(message.id, drafts, &names)?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
@@ -130,27 +129,15 @@ pub(super) fn submit(
             arrived: arrived.at,
             reply: Reply::new(desk.mailbox.clone(), waiting.key),
         };
-        match runner.submit(request) {
-            Ok((ticket, admission)) => {
+        match inference.submit(&desk.house.registry, request)? {
+            kushi_dataplane::Submitted::Queued(ticket, lease) => {
                 waiting.hold(ticket);
-                if let Admission::Lead(lease) = admission {
+                if let Some(lease) = lease {
                     desk.lead(lease);
                 }
-                return Ok(Submitted::Queued(waiting, runner));
+                return Ok(Submitted::Queued(waiting, inference.runner().clone()));
             }
-            // A reload may have taken its place meanwhile.
-            Err((error, request)) => match desk.house.registry.moved(&runner, version) {
-                Some(next) => {
-                    runner = next?;
-                    parameters = request.parameters;
-                }
-                None => {
-                    let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-                    return Err(
-                        Error::new(error.kind, format!("[request id: {id}] {}", error.message)).into()
-                    );
-                }
-            },
+            kushi_dataplane::Submitted::Moved(request) => parameters = request.parameters,
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{End, Error, ErrorKind, Mail, Response, Runner, Ticket};
+use kushi_core::{End, Error, Mail, Response, Runner};
+use kushi_dataplane::{Alarm, OnlyResponse};
 
 use crate::house::Answering;
 use crate::pending::Waiting;
@@ -24,9 +25,8 @@ struct InFlight {
     number: u64,
     waiting: Waiting,
     runner: Arc<Runner>,
-    response: Option<Response>,
-    responses: usize,
-    alarm: Option<Instant>,
+    only: OnlyResponse<Response>,
+    alarm: Alarm,
     answering: Answering,
 }
 
@@ -47,11 +47,11 @@ impl Requests {
     }
 
     pub(super) fn add(&mut self, id: u64, waiting: Waiting, runner: Arc<Runner>, answering: Answering) {
-        let alarm = waiting.ticket().and_then(|ticket| ticket.expires);
-        self.alarms.extend(alarm.map(|when| (when, id)));
+        let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
+        self.alarms.extend(alarm.when().map(|when| (when, id)));
         let number = self.next_number;
         self.next_number += 1;
-        let in_flight = InFlight { number, waiting, runner, response: None, responses: 0, alarm, answering };
+        let in_flight = InFlight { number, waiting, runner, only: OnlyResponse::default(), alarm, answering };
         self.by_id.insert(id, in_flight);
     }
 
@@ -60,22 +60,13 @@ impl Requests {
         let Mail { response, end, .. } = mail;
         if let Some(response) = response {
             let in_flight = self.by_id.get_mut(&id)?;
-            in_flight.responses += 1;
-            in_flight.response = Some(response);
+            in_flight.only.put(response);
         }
         let mut end = end?;
         let mut in_flight = self.remove(id)?;
         in_flight.waiting.ended();
-        let InFlight { runner, response, responses, answering, .. } = in_flight;
-        let result = std::mem::replace(&mut end.result, Ok(()));
-        let result = result.and_then(|()| match response.filter(|_| responses == 1) {
-            Some(response) => Ok((response, end)),
-            None => {
-                let model = &runner.spec().name;
-                let text = format!("model '{model}' gave {responses} responses, expected exactly 1");
-                Err(Error::new(ErrorKind::EngineFailed, text))
-            }
-        });
+        let InFlight { runner, only, answering, .. } = in_flight;
+        let result = only.close(&runner.spec().name, &mut end).map(|response| (response, end));
         Some(Ended { runner, result, answering })
     }
 
@@ -92,27 +83,22 @@ impl Requests {
 
     /// The next request whose time has come and whose end need not be waited for.
     pub(super) fn next_expired(&mut self, now: Instant) -> Option<(u64, Ended)> {
-        while let Some(&(when, id)) = self.alarms.first().filter(|&&(when, _)| when <= now) {
+        while let Some(&(_, id)) = self.alarms.first().filter(|&&(when, _)| when <= now) {
             self.alarms.pop_first();
             let Some(in_flight) = self.by_id.get_mut(&id) else { continue };
-            in_flight.alarm = None;
-            let ticket = in_flight.waiting.ticket();
-            if ticket.is_some_and(Ticket::expire) {
+            let Some(ticket) = in_flight.waiting.ticket() else { continue };
+            if in_flight.alarm.ring(ticket) {
                 let InFlight { runner, answering, .. } = self.remove(id)?;
-                let error = Error::new(ErrorKind::DeadlineExceeded, "Request timeout expired");
-                return Some((id, Ended { runner, result: Err(error), answering }));
+                return Some((id, Ended { runner, result: Err(Error::expired()), answering }));
             }
-            // The queue's patience ended while it executed: what is left is its own deadline.
-            let deadline = ticket.and_then(|ticket| ticket.deadline);
-            in_flight.alarm = deadline.filter(|&deadline| deadline > when);
-            self.alarms.extend(in_flight.alarm.map(|when| (when, id)));
+            self.alarms.extend(in_flight.alarm.when().map(|when| (when, id)));
         }
         None
     }
 
     fn remove(&mut self, id: u64) -> Option<InFlight> {
         let in_flight = self.by_id.remove(&id)?;
-        if let Some(when) = in_flight.alarm {
+        if let Some(when) = in_flight.alarm.when() {
             self.alarms.remove(&(when, id));
         }
         Some(in_flight)

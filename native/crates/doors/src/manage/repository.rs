@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Error, ErrorKind, State, VersionRow, os_text};
+use kushi_core::{Error, ErrorKind, State, os_text};
+use kushi_dataplane::VersionRow;
 
 use crate::house::{House, Phase};
 use crate::json::read::Value;

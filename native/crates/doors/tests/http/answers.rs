@@ -11,7 +11,7 @@ fn no_response_and_three_are_errors_and_the_next_request_is_answered() {
     site.puppet.script([Act::Silence, Act::Respond(3)]);
     for count in [0, 3] {
         let answer = site.ask(1);
-        let text = format!("model 'echo' gave {count} responses, HTTP takes exactly 1");
+        let text = format!("model 'echo' gave {count} responses, expected exactly 1");
         assert_eq!((answer.status, answer.refusal()), (500, text));
     }
     assert!(site.ask(7).echoes(7));

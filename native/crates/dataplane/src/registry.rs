@@ -1,12 +1,10 @@
 //! Which models there are: read by every request without a lock, written by the control plane.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
-
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind, ModelSpec, Runner, State};
+use kushi_core::{Error, ErrorKind, ModelSpec, Runner, State};
 
 #[derive(Default)]
 pub struct Registry {
@@ -113,7 +111,11 @@ impl Registry {
 
     /// Where a request goes on that `runner` refused because a reload or an unload took its place.
     /// `None`: it refused for a reason of its own.
-    pub fn moved(&self, runner: &Arc<Runner>, version: Option<u64>) -> Option<Result<Arc<Runner>, Error>> {
+    pub(crate) fn moved(
+        &self,
+        runner: &Arc<Runner>,
+        version: Option<u64>,
+    ) -> Option<Result<Arc<Runner>, Error>> {
         let ModelSpec { name, version: number, .. } = &**runner.spec();
         let models = self.models.load();
         let in_its_place = models.get(name).and_then(|versions| versions.by_number.get(number));
@@ -219,7 +221,7 @@ impl Registry {
     }
 
     fn change<T>(&self, model: &str, change: impl FnOnce(&mut Versions) -> T) -> T {
-        let _writing = lock(&self.writing);
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut models = HashMap::clone(&self.models.load());
         let mut versions = models.get(model).map(|versions| Versions::clone(versions)).unwrap_or_default();
         let changed = change(&mut versions);

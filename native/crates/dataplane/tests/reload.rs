@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kushi_core::{ErrorKind, ModelSpec, Registry, Runner, State, VersionRow};
+use kushi_core::{ErrorKind, ModelSpec, Runner, State};
+use kushi_dataplane::{Registry, VersionRow};
 use kushi_testkit::{PATIENCE, Scene, echo_spec};
 
 fn serving(scene: &Scene) -> Registry {
@@ -148,22 +149,4 @@ fn what_a_failed_load_announced_is_withdrawn() {
     registry.withdraw("echo");
     let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Failed, "broken")];
     assert_eq!(registry.rows(), rows);
-}
-
-#[test]
-fn a_request_that_a_replaced_runner_refuses_goes_to_the_new_one() {
-    let (old, new) = (version(1), version(2));
-    let registry = serving(&old);
-    assert!(registry.moved(&old.runner, None).is_none(), "it serves");
-    let replaced = registry.publish("echo", vec![new.runner.clone()]);
-    assert!(replaced[0].retire(PATIENCE));
-    assert_eq!(old.refused(old.request(1, 1)).kind, ErrorKind::ShuttingDown);
-    let moved = |version| registry.moved(&old.runner, version);
-    assert!(moved(None).is_some_and(|next| next.is_ok_and(|next| Arc::ptr_eq(&next, &new.runner))));
-    assert!(moved(Some(1)).is_some_and(|next| next.is_err()));
-    // A server that closes leaves its runners where they are.
-    new.runner.stop_admitting();
-    assert!(registry.moved(&new.runner, None).is_none());
-    assert!(new.runner.retire(PATIENCE));
-    assert!(registry.moved(&new.runner, None).is_none());
 }
