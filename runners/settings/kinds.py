@@ -246,7 +246,7 @@ class BackendSettings(Several):
         return f" There are {describe_settings()}.{super().note}"
 
     def read(self, given: object, source: str) -> object:
-        config = parse_backend_config(self.texts(given, source))
+        config = parse_backend_config(self.texts(given, source), source)
         check_backend_config(config)
         return config
 

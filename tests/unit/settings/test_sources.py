@@ -157,6 +157,12 @@ def test_an_error_names_the_variable_that_it_came_from(monkeypatch: pytest.Monke
         settings()
 
 
+def test_an_error_about_a_backend_names_the_variable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSHI_BACKEND_CONFIG", "onnxruntime")
+    with pytest.raises(ConfigInvalid, match=r"^KUSHI_BACKEND_CONFIG: expected BACKEND,KEY=VALUE or KEY=VALUE, got 'on"):
+        settings()
+
+
 def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUSHI_HTPP_PORT", "9000")
     with pytest.raises(ConfigInvalid, match="KUSHI_HTPP_PORT, did you mean KUSHI_HTTP_PORT"):
