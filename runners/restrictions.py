@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from .errors import ConfigInvalid
 
-__all__ = ["Restriction", "parse_restriction"]
+__all__ = ["RESTRICTION", "Restriction", "not_shown", "parse_restriction"]
 
-_EXPECTED = "expected API,…:HEADER=VALUE"
+RESTRICTION = "API,…:HEADER=VALUE"
 
 
 @dataclass(frozen=True)
@@ -29,5 +29,12 @@ def parse_restriction(text: str, source: str) -> Restriction:
     apis, colon, token = text.partition(":")
     header, equals, value = token.partition("=")
     if not (apis and colon and header and equals and value):
-        raise ConfigInvalid(f"{source}: {_EXPECTED}, got something else, not shown here because it may hold a secret")
+        raise not_shown(source, RESTRICTION)
     return Restriction(tuple(apis.split(",")), header, value)
+
+
+def not_shown(source: str, expected: str) -> ConfigInvalid:
+    """The error for what is no restriction"""
+    return ConfigInvalid(
+        f"{source}: expected {expected}, got something else, not shown here because it may hold a secret"
+    )

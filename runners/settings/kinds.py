@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 from ..errors import ConfigInvalid
 from ..integers import integer
 from ..repository.backend_config import check_backend_config, describe_settings, parse_backend_config
-from ..restrictions import Restriction, parse_restriction
+from ..restrictions import RESTRICTION, Restriction, not_shown, parse_restriction
 
 __all__ = [
     "BackendSettings",
@@ -208,7 +208,7 @@ class Restrictions(Several):
     separators = "semicolons"
 
     def __init__(self) -> None:
-        super().__init__("API,…:HEADER=VALUE")
+        super().__init__(RESTRICTION)
 
     @property
     def note(self) -> str:
@@ -219,16 +219,10 @@ class Restrictions(Several):
 
     def check(self, value: object, path: str) -> None:
         if not isinstance(value, list | tuple) or not all(isinstance(one, Restriction) for one in value):
-            raise self._hidden(path, "a tuple of Restriction")
+            raise not_shown(path, "a tuple of Restriction")
 
     def wrong(self, given: object, source: str) -> ConfigInvalid:  # noqa: ARG002 - not shown
-        return self._hidden(source, self.placeholder)
-
-    @staticmethod
-    def _hidden(where: str, expected: str) -> ConfigInvalid:
-        return ConfigInvalid(
-            f"{where}: expected {expected}, got something else, not shown here because it may hold a secret"
-        )
+        return not_shown(source, self.placeholder)
 
 
 class BackendSettings(Several):
