@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,6 @@ from tests.serving import eventually, labelled, metrics
 ROOT = Path(__file__).parents[2]
 THREADS = 64
 LONG = np.array([[20_000]])
-
-
-@pytest.fixture(scope="module")
-def engine(standard_repository: Path) -> Iterator[Engine]:
-    with Engine(standard_repository) as opened:
-        yield opened
 
 
 def run(script: str, *arguments: object, code: int = 0) -> str:
