@@ -64,3 +64,16 @@ class Limits:
     def least_body_bytes(self) -> int:
         """What has to come of a body within its time"""
         return max(1, int(self.least_body_rate * self.body_seconds))
+
+    @property
+    def too_large_head(self) -> str:
+        """What a client hears of a head that is too large"""
+        return (
+            f"the head of the request has more than {self.max_headers} headers (KUSHI_HTTP_MAX_HEADERS) "
+            f"or {self.max_head_bytes} bytes (KUSHI_HTTP_MAX_HEAD_SIZE)"
+        )
+
+    @property
+    def too_many_chunks(self) -> str:
+        """What a client hears of a body in too many chunks"""
+        return f"the body has more than {self.max_chunks} chunks (KUSHI_HTTP_MAX_CHUNKS)"
