@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .errors import ConfigInvalid
+from .errors import not_shown
 
-__all__ = ["RESTRICTION", "Restriction", "not_shown", "parse_restriction"]
+__all__ = ["RESTRICTION", "Restriction", "parse_restriction"]
 
 RESTRICTION = "API,…:HEADER=VALUE"
 
@@ -31,10 +31,3 @@ def parse_restriction(text: str, source: str) -> Restriction:
     if not (apis and colon and header and equals and value):
         raise not_shown(source, RESTRICTION)
     return Restriction(tuple(apis.split(",")), header, value)
-
-
-def not_shown(source: str, expected: str) -> ConfigInvalid:
-    """The error for what is no restriction"""
-    return ConfigInvalid(
-        f"{source}: expected {expected}, got something else, not shown here because it may hold a secret"
-    )

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
-from ..errors import ConfigInvalid
+from ..errors import ConfigInvalid, not_shown
 from ..integers import integer
 from ..repository.backend_config import check_backend_config, describe_settings, parse_backend_config
-from ..restrictions import RESTRICTION, Restriction, not_shown, parse_restriction
+from ..restrictions import RESTRICTION, Restriction, parse_restriction
 
 __all__ = [
     "BackendSettings",
