@@ -33,3 +33,9 @@ def test_a_flag_about_a_server_is_refused(flag: str) -> None:
     name = flag.partition("=")[0]
     with pytest.raises(Unsupported, match=f"^cli_args: {name} concerns a server, and a TritonRunner starts none$"):
         read_arguments([flag])
+
+
+@pytest.mark.parametrize("flag", ["--", "-h", "--help"])
+def test_what_is_for_command_lines_alone_is_refused(flag: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"^cli_args: "):
+        read_arguments([flag])
