@@ -145,6 +145,28 @@ def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
         assert engine._core.call("POST", "/v2/repository/models/m/load", b"") == (200, "", b"")
 
 
+def test_a_fault_of_ours_in_an_order_is_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plus(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with Engine(tmp_path, options=EXPLICIT) as engine:
+        with monkeypatch.context() as broken:
+            broken.setattr(engine._control, "unload", fail)
+            answer = engine._core.call("POST", "/v2/repository/models/m/unload", b"")
+            assert answer == (500, "internal_error", b'{"error":"RuntimeError: a fault"}')
+            assert "model 'm' cannot be unloaded" in caplog.text
+            broken.setattr(engine._control, "_open_versions", fail)
+            with pytest.raises(ModelUnavailable, match=r"version 1 is at UNAVAILABLE state: .*RuntimeError: a fault"):
+                engine.load_model("m")
+        assert rows(engine)[0][3].endswith("RuntimeError: a fault")
+        engine.load_model("m")
+        assert rows(engine) == [("m", "1", "READY", "")]
+
+
 def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> None:
     plus(tmp_path, "forgotten")
     before, others = len(threads_named("kushi-")), control_threads()
