@@ -17,13 +17,15 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from runners.bento import service
+from runners import Engine
+from runners.bento import depends, engine, service
 from runners.bento.internals.endpoints import endpoints
 from runners.bento.web import openapi
 from runners.bento.web.access_log import AccessLog
 from runners.bento.web.application import ApplicationFactory
 from runners.bento.web.timeout import Timeout
 from runners.bento.web.tracing import Tracing
+from tests import models
 from tests.unit.bento.asgi import Call, ask
 
 if TYPE_CHECKING:
@@ -304,3 +306,28 @@ def test_a_client_that_has_gone_is_not_in_the_log(
     (answer,) = started(factory, call("/gone", {}))
     assert answer.status == 499
     assert "Traceback" not in caplog.text
+
+
+def test_a_worker_is_ready_when_its_engine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asking:
+        models = depends(engine("models"))
+
+    models.write_add_sub(tmp_path)
+    live = Engine(tmp_path)
+    port = live.serve_http("127.0.0.1", 0)
+    monkeypatch.setenv("KUSHI_ENGINE_URL", f"http://127.0.0.1:{port}")
+    made: Any = service(name="Asking", workers=1)(Asking)
+    made.inject_config()
+    factory = ApplicationFactory(made, is_main=True)
+    factory.enable_metrics = False
+
+    async def main() -> list[Answer]:
+        application: Starlette = factory()
+        async with application.router.lifespan_context(application):
+            before = await ask(application, Call("/readyz", method="GET"))
+            live.close()
+            return [before, await ask(application, Call("/readyz", method="GET"))]
+
+    before, after = asyncio.run(main())
+    assert (before.status, after.status) == (200, 503)
+    assert b"the engine is not there, or a model of it does not serve" in after.body
