@@ -123,9 +123,9 @@ async def test_whoever_kills_it_makes_nobody_guilty(file: Callable[[bytes], Path
 async def test_a_process_that_stands_still_is_killed(
     file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.bento.reader._UNANSWERED_SECONDS", 0.2)
     reader = UploadReader()
     os.kill(await reader.read(file(b""), reading.process), signal.SIGSTOP)
+    monkeypatch.setattr("runners.bento.reader._UNANSWERED_SECONDS", 0.2)
     with pytest.raises(Overloaded, match=r"^the process that reads uploads has ended$"):
         await reader.read(file(b"abc"), reading.length)
     monkeypatch.undo()
