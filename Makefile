@@ -34,7 +34,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize hostile lint lint-python lint-rust bench bench-service bench-torch bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -106,7 +106,7 @@ test-rust: setup ## The tests of native/
 
 # every interleaving of threads in the core: who leads a slot, who ends a request, when a drain ends, what an inbox holds
 model-check:
-	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --release -p kushi-core --lib --target-dir target/loom loom_tests \
+	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --profile model -p kushi-core --lib --target-dir target/loom loom_tests \
 	    | ../.ci/some '^test result: ok\. [1-9]'
 
 .PHONY: shipped cargo-tests model-check conformance
@@ -123,8 +123,11 @@ conformance: $(SYNCED)
 SECONDS ?= 60
 FUZZ_TARGETS := http_infer json frames relay_answer relay_request
 
-sanitize: setup ## Tests of crates with unsafe code, under the sanitizer of addresses and leaks
+sanitize: setup conformance ## Tests of unsafe code under the sanitizer of addresses and leaks, in Rust and from Python
 	@$(TIMED) sanitize .ci/sanitize
+
+miri: $(SYNCED) ## Tests of unsafe code that needs nothing but memory, in Miri (needs rustup's nightly with miri and rust-src)
+	@$(TIMED) miri .ci/miri
 
 # cargo-fuzz asks for unstable options of the compiler, which this variable allows on a stable toolchain
 fuzz: ## Fuzz the parsers, a minute each (SECONDS=600 for longer; needs cargo-fuzz and a C++ compiler)

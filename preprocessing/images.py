@@ -111,12 +111,6 @@ class _Pieces(io.BufferedIOBase):
         self._ends = list(accumulate(map(len, self._pieces)))
         self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def tell(self) -> int:
         return self._at
 

@@ -6,15 +6,14 @@ import resource
 __all__ = ["allow_connections"]
 
 _LOG = logging.getLogger(__name__)
-_DOORS = 4
 _SPARE = 1024
 
 
-def allow_connections(most: int, setting: str = "--http-max-connections") -> None:
-    """Raises the soft limit as far as doors of so many connections may need it, and the system allows it"""
+def allow_connections(most: int, kinds: int, setting: str) -> None:
+    """Raises the soft limit as far as `kinds` times `most` connections may need it, and the system allows it"""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = hard == resource.RLIM_INFINITY
-    wanted = _DOORS * most + _SPARE
+    wanted = kinds * most + _SPARE
     allowed = wanted if unlimited else min(hard, wanted)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

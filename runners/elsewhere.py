@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from .environment import variables
-from .errors import ConfigInvalid
+from .errors import not_shown
 
 __all__ = ["ENGINE_VARIABLES", "Elsewhere", "engine_elsewhere"]
 
@@ -61,8 +61,5 @@ def _headers(text: str) -> Iterator[tuple[str, str]]:
     for part in filter(None, map(str.strip, text.split(";"))):
         name, equals, value = part.partition("=")
         if not (name and equals and value):
-            raise ConfigInvalid(
-                f"{_PREFIX}HEADERS: expected NAME=VALUE, several of them separated by semicolons, got something "
-                "else, not shown here because it may hold a secret"
-            )
+            raise not_shown(f"{_PREFIX}HEADERS", "NAME=VALUE, several of them separated by semicolons")
         yield name.strip(), value.strip()

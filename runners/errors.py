@@ -36,6 +36,7 @@ __all__ = [
     "Unsupported",
     "about",
     "factories",
+    "not_shown",
 ]
 
 
@@ -200,3 +201,10 @@ def about(subject: object) -> Iterator[None]:
         raise type(error)(
             f"{subject}: {error}", model=error.model, request_id=error.request_id, status=error.status
         ) from error
+
+
+def not_shown(source: str, expected: str) -> ConfigInvalid:
+    """The error for a text of `source` that may hold a secret"""
+    return ConfigInvalid(
+        f"{source}: expected {expected}, got something else, not shown here because it may hold a secret"
+    )

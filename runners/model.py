@@ -6,7 +6,7 @@ It holds no more than the two names. Whether there is such a model is known when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -19,34 +19,31 @@ if TYPE_CHECKING:
 __all__ = ["Model"]
 
 
+_Answer_co = TypeVar("_Answer_co", covariant=True)
+
+
+class _Verb(Protocol[_Answer_co]):
+    def __call__(
+        self,
+        model: str,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        model_version: str,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+    ) -> _Answer_co: ...
+
+
 class _Verbs(Protocol):
     """What a handle needs of the Engine or the Client that made it"""
 
-    def infer(
-        self,
-        model: str,
-        /,
-        *inputs: ArrayLike | Mapping[str, ArrayLike],
-        model_version: str,
-        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
-        parameters: Mapping[str, bool | int | float | str] | None,
-        deadline: float | timedelta | None,
-        priority: int,
-        request_id: str,
-    ) -> Result: ...
-
-    def async_infer(
-        self,
-        model: str,
-        /,
-        *inputs: ArrayLike | Mapping[str, ArrayLike],
-        model_version: str,
-        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
-        parameters: Mapping[str, bool | int | float | str] | None,
-        deadline: float | timedelta | None,
-        priority: int,
-        request_id: str,
-    ) -> Future[Result]: ...
+    @property
+    def infer(self) -> _Verb[Result]: ...
+    @property
+    def async_infer(self) -> _Verb[Future[Result]]: ...
 
 
 class Model:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .errors import ConfigInvalid
+from .errors import not_shown
 
-__all__ = ["Restriction", "parse_restriction"]
+__all__ = ["RESTRICTION", "Restriction", "parse_restriction"]
 
-_EXPECTED = "expected API,…:HEADER=VALUE"
+RESTRICTION = "API,…:HEADER=VALUE"
 
 
 @dataclass(frozen=True)
@@ -29,5 +29,5 @@ def parse_restriction(text: str, source: str) -> Restriction:
     apis, colon, token = text.partition(":")
     header, equals, value = token.partition("=")
     if not (apis and colon and header and equals and value):
-        raise ConfigInvalid(f"{source}: {_EXPECTED}, got something else, not shown here because it may hold a secret")
+        raise not_shown(source, RESTRICTION)
     return Restriction(tuple(apis.split(",")), header, value)

@@ -43,7 +43,8 @@ def serve(settings: ServerSettings, started: float) -> int:
             _LOG.error("--log-file: cannot write to '%s': %s", options.log.file, error.strerror)
             return 1
     log.setup(options.log)
-    allow_connections(options.http.max_connections)
+    open_doors = sum(door.place(settings.doors) is not None for door in DOORS)
+    allow_connections(options.http.max_connections, open_doors, "--http-max-connections")
     signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
         for door in DOORS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests import models
+from tests import models, standard
 from tests.raw_http import Connection
 from tests.serving import Server
 from tests.skips import pytest_terminal_summary
@@ -30,7 +30,7 @@ SERVERS = pytest.StashKey[list[Server]]()
 
 @pytest.fixture(scope="session")
 def standard_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return models.standard_repository(tmp_path_factory.mktemp("standard_repository"))
+    return standard.standard_repository(tmp_path_factory.mktemp("standard_repository"))
 
 
 @pytest.fixture(scope="session")

@@ -30,14 +30,14 @@ _COMMON: Mapping[str, Setting] = MappingProxyType({"default-max-batch-size": COU
 """What may be said of every backend, and of all of them"""
 
 
-def parse_backend_config(texts: Iterable[str]) -> BackendConfig:
-    """From the values of the flag; of a key that is given twice the last value holds"""
+def parse_backend_config(texts: Iterable[str], source: str) -> BackendConfig:
+    """From the values of `source`, a flag or a variable; of a key that is given twice the last value holds"""
     config: dict[str, dict[str, str]] = {}
     for text in texts:
         named, given, value = text.partition("=")
         backend, comma, key = named.rpartition(",")
         if not given or not key or (comma and not backend):
-            raise ConfigInvalid(f"--backend-config: expected BACKEND,KEY=VALUE or KEY=VALUE, got '{text}'")
+            raise ConfigInvalid(f"{source}: expected BACKEND,KEY=VALUE or KEY=VALUE, got '{text}'")
         config.setdefault(backend, {})[key] = value
     return config
 

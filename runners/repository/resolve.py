@@ -34,7 +34,10 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
     """Reads and checks the configuration; an error names the file it is about"""
     written = read(source.config_file) if source.config_file else source.config
     if not auto_complete and source.config_file is None:
-        raise ConfigInvalid(f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled")
+        raise ConfigInvalid(
+            f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled: write it, or "
+            "leave out --disable-auto-complete-config"
+        )
     with about(source.stated_in):
         config = fill_backend(source, written)
         check_supported_fields(config)

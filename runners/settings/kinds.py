@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
-from ..errors import ConfigInvalid
+from ..errors import ConfigInvalid, not_shown
 from ..integers import integer
 from ..repository.backend_config import check_backend_config, describe_settings, parse_backend_config
-from ..restrictions import Restriction, parse_restriction
+from ..restrictions import RESTRICTION, Restriction, parse_restriction
 
 __all__ = [
     "BackendSettings",
@@ -208,7 +208,7 @@ class Restrictions(Several):
     separators = "semicolons"
 
     def __init__(self) -> None:
-        super().__init__("API,…:HEADER=VALUE")
+        super().__init__(RESTRICTION)
 
     @property
     def note(self) -> str:
@@ -219,16 +219,10 @@ class Restrictions(Several):
 
     def check(self, value: object, path: str) -> None:
         if not isinstance(value, list | tuple) or not all(isinstance(one, Restriction) for one in value):
-            raise self._hidden(path, "a tuple of Restriction")
+            raise not_shown(path, "a tuple of Restriction")
 
     def wrong(self, given: object, source: str) -> ConfigInvalid:  # noqa: ARG002 - not shown
-        return self._hidden(source, self.placeholder)
-
-    @staticmethod
-    def _hidden(where: str, expected: str) -> ConfigInvalid:
-        return ConfigInvalid(
-            f"{where}: expected {expected}, got something else, not shown here because it may hold a secret"
-        )
+        return not_shown(source, self.placeholder)
 
 
 class BackendSettings(Several):
@@ -246,7 +240,7 @@ class BackendSettings(Several):
         return f" There are {describe_settings()}.{super().note}"
 
     def read(self, given: object, source: str) -> object:
-        config = parse_backend_config(self.texts(given, source))
+        config = parse_backend_config(self.texts(given, source), source)
         check_backend_config(config)
         return config
 

@@ -5,27 +5,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import ConfigInvalid, Unsupported, about
-from ..settings import EngineOptions, read_settings
+from ..settings import SETTINGS, EngineOptions, read_settings
 from ..settings.flags import add_flags, normalize_flags
 
 __all__ = ["read_arguments"]
 
-_MODELS = frozenset(
-    {
-        "backend_config",
-        "disable_auto_complete_config",
-        "exit_on_error",
-        "id",
-        "load_model",
-        "log_error",
-        "log_format",
-        "log_info",
-        "log_verbose",
-        "log_warning",
-        "model_control_mode",
-        "model_load_thread_count",
-        "strict_readiness",
-    }
+_OF_A_SERVER = (
+    "engine.client_shared_memory",
+    "engine.http.",
+    "engine.io_threads",
+    "engine.log.file",
+    "engine.metrics.",
 )
 
 
@@ -49,6 +39,10 @@ def read_arguments(arguments: Sequence[str]) -> EngineOptions:
         add_flags(parser)
         flags = vars(parser.parse_args(normal))
         for name, value in flags.items():
-            if value is not None and name not in _MODELS:
+            if value is not None and not _concerns_models(SETTINGS[name].path):
                 raise Unsupported(f"--{name.replace('_', '-')} concerns a server, and a TritonRunner starts none")
         return read_settings(flags).engine
+
+
+def _concerns_models(path: str) -> bool:
+    return path.startswith("engine.") and not path.startswith(_OF_A_SERVER)

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from runners import ConnectionLost, Engine, EngineOptions, KushiError, LogOptions, ShuttingDown, Unsupported
-from tests import models
+from tests import models, standard
 from tests.contract.ways import WAYS, door
 from tests.serving import eventually, labelled, metrics
 
@@ -132,7 +132,7 @@ def test_an_engine_that_closes_ends_the_calls_of_its_clients(tmp_path: Path) -> 
 
 @every_way
 def test_an_answer_outlives_what_it_came_from(way: str, tmp_path: Path) -> None:
-    models.write_shapes(tmp_path / "repository")
+    standard.write_shapes(tmp_path / "repository")
     image = np.random.default_rng(0).random((1, 3, 256, 256), dtype=np.float32)
     with opened(way, tmp_path) as (_, calls):
         output = calls.image.run(image)["OUTPUT0"]

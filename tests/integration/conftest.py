@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runners import Engine
 from tests import models
 from tests.certificates import Authority, Identity
+from tests.gates import Gate
 from tests.integration.regions import connect, open_objects
+from tests.integration.slow_engine import Slow
 from tests.integration.tls import serving, tls
 from tests.serving import Server
 
@@ -21,6 +24,20 @@ if TYPE_CHECKING:
 
     from tests.conftest import StartServer
     from tests.integration.local import Start
+
+
+@pytest.fixture(scope="module")
+def engine(standard_repository: Path) -> Iterator[Engine]:
+    """On the standard repository, in this process."""
+    with Engine(standard_repository) as opened:
+        yield opened
+
+
+@pytest.fixture
+def slow(repository: Path) -> Iterator[Slow]:
+    models.write_gated(repository, extra=models.queue_policy("max_queue_size: 2"))
+    with Engine(repository) as opened, Gate(repository) as gate:
+        yield Slow(opened, ("127.0.0.1", opened.serve_metrics(port=0)), gate)
 
 
 @pytest.fixture

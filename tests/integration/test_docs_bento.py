@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from runners import InvalidInput
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ def test_the_service_of_the_page_is_short_and_counts(checker: Any, tmp_path: Pat
     heard = recording(tmp_path / "three.wav", 3)
     for digits, same in (("1 2 3", True), ("1 2", False)):
         assert asyncio.run(checker.check(page(tmp_path / "page.png", digits), heard)) is same
+
+
+def test_an_upload_that_the_service_of_the_page_cannot_read_is_refused(checker: Any, tmp_path: Path) -> None:  # noqa: ANN401 - as above
+    (tmp_path / "text").write_text("neither a picture nor a recording")
+    heard, shown = recording(tmp_path / "one.wav", 1), page(tmp_path / "page.png", "1")
+    for uploads, wanted in (((tmp_path / "text", heard), "PNG"), ((shown, tmp_path / "text"), "expected a WAV file")):
+        with pytest.raises(InvalidInput, match=wanted) as raised:
+            asyncio.run(checker.check(*uploads))
+        assert raised.value.status == 400
 
 
 def test_the_reader_of_the_page_reads(tmp_path: Path) -> None:

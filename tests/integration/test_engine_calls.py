@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,12 +16,6 @@ from runners import DeadlineExceeded, Engine, EngineFailed, InvalidInput, KushiE
 from tests.arrays import DTYPES, LARGE, ones, sample
 
 Array = NDArray[Any]
-
-
-@pytest.fixture(scope="module")
-def engine(standard_repository: Path) -> Iterator[Engine]:
-    with Engine(standard_repository) as opened:
-        yield opened
 
 
 def refusal(engine: Engine, model: str, *inputs: object, **options: object) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ from tests.arrays import DTYPES, LARGE, ones, sample
 
 Array = NDArray[Any]
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def engine(standard_repository: Path) -> Iterator[Engine]:
-    with Engine(standard_repository) as opened:
-        yield opened
 
 
 def test_a_result_is_a_mapping_of_arrays(engine: Engine) -> None:

@@ -52,12 +52,6 @@ def client(server: Server) -> Iterator[Client]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def engine(standard_repository: Path) -> Iterator[Engine]:
-    with Engine(standard_repository) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_every_datatype_survives_the_way_there_and_back(client: Client, datatype: str) -> None:
     sent = ARRAYS[datatype]

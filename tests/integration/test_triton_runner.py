@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from runners import (
     ConfigInvalid,
     DeadlineExceeded,
     Engine,
+    EngineOptions,
     InvalidInput,
     ModelNotFound,
     ModelUnavailable,
@@ -25,6 +27,7 @@ from runners import (
 )
 from tests import models
 from tests.integration import triton_service as service
+from tests.shared_memory import Object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -307,6 +310,41 @@ def test_arguments_that_cannot_be_right_are_refused(
     with pytest.raises(raised) as caught:
         TritonRunner("r", **arguments)
     assert text in str(caught.value)
+
+
+def test_names_say_what_they_are_and_those_of_python_are_no_models(tmp_path: Path) -> None:
+    runner = TritonRunner("Runner", tmp_path)
+    assert [repr(runner), repr(runner.digits)] == ["<TritonRunner 'runner'>", "<TritonModel 'digits'>"]
+    with pytest.raises(AttributeError, match=r"^'TritonRunner' object has no attribute '_private'$"):
+        _ = runner._private
+
+
+@pytest.mark.parametrize("kind", ["grpc", "http"])
+def test_regions_of_shared_memory_are_registered_and_forgotten(
+    model_repository: Path, kind: Literal["grpc", "http"]
+) -> None:
+    async def main(runner: TritonRunner, memory: Object) -> list[str]:
+        await runner.register_system_shared_memory("region", memory.key, memory.size)
+        found = await runner.get_system_shared_memory_status()
+        names = [region["name"] for region in found] if kind == "http" else [*found.regions]
+        await runner.unregister_system_shared_memory("region")
+        return names
+
+    with Engine(model_repository, options=EngineOptions(client_shared_memory=True)) as engine, Object(64) as memory:
+        runner = TritonRunner("r", None, kind, url=f"http://127.0.0.1:{engine.serve_http('127.0.0.1', 0)}")
+        assert asyncio.run(main(runner, memory)) == ["region"]
+        assert engine.get_system_shared_memory_status() == []
+        runner.destroy()
+
+
+def test_without_tritonclient_answers_of_its_form_name_what_to_install(
+    model_repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "runners.triton.messages", None)
+    runner = TritonRunner("r", model_repository)
+    with pytest.raises(Unsupported, match=r"need tritonclient\[grpc\] .*: install it, or say tritonserver_type='http'"):
+        asyncio.run(runner.get_server_metadata())
+    runner.destroy()
 
 
 def test_a_runner_and_an_engine_live_beside_each_other(model_repository: Path) -> None:

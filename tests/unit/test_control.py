@@ -1,65 +1,14 @@
 import asyncio
-import gc
-import json
-import logging
 import math
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from runners import (
-    ConfigInvalid,
-    Engine,
-    EngineOptions,
-    KushiError,
-    ModelNotFound,
-    ModelNotReady,
-    ModelOptions,
-    ModelUnavailable,
-    ShuttingDown,
-    Unsupported,
-)
-from runners.backends import Opened
-from runners.backends.pipeline import Loaded, load
-from runners.control import _still_waiting
-from runners.repository.layout import ModelSource
-from tests import hostile_models, models
-from tests.held import hold_file
-from tests.serving import ROOT, eventually, thread_names
-
-EXPLICIT = EngineOptions(models=ModelOptions(control="explicit"))
-
-
-def plus(repository: Path, name: str = "m", versions: tuple[int, ...] = (1,), text: str | None = None) -> None:
-    models.write(repository, name, {version: models.plus_constant(version) for version in versions}, text)
-
-
-def rows(engine: Engine) -> list[tuple[str, str, str, str]]:
-    return [(model.name, model.version, model.state, model.reason) for model in engine.models()]
-
-
-def index(engine: Engine, body: bytes = b"") -> object:
-    status, kind, answer = engine._core.call("POST", "/v2/repository/index", body)
-    assert (status, kind) == (200, "")
-    return json.loads(answer)
-
-
-def threads_named(start: str) -> list[str]:
-    return [name for name in thread_names(os.getpid()).values() if name.startswith(start)]
-
-
-def control_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("kushi-control-")}
+from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelOptions, ModelUnavailable, Unsupported
+from tests import models
+from tests.serving import eventually
+from tests.unit.controlled import EXPLICIT, index, plus, rows
 
 
 def test_an_explicit_engine_loads_nothing_at_the_start_and_lists_what_there_is(tmp_path: Path) -> None:
@@ -195,6 +144,19 @@ def test_a_configuration_that_cannot_be_read_fails_the_load_and_says_why(tmp_pat
         assert rows(engine) == [("m", "1", "READY", "")]
 
 
+def test_a_load_that_fails_after_an_unload_is_the_reason_in_the_index(tmp_path: Path) -> None:
+    plus(tmp_path)
+    with Engine(tmp_path, options=EXPLICIT) as engine:
+        engine.load_model("m")
+        engine.unload_model("m")
+        eventually(lambda: rows(engine) == [("m", "1", "UNAVAILABLE", "unloaded")], "the model is unloaded")
+        (tmp_path / "m/config.pbtxt").write_text("max_batch_sise: 3")
+        with pytest.raises(ConfigInvalid):
+            engine.load_model("m")
+        assert rows(engine) == [("m", "1", "UNAVAILABLE", str(engine.failures["m"]))]
+        assert not engine.is_server_ready()
+
+
 def test_a_failed_load_has_a_clause_for_each_failed_version(tmp_path: Path) -> None:
     whole = models.plus_constant(1).SerializeToString()
     models.write(tmp_path, "m", {1: whole, 2: b"broken", 3: whole[:-9]}, "version_policy { all { } }")
@@ -275,77 +237,6 @@ def test_a_model_that_is_gone_from_the_repository_is_listed_while_it_serves(tmp_
         eventually(lambda: index(engine) == [], "the model is forgotten")
 
 
-def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plus(tmp_path)
-    plus(tmp_path, "other")
-    entered, leave = threading.Event(), threading.Event()
-    with Engine(tmp_path, options=EXPLICIT) as engine:
-        announce = engine._control._load_versions
-
-        def hold(*arguments: object) -> object:
-            if not entered.is_set():
-                entered.set()
-                assert leave.wait(30)
-            return announce(*arguments)  # type: ignore[arg-type] # passed on as they come
-
-        monkeypatch.setattr(engine._control, "_load_versions", hold)
-        loading = threading.Thread(target=engine.load_model, args=["m"])
-        loading.start()
-        try:
-            assert entered.wait(30)
-            text = "a related model 'm' to a load/unload request is currently loading or unloading"
-            with pytest.raises(ModelNotReady) as raised:
-                engine.load_model("m")
-            assert (str(raised.value), raised.value.status, raised.value.retryable) == (text, 500, True)
-            engine.load_model("other")
-        finally:
-            leave.set()
-            loading.join()
-        assert [row[:3] for row in rows(engine)] == [("m", "1", "READY"), ("other", "1", "READY")]
-
-
-def test_reloads_lose_no_call_of_threads_and_event_loops(tmp_path: Path) -> None:
-    plus(tmp_path)
-    zero = np.zeros((1, 1), np.int32)
-    stop = threading.Event()
-    answers: list[list[int]] = [[], [], []]
-
-    def call(mine: list[int]) -> None:
-        while not stop.is_set():
-            mine.append(int(engine.infer("m", zero)["OUTPUT0"][0, 0]))
-
-    async def await_calls(mine: list[int]) -> None:
-        while not stop.is_set():
-            results = await asyncio.gather(*(engine.async_infer("m", zero) for _ in range(8)))
-            mine.append(min(int(result["OUTPUT0"][0, 0]) for result in results))
-
-    with Engine(tmp_path) as engine, ThreadPoolExecutor(3) as pool:
-        asking = [pool.submit(call, mine) for mine in answers[:2]]
-        asking.append(pool.submit(asyncio.run, await_calls(answers[2])))
-        try:
-            for constant in range(2, 12):
-                model = models.plus_constant(constant)
-                (tmp_path / "m/1/model.onnx").write_bytes(model.SerializeToString())
-                engine.load_model("m")
-                seen = [len(mine) for mine in answers]
-                eventually(
-                    lambda seen=seen: (  # type: ignore[misc] # bound now
-                        any(asked.done() for asked in asking)
-                        or all(len(mine) > count + 1 for mine, count in zip(answers, seen, strict=True))
-                    ),
-                    "everybody is answered",
-                )
-        finally:
-            stop.set()
-        for asked in asking:
-            asked.result()
-    for mine in answers:
-        assert mine == sorted(mine)
-        assert mine[-1] == 11
-
-
 def test_overrides_are_refused_by_name(tmp_path: Path) -> None:
     plus(tmp_path)
     with Engine(tmp_path, options=EXPLICIT) as engine:
@@ -355,182 +246,9 @@ def test_overrides_are_refused_by_name(tmp_path: Path) -> None:
             engine.load_model("m", files={"file:1/model.onnx": b""})
 
 
-def test_a_closed_engine_loads_nothing(tmp_path: Path) -> None:
-    plus(tmp_path)
-    engine = Engine(tmp_path)
-    engine.close()
-    with pytest.raises(ShuttingDown, match=r"^the engine is closed$"):
-        engine.load_model("m")
-
-
-def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    plus(tmp_path)
-    options = EngineOptions(models=ModelOptions(control="explicit", load_threads=1))
-    with Engine(tmp_path, options=options) as engine, monkeypatch.context() as broken:
-
-        def fail(*_: object, **__: object) -> None:
-            raise SystemExit("enough")
-
-        broken.setattr("runners.control.resolve", fail)
-        with caplog.at_level(logging.ERROR, "runners"):
-            answer = engine._core.call("POST", "/v2/repository/models/m/load", b"")
-        text = "failed to load 'm', failed to poll from model repository: model 'm': SystemExit: enough"
-        assert answer == (500, "internal_error", json.dumps({"error": text}, separators=(",", ":")).encode())
-        assert index(engine) == [{"name": "m", "state": "UNAVAILABLE", "reason": "model 'm': SystemExit: enough"}]
-        assert "model 'm' cannot be loaded" in caplog.text
-        assert 'raise SystemExit("enough")' in caplog.text
-        broken.undo()
-        assert engine._core.call("POST", "/v2/repository/models/m/load", b"") == (200, "", b"")
-
-
-def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> None:
-    plus(tmp_path, "forgotten")
-    before, others = len(threads_named("kushi-")), control_threads()
-    engine = Engine(tmp_path, options=EXPLICIT)
-    assert engine._core.call("POST", "/v2/repository/models/forgotten/load", b"")[0] == 200
-    eventually(lambda: threads_named("forgotten_") != [], "its instances have threads")
-    assert len(control_threads() - others) == 5
-    with pytest.raises(KushiError):
-        engine.load_model("nowhere")
-    gone = weakref.ref(engine)
-    del engine
-    gc.collect()
-    assert gone() is None
-    assert control_threads() <= others
-    eventually(lambda: threads_named("forgotten_") == [], "the instance threads have ended")
-    eventually(lambda: len(threads_named("kushi-")) <= before, "the io threads have ended")
-
-
-def test_a_program_that_forgets_its_engine_ends(tmp_path: Path) -> None:
-    plus(tmp_path)
-    script = (
-        "import sys\nfrom runners import Engine, EngineOptions, ModelOptions\n"
-        "models = ModelOptions(control='explicit', load=('*',))\n"
-        "engine = Engine(sys.argv[1], options=EngineOptions(models=models))\n"
-        "print(engine.models()[0].state)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "READY\n"), done.stderr
-
-
-def test_nothing_is_reported_once_all_models_are_loaded() -> None:
-    assert list(_still_waiting({})) == []
-
-
-def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.control._PROGRESS_SECONDS", 0.01)
-    slow, quick = Future[None](), Future[None]()
-    quick.set_result(None)
-    reports = _still_waiting({slow: "slow", quick: "quick"})
-    assert next(reports) == ["slow"]
-    threading.Thread(target=slow.set_result, args=[None]).start()
-    assert set(map(tuple, reports)) <= {("slow",)}
-
-
-INTERRUPTED = """
-import signal, sys
-from pathlib import Path
-from runners import Engine
-from runners.backends.onnxruntime.library import start
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-start({})
-print("begins", flush=True)
-try:
-    Engine(sys.argv[1])
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
-def test_a_signal_interrupts_an_engine_that_loads_for_ever(tmp_path: Path) -> None:
-    for number in range(6):
-        models.write(tmp_path, f"m{number}", hostile_models.doubling(24))
-    begun = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, tmp_path],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with begun:
-        assert begun.stdout
-        assert begun.stdout.readline() == "begins\n"
-        eventually(lambda: "kushi-load" in thread_names(begun.pid).values(), "models are opened")
-        begun.send_signal(signal.SIGINT)
-        out, complaints = begun.communicate(timeout=60)
-    assert (begun.returncode, out) == (0, "interrupted\n"), complaints
-
-
-def test_an_engine_goes_on_whatever_a_backend_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plus(tmp_path, "a")
-    plus(tmp_path, "b")
-
-    def fail(source: ModelSource, *arguments: Any, **options: Any) -> Loaded:  # noqa: ANN401 - passed on as they come
-        if source.name == "a":
-            raise RecursionError("too deep")
-        return load(source, *arguments, **options)
-
-    monkeypatch.setattr("runners.backends.pipeline.load", fail)
-    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
-        text = f"{tmp_path}/a: RecursionError: too deep"
-        assert rows(engine) == [("a", "1", "UNAVAILABLE", text), ("b", "1", "READY", "")]
-        assert {name: str(error) for name, error in engine.failures.items()} == {"a": text}
-
-
-def opened_models() -> set[int]:
-    return {id(kept) for kept in gc.get_objects() if isinstance(kept, Opened)}
-
-
-def test_a_model_that_does_not_fit_its_configuration_is_not_kept_open(tmp_path: Path) -> None:
-    wrong = 'input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }'
-    right = 'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }'
-    plus(tmp_path, text=f"max_batch_size: 4 {wrong} {right}")
-    # loads that tests before this one have given up
-    before = opened_models()
-    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
-        assert "expects datatype TYPE_FP32 for input 'INPUT0'" in str(engine.failures["m"])
-        assert opened_models() <= before
-
-
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
 def test_the_time_for_a_load_is_a_number_of_seconds(seconds: float) -> None:
     with pytest.raises(
         ConfigInvalid, match=f"^models.load_timeout_seconds is {seconds}, expected a number from 0 to 1000000$"
     ):
         EngineOptions(models=ModelOptions(load_timeout_seconds=seconds))
-
-
-def test_a_load_that_takes_too_long_at_the_start_fails_and_the_others_are_served(tmp_path: Path) -> None:
-    plus(tmp_path, "a")
-    plus(tmp_path, "b")
-    options = EngineOptions(models=ModelOptions(load_timeout_seconds=5, load_threads=1), exit_on_error=False)
-    with hold_file(tmp_path / "a/1/model.onnx"), Engine(tmp_path, options=options) as engine:
-        text = "not loaded after 5 s (--model-load-timeout-secs): it is given up"
-        assert rows(engine) == [("a", "1", "UNAVAILABLE", text), ("b", "1", "READY", "")]
-        assert isinstance(engine.failures["a"], ModelUnavailable)
-        engine.unload_model("a")
-        assert rows(engine)[0] == ("a", "1", "UNAVAILABLE", "unloaded")
-
-
-def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runners.control._END_PATIENCE_SECONDS", 0.1)
-    plus(tmp_path)
-    engine = Engine(tmp_path, options=EXPLICIT)
-    with hold_file(tmp_path / "m/1/model.onnx") as held, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(engine._core.call, "POST", "/v2/repository/models/m/load", b"")
-        held.wait_until_asked_for()
-        engine.close()
-        status, kind, body = answer.result()
-        assert (status, kind, body) == (503, "shutting_down", b'{"error":"the load is given up: the engine is closed"}')

@@ -54,7 +54,8 @@ def test_what_no_file_should_bring_about_is_logged_whole(caplog: pytest.LogCaptu
     try:
         _raise(ZeroDivisionError("a bug"))
     except ZeroDivisionError as error:
-        failure_of(error, "model 'm'")
+        failure = failure_of(error, "model 'm'")
+        assert failure_of(failure, "model 'n'") is failure
     assert "model 'm' cannot be loaded" in caplog.text
     assert "ZeroDivisionError: a bug" in caplog.text
     caplog.clear()

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from runners import Engine, Model, ModelNotFound, ShuttingDown
-from tests import models
+from tests import models, standard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     repository = tmp_path_factory.mktemp("repository")
     for name in ("add_sub", "add-sub", "infer", "adder"):
         models.write_add_sub(repository, name)
-    models.write_versions(repository)
+    standard.write_versions(repository)
     with Engine(repository) as opened:
         yield opened
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.serve import _drain, _wrapped, seconds_since_exec
+from runners.serve import _drain, _wrapped, seconds_since_exec, serve
+from runners.settings import EngineOptions, LogOptions, ServerSettings
 
 
 def test_the_age_of_the_process_is_read_from_its_start_time(tmp_path: Path) -> None:
@@ -61,3 +62,10 @@ def test_requests_left_at_the_timeout_are_ended_and_make_the_exit_code_one(monke
     _drain(engine.drain, engine.end_runs, 0)
     assert codes == [1]
     assert engine.ended
+
+
+def test_a_log_that_cannot_be_written_ends_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "missing" / "log"
+    settings = ServerSettings(repositories=("models",), engine=EngineOptions(log=LogOptions(file=str(path))))
+    assert serve(settings, 0) == 1
+    assert caplog.messages == [f"--log-file: cannot write to '{path}': No such file or directory"]

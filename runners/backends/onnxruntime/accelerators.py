@@ -16,7 +16,7 @@ from . import cuda
 from .files import ModelFiles
 from .library import Runtime
 from .openvino import OPENVINO, offered, properties
-from .tensorrt import GRAPHS, TENSORRT, kept_with_the_model
+from .tensorrt import DEVICE, GRAPHS, INSTALL, TENSORRT, kept_with_the_model
 from .values import Accelerator, Option, Provider, at_least, off, one_of, switch
 
 __all__ = ["check_accelerators", "providers_at"]
@@ -29,7 +29,7 @@ _ADDRESS = "is an address in the memory of one process"
 _CUDA = Accelerator(
     title="CUDA",
     provider=cuda.PROVIDER,
-    install="pip install 'kushi[gpu]' in the place of 'kushi[cpu]'",
+    install=INSTALL,
     parameters=MappingProxyType(
         {
             key: Option(key, kind)
@@ -56,7 +56,7 @@ _CUDA = Accelerator(
     ),
     refused=MappingProxyType(
         {
-            "device_id": "is said by instance_group.gpus",
+            "device_id": DEVICE,
             "gpu_external_alloc": _ADDRESS,
             "gpu_external_empty_cache": _ADDRESS,
             "gpu_external_free": _ADDRESS,

@@ -8,8 +8,10 @@ from ...errors import ConfigInvalid
 from .files import ModelFiles
 from .values import Accelerator, Option, Options, at_least, libraries, name, off, output, switch, text
 
-__all__ = ["GRAPHS", "TENSORRT", "kept_with_the_model"]
+__all__ = ["DEVICE", "GRAPHS", "INSTALL", "TENSORRT", "kept_with_the_model"]
 
+INSTALL = "pip install 'kushi[gpu]' in the place of 'kushi[cpu]'"
+DEVICE = "is said by instance_group.gpus"
 # replaying a graph takes inputs and outputs at fixed places of device memory, and those of requests are on the host
 GRAPHS = "replays a CUDA graph on fixed memory of the GPU, which this version does not keep inputs and outputs in"
 _PRECISIONS: Mapping[str, Options] = MappingProxyType(
@@ -35,7 +37,7 @@ def _precision(mode: str, _what: str, _files: ModelFiles) -> Options:
 TENSORRT = Accelerator(
     title="TensorRT",
     provider="TensorrtExecutionProvider",
-    install="pip install 'kushi[gpu]' in the place of 'kushi[cpu]'",
+    install=INSTALL,
     parameters=MappingProxyType(
         {
             "precision_mode": _precision,
@@ -84,7 +86,7 @@ TENSORRT = Accelerator(
     ),
     refused=MappingProxyType(
         {
-            "device_id": "is said by instance_group.gpus",
+            "device_id": DEVICE,
             "trt_bf16_enable": _BY_PRECISION,
             "trt_fp16_enable": _BY_PRECISION,
             "trt_int8_calibration_table_name": "is said by 'int8_calibration_table_name'",

@@ -123,7 +123,7 @@ class Connection(HttpToolsProtocol):
                 self.refuse(*(self._refusal or (400, "the request is no HTTP/1.1")))
         else:
             if self.received - self._understood > self.limits.max_head_bytes and not self._is_deaf:
-                self.refuse(431, self._too_large())
+                self.refuse(431, self.limits.too_large_head)
 
     def _parse(self, data: bytes) -> None:
         while True:
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
                     return self.refuse(405, "the method CONNECT is not served")
                 if self._asks_for_websocket():
                     return self._become_websocket(data)
-                head = self._head_without_upgrade()
+                head = self._head(without=b"upgrade")
                 self._new_parser()
                 self.parser.feed_data(head)
                 if not data:
@@ -180,7 +180,7 @@ class Connection(HttpToolsProtocol):
         self._headers += 1
         self._head_bytes += len(name) + len(value)
         if self._headers > self.limits.max_headers or self._head_bytes > self.limits.max_head_bytes:
-            self._refusal = (431, self._too_large())
+            self._refusal = (431, self.limits.too_large_head)
             raise _Stopped
         if self.in_head:
             name = name.lower()
@@ -242,8 +242,7 @@ class Connection(HttpToolsProtocol):
     def on_chunk_header(self) -> None:
         self._chunks += 1
         if self._chunks > self.limits.max_chunks:
-            most = self.limits.max_chunks
-            self._refusal = (400, f"the body has more than {most} chunks (KUSHI_HTTP_MAX_CHUNKS)")
+            self._refusal = (400, self.limits.too_many_chunks)
             raise _Stopped
 
     def on_body(self, body: bytes) -> None:
@@ -280,11 +279,11 @@ class Connection(HttpToolsProtocol):
             and self._should_upgrade_to_ws()
         )
 
-    def _head_without_upgrade(self) -> bytes:
+    def _head(self, *, without: bytes = b"") -> bytes:
         scope = self.scope
         lines = [scope["method"].encode(), b" ", self.url, b" HTTP/", scope["http_version"].encode(), b"\r\n"]
         for name, value in self.headers:
-            if name != b"upgrade":
+            if name != without:
                 lines += (name, b": ", value, b"\r\n")
         return b"".join([*lines, b"\r\n"])
 
@@ -298,14 +297,11 @@ class Connection(HttpToolsProtocol):
             return self.refuse(503, FULL)
         self._crowd.wake(self)
         self.connections.discard(self)
-        lines = [b"GET ", self.url, b" HTTP/1.1\r\n"]
-        for name, value in self.headers:
-            lines += (name, b": ", value, b"\r\n")
         made: Any = self.ws_protocol_class
         protocol = made(config=self.config, server_state=self.server_state, app_state=self.app_state)
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
-        protocol.data_received(b"".join([*lines, b"\r\n"]))
+        protocol.data_received(self._head())
         if data:
             protocol.data_received(data)
         return None
@@ -400,10 +396,3 @@ class Connection(HttpToolsProtocol):
     def _unanswered(self) -> list[Cycle]:
         waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
         return waiting if self.running is None else [self.running, *waiting]
-
-    def _too_large(self) -> str:
-        headers, size = self.limits.max_headers, self.limits.max_head_bytes
-        return (
-            f"the head of the request has more than {headers} headers (KUSHI_HTTP_MAX_HEADERS) "
-            f"or {size} bytes (KUSHI_HTTP_MAX_HEAD_SIZE)"
-        )

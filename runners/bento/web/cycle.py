@@ -138,11 +138,11 @@ class Cycle(RequestResponseCycle):
         elif not self.response_complete:
             self._go_on(message)
         else:
-            raise RuntimeError(f"Unexpected ASGI message '{message['type']}' sent, after response already completed.")
+            raise RuntimeError(f"the application sent '{message['type']}' after the end of its answer")
 
     def _begin(self, message: Message) -> None:
         if message["type"] != "http.response.start":
-            raise RuntimeError(f"Expected ASGI message 'http.response.start', but got '{message['type']}'.")
+            raise RuntimeError(f"the application sent '{message['type']}', expected 'http.response.start'")
         status = message["status"]
         lines, length, is_chunked, closes = self._lines(message.get("headers", ()))
         self.response_started = True
@@ -175,9 +175,9 @@ class Cycle(RequestResponseCycle):
         lines = [piece for name, value in self.default_headers for piece in (name, b": ", value, _END)]
         for given, value in headers:
             if HEADER_RE.search(given):
-                raise RuntimeError("Invalid HTTP header name.")
+                raise RuntimeError(f"a header of the answer has the name {given!r}, which HTTP does not allow")
             if HEADER_VALUE_RE.search(value):
-                raise RuntimeError("Invalid HTTP header value.")
+                raise RuntimeError(f"the header {given!r} of the answer has a value that HTTP does not allow")
             name = given.lower()
             if name == b"content-length":
                 length = int(value)
@@ -196,7 +196,7 @@ class Cycle(RequestResponseCycle):
 
     def _go_on(self, message: Message) -> None:
         if message["type"] != "http.response.body":
-            raise RuntimeError(f"Expected ASGI message 'http.response.body', but got '{message['type']}'.")
+            raise RuntimeError(f"the application sent '{message['type']}', expected 'http.response.body'")
         body = message.get("body", b"")
         is_last = not message.get("more_body", False)
         if self.scope["method"] == "HEAD":
@@ -208,12 +208,12 @@ class Cycle(RequestResponseCycle):
             body = b"".join(pieces)
         elif not self._until_close:
             if len(body) > self.expected_content_length:
-                raise RuntimeError("Response content longer than Content-Length")
+                raise RuntimeError("the body of the answer is longer than its content-length")
             self.expected_content_length -= len(body)
         self._write(body)
         if is_last:
             if self.expected_content_length:
-                raise RuntimeError("Response content shorter than Content-Length")
+                raise RuntimeError("the body of the answer is shorter than its content-length")
             self.response_complete = True
             if self._until_close:
                 self._end_with_reset(is_wanted=False)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
-if TYPE_CHECKING:
-    from ...settings import ServerSettings
+from ...settings import HttpOptions, ServerSettings
 
 __all__ = ["MAX_MESSAGE_BYTES", "MAX_WEBSOCKETS", "Limits"]
 
@@ -18,15 +17,15 @@ MAX_WEBSOCKETS: Final = 256
 class Limits:
     """The defaults are those of the engine's own door, and the same variables set both"""
 
-    max_head_bytes: int = 64 * 1024
-    max_headers: int = 100
-    max_chunks: int = 65536
-    max_connections: int = 16384
-    head_seconds: float = 10.0
+    max_head_bytes: int = HttpOptions.max_head_bytes
+    max_headers: int = HttpOptions.max_headers
+    max_chunks: int = HttpOptions.max_chunks
+    max_connections: int = HttpOptions.max_connections
+    head_seconds: float = HttpOptions.head_timeout_seconds
     """From the first byte of a request to the last of its head"""
-    body_seconds: float = 30.0
+    body_seconds: float = HttpOptions.body_timeout_seconds
     """Without progress of a body, or of an answer that the client does not read"""
-    least_body_rate: int = 500
+    least_body_rate: int = HttpOptions.min_body_rate
     """Bytes per second, over that time: less of a body is no progress"""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_websockets: int = MAX_WEBSOCKETS
@@ -40,7 +39,7 @@ class Limits:
     """That a connection without a request gets at the end of the worker to bring one"""
     last_client_seconds: float = 10.0
     """At the end of the worker: for a body to arrive, however steadily it comes, and to read on in an answer"""
-    exit_seconds: float = 30.0
+    exit_seconds: float = ServerSettings.exit_timeout_seconds
     """From the end of the worker until answers that are still on their way are cut"""
     look_seconds: float = 1.0
     """From one look at all connections to the next"""
@@ -65,3 +64,16 @@ class Limits:
     def least_body_bytes(self) -> int:
         """What has to come of a body within its time"""
         return max(1, int(self.least_body_rate * self.body_seconds))
+
+    @property
+    def too_large_head(self) -> str:
+        """What a client hears of a head that is too large"""
+        return (
+            f"the head of the request has more than {self.max_headers} headers (KUSHI_HTTP_MAX_HEADERS) "
+            f"or {self.max_head_bytes} bytes (KUSHI_HTTP_MAX_HEAD_SIZE)"
+        )
+
+    @property
+    def too_many_chunks(self) -> str:
+        """What a client hears of a body in too many chunks"""
+        return f"the body has more than {self.max_chunks} chunks (KUSHI_HTTP_MAX_CHUNKS)"

@@ -73,7 +73,8 @@ class Server(uvicorn.Server):
             self.force_exit = forced_before
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        allow_connections(self._crowd.limits.max_connections, "KUSHI_HTTP_MAX_CONNECTIONS")
+        # a client's, and one to the engine that answers it
+        allow_connections(self._crowd.limits.max_connections, 2, "KUSHI_HTTP_MAX_CONNECTIONS")
         self._crowd.measure()
         context, self.config.ssl = self.config.ssl, None
         if context is not None:

@@ -14,14 +14,18 @@ import pytest
 from bentoml.exceptions import InvalidArgument
 from bentoml.validators import ContentType
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
-from runners.bento import service
+from runners import Engine
+from runners.bento import depends, engine, service
 from runners.bento.internals.endpoints import endpoints
 from runners.bento.web import openapi
 from runners.bento.web.access_log import AccessLog
 from runners.bento.web.application import ApplicationFactory
 from runners.bento.web.timeout import Timeout
 from runners.bento.web.tracing import Tracing
+from tests import models
 from tests.unit.bento.asgi import Call, ask
 
 if TYPE_CHECKING:
@@ -65,6 +69,18 @@ class Endpoints:
     async def body(self, image: Annotated[Path, ContentType("image/*")], /) -> int:
         return image.stat().st_size
 
+    @bentoml.api
+    async def upload(self, image: Path, note: str = "") -> list[str]:
+        return [image.name, note]
+
+    @bentoml.api
+    async def gone(self) -> int:
+        raise ClientDisconnect
+
+    @bentoml.api
+    async def found_wrong(self) -> int:
+        raise HTTPException(418, "a teapot", {"x-pot": "tea"})
+
     @bentoml.api(batchable=True)
     async def batched(self, numbers: list[int]) -> list[int]:
         return numbers
@@ -106,7 +122,16 @@ def test_our_middleware_takes_the_place_of_bentomls(factory: ApplicationFactory)
 
 def test_the_endpoints_that_can_be_cancelled_are_watched(factory: ApplicationFactory) -> None:
     (watched,) = [cast("list[str]", made.kwargs["watched"]) for made in factory.middlewares if "watched" in made.kwargs]
-    assert sorted(watched) == ["/awaited", "/body", "/elsewhere", "/refused", "/wrong"]
+    assert sorted(watched) == [
+        "/awaited",
+        "/body",
+        "/elsewhere",
+        "/found_wrong",
+        "/gone",
+        "/refused",
+        "/upload",
+        "/wrong",
+    ]
 
 
 @pytest.mark.parametrize("prefix", [None, "/v1", "v1/a/"])
@@ -227,3 +252,82 @@ def test_a_body_that_only_has_a_link_is_a_file(factory: ApplicationFactory) -> N
     body = b"\x89PNG\r\n http://198.51.100.1/"
     (answer,) = started(factory, Call("/body", headers=[(b"content-type", b"image/png")], body=[body]))
     assert (answer.status, answer.body) == (200, b"%d" % len(body))
+
+
+def form(*parts: tuple[str, str, bytes], charset: str = "") -> Call:
+    """Of names, what is said of them beside that, and contents"""
+    pieces = [
+        b'--edge\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (name.encode(), more.encode(), content)
+        for name, more, content in parts
+    ]
+    kind = f"multipart/form-data; boundary=edge{charset}"
+    return Call("/upload", headers=[(b"content-type", kind.encode())], body=[b"".join([*pieces, b"--edge--\r\n"])])
+
+
+FILE = ("image", '; filename="a.png"', b"pixels")
+
+
+def test_a_file_of_a_form_arrives_whatever_its_name(factory: ApplicationFactory) -> None:
+    (answer,) = started(factory, form(("image", f'; filename="{"a" * 500}.png"', b"pixels"), ("note", "", b"seen")))
+    name, note = answer.json()
+    assert name.endswith(".png")
+    assert len(name) < 255
+    assert note == "seen"
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            form(("image", "", b"http://198.51.100.1/")),
+            "'image' is text, expected a file: upload the file itself, links are not followed",
+        ),
+        (form(FILE, charset="; charset=utf-7"), "a form in the charset 'utf-7' is not read: send it in utf-8"),
+        (form(FILE, ("note", '; filename="b"', b"\xff")), "a field of the form holds bytes that are no text, and the"),
+        (form(FILE, ("note", "", b"[" * 100_000)), "a field of the form is JSON that is nested too deeply, or has too"),
+    ],
+    ids=["link", "charset", "bytes", "depth"],
+)
+def test_a_form_that_cannot_be_read_is_refused(factory: ApplicationFactory, asked: Call, said: str) -> None:
+    (answer,) = started(factory, asked)
+    assert answer.status == 400
+    assert answer.json()["error"].startswith(said)
+
+
+def test_an_endpoint_may_answer_with_an_exception_of_starlette(factory: ApplicationFactory) -> None:
+    (answer,) = started(factory, call("/found_wrong", {}))
+    assert (answer.status, answer.headers["x-pot"], answer.json()) == (418, "tea", {"error": "a teapot"})
+
+
+def test_a_client_that_has_gone_is_not_in_the_log(
+    factory: ApplicationFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    (answer,) = started(factory, call("/gone", {}))
+    assert answer.status == 499
+    assert "Traceback" not in caplog.text
+
+
+def test_a_worker_is_ready_when_its_engine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asking:
+        models = depends(engine("models"))
+
+    models.write_add_sub(tmp_path)
+    live = Engine(tmp_path)
+    port = live.serve_http("127.0.0.1", 0)
+    monkeypatch.setenv("KUSHI_ENGINE_URL", f"http://127.0.0.1:{port}")
+    made: Any = service(name="Asking", workers=1)(Asking)
+    made.inject_config()
+    factory = ApplicationFactory(made, is_main=True)
+    factory.enable_metrics = False
+
+    async def main() -> list[Answer]:
+        application: Starlette = factory()
+        async with application.router.lifespan_context(application):
+            before = await ask(application, Call("/readyz", method="GET"))
+            live.close()
+            return [before, await ask(application, Call("/readyz", method="GET"))]
+
+    before, after = asyncio.run(main())
+    assert (before.status, after.status) == (200, 503)
+    assert b"the engine is not there, or a model of it does not serve" in after.body

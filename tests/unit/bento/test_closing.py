@@ -63,6 +63,16 @@ def test_who_comes_meanwhile_is_refused_when_it_closes(listener: socket.socket) 
         eventually(lambda: late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0, "the client hears of it")
 
 
+def test_where_no_filter_can_be_had_that_is_in_the_log(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # none of the kernel's
+    monkeypatch.setattr("runners.bento.closing._PROGRAM", [(0xFFFF, 0, 0, 0)])
+    assert not drop_new_clients(listener)
+    expected = "clients that connect while the service ends may be reset: no filter, [Errno 22] Invalid argument"
+    assert caplog.messages == [expected]
+
+
 def test_a_unix_socket_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from runners.bento.relay.exchange import BrokenAnswer
 from tests.certificates import Authority
 from tests.raw_http import frame
+from tests.serving import eventually
 from tests.unit.bento.served import PATIENT, echo, served
 
 if TYPE_CHECKING:
@@ -153,6 +155,56 @@ def test_an_application_that_fails_is_answered_for(caplog: pytest.LogCaptureFixt
     with served(application, PATIENT) as server, server.connect() as connection:
         assert connection.ask("GET", "/").status == 500
     assert "it fails" in caplog.text
+
+
+START = {"type": "http.response.start", "status": 200, "headers": []}
+END = {"type": "http.response.body"}
+
+
+def start(name: bytes, value: bytes) -> dict[str, object]:
+    return {**START, "headers": [(name, value)]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([END], "the application sent 'http.response.body', expected 'http.response.start'"),
+        ([start(b"a b", b"c")], "a header of the answer has the name b'a b', which HTTP does not allow"),
+        ([start(b"a", b"b\r\nc: d")], "the header b'a' of the answer has a value that HTTP does not allow"),
+        ([START, START], "the application sent 'http.response.start', expected 'http.response.body'"),
+        (
+            [start(b"content-length", b"1"), {**END, "body": b"ab"}],
+            "the body of the answer is longer than its content-length",
+        ),
+        ([start(b"content-length", b"1"), END], "the body of the answer is shorter than its content-length"),
+        ([START, END, END], "the application sent 'http.response.body' after the end of its answer"),
+    ],
+)
+def test_what_an_application_does_wrong_is_in_the_log(
+    messages: list[dict[str, object]], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def application(_scope: Scope, _receive: Receive, send: Send) -> None:
+        for message in messages:
+            await send(message)
+
+    with served(application, PATIENT) as server:
+        with server.connect() as connection, suppress(ConnectionError):
+            assert connection.ask("GET", "/").status in {200, 500}
+        eventually(lambda: said in caplog.text, "it is in the log")
+
+
+def test_an_application_may_send_its_chunks_as_such() -> None:
+    async def application(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(start(b"transfer-encoding", b"chunked"))
+        await send({**END, "body": b"whole"})
+
+    with served(application, PATIENT) as server:
+        for version in (b"1.0", b"1.1"):
+            with server.connect() as connection:
+                connection.send(b"GET / HTTP/%s\r\nhost: h\r\n\r\n" % version)
+                answer = connection.receive()
+                assert answer.body == b"whole"
+                assert (answer.header("transfer-encoding") == "chunked") is (version == b"1.1")
 
 
 def test_answers_that_break_are_one_line_without_a_stack_and_not_one_each(caplog: pytest.LogCaptureFixture) -> None:

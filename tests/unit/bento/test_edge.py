@@ -11,7 +11,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from runners.bento import service
 from runners.bento.web.edge import Edge
+from runners.bento.web.limits import Limits
 from tests.unit.bento.asgi import Answer, Call, answering, ask
 
 if TYPE_CHECKING:
@@ -93,3 +95,15 @@ def test_what_is_no_request_goes_through() -> None:
         call.scope["type"] = kind
         asyncio.run(edge(call.scope, call.receive, call.send))
     assert seen == ["websocket", "lifespan"]
+
+
+def test_limits_that_cannot_be_right_are_in_the_log_and_the_usual_ones_hold(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Empty:
+        """Without endpoints"""
+
+    monkeypatch.setenv("KUSHI_HTTP_MAX_HEADERS", "many")
+    assert service(Empty).limits == Limits()
+    wrong = "KUSHI_HTTP_MAX_HEADERS: expected an integer from 8 to 1024, got 'many'"
+    assert caplog.messages == [f"{wrong}: this worker goes on with the limits that are usual"]

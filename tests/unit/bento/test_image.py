@@ -98,6 +98,18 @@ def test_a_lock_that_the_bento_does_not_hold_builds_nothing(given: dict[str, str
         made.freeze(tmp_path, [])
 
 
+def test_the_image_of_a_lock_has_its_packages_and_the_wheels(given: dict[str, str], tmp_path: Path) -> None:
+    given["variant"] = "cuda-tensorrt"
+    lock, wheel = tmp_path / "src" / "mine-gpu.txt", tmp_path / "src" / "wheels" / "a-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    wheel.touch()
+    lock.write_text("numpy==2.0.0 --hash=sha256:0a\n")
+    made = image(lock="mine-{runtime}.txt")
+    made.freeze(tmp_path, [])
+    assert "numpy==2.0.0 --hash=sha256:0a" in made.python_requirements
+    assert any("libnvinfer" in command for command in made.commands)
+
+
 @pytest.mark.parametrize("runtime", LOCKS)
 def test_the_lock_holds_what_the_project_asks_for_with_hashes(runtime: str) -> None:
     text = (ROOT / f"requirements/bento-{runtime}.txt").read_text()

@@ -65,9 +65,10 @@ def test_a_name_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch, owner: str
     assert refusal() == f"{FOUND}{owner}.{name}{HINT}"
 
 
-def test_a_module_that_is_gone_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "_bentoml_sdk.method", None)
-    assert refusal() == f"{FOUND}import of _bentoml_sdk.method halted; None in sys.modules{HINT}"
+@pytest.mark.parametrize("module", ["_bentoml_sdk.method", "circus.watcher"])
+def test_a_module_that_is_gone_is_said_once(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert refusal() == f"{FOUND}import of {module} halted; None in sys.modules{HINT}"
 
 
 def test_a_name_of_ours_that_would_never_be_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,25 @@ def test_it_is_empty_when_all_have_let_go(tmp_path: Path, attendance: Attendance
     asyncio.run(come_and_go())
 
 
+def test_a_worker_that_was_there_first_is_counted_when_somebody_counts(
+    tmp_path: Path, lifeline: Lifeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_AGAIN_SECONDS", 0.01)
+
+    async def main() -> None:
+        worker = asyncio.create_task(attend(place_in(tmp_path), PATIENCE))
+        # it has asked once, and found nobody
+        await asyncio.sleep(0)
+        attendance = Attendance(tmp_path / "presence")
+        while not attendance.present:
+            await asyncio.sleep(0.001)
+        worker.cancel()
+        await asyncio.wait_for(attendance.until_empty(), WAIT_S)
+        attendance.close()
+
+    asyncio.run(main())
+
+
 def test_one_that_says_nothing_is_killed_and_one_that_computes_is_not(
     tmp_path: Path, attendance: Attendance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

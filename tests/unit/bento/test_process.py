@@ -233,6 +233,41 @@ def test_an_engine_of_other_flags_is_ended_when_its_keeper_dies(tmp_path: Path, 
     run(main())
 
 
+def test_an_engine_that_does_not_end_is_killed_by_its_keeper(
+    engine: EngineProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.1)
+    engine._exit_seconds = 0.1
+
+    async def main() -> None:
+        await engine.start()
+        os.kill(await until_ready(engine), signal.SIGSTOP)
+        await engine.stop()
+
+    run(main())
+    assert "the engine has not ended 0 s after it was told to, killing it" in caplog.text
+    assert not _processes_with(engine._local)
+
+
+def test_an_engine_of_other_flags_that_does_not_end_is_killed_by_the_next_keeper(
+    tmp_path: Path, engine: EngineProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine._exit_seconds = 0.1
+
+    async def main() -> None:
+        with keeper_elsewhere(tmp_path, "--exit-timeout-secs=5") as keeper:
+            before = await until_served(engine)
+            keeper.kill()
+            keeper.wait()
+            os.kill(before, signal.SIGSTOP)
+            assert await asyncio.to_thread(engine._take_over) is None
+            assert before not in _processes_with(engine._local)
+        await engine.stop()
+
+    run(main())
+    assert "the engine of before has not ended 0 s after it was told to" in caplog.text
+
+
 def test_a_process_that_has_the_number_of_an_engine_that_ended_is_left_alone(
     tmp_path: Path, engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

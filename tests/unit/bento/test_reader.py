@@ -120,6 +120,19 @@ async def test_whoever_kills_it_makes_nobody_guilty(file: Callable[[bytes], Path
 
 
 @awaited
+async def test_a_process_that_stands_still_is_killed(
+    file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = UploadReader()
+    os.kill(await reader.read(file(b""), reading.process), signal.SIGSTOP)
+    monkeypatch.setattr("runners.bento.reader._UNANSWERED_SECONDS", 0.2)
+    with pytest.raises(Overloaded, match=r"^the process that reads uploads has ended$"):
+        await reader.read(file(b"abc"), reading.length)
+    monkeypatch.undo()
+    assert await reader.read(file(b"abc"), reading.length) == 3
+
+
+@awaited
 async def test_a_file_that_takes_too_long_is_refused(file: Callable[[bytes], Path]) -> None:
     reader = UploadReader(seconds=0.2)
     with pytest.raises(InvalidInput, match=r"^the upload takes more than 0.2 s to read$"):

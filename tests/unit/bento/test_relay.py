@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from starlette.exceptions import HTTPException
 
 from runners import Engine
-from runners.bento.relay.exchange import Relay
-from runners.bento.relay.origin import Origin
-from runners.bento.relay.watch import Watch
-from tests import models
 from tests.unit.bento.asgi import Call, ask
+from tests.unit.bento.relayed import OK, Scripted, relay_to, relaying, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
     from pathlib import Path
 
     from tests.unit.bento.asgi import Answer
-
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-WAIT_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """What says that the engine lives"""
-    repository = tmp_path_factory.mktemp("models")
-    models.write_add_sub(repository)
-    with Engine(repository) as engine:
-        yield engine
-
-
-class Scripted:
-    """An engine that reads the head of each request and then does what the script says"""
-
-    def __init__(self, script: Sequence[bytes], *, close: bool) -> None:
-        self.connections = 0
-        self.heads: list[bytes] = []
-        self.gone = asyncio.Event()
-        self._script = list(script)
-        self._close = close
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while self._script:
-                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(self._script.pop(0))
-                await writer.drain()
-            if not self._close:
-                await reader.read()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self.gone.set()
-            writer.close()
-
-
-def relay_to(path: Path, live: Engine) -> Relay:
-    return Relay(Origin("", path), Watch(live))
-
-
-@asynccontextmanager
-async def relaying(path: Path, live: Engine, engine: Scripted) -> AsyncIterator[Relay]:
-    server = await asyncio.start_unix_server(engine.serve, path)
-    relay = relay_to(path, live)
-    try:
-        yield relay
-    finally:
-        relay.close()
-        server.close()
-        await server.wait_closed()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "engine"
-
-
-def run(main: Coroutine[None, None, None]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(main, WAIT_S)
-
-    asyncio.run(limited())
 
 
 def answers(path: Path, live: Engine, script: bytes, *, count: int = 1, method: str = "GET") -> list[Answer]:
@@ -283,141 +211,5 @@ def test_a_length_that_is_said_to_be_of_the_connection_still_frames_the_body(pat
             headers = [(b"connection", b"Content-Length"), (b"content-length", b"%d" % len(inner))]
             assert (await ask(relay, Call("/v2", headers=headers, body=[inner]))).body == b"ok"
         assert engine.heads[0] == b"POST /v2 HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(inner)
-
-    run(main())
-
-
-def test_a_client_that_went_away_before_its_body_asks_nothing(path: Path, live: Engine) -> None:
-    async def main() -> None:
-        engine = Scripted([OK], close=False)
-        async with relaying(path, live, engine) as relay:
-            call = Call("/v2", headers=[(b"content-length", b"9")], body=[])
-            call.leave()
-            assert (await ask(relay, call)).status == 0
-        assert not engine.connections
-
-    run(main())
-
-
-def test_an_engine_that_does_not_read_stops_the_client(path: Path, live: Engine) -> None:
-    async def main() -> None:
-        reads = asyncio.Event()
-
-        async def hesitant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reads.wait()
-            total = 0
-            await reader.readuntil(b"\r\n\r\n")
-            while total < length:
-                total += len(await reader.read(1 << 20))
-            writer.write(OK)
-            writer.close()
-
-        piece, count = bytes(1 << 16), 500
-        length = len(piece) * count
-        server = await asyncio.start_unix_server(hesitant, path)
-        taken = 0
-        call = Call("/v2", headers=[(b"content-length", b"%d" % length)], body=[piece] * count)
-        receive = call.receive
-
-        async def counted() -> object:
-            nonlocal taken
-            taken += 1
-            return await receive()
-
-        asking = asyncio.create_task(relay_to(path, live)(call.scope, counted, call.send))  # type: ignore[arg-type] # of a wider type
-        before = -1
-        while taken != before:
-            before = taken
-            await asyncio.sleep(0.1)
-        assert taken < count / 2
-        reads.set()
-        await asking
-        assert (call.answer.status, call.answer.body) == (200, b"ok")
-        server.close()
-
-    run(main())
-
-
-def test_a_client_that_does_not_read_stops_the_engine(path: Path, live: Engine) -> None:
-    async def main() -> None:
-        length, sent = 32 << 20, 0
-
-        async def generous(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal sent
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length)
-            while sent < length:
-                writer.write(bytes(1 << 16))
-                sent += 1 << 16
-                await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_unix_server(generous, path)
-        call, reads = Call("/v2", method="GET"), asyncio.Event()
-        send = call.send
-
-        async def hesitant(message: dict[str, object]) -> None:
-            await reads.wait()
-            await send(message)
-
-        asking = asyncio.create_task(relay_to(path, live)(call.scope, call.receive, hesitant))  # type: ignore[arg-type] # of a narrower type
-        before = -1
-        while sent != before or not sent:
-            before = sent
-            await asyncio.sleep(0.1)
-        assert sent < length / 2
-        reads.set()
-        await asking
-        assert len(call.answer.body) == length
-        server.close()
-
-    run(main())
-
-
-def test_a_body_that_is_found_to_be_wrong_on_its_way_is_refused_at_once(path: Path, live: Engine) -> None:
-    async def main() -> None:
-        engine = Scripted([b""], close=False)
-        async with relaying(path, live, engine) as relay:
-            call = Call("/v2", body=[b"abc"])
-
-            async def faulty() -> object:
-                if not engine.heads:
-                    return {"type": "http.request", "body": b"abc", "more_body": True}
-                raise HTTPException(400, "the request is no HTTP/1.1")
-
-            with pytest.raises(HTTPException, match="no HTTP"):
-                await relay(call.scope, faulty, call.send)  # type: ignore[arg-type] # of a wider type
-            await engine.gone.wait()
-
-    run(main())
-
-
-def test_a_client_that_goes_away_is_not_waited_for(path: Path, live: Engine) -> None:
-    async def main() -> None:
-        engine = Scripted([b""], close=False)
-        async with relaying(path, live, engine) as relay:
-            call = Call("/v2")
-            asking = asyncio.create_task(ask(relay, call))
-            while not engine.heads:
-                await asyncio.sleep(0.01)
-            assert not asking.done()
-            call.leave()
-            await engine.gone.wait()
-            await asking
-            assert call.answer.status == 0
-
-    run(main())
-
-
-def test_an_engine_that_stands_still_makes_a_503(path: Path, tmp_path: Path) -> None:
-    async def main() -> None:
-        models.write_add_sub(tmp_path / "models")
-        engine = Engine(tmp_path / "models")
-        async with relaying(path, engine, Scripted([b""], close=False)) as relay:
-            asking = asyncio.create_task(ask(relay, Call("/v2")))
-            await asyncio.sleep(0.2)
-            assert not asking.done()
-            await asyncio.to_thread(engine.close)
-            assert (await asking).status == 503
 
     run(main())

@@ -19,15 +19,15 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.unit.bento.asgi import Call, ask
+from tests.unit.bento.relayed import run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 PATH = requests.path("add_sub")
 UNKNOWN = requests.path("nothing")
 VICTIM = b"GET /v2/models/add_sub/config HTTP/1.1\r\nhost: a\r\nx-rest: "
-WAIT_S = 30.0
 ROUNDS = 150
 
 
@@ -51,13 +51,6 @@ async def relaying(engine: Engine, port: int) -> AsyncIterator[Relay]:
         yield relay
     finally:
         relay.close()
-
-
-def run(main: Coroutine[None, None, None]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(main, WAIT_S)
-
-    asyncio.run(limited())
 
 
 def length(count: int) -> tuple[bytes, bytes]:

@@ -13,23 +13,14 @@ from bentoml.exceptions import BentoMLException
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser
 
-from runners.bento.web.serializers import REFUSAL, is_pickle, replace_serializers
-from tests.bentoml_internals import ALL_SERDE, Payload, PickleSerde, Serde
+from runners.bento.web.serializers import REFUSAL, is_pickle
+from tests.bentoml_internals import Payload, PickleSerde, Serde
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 KIND = "application/vnd.bentoml+pickle"
-
-
-@pytest.fixture
-def registry() -> Iterator[dict[str, type[Serde]]]:
-    registry: Any = ALL_SERDE
-    before = dict(registry)
-    replace_serializers()
-    yield registry
-    registry.update(before)
 
 
 # in a process of its own: whatever made a service in this one has replaced them for good

@@ -13,7 +13,6 @@ from runners import Engine
 from runners.bento.relay.exchange import Relay
 from runners.bento.relay.origin import Origin
 from runners.bento.relay.watch import Watch
-from tests import models
 from tests.raw_http import Connection, frame
 from tests.serving import eventually
 from tests.unit.bento.served import served
@@ -92,14 +91,6 @@ class Worker:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.asked += 1
         await self.relay()(scope, receive, send)
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    repository = tmp_path_factory.mktemp("models")
-    models.write_add_sub(repository)
-    with Engine(repository) as engine:
-        yield engine
 
 
 @pytest.fixture

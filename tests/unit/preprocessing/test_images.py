@@ -42,6 +42,15 @@ def png_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header)) + pixels
 
 
+def bmp_of_os2() -> bytes:
+    """With the first header that there was"""
+    rows = np.pad(SLOPE[::-1], ((0, 0), (0, -SLOPE.shape[1] % 4)))
+    palette = bytes(level for level in range(256) for _ in range(3))
+    header = struct.pack("<IHHHH", 12, SLOPE.shape[1], SLOPE.shape[0], 1, 8)
+    begin = 14 + len(header) + len(palette)
+    return struct.pack("<2sIII", b"BM", begin + rows.size, 0, begin) + header + palette + rows.tobytes()
+
+
 FILES = {
     "PNG": file(grey()),
     "PNG of 16 bits": file(Image.fromarray(SLOPE.astype(np.uint16) * 257)),
@@ -51,10 +60,15 @@ FILES = {
     "WebP": file(grey(), "WEBP"),
     "GIF": file(grey(), "GIF", save_all=True, append_images=[grey(SLOPE[::-1])]),
     "BMP": file(grey(), "BMP"),
+    "BMP of OS/2": bmp_of_os2(),
     "TIFF": file(grey(), "TIFF"),
     "TIFF, packed": file(grey(), "TIFF", compression="tiff_lzw"),
     "TIFF of floats": file(Image.fromarray(SLOPE.astype(np.float32)), "TIFF"),
 }
+
+
+def test_a_bmp_of_os2_is_read() -> None:
+    assert np.array_equal(decode(bmp_of_os2()), SLOPE)
 
 
 @pytest.mark.parametrize("file_format", LOSSLESS)
@@ -177,6 +191,14 @@ def test_an_orientation_that_does_not_exist_is_none(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     assert np.array_equal(decode(file(grey(), exif=exif)), SLOPE)
+
+
+def test_a_tiff_without_rows_in_its_strips_is_malformed() -> None:
+    whole = file(grey(), "TIFF")
+    rows = struct.pack("<HHI", 278, 4, 1)
+    assert rows in whole
+    with pytest.raises(UnreadableImage, match=r"^the image is truncated or malformed$"):
+        decode(whole.replace(rows, struct.pack("<HHI", 278, 4, 0)))
 
 
 def test_too_many_pixels_are_refused_by_the_header() -> None:

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -5,9 +6,11 @@ import pytest
 from runners.errors import ConfigInvalid, KushiError, Unsupported
 from runners.repository.backend_config import check_backend_config, parse_backend_config, settings_of
 
+parsed = partial(parse_backend_config, source="--backend-config")
+
 
 def test_a_setting_is_of_one_backend_or_of_all() -> None:
-    config = parse_backend_config(
+    config = parsed(
         ["default-max-batch-size=8", "onnxruntime,enable-global-threadpool=1", "onnxruntime,intra_op_thread_count=2"]
     )
     check_backend_config(config)
@@ -17,7 +20,7 @@ def test_a_setting_is_of_one_backend_or_of_all() -> None:
 
 
 def test_what_is_said_of_one_backend_wins_and_so_does_the_last_word() -> None:
-    config = parse_backend_config(
+    config = parsed(
         ["onnxruntime,default-max-batch-size=2", "default-max-batch-size=8", "onnxruntime,default-max-batch-size=3"]
     )
     assert settings_of(config, "onnxruntime") == {"default-max-batch-size": "3"}
@@ -26,7 +29,7 @@ def test_what_is_said_of_one_backend_wins_and_so_does_the_last_word() -> None:
 @pytest.mark.parametrize("text", ["", "onnxruntime", "onnxruntime,key", "=1", ",key=1", "onnxruntime,=1"])
 def test_a_text_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigInvalid) as raised:
-        parse_backend_config([text])
+        parsed([text])
     assert str(raised.value) == f"--backend-config: expected BACKEND,KEY=VALUE or KEY=VALUE, got '{text}'"
 
 
@@ -83,7 +86,7 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
 )
 def test_what_no_backend_knows_is_refused_by_name(text: str, kind: type[KushiError], message: str) -> None:
     with pytest.raises(kind) as raised:
-        check_backend_config(parse_backend_config([text]))
+        check_backend_config(parsed([text]))
     assert message in str(raised.value)
 
 

@@ -1,5 +1,6 @@
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,26 @@ def test_a_repository_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(ConfigInvalid, match=f"^'{tmp_path}' cannot be read: Permission denied$"):
         scan([tmp_path])
+
+
+def test_a_model_that_cannot_be_read_is_refused_and_the_others_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    listed = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path.name == "a":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    # for all users, root among them
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    monkeypatch.setattr("runners.repository.layout._is_model", lambda _: False)
+    found = scan([tmp_path])
+    assert [model.name for model in found.models] == ["b"]
+    assert found.refused == {"a": f"{tmp_path}/a: Permission denied"}
 
 
 def test_an_empty_repository_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

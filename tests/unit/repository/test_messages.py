@@ -26,3 +26,15 @@ def test_reading_a_configuration_imports_neither_grpc_nor_numpy() -> None:
         "assert not {'grpc', 'numpy', 'onnxruntime', 'tritonclient'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_without_tritonclient_the_package_to_install_is_named() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['tritonclient'] = None\n"
+        "from importlib import machinery, util\n"
+        "from runners.repository import messages\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "ImportError: tritonclient is not installed" in done.stderr
+    assert done.stderr.endswith("pip install tritonclient\n")

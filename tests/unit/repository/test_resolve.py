@@ -69,5 +69,7 @@ def test_a_version_that_is_asked_for_and_missing_is_logged(tmp_path: Path, caplo
 
 
 def test_without_auto_completion_a_configuration_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match=r"config\.pbtxt: not found, and completing it from the model is disabled"):
+    with pytest.raises(
+        ConfigInvalid, match=r"config\.pbtxt: not found, and .* leave out --disable-auto-complete-config$"
+    ):
         resolved(tmp_path, None, 1, auto_complete=False)

@@ -92,6 +92,20 @@ def test_a_flag_without_its_value_is_named() -> None:
         settings("--http-port")
 
 
+def test_behind_two_hyphens_nothing_is_a_flag() -> None:
+    assert normalize_flags(["--http-port=1", "--", "--no-flag", "m"]) == ["--http-port=1", "--", "--no-flag", "m"]
+
+
+def test_the_wrong_one_of_several_values_is_named() -> None:
+    with pytest.raises(ConfigInvalid, match=r"^--model-repository: expected a non-empty PATH, got ''$"):
+        settings("--model-repository=a", "--model-repository=")
+
+
+def test_a_restriction_that_is_none_is_not_shown() -> None:
+    with pytest.raises(ConfigInvalid, match=r"^--http-restricted-api: expected API,…:HEADER=VALUE, got something el"):
+        settings("--http-restricted-api=")
+
+
 def test_a_typo_gets_the_nearest_flag() -> None:
     with pytest.raises(ConfigInvalid, match="unknown flag --htpp-port, did you mean --http-port"):
         settings("--htpp-port=1")
@@ -154,6 +168,12 @@ def test_the_environment_sets_what_no_flag_does(monkeypatch: pytest.MonkeyPatch)
 def test_an_error_names_the_variable_that_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUSHI_HTTP_PORT", "many")
     with pytest.raises(ConfigInvalid, match=r"^KUSHI_HTTP_PORT: .* got 'many'"):
+        settings()
+
+
+def test_an_error_about_a_backend_names_the_variable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSHI_BACKEND_CONFIG", "onnxruntime")
+    with pytest.raises(ConfigInvalid, match=r"^KUSHI_BACKEND_CONFIG: expected BACKEND,KEY=VALUE or KEY=VALUE, got 'on"):
         settings()
 
 

@@ -178,11 +178,7 @@ impl Managed for Versioned {
 }
 
 fn export<M: Managed>(py: Python<'_>, exported: Exported<M>) -> Result<Bound<'_, PyAny>, Fault> {
-    let mut exported = Box::new(exported);
-    let (shape, strides) = (exported.shape.as_mut_ptr(), exported.strides.as_mut_ptr());
-    let tensor = exported.managed.tensor();
-    (tensor.shape, tensor.strides) = (shape, strides);
-    let exported = Box::into_raw(exported);
+    let exported = settle(exported);
     // SAFETY: the pointer is that of a box, which the capsule owns until it is consumed; a failure leaves
     // the box to us.
     unsafe {
@@ -192,6 +188,17 @@ fn export<M: Managed>(py: Python<'_>, exported: Exported<M>) -> Result<Bound<'_,
             error.into()
         })
     }
+}
+
+/// In a box of its own, so that its description can point into it.
+fn settle<M: Managed>(exported: Exported<M>) -> *mut Exported<M> {
+    // No box any more when the pointers are made: one that moves would end their right to its memory.
+    let settled = Box::into_raw(Box::new(exported));
+    // SAFETY: nobody else has it yet.
+    let Exported { managed, shape, strides, .. } = unsafe { &mut *settled };
+    let tensor = managed.tensor();
+    (tensor.shape, tensor.strides) = (shape.as_mut_ptr(), strides.as_mut_ptr());
+    settled
 }
 
 /// The consumer has no more use for it; comes on any thread.
@@ -207,5 +214,55 @@ unsafe extern "C" fn forsaken<M: Managed>(capsule: *mut ffi::PyObject) {
         if ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()).cast::<M>());
         }
+    }
+}
+
+/// What needs no interpreter, for `make miri`.
+#[cfg(all(test, miri))]
+mod tests {
+    use std::slice;
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Owned {
+        bytes: Vec<u8>,
+        _owner: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Owned {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    #[test]
+    fn a_consumer_reads_all_of_the_description_and_deletes_it() {
+        let owner = Arc::new(());
+        let buffer = Buffer::from_owner(Owned { bytes: (0..24).collect(), _owner: owner.clone() });
+        let shape: Shape = [2, 3].into_iter().collect();
+        let tensor = DlTensor {
+            data: buffer.as_bytes().as_ptr().cast_mut().cast(),
+            device: Device { kind: CPU.0, index: CPU.1 },
+            dimensions: 2,
+            datatype: type_of(DataType::Int32).unwrap(),
+            shape: ptr::null_mut(),
+            strides: ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let deleter = Some(delete::<Versioned> as unsafe extern "C" fn(*mut Versioned));
+        let managed = Versioned { version: VERSION, context: ptr::null_mut(), deleter, flags: 0, tensor };
+        let strides = strides(&shape);
+        let managed = settle(Exported { managed, shape, strides, _buffer: buffer }).cast::<Versioned>();
+        // SAFETY: what a consumer does.
+        unsafe {
+            let tensor = &raw const (*managed).tensor;
+            let rank = (*tensor).dimensions as usize;
+            assert_eq!(slice::from_raw_parts((*tensor).shape, rank), [2, 3]);
+            assert_eq!(slice::from_raw_parts((*tensor).strides, rank), [3, 1]);
+            assert_eq!(*(*tensor).data.cast::<u8>().add(23), 23);
+            ((*managed).deleter.unwrap())(managed);
+        }
+        assert_eq!(Arc::strong_count(&owner), 1);
     }
 }

@@ -196,7 +196,7 @@ fn fraction(out: &mut Vec<u8>, value: f64) {
     };
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use proptest::prelude::*;
 

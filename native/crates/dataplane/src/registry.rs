@@ -187,17 +187,13 @@ impl Registry {
 
     /// Records that a version, or the whole model, could not be loaded. What serves goes on serving.
     pub fn fail(&self, model: &str, version: Option<u64>, reason: &str) {
-        self.change(model, |versions| {
-            let by_number = &mut versions.by_number;
-            let Some(number) = version else {
-                by_number.retain(|_, version| !matches!(version, Version::Loading));
-                if by_number.is_empty() {
-                    versions.reason = Some(reason.into());
+        self.change(model, |versions| match version {
+            None => versions.fail(reason),
+            Some(number) => {
+                let version = versions.by_number.entry(number).or_insert(Version::Loading);
+                if !matches!(version, Version::Serving(_)) {
+                    *version = Version::Failed(reason.into());
                 }
-                return;
-            };
-            if !matches!(by_number.get(&number), Some(Version::Serving(_))) {
-                by_number.insert(number, Version::Failed(reason.into()));
             }
         });
     }
@@ -232,6 +228,19 @@ impl Registry {
 }
 
 impl Versions {
+    /// None is on its way any more. Where none serves, the index says why.
+    fn fail(&mut self, reason: &str) {
+        self.by_number.retain(|_, version| !matches!(version, Version::Loading));
+        if self.by_number.values().any(|version| matches!(version, Version::Serving(_))) {
+            return;
+        }
+        for version in self.by_number.values_mut().filter(|version| version.state() != State::Draining) {
+            *version = Version::Failed(reason.into());
+        }
+        let is_said = self.by_number.values().any(|version| matches!(version, Version::Failed(_)));
+        self.reason = (!is_said).then(|| reason.into());
+    }
+
     /// Marks every version as removed, and answers those that served.
     fn take(&mut self) -> Vec<Arc<Runner>> {
         self.reason = None;

@@ -150,3 +150,33 @@ fn what_a_failed_load_announced_is_withdrawn() {
     let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Failed, "broken")];
     assert_eq!(registry.rows(), rows);
 }
+
+#[test]
+fn a_load_that_fails_after_an_unload_is_the_reason_of_the_version() {
+    let scene = version(1);
+    let registry = serving(&scene);
+    scene.plug();
+    let removed = registry.remove("echo");
+    registry.fail("echo", None, "broken");
+    let rows = [row(None, State::Failed, "broken"), row(Some(1), State::Draining, "")];
+    assert_eq!(registry.rows(), rows, "it finishes what it began");
+    scene.puppet.release_all();
+    assert!(removed[0].retire(PATIENCE));
+    for reason in ["broken", "broken in another way"] {
+        registry.fail("echo", None, reason);
+        assert_eq!(registry.rows(), [row(Some(1), State::Failed, reason)]);
+        assert!(!registry.all_ready());
+    }
+    assert!(registry.remove("echo").is_empty());
+    assert_eq!(registry.rows(), [row(Some(1), State::Unloaded, "unloaded")]);
+}
+
+#[test]
+fn a_load_that_fails_beside_a_version_that_serves_leaves_the_others_as_they_were() {
+    let (one, two) = (version(1), version(2));
+    let registry = serving(&one);
+    assert!(registry.publish("echo", vec![two.runner.clone()])[0].retire(PATIENCE));
+    registry.fail("echo", None, "broken");
+    let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Ready, "")];
+    assert_eq!(registry.rows(), rows);
+}

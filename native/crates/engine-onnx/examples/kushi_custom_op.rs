@@ -14,7 +14,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use ort::sys::{
-    ONNXTensorElementDataType as Element, OrtApi, OrtApiBase, OrtCustomOp,
+    ONNXTensorElementDataType as Element, OrtApi, OrtApiBase, OrtCustomOp, OrtCustomOpDomain,
     OrtCustomOpInputOutputCharacteristic as Characteristic, OrtKernelContext, OrtKernelInfo,
     OrtSessionOptions, OrtStatusPtr, OrtTensorTypeAndShapeInfo, OrtValue,
 };
@@ -23,6 +23,7 @@ use ort::sys::{
 const API_VERSION: u32 = 12;
 
 static API: OnceLock<&'static OrtApi> = OnceLock::new();
+static DOMAIN: OnceLock<Domain> = OnceLock::new();
 
 static TRIPLE: OrtCustomOp = OrtCustomOp {
     CreateKernel: Some(create),
@@ -77,23 +78,43 @@ pub unsafe extern "system" fn RegisterCustomOps(
     options: *mut OrtSessionOptions,
     base: *const OrtApiBase,
 ) -> OrtStatusPtr {
-    let mut domain = null_mut();
-    // SAFETY: the caller's contract. The domain is ONNX Runtime's from the moment that it is added, and
-    // the operators live as long as the library.
+    // SAFETY: the caller's contract. The operators and their domain live as long as the library.
     unsafe {
         let Some(api) = ((*base).GetApi)(API_VERSION).as_ref() else { return OrtStatusPtr::default() };
-        let api = API.get_or_init(|| api);
-        let made = (api.CreateCustomOpDomain)(c"kushi.test".as_ptr(), &raw mut domain);
-        if !made.0.is_null() {
-            return made;
-        }
-        for operator in [&raw const TRIPLE, &raw const GATE] {
-            let added = (api.CustomOpDomain_Add)(domain, operator);
-            if !added.0.is_null() {
-                return added;
+        let domain = DOMAIN.get_or_init(|| Domain::new(API.get_or_init(|| api)));
+        (api.AddCustomOpDomain)(options, domain.0)
+    }
+}
+
+struct Domain(*mut OrtCustomOpDomain);
+// SAFETY: nothing changes it once it is made.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    fn new(api: &OrtApi) -> Self {
+        let mut domain = null_mut();
+        // SAFETY: the operators live as long as the library.
+        unsafe {
+            assert!((api.CreateCustomOpDomain)(c"kushi.test".as_ptr(), &raw mut domain).0.is_null());
+            for operator in [&raw const TRIPLE, &raw const GATE] {
+                assert!((api.CustomOpDomain_Add)(domain, operator).0.is_null());
             }
         }
-        (api.AddCustomOpDomain)(options, domain)
+        Self(domain)
+    }
+}
+
+/// Called when the library leaves the process, which is behind the last session with its operators.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static RELEASE: extern "C" fn() = release;
+
+extern "C" fn release() {
+    if let (Some(api), Some(domain)) = (API.get(), DOMAIN.get()) {
+        // SAFETY: no session has it any more.
+        unsafe { (api.ReleaseCustomOpDomain)(domain.0) };
     }
 }
 

@@ -54,3 +54,18 @@ unsafe fn list<'a, T>(start: *const T, count: usize) -> &'a [T] {
     // SAFETY: the caller's contract; of an empty list there may be no start.
     if count == 0 { &[] } else { unsafe { slice::from_raw_parts(start, count) } }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null;
+
+    use super::list;
+
+    #[test]
+    fn an_empty_list_needs_no_start() {
+        let some = [1, 2];
+        // SAFETY: the elements outlive what is made of them.
+        let (none, both) = unsafe { (list::<u8>(null(), 0), list(some.as_ptr(), 2)) };
+        assert_eq!((none, both), (&[][..], &some[..]));
+    }
+}

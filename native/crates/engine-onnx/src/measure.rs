@@ -134,3 +134,18 @@ impl Zeros {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Zeros;
+
+    #[test]
+    fn zeros_are_as_many_bytes_as_asked_for_in_whole_words() {
+        for length in [0, 1, 7, 8, 9] {
+            let zeros = Zeros::new(length).unwrap();
+            assert_eq!(zeros.as_bytes(), vec![0; length]);
+            assert_eq!(zeros.as_bytes().as_ptr().align_offset(8), 0);
+        }
+        assert!(Zeros::new(usize::MAX).is_none());
+    }
+}

@@ -30,10 +30,16 @@ impl Scene {
     }
 }
 
+fn check(body: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(body);
+}
+
 #[test]
 fn a_drain_ends_when_the_last_has_ended_and_not_before() {
     for begun in [1, 2] {
-        loom::model(move || {
+        check(move || {
             let scene = Arc::new(Scene::default());
             (0..begun).for_each(|_| scene.count.begin());
             let threads: Vec<_> = (0..begun)
@@ -52,7 +58,7 @@ fn a_drain_ends_when_the_last_has_ended_and_not_before() {
 
 #[test]
 fn a_drain_waits_for_one_count_after_the_other() {
-    loom::model(|| {
+    check(|| {
         let scene = Arc::new(Scene::default());
         let first = Arc::new(Count::default());
         first.begin();
@@ -74,7 +80,7 @@ fn a_drain_waits_for_one_count_after_the_other() {
 
 #[test]
 fn what_is_admitted_is_waited_for_and_what_comes_later_is_not_counted() {
-    loom::model(|| {
+    check(|| {
         let scene = Arc::new(Scene::default());
         let other = scene.clone();
         let thread = thread::spawn(move || {
@@ -95,7 +101,7 @@ fn what_is_admitted_is_waited_for_and_what_comes_later_is_not_counted() {
 
 #[test]
 fn one_of_two_begins_where_nothing_has() {
-    loom::model(|| {
+    check(|| {
         let count = Arc::new(Count::default());
         let other = count.clone();
         let thread = thread::spawn(move || other.begin_only_one());

@@ -47,8 +47,12 @@ impl Scene {
     }
 
     fn submit(&self) -> Option<u8> {
+        self.submit_at_once(1)
+    }
+
+    fn submit_at_once(&self, count: usize) -> Option<u8> {
         let add = |items: &mut Items| {
-            items.waiting += 1;
+            items.waiting += count;
             Ok::<_, ()>(())
         };
         self.desk.admit(self.now, add).ok().and_then(|((), slot)| slot)
@@ -103,9 +107,11 @@ fn two_submitters_leave_nothing_behind_inline() {
             let scene = Scene::new(slots, true);
             let other = scene.clone();
             let thread = thread::spawn(move || other.drive(other.submit(), true));
+            // The second may come while the other leader finds nothing and leaves.
+            scene.drive(scene.submit(), true);
             scene.drive(scene.submit(), true);
             thread.join().unwrap();
-            scene.finished(2, usize::from(slots));
+            scene.finished(3, usize::from(slots));
         });
     }
 }
@@ -191,9 +197,55 @@ fn work_follows_a_model_that_moves_to_its_threads() {
         let other = scene.clone();
         let thread = thread::spawn(move || other.work(2, false));
         let lead = scene.submit();
+        assert_eq!(scene.submit(), None, "a leader is on its way");
         scene.drive(lead, false);
-        scene.drive(scene.submit(), false);
         thread.join().unwrap();
         scene.finished(2, 1);
+    });
+}
+
+#[test]
+fn whoever_begins_calls_the_next_for_what_came_at_once() {
+    check(|| {
+        let scene = Scene::new(2, false);
+        let running = Arc::new((Mutex::new(0), Condvar::new()));
+        let threads = [(); 2].map(|()| {
+            let (other, running) = (scene.clone(), running.clone());
+            thread::spawn(move || {
+                let slot = other.desk.wait(|| other.now).unwrap();
+                let take =
+                    |items: &mut Items, _: &u8| items.waiting.checked_sub(1).map(|rest| items.waiting = rest);
+                let Begin::Run((), slot, None) = other.desk.begin(other.now, slot, take) else {
+                    unreachable!("there is an item for each")
+                };
+                // Each runs until the other does, too.
+                let mut count = lock(&running.0);
+                *count += 1;
+                running.1.notify_one();
+                while *count < 2 {
+                    count = running.1.wait(count).unwrap();
+                }
+                drop(count);
+                assert_eq!(other.desk.finish(other.now, slot, |_, _| false), None);
+            })
+        });
+        assert_eq!(scene.submit_at_once(2), None);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        scene.finished(0, 2);
+    });
+}
+
+#[test]
+fn all_who_sleep_leave_when_it_closes() {
+    check(|| {
+        let scene = Scene::new(2, false);
+        let threads = [(); 2].map(|()| {
+            let other = scene.clone();
+            thread::spawn(move || other.desk.wait(|| other.now))
+        });
+        scene.desk.close();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), None);
+        }
     });
 }

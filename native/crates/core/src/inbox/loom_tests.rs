@@ -91,6 +91,8 @@ fn a_full_inbox_gives_back_and_the_rest_arrives() {
         let (rest, _) = read(&inbox, &bell, taken - before);
         assert!(taken >= 1, "the first has room");
         assert_eq!(before + rest.len(), taken, "what is accepted arrives, once");
+        assert!(rest.len() <= 1, "one has room behind what was read, too");
+        assert!(inbox.push(3).is_ok(), "what is read makes room");
     });
 }
 

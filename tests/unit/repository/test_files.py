@@ -1,0 +1,43 @@
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from runners.errors import ConfigInvalid
+from runners.repository.files import MOST_BYTES, check_file, is_within, read_file
+
+
+def test_a_link_to_nowhere_is_refused_with_what_it_names(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    with pytest.raises(ConfigInvalid, match=rf"^'{link}' is a link to 'nowhere', which is not there$"):
+        check_file(link)
+
+
+def test_what_is_no_file_is_refused_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+    for path, kind in (("fifo", "pipe"), ("socket", "socket"), ("/dev/null", "device")):
+        with pytest.raises(ConfigInvalid, match=rf"^'{path}' is a {kind}, expected a regular file$"):
+            check_file(Path(path))
+    with pytest.raises(IsADirectoryError):
+        check_file(tmp_path)
+
+
+def test_a_file_is_read_up_to_the_bound_of_its_kind(tmp_path: Path) -> None:
+    path, most = tmp_path / "config.pbtxt", MOST_BYTES["configuration"]
+    path.write_bytes(bytes(most))
+    assert len(read_file(path, "configuration")) == most
+    path.write_bytes(bytes(most + 1))
+    with pytest.raises(ConfigInvalid, match=rf"^configuration '{path}' has more than {most} bytes$"):
+        read_file(path, "configuration")
+
+
+def test_a_path_is_within_a_folder_when_its_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/")
+    assert is_within(tmp_path / "a" / ".." / "b", tmp_path)
+    for path in ("out/etc", "..", "a\0b"):
+        assert not is_within(tmp_path / path, tmp_path)
