@@ -2,7 +2,8 @@
 The import law of the crates, read from `cargo metadata`: python -m tests.crate_law
 
 bindings → {doors, client, engine-*, arrays} → core, doors → dataplane → core, {doors, client} → {shm, oip, tls},
-{oip, tls} → core, engine-python → arrays, testkit → core. A layer may skip one below it; tests of any crate may use testkit.
+{oip, tls} → core, engine-python → arrays, testkit → core. A layer may skip one below it; tests of any crate may use
+testkit.
 """
 
 import json
