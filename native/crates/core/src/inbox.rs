@@ -55,6 +55,11 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Whether nothing waits to be drained.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.items).waiting.is_empty()
+    }
+
     /// Swaps everything that has arrived into `into`, which must be empty and lends its memory to
     /// the next burst.
     pub fn drain(&self, into: &mut Vec<T>) {

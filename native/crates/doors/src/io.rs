@@ -4,10 +4,11 @@
 //! fewest connections gets the next socket. One more thread of the same kind has no connections: it accepts
 //! them, whatever the others compute.
 
+mod driver;
 mod duties;
 mod threads;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, Step, os_text};
+use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, os_text};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
 
@@ -25,6 +26,7 @@ use crate::departures::Departures;
 use crate::handshakes::Handshakes;
 use crate::house::House;
 use crate::http::body_memory::BodyMemory;
+use crate::io::driver::Driver;
 use crate::io::duties::{Duties, Duty};
 use crate::listen::{Guest, Socket};
 use crate::pending::Pending;
@@ -96,12 +98,45 @@ pub(crate) struct Desk {
     pub handshakes: Handshakes,
     pub body_memory: BodyMemory,
     over_limit: Crowd,
+    driver: Rc<Driver>,
     thread: Arc<IoThread>,
 }
 
+thread_local! {
+    /// Where the io thread that runs here has its mail.
+    static OWN: OnceCell<OwnMail> = const { OnceCell::new() };
+}
+
+struct OwnMail {
+    thread: Arc<IoThread>,
+    pending: Rc<Pending>,
+    burst: Rc<RefCell<VecDeque<Item>>>,
+}
+
+impl OwnMail {
+    /// Whether nothing has come from other threads that would be overtaken.
+    fn is_next(&self, thread: &IoThread) -> bool {
+        Arc::as_ptr(&self.thread) == std::ptr::from_ref(thread)
+            && self.burst.borrow().is_empty()
+            && thread.inbox.is_empty()
+    }
+}
+
 impl Mailbox for IoThread {
+    /// What this very thread has computed needs no way through the inbox.
     fn deliver(&self, mail: Vec<Mail>) {
-        self.inbox.push_owed(Item::Mail(mail));
+        let left = OWN.with(|own| match own.get() {
+            Some(own) if own.is_next(self) => {
+                for mail in mail {
+                    own.pending.deliver(mail);
+                }
+                None
+            }
+            _ => Some(mail),
+        });
+        if let Some(mail) = left {
+            self.inbox.push_owed(Item::Mail(mail));
+        }
     }
 }
 
@@ -178,6 +213,10 @@ impl IoThread {
         let burst = Rc::<RefCell<VecDeque<Item>>>::default();
         // The same for all lives: mail for requests of the one before finds nobody.
         let pending = Rc::new(Pending::new(house.budget.clone()));
+        OWN.with(|own| {
+            let (thread, pending, burst) = (self.clone(), pending.clone(), burst.clone());
+            let _ = own.set(OwnMail { thread, pending, burst });
+        });
         let duties = Rc::<Duties>::default();
         let mut closing = false;
         loop {
@@ -224,6 +263,7 @@ async fn attend(
     arrived: Arc<Notify>,
 ) {
     duties.begin_again(&desk.house);
+    tokio::task::spawn_local(desk.driver.clone().attend());
     let mut come = Vec::new();
     let own = desk.clone();
     tokio::task::spawn_local(async move {
@@ -243,7 +283,7 @@ async fn attend(
                 Item::MakeRoom => {
                     desk.connections.end_one_silent(None);
                 }
-                Item::Lead(lease, counted) => drive(lease, counted),
+                Item::Lead(lease, counted) => desk.driver.add(lease, counted),
                 Item::Begin(duty) => duties.begin(duty, &desk.house),
                 Item::CloseListeners(report) => {
                     duties.close_listeners().await;
@@ -263,19 +303,6 @@ fn next(burst: &RefCell<VecDeque<Item>>) -> Option<Item> {
     burst.borrow_mut().pop_front()
 }
 
-/// Drives a lease as a task of its own: it runs after all connections that are ready in this
-/// round have brought their requests, and survives the connection that began it.
-fn drive(lease: Lease, counted: Counted) {
-    tokio::task::spawn_local(async move {
-        let _counted = counted;
-        let mut next = lease;
-        while let Step::Again(lease) = next.run() {
-            next = lease;
-            tokio::task::yield_now().await;
-        }
-    });
-}
-
 impl Desk {
     fn new(house: Arc<House>, thread: Arc<IoThread>, pending: Rc<Pending>, departures: Departures) -> Self {
         Self {
@@ -287,12 +314,13 @@ impl Desk {
             handshakes: Handshakes::default(),
             body_memory: BodyMemory::default(),
             over_limit: Crowd::of(OVER_LIMIT),
+            driver: Rc::default(),
             thread,
         }
     }
 
     pub(crate) fn lead(&self, lease: Lease) {
-        drive(lease, Counted::lease(&self.thread));
+        self.driver.add(lease, Counted::lease(&self.thread));
     }
 
     fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest, counted: Counted) {
