@@ -21,8 +21,8 @@ PACKED := wheels/.built
 REPOSITORY ?= model_repository
 ARGS ?=
 PYTEST_ARGS ?=
-# many tests wait, so one process more than there are cores; some tests alone run in one, where a debugger works
-PYTEST_PROCESSES ?= $(shell expr $$(nproc) + 1)
+# many tests wait, so two processes more than there are cores; some tests alone run in one, where a debugger works
+PYTEST_PROCESSES ?= $(shell expr $$(nproc) + 2)
 IN_PROCESSES = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses $(PYTEST_PROCESSES))
 # a process that ends in the midst of its tests, with exit code 0, takes the rest with it: so another one looks on
 IN_A_PROCESS = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses 1)

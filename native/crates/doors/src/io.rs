@@ -240,6 +240,8 @@ impl IoThread {
                 "an io thread panicked: its connections are closed, and it begins again".to_owned()
             });
             closing = own.connections.is_closing();
+            // With the leases that waited there: others drive them.
+            drop(own);
             base = loop {
                 match Base::new() {
                     Ok(base) => break base,
