@@ -59,6 +59,26 @@ fn mail(work: impl FnOnce() + Send + 'static) -> Vec<Mail> {
     vec![Mail { key: u64::MAX, response: Some(Response { outputs: smallvec![(0, tensor)] }), end: None }]
 }
 
+#[test]
+fn mail_of_its_own_comes_at_once_and_overtakes_none() {
+    let (io, threads) = start(1);
+    let (report, reports) = mpsc::channel();
+    let thread = io.threads[0].clone();
+    io.threads[0].deliver(mail(move || {
+        let say = |word: &'static str| {
+            let report = report.clone();
+            mail(move || report.send(word).unwrap())
+        };
+        thread.deliver(say("its own"));
+        report.send("afterwards").unwrap();
+        thread.inbox.push_owed(Item::Mail(say("another's")));
+        thread.deliver(say("its own, later"));
+    }));
+    let said: Vec<_> = (0..4).filter_map(|_| reports.recv_timeout(PATIENCE).ok()).collect();
+    assert_eq!(said, ["its own", "afterwards", "another's", "its own, later"]);
+    assert!(end(&io, threads));
+}
+
 /// A connection to a thread that has the fewest.
 fn connect(io: &IoThreads) -> Option<UnixStream> {
     let (client, server) = UnixStream::pair().unwrap();
