@@ -4,6 +4,8 @@
 //! where a reload took its place. [`Alarm`] says when to look whether a request has run out of time, and
 //! [`OnlyResponse`] holds a request to one response. Nothing here knows a transport.
 
+#![forbid(unsafe_code)]
+
 mod alarm;
 mod inference;
 mod only_response;
