@@ -211,11 +211,9 @@ coverage: setup conformance ## Line and branch coverage of the Python half: the 
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report >$(COVERAGE)/table && \
 	{ head -n 42 $(COVERAGE)/table; sed '1,42d' $(COVERAGE)/table | grep '^TOTAL'; echo "all files: $(COVERAGE)/table"; } && exit $$code
 
-coverage-rust: SHELL := bash
 coverage-rust: setup ## Line coverage of native/ by its Rust tests alone (needs cargo-llvm-cov and rustup's llvm-tools)
 	@command -v cargo-llvm-cov >/dev/null || { echo "make coverage-rust needs: cargo install --locked cargo-llvm-cov && rustup component add llvm-tools" >&2; exit 1; }
-	@export ORT_DYLIB_PATH=$(ONNXRUNTIME) CARGO_TARGET_DIR=target/coverage; $(CARGO) llvm-cov clean --workspace && \
-	. <(cargo llvm-cov show-env --sh 2>/dev/null) && cargo test --quiet $(RUST_TESTS) && cargo llvm-cov report --summary-only
+	@export ORT_DYLIB_PATH=$(ONNXRUNTIME) PYO3_PYTHON=$(CURDIR)/$(BIN)/python; .ci/coverage-rust $(RUST_TESTS)
 
 lint: setup ## Format, lint, types, import laws
 	@$(MAKE) --no-print-directory lint-rust & rust=$$!; \
