@@ -32,7 +32,7 @@ async def connected(address: tuple[str, int]) -> socket.socket:
 
 async def _addresses(address: tuple[str, int]) -> list[tuple[int, int, int, Any]]:
     try:
-        # A name is looked up by a thread of few; a number needs none.
+        # A number needs no look-up. Names are looked up in threads, of which there are few.
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(*address, type=socket.SOCK_STREAM)

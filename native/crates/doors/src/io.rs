@@ -1,6 +1,6 @@
 //! Io threads: each a current-thread runtime that owns the connections handed to it.
 //!
-//! Everything reaches a thread through its inbox: sockets, leases and answers. The thread with the
+//! What others have for a thread reaches it through its inbox: sockets, leases and answers. The thread with the
 //! fewest connections gets the next socket. One more thread of the same kind has no connections: it accepts
 //! them, whatever the others compute.
 
