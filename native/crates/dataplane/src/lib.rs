@@ -1,17 +1,31 @@
-//! What is the same for every way in: which model version is asked, and what becomes of the request.
+//! What is the same for every way in: the models, what can be asked of them and about them, and what becomes of a
+//! request.
 //!
 //! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
 //! where a reload took its place. [`Alarm`] says when to look whether a request has run out of time, and
-//! [`OnlyResponse`] holds a request to one response. Nothing here knows a transport.
+//! [`OnlyResponse`] holds a request to one response. [`DataPlane`] is all of it together, with what is asked about it
+//! and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
 
 mod alarm;
 mod inference;
+mod leaving;
+mod log_switch;
+mod machine;
+pub mod metrics;
 mod only_response;
+mod orders;
+mod plane;
 mod registry;
+mod traces;
 
 pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
+pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
+pub use machine::MachineMeter;
 pub use only_response::OnlyResponse;
+pub use orders::{Action, Order, OrderAnswer, Orders};
+pub use plane::{DataPlane, DataPlaneOptions, Phase, ServerMetadata};
 pub use registry::{Registry, VersionRow};
+pub use traces::{TraceSetting, TraceSettings};

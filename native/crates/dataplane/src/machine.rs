@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Measures from one reading to the next; a reading serves everybody who asks within `interval`.
-pub(crate) struct MachineMeter {
+pub struct MachineMeter {
     interval: Duration,
     last: Mutex<Option<(Instant, Times, Reading)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// The busy share of all processors since the reading before, or since the machine started.
     pub utilization: f64,
     pub memory_total_bytes: u64,
@@ -25,11 +25,11 @@ struct Times {
 }
 
 impl MachineMeter {
-    pub(crate) fn new(interval: Duration) -> Self {
+    pub fn new(interval: Duration) -> Self {
         Self { interval, last: Mutex::new(None) }
     }
 
-    pub(crate) fn read(&self) -> Option<Reading> {
+    pub fn read(&self) -> Option<Reading> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match &*last {
             Some((when, _, reading)) if when.elapsed() < self.interval => return Some(*reading),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use kushi_core::{FailureReason, Occupancy, Runner, Snapshot};
 
-use crate::house::House;
-use crate::machine::MachineMeter;
+use crate::{DataPlane, MachineMeter};
 
 type Read = fn(&Snapshot) -> u64;
 
@@ -65,8 +64,9 @@ struct Row {
     labels: String,
 }
 
-pub(crate) fn render(house: &House) -> String {
-    let rows: Vec<Row> = house
+/// `inflight_bytes`: what large requests and answers hold.
+pub fn render(plane: &DataPlane, inflight_bytes: usize) -> String {
+    let rows: Vec<Row> = plane
         .registry
         .runners()
         .into_iter()
@@ -80,8 +80,8 @@ pub(crate) fn render(house: &House) -> String {
     if !rows.is_empty() {
         models(&mut out, &rows);
     }
-    total(&mut out, &rows, house.budget.held());
-    if let Some(meter) = &house.machine {
+    total(&mut out, &rows, inflight_bytes);
+    if let Some(meter) = &plane.machine {
         machine(&mut out, meter);
     }
     out
@@ -121,9 +121,9 @@ fn total(out: &mut String, rows: &[Row], inflight_bytes: usize) {
 }
 
 /// The first of those numbers, by their names.
-pub(crate) fn load(house: &House) -> [(&'static str, usize); TOTALS.len()] {
+pub fn load(plane: &DataPlane) -> [(&'static str, usize); TOTALS.len()] {
     let occupancies: Vec<Occupancy> =
-        house.registry.runners().iter().map(|runner| runner.occupancy()).collect();
+        plane.registry.runners().iter().map(|runner| runner.occupancy()).collect();
     TOTALS.map(|(name, _, part)| (name, occupancies.iter().map(part).sum()))
 }
 

@@ -1,14 +1,13 @@
 //! Orders to load and unload models, on their way from the doors to the control plane.
 //!
-//! Bounded. Doors place orders and wait for the answer; threads of the control plane take them, one
-//! each, and answer. Nothing calls the control plane: it comes and asks.
+//! Bounded. Doors place orders; threads of the control plane take them, one each, and answer. Nothing calls the
+//! control plane: it comes and asks.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use kushi_core::{Error, ErrorKind};
-use tokio::sync::oneshot;
-
 /// Orders that may wait for a thread of the control plane.
 const CAPACITY: usize = 256;
 
@@ -19,74 +18,78 @@ pub enum Action {
 }
 
 /// One order; dropped unanswered it answers with an error.
-#[derive(Debug)]
 pub struct Order {
     pub action: Action,
     pub model: String,
-    answer: Option<oneshot::Sender<Result<(), Error>>>,
+    answer: Option<OrderAnswer>,
 }
 
-/// The other end of an order.
-#[derive(Debug)]
-pub(crate) struct Placed(oneshot::Receiver<Result<(), Error>>);
+/// Hears what became of an order, once. Called from a thread of the control plane: it must not wait.
+pub type OrderAnswer = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 #[derive(Debug, Default)]
 pub struct Orders {
-    desk: Mutex<Desk>,
+    queue: Mutex<Queue>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Queue {
     waiting: VecDeque<Order>,
     closed: bool,
 }
 
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.action, self.model)
+    }
+}
+
 impl Orders {
-    pub(crate) fn place(&self, action: Action, model: &str) -> Result<Placed, Error> {
-        let (answer, placed) = oneshot::channel();
+    /// `answer` hears what becomes of it, unless it is refused here.
+    pub fn place(&self, action: Action, model: &str, answer: OrderAnswer) -> Result<(), Error> {
         let order = Order { action, model: model.into(), answer: Some(answer) };
-        let mut desk = self.desk();
-        if desk.closed {
+        let mut queue = self.queue();
+        if queue.closed {
             return Err(closing());
         }
-        if desk.waiting.len() >= CAPACITY {
+        if queue.waiting.len() >= CAPACITY {
             let text = format!("{CAPACITY} loads and unloads of models wait already");
             return Err(Error::new(ErrorKind::Overloaded, text));
         }
-        desk.waiting.push_back(order);
+        queue.waiting.push_back(order);
         // Not every thread takes every order.
         self.arrived.notify_all();
-        Ok(Placed(placed))
+        Ok(())
     }
 
     /// Sleeps until there is an order, of this kind where one is asked for; `None` once the server closes.
     pub fn next(&self, only: Option<Action>) -> Option<Order> {
-        let mut desk = self.desk();
-        while !desk.closed {
+        let mut queue = self.queue();
+        while !queue.closed {
             let fits = |order: &Order| only.is_none_or(|action| order.action == action);
-            if let Some(at) = desk.waiting.iter().position(fits) {
-                return desk.waiting.remove(at);
+            if let Some(at) = queue.waiting.iter().position(fits) {
+                return queue.waiting.remove(at);
             }
-            desk = self.arrived.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         None
     }
 
     /// Takes no more orders and gives none out; what waits hears that the server is closing.
     pub fn close(&self) {
-        let mut desk = self.desk();
-        desk.closed = true;
-        let waiting = std::mem::take(&mut desk.waiting);
-        drop(desk);
+        let mut queue = self.queue();
+        queue.closed = true;
+        let waiting = std::mem::take(&mut queue.waiting);
+        drop(queue);
         self.arrived.notify_all();
         for order in waiting {
             order.answer(Err(closing()));
         }
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,8 +100,7 @@ impl Order {
 
     fn send(&mut self, result: Result<(), Error>) {
         if let Some(answer) = self.answer.take() {
-            // Whoever asked may have gone.
-            let _ = answer.send(result);
+            answer(result);
         }
     }
 }
@@ -106,16 +108,6 @@ impl Order {
 impl Drop for Order {
     fn drop(&mut self) {
         self.send(Err(lost()));
-    }
-}
-
-impl Placed {
-    pub(crate) async fn wait(self) -> Result<(), Error> {
-        self.0.await.unwrap_or_else(|_| Err(lost()))
-    }
-
-    pub(crate) fn block(self) -> Result<(), Error> {
-        self.0.blocking_recv().unwrap_or_else(|_| Err(lost()))
     }
 }
 
@@ -129,9 +121,18 @@ fn lost() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
+
+    type Placed = mpsc::Receiver<Result<(), Error>>;
+
+    fn place(orders: &Orders, action: Action, model: &str) -> Result<Placed, Error> {
+        let (answer, placed) = mpsc::channel();
+        let answer = move |result| answer.send(result).unwrap_or_default();
+        orders.place(action, model, Box::new(answer)).map(|()| placed)
+    }
 
     #[test]
     fn an_order_reaches_a_thread_that_waits_and_its_answer_comes_back() {
@@ -142,8 +143,8 @@ mod tests {
                 assert_eq!((order.action, &*order.model), (Action::Load, "m"));
                 order.answer(Err(Error::invalid("no")));
             });
-            let placed = orders.place(Action::Load, "m").expect("room");
-            assert_eq!(placed.block(), Err(Error::invalid("no")));
+            let placed = place(&orders, Action::Load, "m").expect("room");
+            assert_eq!(placed.recv().expect("an answer"), Err(Error::invalid("no")));
         });
     }
 
@@ -152,8 +153,8 @@ mod tests {
         let orders = Orders::default();
         thread::scope(|scope| {
             let taken = scope.spawn(|| orders.next(Some(Action::Unload)).map(|order| order.model.clone()));
-            let _placed = ["a", "b"].map(|model| orders.place(Action::Load, model).expect("room"));
-            let _last = orders.place(Action::Unload, "c").expect("room");
+            let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model).expect("room"));
+            let _last = place(&orders, Action::Unload, "c").expect("room");
             assert_eq!(taken.join().expect("no panic"), Some("c".into()));
         });
         let models = [(); 2].map(|()| orders.next(None).expect("an order").model.clone());
@@ -163,28 +164,28 @@ mod tests {
     #[test]
     fn a_dropped_order_is_answered() {
         let orders = Orders::default();
-        let placed = orders.place(Action::Unload, "m").expect("room");
+        let placed = place(&orders, Action::Unload, "m").expect("room");
         drop(orders.next(None));
-        assert_eq!(placed.block(), Err(lost()));
+        assert_eq!(placed.recv().expect("an answer"), Err(lost()));
     }
 
     #[test]
     fn closing_wakes_who_waits_and_answers_what_waits() {
         let orders = Orders::default();
-        let placed = orders.place(Action::Load, "m").expect("room");
+        let placed = place(&orders, Action::Load, "m").expect("room");
         orders.close();
-        assert_eq!(placed.block(), Err(closing()));
+        assert_eq!(placed.recv().expect("an answer"), Err(closing()));
         assert!(orders.next(None).is_none());
-        assert_eq!(orders.place(Action::Load, "m").err(), Some(closing()));
+        assert_eq!(place(&orders, Action::Load, "m").err(), Some(closing()));
     }
 
     #[test]
     fn the_queue_is_bounded() {
         let orders = Orders::default();
-        let placed: Vec<_> = (0..CAPACITY).map(|_| orders.place(Action::Load, "m")).collect();
+        let placed: Vec<_> = (0..CAPACITY).map(|_| place(&orders, Action::Load, "m")).collect();
         assert!(placed.iter().all(Result::is_ok));
         assert_eq!(
-            orders.place(Action::Load, "m").err().map(|error| error.kind),
+            place(&orders, Action::Load, "m").err().map(|error| error.kind),
             Some(ErrorKind::Overloaded)
         );
     }

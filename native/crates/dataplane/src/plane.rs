@@ -1,0 +1,148 @@
+//! All that is served, and all that can be asked about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use kushi_core::{Complaints, Error, ErrorKind, Runner};
+use kushi_shm::Regions;
+
+use crate::leaving::Leaving;
+use crate::{LogSwitch, MachineMeter, Orders, Registry, TraceSettings};
+
+/// Whether the server is starting, serving or going away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    Starting = 0,
+    Serving = 1,
+    Exiting = 2,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerMetadata {
+    pub name: String,
+    pub version: String,
+    pub extensions: Vec<String>,
+}
+
+pub struct DataPlaneOptions {
+    pub metadata: ServerMetadata,
+    /// Ready only when every model is.
+    pub strict_readiness: bool,
+    /// Where models are looked for: directories of models, or model files.
+    pub repositories: Vec<PathBuf>,
+    /// Whether clients may load and unload models.
+    pub explicit_control: bool,
+    /// Whether clients may register shared memory for their tensors.
+    pub allow_client_regions: bool,
+    /// What clients may change about the log.
+    pub log: Arc<dyn LogSwitch>,
+    /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
+    pub cpu_metrics: bool,
+    pub metrics_interval: Duration,
+}
+
+pub struct DataPlane {
+    pub registry: Registry,
+    pub metadata: ServerMetadata,
+    strict_readiness: bool,
+    pub repositories: Vec<PathBuf>,
+    pub explicit_control: bool,
+    pub orders: Arc<Orders>,
+    /// What clients have registered; nothing unless they may.
+    pub regions: Arc<Regions>,
+    pub allow_client_regions: bool,
+    pub log: Arc<dyn LogSwitch>,
+    pub traces: TraceSettings,
+    /// `None`: not asked for.
+    pub machine: Option<MachineMeter>,
+    /// About what clients may cause again and again.
+    pub complaints: Complaints,
+    leaving: Leaving,
+    phase: AtomicU8,
+}
+
+impl DataPlane {
+    pub fn new(options: &DataPlaneOptions) -> Self {
+        Self {
+            registry: Registry::default(),
+            metadata: options.metadata.clone(),
+            strict_readiness: options.strict_readiness,
+            repositories: options.repositories.clone(),
+            explicit_control: options.explicit_control,
+            orders: Arc::default(),
+            regions: Arc::default(),
+            allow_client_regions: options.allow_client_regions,
+            log: options.log.clone(),
+            traces: TraceSettings::default(),
+            machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
+            complaints: Complaints::default(),
+            leaving: Leaving::default(),
+            phase: AtomicU8::new(Phase::Starting as u8),
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Starting,
+            1 => Phase::Serving,
+            _ => Phase::Exiting,
+        }
+    }
+
+    /// Phases only go forward.
+    pub fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
+        if phase == Phase::Exiting {
+            self.orders.close();
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.phase() == Phase::Serving && (!self.strict_readiness || self.registry.all_ready())
+    }
+
+    /// Puts these versions in the place of all that the model had, and lets those finish. A server that
+    /// closes retires them at once.
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
+        let new = runners.clone();
+        self.leaving.retire(&self.registry.publish(model, runners));
+        // Whoever closes has looked at the registry after this phase began, or retires these as well.
+        if self.phase() == Phase::Exiting {
+            self.leaving.retire(&new);
+            return Err(Error::new(ErrorKind::ShuttingDown, "the engine is closed"));
+        }
+        Ok(())
+    }
+
+    /// Takes a model away, and lets its versions finish what they began.
+    pub fn unload(&self, model: &str) {
+        self.leaving.retire(&self.registry.remove(model));
+    }
+
+    /// Waits for the runners that were replaced or unloaded. Answers how many requests are inside those that are
+    /// still there at the end of `patience`.
+    pub fn wait_until_gone(&self, patience: Duration) -> usize {
+        self.leaving.wait_until_gone(patience)
+    }
+
+    /// Ends with an error what models execute, as far as their engines can, and what waits for them: for a
+    /// drain that has run out of its time.
+    pub fn end_runs(&self) {
+        for runner in self.registry.runners() {
+            runner.end_runs();
+        }
+        self.leaving.end_runs();
+    }
+
+    /// Ends runs that keep an io thread from its connections for long, or clients that wait from their answers
+    /// because of one that has left: they begin again without them. To be called now and then.
+    pub fn renew_runs(&self) {
+        for runner in self.registry.runners() {
+            runner.renew_runs();
+        }
+    }
+}
