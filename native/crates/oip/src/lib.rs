@@ -1,5 +1,6 @@
 //! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
 //! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
+//! What is asked of the data plane is read and rendered here.
 #![forbid(unsafe_code)]
 
 mod frame;
@@ -7,6 +8,8 @@ mod frame;
 pub mod fuzzing;
 pub mod infer_request;
 pub mod json;
+mod leading_integer;
+pub mod manage;
 mod messages;
 pub mod tensor_json;
 pub mod wire;
@@ -14,6 +17,7 @@ pub mod wire;
 pub use frame::{
     Frame, FrameError, HEADER_BYTES, Kind, MAX_BODY_BYTES, Reader, write_frame, write_header, write_message,
 };
+pub use leading_integer::leading_integer;
 pub use messages::{
     Call, CallAnswer, Failure, Hello, InferInputTensor, InferOutputTensor, InferParameter,
     InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, Release, Slot,

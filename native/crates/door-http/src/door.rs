@@ -1,0 +1,150 @@
+//! What the HTTP doors serve, and what a request is answered with.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::http::request::Parts;
+use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{DataPlane, metrics};
+use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage};
+use kushi_oip::manage::{self, ModelRoute, Reply, Route};
+
+use crate::answer::{self, Answer};
+use crate::body::{self, Plan, RequestBody};
+use crate::forwarding::Forwarding;
+use crate::refusal::Refusal;
+use crate::restrictions::{Restriction, Restrictions};
+use crate::{HttpLimits, connection, generate, infer};
+
+pub struct HttpOptions {
+    pub limits: HttpLimits,
+    /// A regular expression: headers with such names become parameters of their requests.
+    pub header_forward_pattern: Option<String>,
+    /// Which routes ask for a token.
+    pub restrictions: Vec<Restriction>,
+}
+
+/// What the HTTP doors of a server share.
+pub struct Http {
+    pub(crate) plane: Arc<DataPlane>,
+    pub(crate) limits: HttpLimits,
+    /// Which headers become parameters.
+    pub(crate) forwarding: Option<Forwarding>,
+    pub(crate) restrictions: Restrictions,
+}
+
+/// What a request is served with: the doors' own, and the io thread that it came to.
+pub(crate) struct HttpContext {
+    pub http: Arc<Http>,
+    pub io: Rc<IoContext>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Inference,
+    Metrics,
+}
+
+struct HttpDoor {
+    http: Arc<Http>,
+    purpose: Purpose,
+}
+
+impl Http {
+    pub fn new(plane: &Arc<DataPlane>, options: &HttpOptions) -> Result<Arc<Self>, Error> {
+        let pattern = options.header_forward_pattern.as_deref();
+        Ok(Arc::new(Self {
+            plane: plane.clone(),
+            limits: options.limits.clone(),
+            forwarding: pattern.map(Forwarding::new).transpose()?,
+            restrictions: Restrictions::new(&options.restrictions)?,
+        }))
+    }
+
+    /// For all requests of the protocol.
+    pub fn door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Inference })
+    }
+
+    /// For the metrics alone.
+    pub fn metrics_door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Metrics })
+    }
+}
+
+impl Door for HttpDoor {
+    fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
+        let context = HttpContext { http: self.http.clone(), io: io.clone() };
+        Box::pin(async move { connection::serve(&context, socket, self.purpose, guest).await })
+    }
+
+    fn answers_when_full(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> Answer {
+    if head.uri.path() != "/metrics" {
+        answer::managed(Reply::not_found())
+    } else if head.method == Method::GET {
+        answer::text(metrics::render(&context.http.plane, context.io.net.budget.held()))
+    } else {
+        answer::managed(Reply::wrong_method("GET"))
+    }
+}
+
+pub(crate) async fn answer(
+    context: &HttpContext,
+    activity: &Rc<Activity>,
+    guest: &Guest,
+    head: &Parts,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let admit = |category| context.http.restrictions.check(category, &head.headers);
+    match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
+        Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
+        Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
+            infer::infer(context, activity, (&name, version), &head.headers, body).await
+        }
+        Ok(Route::Model {
+            name,
+            version,
+            what: what @ (ModelRoute::Generate | ModelRoute::GenerateStream),
+        }) => {
+            let streams = what == ModelRoute::GenerateStream;
+            generate::generate(context, activity, (&name, version), streams, &head.headers, body).await
+        }
+        Ok(route) => management(context, activity, route, body).await,
+        Err(refusal) => Ok(answer::managed(refusal)),
+    }
+}
+
+async fn management(
+    context: &HttpContext,
+    activity: &Activity,
+    route: Route<'_>,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    if !route.takes_body() {
+        return Ok(answer::managed(manage(context, route, Bytes::new()).await));
+    }
+    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
+    activity.enter(Stage::Work);
+    answering.prepared();
+    let mut answer = answer::managed(manage(context, route, body).await);
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+fn full(guest: &Guest) -> Error {
+    let text = format!("{} connections are open (--http-max-connections)", guest.most());
+    Error::new(ErrorKind::Overloaded, text)
+}
+
+async fn manage(context: &HttpContext, route: Route<'_>, body: Bytes) -> Reply {
+    manage::answer(&context.http.plane, context.io.net.budget.held(), route, body).await
+}
