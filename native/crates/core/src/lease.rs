@@ -61,7 +61,7 @@ impl Lease {
         let mut dropped = Vec::new();
         let inline = !self.of_instance_thread;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
-            if !inline && let Some(batch) = desk.moved.pop_front() {
+            if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 return Some((Work::Moved(batch), desk.gate.wants_processor_time()));
             }
@@ -108,7 +108,7 @@ impl Lease {
         let done = |desk: &mut Desk, slot: &Slot| {
             desk.scheduler.done(slot.index);
             desk.runs.finish(slot.index);
-            desk.moved.extend(moved);
+            desk.moved.extend(moved.into_iter().map(|batch| (slot.index, batch)));
             desk.gate.record(took, processor) == Placement::Inline
         };
         self.slot = runner.handover.finish(ended, slot, done);
