@@ -43,11 +43,25 @@ fn an_admission_calls_a_second_thread_for_the_second_slot() {
     });
 }
 
+/// An instance thread that has a slot and does not begin until another thread has one, too.
+fn lead_when_another_does(scene: &Arc<Scene>, meeting: &Arc<Meeting>) -> thread::JoinHandle<()> {
+    let (other, meeting) = (scene.clone(), meeting.clone());
+    thread::spawn(move || {
+        let slot = other.desk.wait(|| other.now);
+        meeting.meet();
+        other.drive(slot, false);
+    })
+}
+
 #[test]
-fn whoever_takes_a_slot_calls_the_next_for_the_other() {
+fn whoever_takes_a_slot_calls_the_next_for_the_other_before_it_begins() {
     check(|| {
         let scene = Scene::new(2, false);
-        run_side_by_side(&scene, || assert_eq!(scene.add(|items| items.bound = [1, 1]), None));
+        let meeting = Arc::default();
+        let threads = [(); 2].map(|()| lead_when_another_does(&scene, &meeting));
+        assert_eq!(scene.add(|items| items.bound = [1, 1]), None);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        scene.finished(2, 2);
     });
 }
 
@@ -55,21 +69,40 @@ fn whoever_takes_a_slot_calls_the_next_for_the_other() {
 fn a_slot_that_goes_on_calls_a_thread_for_what_it_has_set_free_for_the_other() {
     check(|| {
         let scene = Scene::new(2, false);
-        let meeting = Arc::new(Meeting::default());
-        let threads = [(); 2].map(|()| {
-            let (other, meeting) = (scene.clone(), meeting.clone());
-            // The first item runs alone; each of the two behind it runs until the other does, too.
-            let execute = move |other: &Scene| {
-                if other.ran.load(Ordering::Relaxed) > 0 {
-                    meeting.meet();
-                }
-            };
-            thread::spawn(move || other.work_with(3, false, || execute(&other)))
+        let lead = lock(&scene.desk.state).take(0);
+        let meeting = Arc::default();
+        let thread = lead_when_another_does(&scene, &meeting);
+        scene.add(|items| (items.bound, items.follows) = ([2, 0], [1, 0]));
+        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
+        let again = scene.desk.finish(scene.now, slot, |items, &slot| {
+            items.done(slot);
+            false
         });
-        let add = |items: &mut Items| (items.bound, items.follows) = ([2, 0], [1, 0]);
-        assert_eq!(scene.add(add), None);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        scene.finished(3, 2);
+        assert_eq!(again, Some(0));
+        meeting.meet();
+        scene.drive(again, false);
+        thread.join().unwrap();
+        scene.finished(2, 2);
+    });
+}
+
+#[test]
+fn a_slot_that_finishes_goes_home_when_the_work_is_for_another() {
+    check(|| {
+        let scene = Scene::new(2, true);
+        let lead = scene.submit_for(0);
+        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
+        let other = scene.clone();
+        let thread = thread::spawn(move || other.work(1, true));
+        let again = scene.desk.finish(scene.now, slot, |items, _| {
+            items.bound[1] += 1;
+            true
+        });
+        assert_eq!(again, None);
+        thread.join().unwrap();
+        scene.finished(1, 2);
     });
 }
 
@@ -80,8 +113,10 @@ fn a_leader_on_its_way_with_one_slot_leaves_work_for_the_other_to_whoever_brings
         let lead = scene.submit_for(0);
         assert_eq!(lead, Some(0));
         assert_eq!(scene.submit(), None, "any leader takes that");
+        let second = scene.submit_for(1);
+        assert_eq!(second, Some(1));
         let other = scene.clone();
-        let thread = thread::spawn(move || other.drive(other.submit_for(1), true));
+        let thread = thread::spawn(move || other.drive(second, true));
         scene.drive(lead, true);
         thread.join().unwrap();
         scene.finished(3, 2);
