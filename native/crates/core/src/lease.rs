@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::handover::Begin;
-use crate::queue::Entry;
 use crate::runner::Desk;
 use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
-use crate::{Batch, Placement, Runner, Slot};
+use crate::{Batch, Placement, Plan, Runner, Slot};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
 /// it drops it, and an instance thread takes over.
@@ -25,7 +24,7 @@ pub struct Lease {
 }
 
 enum Work {
-    New(Vec<Entry>, u64),
+    New(Plan, u64),
     /// Its run was ended.
     Moved(Batch),
 }
@@ -67,13 +66,13 @@ impl Lease {
             }
             let next: Next = desk.scheduler.next(started, slot.index);
             dropped = next.dropped;
-            let Action::Run(entries) = next.action else {
+            let Action::Run(plan) = next.action else {
                 return None;
             };
             let sequence = desk.next_sequence;
             desk.next_sequence += 1;
-            desk.runs.begin(slot, entries.iter().map(|entry| entry.number), started, inline);
-            Some((Work::New(entries, sequence), desk.gate.wants_processor_time()))
+            desk.runs.begin(slot, plan.numbers(), started, inline);
+            Some((Work::New(plan, sequence), desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             ledger.end_in_queue(entry, error);
@@ -82,7 +81,7 @@ impl Lease {
             return Step::Done;
         };
         let batch = match work {
-            Work::New(entries, sequence) => Batch::new(ledger.clone(), entries, sequence, started),
+            Work::New(plan, sequence) => Batch::new(ledger.clone(), plan, sequence, started),
             Work::Moved(mut batch) => {
                 let ended = batch.end_useless(started);
                 if !ended.is_empty() {

@@ -6,11 +6,11 @@
 use std::time::Instant;
 
 use crate::policy::{Decision, decide};
-use crate::queue::Queue;
-use crate::{Backlog, BatchPolicy, Entry, Error, FreeSlots, QueueSpec};
+use crate::{Backlog, BatchPolicy, Entry, Error, FreeSlots, Plan, Queue, QueueSpec};
 
 pub enum Action {
-    Run(Vec<Entry>),
+    /// With one request at least.
+    Run(Plan),
     Wait(Instant),
     Idle,
 }
@@ -103,7 +103,7 @@ impl Scheduler for DynamicBatcher {
     fn next(&mut self, now: Instant, _slot: usize) -> Next {
         let dropped = self.queue.settle(now);
         let action = match self.decide(now) {
-            Decision::Run { requests } => Action::Run(self.queue.take(requests)),
+            Decision::Run { requests } => Action::Run(self.queue.take(requests).into()),
             Decision::Wait { until } => Action::Wait(self.alarm(until)),
             Decision::Idle => Action::Idle,
         };
