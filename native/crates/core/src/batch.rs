@@ -8,18 +8,23 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::gather::Splitter;
+use crate::gather::{Share, Splitter};
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
-use crate::queue::Entry;
 use crate::statistics::Tally;
-use crate::{End, Error, ErrorKind, Gathered, Mail, ModelSpec, Request, Response, Scratch, Tensor, Timings};
+use crate::{
+    End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat, Tensor, Timings,
+};
 
 pub struct Batch {
     ledger: Arc<Ledger>,
     seats: Vec<Seat>,
+    /// Inputs that the scheduler made, by position in the specification.
+    made: Vec<(usize, Tensor)>,
     open: usize,
     rows: usize,
+    /// Those of them that answer nobody.
+    padding: usize,
     /// Its place among the batches of the model, and how many requests have that place: those that are
     /// executed alone keep the place of the batch that failed.
     sequence: u64,
@@ -33,13 +38,6 @@ pub struct Batch {
     responded: bool,
 }
 
-/// A request's place in a batch. Its rows stay its own when it ends before the others.
-struct Seat {
-    rows: usize,
-    /// `None` once ended.
-    entry: Option<Entry>,
-}
-
 /// What became of a response that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -50,15 +48,22 @@ pub enum Sent {
 }
 
 impl Batch {
-    pub(crate) fn new(ledger: Arc<Ledger>, entries: Vec<Entry>, sequence: u64, started: Instant) -> Self {
-        let seat = |entry: Entry| Seat { rows: entry.request.rows, entry: Some(entry) };
-        let seats: Vec<Seat> = entries.into_iter().map(seat).collect();
+    pub(crate) fn new(ledger: Arc<Ledger>, plan: Plan, sequence: u64, started: Instant) -> Self {
+        let Plan { seats, inputs } = plan;
+        let open = seats.iter().filter(|seat| seat.entry.is_some()).count();
+        let rows_where = |taken: bool| {
+            let seats = seats.iter().filter(|seat| seat.entry.is_some() == taken);
+            seats.map(|seat| seat.rows).sum::<usize>()
+        };
+        let padding = rows_where(false);
         Self {
             ledger,
-            open: seats.len(),
-            rows: seats.iter().map(|seat| seat.rows).sum(),
-            of: seats.len(),
+            open,
+            rows: rows_where(true) + padding,
+            padding,
+            of: open,
             seats,
+            made: inputs,
             sequence,
             dequeued: started,
             started,
@@ -69,9 +74,14 @@ impl Batch {
         }
     }
 
-    /// Whether its requests can be executed once more.
+    /// Whether its rows have places that matter to the model.
+    fn is_arranged(&self) -> bool {
+        self.padding > 0 || !self.made.is_empty()
+    }
+
+    /// Whether its requests can be executed once more, each alone.
     pub(crate) fn may_run_again(&self) -> bool {
-        self.open > 0 && !self.responded
+        self.open > 0 && !self.responded && !self.is_arranged()
     }
 
     /// The number of requests that have not ended.
@@ -96,9 +106,14 @@ impl Batch {
                 self.end(index, Err(error));
             }
         }
-        // Those that have ended have no rows in what is executed.
-        self.seats.retain(|seat| seat.entry.is_some());
-        self.rows = self.seats.iter().map(|seat| seat.rows).sum();
+        if self.is_arranged() {
+            let of_nobody = self.seats.iter().filter(|seat| seat.entry.is_none());
+            self.padding = of_nobody.map(|seat| seat.rows).sum();
+        } else {
+            // Those that have ended have no rows in what is executed.
+            self.seats.retain(|seat| seat.entry.is_some());
+            self.rows = self.seats.iter().map(|seat| seat.rows).sum();
+        }
         ended
     }
 
@@ -114,9 +129,9 @@ impl Batch {
                 self.end(index, Err(error));
                 continue;
             }
-            let entries = self.seats[index].entry.take().into_iter().collect();
+            let plan = Plan::from(vec![self.seats[index].entry.take()?]);
             self.open -= 1;
-            let mut alone = Self::new(self.ledger.clone(), entries, self.sequence, now);
+            let mut alone = Self::new(self.ledger.clone(), plan, self.sequence, now);
             alone.of = self.of;
             alone.dequeued = self.dequeued;
             return Some(alone);
@@ -131,7 +146,7 @@ impl Batch {
         self.ledger.spec.clone()
     }
 
-    /// The number of requests.
+    /// The number of seats: of requests, and of places that answer nobody.
     pub fn len(&self) -> usize {
         self.seats.len()
     }
@@ -140,12 +155,12 @@ impl Batch {
         self.seats.is_empty()
     }
 
-    /// Rows of the batch dimension, all requests together.
+    /// Rows of the batch dimension, all seats together.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// `None` once the request has ended.
+    /// `None` once the request has ended, and where there is none.
     pub fn request(&self, index: usize) -> Option<&Request> {
         self.seats[index].entry.as_ref().map(|entry| &*entry.request)
     }
@@ -159,13 +174,16 @@ impl Batch {
         self.seats.iter().filter_map(|seat| seat.entry.as_ref()).any(|entry| entry.wants(index))
     }
 
-    /// The inputs of all requests, joined; to be called before any of them ends.
+    /// The inputs of all requests, joined, with zeros for rows that answer nobody; to be called before any
+    /// request ends.
     pub fn gather<'a>(&'a mut self, scratch: &'a mut Scratch) -> SmallVec<[Option<Gathered<'a>>; 4]> {
-        let open = self.seats.iter().filter_map(|seat| seat.entry.as_ref());
-        let requests: SmallVec<[&[Option<Tensor>]; 32]> =
-            open.map(|entry| entry.request.inputs.as_slice()).collect();
+        let share = |seat: &'a Seat| match &seat.entry {
+            Some(entry) => Share::Inputs(&entry.request.inputs),
+            None => Share::Zeros(seat.rows),
+        };
+        let shares: SmallVec<[Share<'a>; 32]> = self.seats.iter().map(share).collect();
         let spec = &self.ledger.spec;
-        let gathered = scratch.gather(&spec.inputs, &requests, spec.max_batch_size > 0);
+        let gathered = scratch.gather(&spec.inputs, &shares, &self.made, spec.max_batch_size > 0);
         self.input_done = Some(self.ledger.clock.now());
         gathered
     }
@@ -262,7 +280,7 @@ impl Batch {
         if ended == 0 {
             return;
         }
-        let execution = (tally.successes > 0 && !self.counted).then_some(self.rows);
+        let execution = (tally.successes > 0 && !self.counted).then_some(self.rows - self.padding);
         self.counted |= execution.is_some();
         self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, ended);

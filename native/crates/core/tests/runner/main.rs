@@ -1,5 +1,7 @@
 //! The core with puppet engines: what a model's clients see of queues, batches and instances.
 
+mod affinity;
+mod arranged_batches;
 mod batching;
 mod binding;
 mod bounded_queue;
