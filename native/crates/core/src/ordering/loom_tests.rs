@@ -33,7 +33,7 @@ impl Mailbox for Seen {
 /// The only mail of a batch of one request.
 fn pass(ordering: &Ordering, sequence: u64, to: &Arc<dyn Mailbox>) {
     let mut outbox = Outbox::default();
-    outbox.add(to, Mail { key: sequence, response: None, end: None });
+    outbox.add(to, Mail { key: sequence, response: None, end: None, credit: None });
     ordering.pass(sequence, outbox, 1, 1);
 }
 

@@ -247,7 +247,8 @@ pub(super) fn submit(
     request: impl FnOnce(Reply) -> Request,
 ) -> Result<Option<Waiting>, Error> {
     let mut waiting = desk.pending.open();
-    let request = request(Reply::new(desk.mailbox.clone(), waiting.key));
+    let window = desk.house.budget.window();
+    let request = request(Reply::with_window(desk.mailbox.clone(), waiting.key, window));
     Ok(match inference.submit(&desk.house.registry, request)? {
         kushi_dataplane::Submitted::Queued(ticket, lease) => {
             waiting.hold(ticket);
@@ -309,14 +310,14 @@ pub(super) async fn next_mail(
 ) -> Result<(Mail, Option<Reservation>), Error> {
     while let Some(when) = alarm.when() {
         if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
-            return mail;
+            return Ok(mail);
         }
         let Some(ticket) = waiting.ticket() else { break };
         if alarm.ring(ticket) {
             return Err(Error::expired());
         }
     }
-    waiting.next().await
+    Ok(waiting.next().await)
 }
 
 pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
