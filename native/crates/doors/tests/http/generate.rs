@@ -51,6 +51,22 @@ fn one_answer_is_all_that_generate_takes() {
 }
 
 #[test]
+fn an_engine_of_many_answers_comes_to_its_end_where_one_is_wanted() {
+    const MANY: usize = 500;
+    let site = Site::default();
+    let inputs = r#"{"inputs":[{"name":"INPUT","datatype":"INT32","shape":[1,1],"data":[1]}]}"#;
+    for (verb, body) in [("infer", inputs), ("generate", r#"{"INPUT":[1]}"#)] {
+        site.puppet.script([Act::Late]);
+        let mut client = site.connect();
+        client.post_to(&format!("/v2/models/echo/{verb}"), "", body.as_bytes()).unwrap();
+        let mut batch = site.puppet.late();
+        assert!((0..MANY).all(|number| send_when_room(&mut batch, 0, numbered(number, 1))));
+        batch.end(0, Ok(()));
+        assert_eq!(client.receive().status, 500);
+    }
+}
+
+#[test]
 fn a_failure_is_the_event_of_a_stream_and_its_status() {
     let site = Site::default();
     site.puppet.script([Act::Fail(Error::new(ErrorKind::Overloaded, "out of flour"))]);
