@@ -47,6 +47,11 @@ struct State<W, S> {
 }
 
 impl<W: Work, S: Indexed> State<W, S> {
+    /// Whether there is one to call: one for each free slot at most.
+    fn has_sleeper(&self) -> bool {
+        self.called < self.sleepers.min(self.free.len())
+    }
+
     /// Slots that are out and have not begun: their holders look for work, or give the slot back.
     fn leaders_on_their_way(&self) -> usize {
         self.slots.len() - self.free.len() - self.executing
@@ -268,15 +273,10 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     fn call_a_sleeper(&self, state: &mut State<W, S>, now: Instant) {
-        if self.can_call(state) {
+        if state.has_sleeper() {
             let due = state.due(now);
             self.call_for(state, due);
         }
-    }
-
-    /// One for each free slot at most.
-    fn can_call(&self, state: &State<W, S>) -> bool {
-        state.called < state.sleepers.min(state.free.len())
     }
 
     /// Calls one sleeper for what is due, and none for work that an alarm covers.
@@ -286,7 +286,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
             Due::Later(when) => state.alarm.is_none_or(|alarm| when < alarm),
             Due::Nothing => false,
         };
-        if needed && self.can_call(state) {
+        if needed && state.has_sleeper() {
             state.called += 1;
             self.work.notify_one();
         }

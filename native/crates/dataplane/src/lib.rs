@@ -3,8 +3,8 @@
 //!
 //! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
 //! where a reload took its place. [`Alarm`] says when to look whether a request has run out of time, and
-//! [`OnlyResponse`] holds a request to one response. [`DataPlane`] is all of it together, with what is asked about it
-//! and set. Nothing here knows a transport.
+//! [`OnlyResponse`] holds a request to one response. In a [`OneCall`] a thread waits for it. [`DataPlane`] is all of it
+//! together, with what is asked about it and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod leaving;
 mod log_switch;
 mod machine;
 pub mod metrics;
+mod one_call;
 mod only_response;
 mod orders;
 mod plane;
@@ -24,6 +25,7 @@ pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
+pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
 pub use plane::{DataPlane, DataPlaneOptions, Phase, ServerMetadata};

@@ -235,7 +235,8 @@ pub(crate) fn submit(
     request: impl FnOnce(Reply) -> Request,
 ) -> Result<Option<Waiting>, Error> {
     let mut waiting = context.io.pending.open();
-    let request = request(Reply::new(context.io.mailbox.clone(), waiting.key));
+    let window = context.io.net.budget.window();
+    let request = request(Reply::with_window(context.io.mailbox.clone(), waiting.key, window));
     Ok(match inference.submit(&context.http.plane.registry, request)? {
         kushi_dataplane::Submitted::Queued(ticket, lease) => {
             waiting.hold(ticket);
@@ -297,14 +298,14 @@ pub(crate) async fn next_mail(
 ) -> Result<(Mail, Option<Reservation>), Error> {
     while let Some(when) = alarm.when() {
         if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
-            return mail;
+            return Ok(mail);
         }
         let Some(ticket) = waiting.ticket() else { break };
         if alarm.ring(ticket) {
             return Err(Error::expired());
         }
     }
-    waiting.next().await
+    Ok(waiting.next().await)
 }
 
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {

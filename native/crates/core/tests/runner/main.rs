@@ -7,6 +7,7 @@ mod binding;
 mod bounded_queue;
 mod cancellation;
 mod classes;
+mod credit;
 mod deadlines;
 mod drain;
 mod endless_runs;
