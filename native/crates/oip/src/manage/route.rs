@@ -46,6 +46,8 @@ pub enum Route<'a> {
     },
 }
 
+const GET_AND_POST: &str = "GET, POST";
+
 /// What can be set while the server runs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Settings<'a> {
@@ -152,11 +154,18 @@ impl Route<'_> {
     /// The methods that the path takes.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Settings { .. } => "GET, POST",
+            Self::Settings { .. } => GET_AND_POST,
             Self::Regions { action: RegionAction::Status, .. } => "GET",
             Self::Model { what, .. } if what.is_inference() => "POST",
             Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
             _ => "GET",
+        }
+    }
+
+    fn takes(&self, method: &str) -> bool {
+        match self.methods() {
+            GET_AND_POST => matches!(method, "GET" | "POST"),
+            only => only == method,
         }
     }
 
@@ -187,7 +196,7 @@ pub fn find_admitted<'a>(
 ) -> Result<Route<'a>, Reply> {
     let mut route = resource(path).ok_or_else(Reply::not_found)?;
     admit(route.category()).map_err(|refusal| Reply::error(&refusal))?;
-    if !route.methods().split(", ").any(|allowed| allowed == method) {
+    if !route.takes(method) {
         return Err(Reply::wrong_method(route.methods()));
     }
     if let Route::Settings { change, .. } = &mut route {
