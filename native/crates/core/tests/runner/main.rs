@@ -19,4 +19,5 @@ mod ordering;
 mod priorities;
 mod properties;
 mod replies;
+mod slot_tokens;
 mod statistics;
