@@ -263,8 +263,11 @@ fn unanswered_batches_are_bounded_and_an_answer_makes_room() {
         }
         assert!(lead(&scene, most + 1).is_none(), "every slot is free, and none of use");
         assert_eq!(scene.runner.backlog().requests, 1);
-        respond(scene.puppet.late(), 0);
+        // The engine may hold on to what it has answered.
+        let mut answered = scene.puppet.late();
+        answered.end(0, Ok(()));
         assert_eq!(drive(scene.leases.lease()), 1);
+        drop(answered);
         assert_eq!(scene.puppet.seen().len() as u64, most + 1);
         for _ in 0..most {
             respond(scene.puppet.late(), 0);

@@ -130,6 +130,9 @@ fn an_answer_makes_room_beside_an_admission_that_is_held_back() {
         let thread = thread::spawn(move || answer(other.kept().1));
         assert!(scene.ask(3).is_some());
         thread.join().unwrap();
+        while !scene.seen.ends().contains(&3) {
+            thread::yield_now();
+        }
         answer(keeper.kept().1);
         assert_eq!(scene.runner.drain(PATIENCE), 0);
         scene.end(&[1, 2, 3]);
