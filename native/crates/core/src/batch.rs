@@ -12,6 +12,7 @@ use crate::gather::{Share, Splitter};
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::statistics::Tally;
+use crate::unanswered::OneUnanswered;
 use crate::{
     Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat, Tensor,
     Timings,
@@ -37,6 +38,8 @@ pub struct Batch {
     output_started: Option<Instant>,
     counted: bool,
     responded: bool,
+    /// Of an engine that may answer later.
+    unanswered: Option<OneUnanswered>,
 }
 
 /// What became of a response that was sent.
@@ -76,7 +79,13 @@ impl Batch {
             output_started: None,
             counted: false,
             responded: false,
+            unanswered: None,
         }
+    }
+
+    /// Counts until all its requests have ended, or it is taken back.
+    pub(crate) fn count(&mut self, unanswered: Option<OneUnanswered>) {
+        self.unanswered = unanswered;
     }
 
     /// Whether its rows have places that matter to the model.
@@ -310,6 +319,9 @@ impl Batch {
         self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, ended);
         self.ledger.ended(ended);
+        if self.open == 0 {
+            self.unanswered = None;
+        }
     }
 
     fn post(&self, outbox: Outbox, ended: usize) {

@@ -4,6 +4,7 @@
 //! control plane's threads, so that engines are dropped there and never on an io thread.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::scheduler::Scheduler;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Mutex, lock};
 use crate::threads;
+use crate::unanswered::Unanswered;
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
     ModelSpec, Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
@@ -46,6 +48,8 @@ pub struct Runner {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) handover: Handover<Desk, Slot>,
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
+    /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
+    pub(crate) keeps_slots: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -58,10 +62,15 @@ pub(crate) struct Desk {
     pub(crate) runs: Runs,
     /// Batches whose runs are to begin again, each on its slot: instance threads execute them.
     pub(crate) moved: VecDeque<(usize, Batch)>,
+    /// Of engines that keep their slots.
+    pub(crate) unanswered: Option<Arc<Unanswered>>,
 }
 
 impl Work for Desk {
     fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        if self.is_held_back() {
+            return Due::Nothing;
+        }
         match self.moved.iter().find(|(slot, _)| free.contains(*slot)) {
             Some((slot, _)) => Due::Only(*slot),
             None => self.scheduler.due(now, free),
@@ -70,6 +79,11 @@ impl Work for Desk {
 }
 
 impl Desk {
+    /// Whether no slot is of use, because too many batches are unanswered.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
+    }
+
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Batch> {
         let place = self.moved.iter().position(|(of, _)| *of == slot)?;
         self.moved.remove(place).map(|(_, batch)| batch)
@@ -114,29 +128,43 @@ impl Runner {
             let text = format!("model '{}' needs an engine for each of its instances", spec.name);
             return Err(Error::new(ErrorKind::ConfigInvalid, text));
         }
+        let keeps_slots = engines[0].capability().keeps_slots;
+        if engines.iter().any(|engine| engine.capability().keeps_slots != keeps_slots) {
+            let text =
+                format!("model '{}' has engines that keep their slots and others that do not", spec.name);
+            return Err(Error::new(ErrorKind::ConfigInvalid, text));
+        }
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
         let instances = engines.len();
         let runs = Runs::new(&engines);
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
-        let desk = Desk {
-            scheduler,
-            gate: Gate::new(may_run_inline),
-            next_number: 0,
-            next_sequence: 0,
-            runs,
-            moved: VecDeque::new(),
-        };
-        let runner = Arc::new(Self {
-            ledger: Arc::new(Ledger::new(spec, options.clock)),
-            handover: Handover::new(desk, slots),
-            drivers: options.drivers,
-            threads: Mutex::new(Vec::new()),
+        let runner = Arc::new_cyclic(|runner| {
+            let desk = Desk {
+                scheduler,
+                gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
+                next_number: 0,
+                next_sequence: 0,
+                runs,
+                moved: VecDeque::new(),
+                unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
+            };
+            Self {
+                ledger: Arc::new(Ledger::new(spec, options.clock)),
+                handover: Handover::new(desk, slots),
+                drivers: options.drivers,
+                keeps_slots,
+                threads: Mutex::new(Vec::new()),
+            }
         });
+        let spawned = if keeps_slots {
+            runner.handover.set_inline();
+            threads::spawn_clock(&runner, options.thread_start)
+        } else {
+            threads::spawn(&runner, instances, options.thread_start)
+        };
         // The threads that did start are let go, and the engines with them.
-        let threads = threads::spawn(&runner, instances, options.thread_start)
-            .inspect_err(|_| runner.handover.close())?;
-        *lock(&runner.threads) = threads;
+        *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
         Ok(runner)
     }
 
@@ -169,9 +197,10 @@ impl Runner {
         self.handover.with(|desk| desk.gate.placement())
     }
 
-    /// Whether nothing waits, nothing runs and every instance thread is asleep.
+    /// Whether nothing waits, nothing runs and every thread of the model is asleep.
     pub fn at_rest(&self) -> bool {
-        self.handover.at_rest(self.now())
+        let threads = lock(&self.threads).len();
+        self.handover.at_rest(self.now(), threads)
     }
 
     pub fn now(&self) -> Instant {
@@ -245,6 +274,14 @@ impl Runner {
                 None
             }
             _ => Some(lease),
+        }
+    }
+
+    /// Something has changed that held work back: somebody leads, if there is a slot for it.
+    pub(crate) fn look_again(self: &Arc<Self>) {
+        let unchanged = |_: &mut Desk| Ok::<_, Infallible>(());
+        if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
+            self.lease(slot).leave_to_others();
         }
     }
 

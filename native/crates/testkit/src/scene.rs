@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, DynamicBatcher, Engine, Error, Lease,
-    ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Scheduler, Shape,
-    Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
+    Admission, Batching, Buffer, Capability, Classes, Clock, DataType, Drivers, DynamicBatcher, Engine,
+    Error, Lease, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions,
+    Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -99,6 +99,14 @@ impl Scene {
     pub fn on(spec: ModelSpec, puppet: PuppetEngine) -> Self {
         let scheduler = usual(&spec);
         Self::with(spec, scheduler, puppet, None, Arc::default())
+    }
+
+    /// On an engine that keeps its slots.
+    pub fn keeping(spec: ModelSpec) -> Self {
+        let puppet = PuppetEngine::new(Capability { concurrent: true, inline: false, keeps_slots: true });
+        let leases = Arc::new(LeaseBox::default());
+        let scheduler = usual(&spec);
+        Self::with(spec, scheduler, puppet, Some(leases.clone()), leases)
     }
 
     /// Without drivers, with another scheduler.

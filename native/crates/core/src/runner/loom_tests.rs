@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::*;
+
+mod slot_tokens;
+
 use crate::{
     Batching, Capability, Classes, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step, TimeoutAction,
     Wanted,
@@ -39,7 +42,7 @@ struct Watched(Arc<Seen>);
 
 impl Engine for Watched {
     fn capability(&self) -> Capability {
-        Capability { concurrent: false, inline: true, decoupled: false }
+        Capability { concurrent: false, inline: true, keeps_slots: false }
     }
 
     fn execute(&self, _slot: &mut Slot, mut batch: Batch) {
@@ -60,6 +63,20 @@ struct Scene {
 impl Scene {
     /// One slot, batches of one request.
     fn new(inline: bool) -> Self {
+        let seen = Arc::new(Seen::default());
+        let scene = Self::on(Arc::new(Watched(seen.clone())), seen);
+        if inline {
+            let short = Duration::ZERO;
+            scene
+                .runner
+                .handover
+                .with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
+            scene.runner.handover.set_inline();
+        }
+        scene
+    }
+
+    fn on(engine: Arc<dyn Engine>, seen: Arc<Seen>) -> Self {
         let level = QueuePolicy {
             max_requests: 0,
             default_timeout_us: 0,
@@ -81,19 +98,12 @@ impl Scene {
             }),
             queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
             instances: 1,
-            inline,
+            inline: true,
             config_json: String::new(),
             load_seconds: 0.0,
         };
-        let seen = Arc::new(Seen::default());
         let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
-        let runner = Runner::start(spec, vec![Arc::new(Watched(seen.clone()))], options).unwrap();
-        if inline {
-            let short = Duration::ZERO;
-            runner.handover.with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
-            runner.handover.set_inline();
-        }
-        Self { runner, seen }
+        Self { runner: Runner::start(spec, vec![engine], options).unwrap(), seen }
     }
 
     /// Submits a request and drives the lease that comes of it. `None` if it is refused.

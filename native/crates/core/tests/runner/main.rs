@@ -20,4 +20,5 @@ mod ordering;
 mod priorities;
 mod properties;
 mod replies;
+mod slot_tokens;
 mod statistics;

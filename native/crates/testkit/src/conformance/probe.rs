@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use kushi_core::{
     Admission, Buffer, Classes, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner,
@@ -84,6 +85,15 @@ impl Probe {
             drop(lease);
         }
         (key, ticket)
+    }
+
+    pub(super) fn runner(&self) -> &Arc<Runner> {
+        &self.runner
+    }
+
+    /// The thread that answered a request.
+    pub(super) fn answered_by(&self, key: u64) -> ThreadId {
+        self.letters.answer(key).thread
     }
 
     pub(super) fn wait(&self, key: u64) -> Answer {
