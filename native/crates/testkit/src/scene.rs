@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, Engine, Error, Lease, ModelSpec,
+    Admission, Batching, Buffer, Classes, Clock, Context, DataType, Drivers, Engine, Error, Lease, ModelSpec,
     Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor,
     TensorSpec, Ticket, TimeoutAction, Wanted,
 };
@@ -126,6 +126,7 @@ impl Scene {
             timeout_us: None,
             deadline: None,
             arrived: self.clock.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         }
     }

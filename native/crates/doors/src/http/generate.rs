@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_ENCODING;
-use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
+use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
@@ -110,6 +110,7 @@ impl Received {
                 timeout_us: None,
                 deadline: self.deadline,
                 arrived: self.arrived,
+                context: Context::default(),
                 reply,
             });
             if let Some(waiting) = submitted? {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
-use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_core::{Bound, Classes, Context, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
@@ -234,6 +234,7 @@ impl Received {
             timeout_us,
             deadline: self.deadline,
             arrived: self.arrived,
+            context: Context::default(),
             reply,
         })?;
         Ok(waiting.map(|waiting| Submitted { waiting, format, regions }))

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner};
+use kushi_core::{
+    Buffer, Context, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner,
+};
 use kushi_dataplane::Inference;
 use kushi_oip::infer_request::InferRequest;
 use smallvec::SmallVec;
@@ -127,6 +129,7 @@ pub(super) fn submit(
             timeout_us: message.queue_timeout_us,
             deadline,
             arrived: arrived.at,
+            context: Context::default(),
             reply: Reply::new(desk.mailbox.clone(), waiting.key),
         };
         match inference.submit(&desk.house.registry, request)? {
