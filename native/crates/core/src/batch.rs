@@ -14,8 +14,8 @@ use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
 use crate::{
-    Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat, Tensor,
-    Timings,
+    Context, Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch,
+    Seat, Tensor, Timings,
 };
 
 pub struct Batch {
@@ -181,6 +181,12 @@ impl Batch {
 
     pub fn is_abandoned(&self, index: usize) -> bool {
         self.seats[index].entry.as_ref().is_none_or(|entry| entry.request.reply.claim.abandoned().is_some())
+    }
+
+    /// For requests that the engine makes on behalf of this one: a server that drains takes them in. `None` once nobody
+    /// waits for its answer. To be dropped with the last of them.
+    pub fn child_context(&self, index: usize) -> Option<Context> {
+        (!self.is_abandoned(index)).then(|| Context::of_child(&self.ledger))
     }
 
     /// Whether any request wants output `index` of the specification.

@@ -3,9 +3,8 @@
 //! What always holds: an accepted request gets its responses and exactly one end; a batch is never
 //! larger than its model allows; nothing here knows Python, HTTP, ONNX Runtime or an async runtime.
 //!
-//! The way of a request: [`Registry`] finds the [`Runner`], [`ModelSpec::bind`] checks the inputs,
-//! [`Runner::submit`] queues the [`Request`] and may hand out a [`Lease`]; whoever holds the lease
-//! runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
+//! The way of a request: [`ModelSpec::bind`] checks the inputs, [`Runner::submit`] queues the [`Request`] and may hand
+//! out a [`Lease`]; whoever holds the lease runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -14,6 +13,7 @@ mod buffer;
 mod classes;
 mod clock;
 mod complaints;
+mod context;
 mod credit;
 mod datatype;
 mod drain;
@@ -54,6 +54,7 @@ pub use buffer::{Buffer, Place};
 pub use classes::Classes;
 pub use clock::{Clock, SystemClock};
 pub use complaints::Complaints;
+pub use context::Context;
 pub use credit::{Credit, Window};
 pub use datatype::DataType;
 pub use drain::{Count, Drain};

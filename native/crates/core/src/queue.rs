@@ -373,6 +373,7 @@ mod tests {
                 timeout_us: Some(timeout.as_micros() as u64),
                 deadline: None,
                 arrived: start,
+                context: crate::Context::default(),
                 reply: Reply::new(Arc::new(Nobody), 0),
             };
             let entry = Entry { number: number as u64, ..Entry::new(request, &spec) };

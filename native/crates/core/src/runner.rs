@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::context::Pin;
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
 use crate::queue::Entry;
@@ -64,6 +65,8 @@ pub(crate) struct Desk {
     pub(crate) moved: VecDeque<(usize, Batch)>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
+    /// What waited was refused, or nothing did: children come too late, too.
+    closed: bool,
 }
 
 impl Work for Desk {
@@ -148,6 +151,7 @@ impl Runner {
                 runs,
                 moved: VecDeque::new(),
                 unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
+                closed: false,
             };
             Self {
                 ledger: Arc::new(Ledger::new(spec, options.clock)),
@@ -234,7 +238,12 @@ impl Runner {
             entry.number = number;
             // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
             // finds the door shut.
-            if ledger.state() != State::Ready {
+            let admits = match ledger.state() {
+                State::Ready => true,
+                State::Draining => entry.request.context.is_of_child() && !desk.closed,
+                _ => false,
+            };
+            if !admits {
                 return Err((Error::shutting_down(), entry));
             }
             desk.scheduler.admit(entry)?;
@@ -289,7 +298,16 @@ impl Runner {
         Lease::new(self.clone(), slot)
     }
 
-    /// Takes no new requests from now on.
+    /// From now on a drain waits for what comes of this.
+    pub(crate) fn pin(&self) -> Result<Pin, Error> {
+        // Under the lock, as in `submit`.
+        self.handover.with(|_| match self.ledger.state() {
+            State::Ready => Ok(Pin::new(&self.ledger)),
+            _ => Err(Error::shutting_down()),
+        })
+    }
+
+    /// Takes no new requests from now on, but children of those that were admitted: see [`Context`](crate::Context).
     pub fn stop_admitting(&self) {
         self.handover.with(|_| self.ledger.stop_admitting());
     }
@@ -299,8 +317,8 @@ impl Runner {
         self.ledger.inside()
     }
 
-    /// Stops admitting and waits until every request inside has ended, `patience` at most. Answers
-    /// how many have not.
+    /// Stops admitting and waits until every request inside has ended, and every one that may still have children
+    /// here, `patience` at most. Answers how many have not.
     pub fn drain(&self, patience: Duration) -> usize {
         self.stop_admitting();
         self.ledger.wait_until_quiet(Instant::now() + patience)
@@ -311,8 +329,11 @@ impl Runner {
     pub fn retire(&self, patience: Duration) -> bool {
         let begun = Instant::now();
         self.stop_admitting();
-        while self.drain(LOOK.min(patience.saturating_sub(begun.elapsed()))) > 0 && begun.elapsed() < patience
-        {
+        while begun.elapsed() < patience {
+            let left = self.drain(LOOK.min(patience.saturating_sub(begun.elapsed())));
+            if left == 0 && self.close_if_quiet() {
+                break;
+            }
             self.renew_runs();
         }
         self.refuse_queued();
@@ -352,9 +373,19 @@ impl Runner {
         self.handover.with(|desk| desk.runs.move_longer_than(LONGEST, now));
     }
 
+    /// Refuses children, too, unless there is one that came while the drain ended.
+    fn close_if_quiet(&self) -> bool {
+        self.handover.with(|desk| {
+            desk.closed |= self.ledger.unfinished() == 0;
+            desk.closed
+        })
+    }
+
     fn refuse_queued(&self) {
-        let (entries, moved) =
-            self.handover.with(|desk| (desk.scheduler.clear(), std::mem::take(&mut desk.moved)));
+        let (entries, moved) = self.handover.with(|desk| {
+            desk.closed = true;
+            (desk.scheduler.clear(), std::mem::take(&mut desk.moved))
+        });
         for entry in entries {
             self.ledger.end_in_queue(entry, Error::shutting_down());
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
+use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
 use kushi_oip::manage::{self, VersionText};
@@ -107,6 +107,7 @@ impl Received {
                 timeout_us: None,
                 deadline: self.deadline,
                 arrived: self.arrived,
+                context: Context::default(),
                 reply,
             });
             if let Some(waiting) = submitted? {

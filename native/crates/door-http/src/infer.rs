@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_core::{Bound, Classes, Context, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
 use kushi_oip::manage::{self, VersionText};
@@ -226,6 +226,7 @@ impl Received {
             timeout_us,
             deadline: self.deadline,
             arrived: self.arrived,
+            context: Context::default(),
             reply,
         })?;
         Ok(waiting.map(|waiting| Submitted { waiting, format, regions }))

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner};
+use kushi_core::{
+    Buffer, Context, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner,
+};
 use kushi_dataplane::Inference;
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
@@ -126,6 +128,7 @@ pub(super) fn submit(
             timeout_us: message.queue_timeout_us,
             deadline,
             arrived: arrived.at,
+            context: Context::default(),
             reply: Reply::new(context.io.mailbox.clone(), waiting.key),
         };
         match inference.submit(&context.plane.registry, request)? {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Capability, Classes, Clock, DataType, Drivers, DynamicBatcher, Engine,
-    Error, Lease, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions,
-    Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
+    Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
+    Engine, Error, Lease, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner,
+    RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -148,6 +148,7 @@ impl Scene {
             timeout_us: None,
             deadline: None,
             arrived: self.clock.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         }
     }

@@ -6,6 +6,7 @@ mod batching;
 mod binding;
 mod bounded_queue;
 mod cancellation;
+mod children;
 mod classes;
 mod credit;
 mod deadlines;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
 use kushi_core::{
-    Admission, Buffer, Classes, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner,
-    RunnerOptions, Shape, Snapshot, Tensor, Ticket,
+    Admission, Buffer, Classes, Context, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request,
+    Runner, RunnerOptions, Shape, Snapshot, Tensor, Ticket,
 };
 
 use crate::{Letterbox, PATIENCE};
@@ -75,6 +75,7 @@ impl Probe {
             timeout_us: None,
             deadline: None,
             arrived: self.runner.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         };
         let Ok((ticket, admission)) = self.runner.submit(request) else {
