@@ -11,7 +11,7 @@ pub struct LogSettings {
 }
 
 /// What is to be different; `None` stays as it is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogChange {
     pub verbose: Option<u32>,
     pub info: Option<bool>,

@@ -1,5 +1,6 @@
 //! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
-//! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
+//! they travel between our own processes on one host. It reads and writes the values of the data plane. Shared by the
+//! doors and the client; knows neither.
 #![forbid(unsafe_code)]
 
 mod frame;
@@ -7,8 +8,11 @@ mod frame;
 pub mod fuzzing;
 pub mod infer_request;
 pub mod json;
+mod leading_integer;
+pub mod management;
 mod messages;
 pub mod tensor_json;
+mod version;
 pub mod wire;
 
 pub use frame::{
@@ -19,3 +23,4 @@ pub use messages::{
     InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, Release, Slot,
     SlotRange, Timings, infer_parameter,
 };
+pub use version::version_number;
