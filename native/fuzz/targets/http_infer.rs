@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| kushi_doors::fuzzing::infer(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| kushi_door_http::fuzzing::infer(bytes));

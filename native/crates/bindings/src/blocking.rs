@@ -9,7 +9,7 @@ use std::time::Instant;
 use kushi_client::{Answer, InferCall};
 use kushi_core::{Error, ErrorKind, Lease, Mail, Mailbox, Reply, Step};
 use kushi_dataplane::{Alarm, OnlyResponse};
-use kushi_doors::Server;
+use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::errors::{About, raise_about};

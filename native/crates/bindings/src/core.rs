@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
-use kushi_doors::{Limits, Restriction, Server, ServerOptions, TlsOptions};
+use kushi_server::{
+    DataPlaneOptions, HttpLimits, Limits, Restriction, Server, ServerMetadata, ServerOptions, TlsOptions,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
@@ -62,18 +64,23 @@ struct HttpOptions {
 impl HttpOptions {
     fn limits(&self) -> Limits {
         Limits {
-            max_input_bytes: self.max_input_bytes,
-            max_chunks: self.max_chunks,
-            max_head_bytes: self.max_head_bytes,
-            max_headers: self.max_headers,
-            max_json_depth: self.max_json_depth,
-            max_tensors: self.max_tensors,
             head_timeout: Duration::from_secs(self.head_timeout_seconds),
             body_timeout: Duration::from_secs(self.body_timeout_seconds),
             min_body_rate: self.min_body_rate,
             idle_timeout: Duration::from_secs(self.idle_timeout_seconds),
             max_connections: self.max_connections,
             max_inflight_bytes: self.max_inflight_bytes,
+        }
+    }
+
+    fn http_limits(&self) -> HttpLimits {
+        HttpLimits {
+            max_input_bytes: self.max_input_bytes,
+            max_chunks: self.max_chunks,
+            max_head_bytes: self.max_head_bytes,
+            max_headers: self.max_headers,
+            max_json_depth: self.max_json_depth,
+            max_tensors: self.max_tensors,
         }
     }
 }
@@ -83,6 +90,37 @@ impl HttpOptions {
 struct MetricsOptions {
     cpu: bool,
     interval_ms: u64,
+}
+
+impl Options {
+    fn into_parts(self) -> (LogOptions, ServerOptions) {
+        let plane = DataPlaneOptions {
+            metadata: ServerMetadata {
+                name: self.server_name,
+                version: self.server_version,
+                extensions: self.extensions,
+            },
+            strict_readiness: self.strict_readiness,
+            repositories: self.repositories,
+            explicit_control: self.explicit_control,
+            allow_client_regions: self.allow_client_regions,
+            log: logging::switch(),
+            machine_metrics: self.metrics.cpu.then(|| Duration::from_millis(self.metrics.interval_ms)),
+        };
+        let server = ServerOptions {
+            io_threads: self.io_threads.unwrap_or_else(usable_cores),
+            plane,
+            limits: self.http.limits(),
+            http: kushi_server::HttpOptions {
+                limits: self.http.http_limits(),
+                header_forward_pattern: self.http.header_forward_pattern,
+                restrictions: restrictions(self.http.restrictions),
+            },
+            tls: self.http.tls.map(tls),
+            give_way,
+        };
+        (self.log, server)
+    }
 }
 
 #[pyclass(frozen, module = "kushi_native")]
@@ -96,25 +134,8 @@ impl Core {
     #[new]
     fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
         let options: Options = parse("the options", options_json).map_err(|error| raise(py, &error, None))?;
-        logging::init(options.log);
-        let options = ServerOptions {
-            io_threads: options.io_threads.unwrap_or_else(usable_cores),
-            server_name: options.server_name,
-            server_version: options.server_version,
-            extensions: options.extensions,
-            strict_readiness: options.strict_readiness,
-            limits: options.http.limits(),
-            header_forward_pattern: options.http.header_forward_pattern,
-            repositories: options.repositories,
-            explicit_control: options.explicit_control,
-            restrictions: restrictions(options.http.restrictions),
-            tls: options.http.tls.map(tls),
-            allow_client_regions: options.allow_client_regions,
-            log: logging::switch(),
-            cpu_metrics: options.metrics.cpu,
-            metrics_interval: Duration::from_millis(options.metrics.interval_ms),
-            give_way,
-        };
+        let (log, options) = options.into_parts();
+        logging::init(log);
         let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);
         close_at_exit(&server);
@@ -162,17 +183,17 @@ impl Core {
         Orders(self.server.orders())
     }
 
-    /// Any request of the HTTP door's but inference: status, name of the error's kind or nothing, body.
+    /// Anything but inference: status, name of the error's kind or nothing, body.
+    #[pyo3(signature = (verb, arguments, /))]
     fn call<'py>(
         &self,
         py: Python<'py>,
-        method: &str,
-        path: &str,
-        body: &[u8],
-    ) -> PyResult<(u16, &'static str, Bound<'py, PyBytes>)> {
+        verb: &str,
+        arguments: &[u8],
+    ) -> PyResult<(u32, String, Bound<'py, PyBytes>)> {
         guarded(py, About::default, || {
-            let (status, kind, body) = py.detach(|| self.server.call(method, path, body.to_vec()));
-            Ok((status, kind, PyBytes::new(py, &body)))
+            let answer = py.detach(|| self.server.call(verb, arguments));
+            Ok((answer.status, answer.kind, PyBytes::new(py, &answer.body)))
         })
     }
 
@@ -251,10 +272,6 @@ impl Core {
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.server.close());
     }
-
-    fn statistics(&self) -> String {
-        String::from_utf8_lossy(&self.server.statistics()).into_owned()
-    }
 }
 
 impl Core {
@@ -296,7 +313,7 @@ fn tls((certificate, key, client_authorities): (PathBuf, PathBuf, Option<PathBuf
 /// Every route of the HTTP door: method, path with names in braces, and the category that it belongs to.
 #[pyfunction]
 pub(crate) fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
-    kushi_doors::routes()
+    kushi_server::routes()
 }
 
 /// Runners that never served.

@@ -2,7 +2,7 @@
 
 use kushi_core::Reply;
 use kushi_dataplane::{Alarm, OnlyResponse};
-use kushi_doors::Server;
+use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::blocking;

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kushi_core::shortened;
-use kushi_doors::{LogChange, LogForm, LogSettings, LogSwitch};
+use kushi_server::{LogChange, LogForm, LogSettings, LogSwitch};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -83,10 +83,6 @@ pub(crate) fn switch() -> Arc<dyn LogSwitch> {
 impl LogSwitch for Process {
     fn file(&self) -> String {
         LOGGER.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
-    }
-
-    fn settings(&self) -> LogSettings {
-        LOGGER.settings()
     }
 
     fn change(&self, change: LogChange) -> LogSettings {

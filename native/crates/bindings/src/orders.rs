@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use kushi_core::{Error, ErrorKind};
-use kushi_doors::Action;
+use kushi_server::Action;
 use pyo3::prelude::*;
 
 use crate::locks::lock;
 
 /// Outlives the core that it belongs to, and then has no more orders.
 #[pyclass(frozen, module = "kushi_native")]
-pub(crate) struct Orders(pub(crate) Arc<kushi_doors::Orders>);
+pub(crate) struct Orders(pub(crate) Arc<kushi_server::Orders>);
 
 #[pymethods]
 impl Orders {
@@ -35,7 +35,7 @@ pub(crate) struct Order {
     loads: bool,
     #[pyo3(get)]
     model: String,
-    unanswered: Mutex<Option<kushi_doors::Order>>,
+    unanswered: Mutex<Option<kushi_server::Order>>,
 }
 
 #[pymethods]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::{process, thread};
 
 use kushi_core::{Error, ErrorKind};
-use kushi_doors::Server;
+use kushi_server::Server;
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;

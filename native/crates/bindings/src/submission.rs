@@ -7,7 +7,7 @@ use std::time::Instant;
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
 use kushi_core::{End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Ticket};
 use kushi_dataplane::OnlyResponse;
-use kushi_doors::Server;
+use kushi_server::Server;
 use smallvec::SmallVec;
 
 /// A call that has its place in a queue.

@@ -33,8 +33,7 @@ pub enum LogForm {
 pub trait LogSwitch: Send + Sync {
     /// Where lines go; empty for standard error.
     fn file(&self) -> String;
-    fn settings(&self) -> LogSettings;
-    /// The settings in effect afterwards.
+    /// The settings in effect afterwards; a change of nothing asks for them.
     fn change(&self, change: LogChange) -> LogSettings;
 }
 

@@ -64,7 +64,7 @@ struct Row {
     labels: String,
 }
 
-pub(crate) fn render(plane: &DataPlane) -> String {
+pub fn render(plane: &DataPlane) -> String {
     let rows: Vec<Row> = plane
         .registry
         .runners()

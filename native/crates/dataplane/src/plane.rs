@@ -40,9 +40,8 @@ pub struct DataPlaneOptions {
     pub allow_client_regions: bool,
     /// What clients may change about the log.
     pub log: Arc<dyn LogSwitch>,
-    /// Whether the metrics tell of the machine's processors and memory, and how old they may be.
-    pub cpu_metrics: bool,
-    pub metrics_interval: Duration,
+    /// How old what the metrics tell of the machine's processors and memory may be. `None`: they do not.
+    pub machine_metrics: Option<Duration>,
 }
 
 /// Reads how many bytes large requests and answers in flight hold.
@@ -82,7 +81,7 @@ impl DataPlane {
             allow_client_regions: options.allow_client_regions,
             log: options.log.clone(),
             traces: TraceSettings::default(),
-            machine: options.cpu_metrics.then(|| MachineMeter::new(options.metrics_interval)),
+            machine: options.machine_metrics.map(MachineMeter::new),
             complaints: Complaints::default(),
             inflight_bytes,
             leaving: Leaving::default(),

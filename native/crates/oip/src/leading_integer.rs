@@ -1,7 +1,7 @@
 //! Numbers in texts as C's library reads them.
 
 /// A number as C reads it: blanks, a sign and digits, whatever follows. Saturates far out of range.
-pub(crate) fn leading_integer(text: &str) -> Option<i64> {
+pub fn leading_integer(text: &str) -> Option<i64> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
-//! they travel between our own processes on one host. It reads and writes the values of the data plane. Shared by the
-//! doors and the client; knows neither.
+//! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
+//! What is asked of the data plane is read and rendered here.
 #![forbid(unsafe_code)]
 
 mod frame;
@@ -18,9 +18,10 @@ pub mod wire;
 pub use frame::{
     Frame, FrameError, HEADER_BYTES, Kind, MAX_BODY_BYTES, Reader, write_frame, write_header, write_message,
 };
+pub use leading_integer::leading_integer;
 pub use messages::{
     Call, CallAnswer, Failure, Hello, InferInputTensor, InferOutputTensor, InferParameter,
-    InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, Release, Slot,
-    SlotRange, Timings, infer_parameter,
+    InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, PROTOCOL,
+    Release, Slot, SlotRange, Timings, infer_parameter,
 };
 pub use version::version_number;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use kushi_core::{ErrorKind, ModelSpec};
 use kushi_dataplane::{
@@ -64,8 +63,7 @@ pub fn options() -> DataPlaneOptions {
         explicit_control: true,
         allow_client_regions: true,
         log: Arc::new(Log::default()),
-        cpu_metrics: false,
-        metrics_interval: Duration::ZERO,
+        machine_metrics: None,
     }
 }
 
@@ -122,10 +120,6 @@ impl Default for Log {
 impl LogSwitch for Log {
     fn file(&self) -> String {
         "/log".into()
-    }
-
-    fn settings(&self) -> LogSettings {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: LogChange) -> LogSettings {

@@ -2,13 +2,26 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use kushi_core::{BatchRow, Totals};
+use kushi_core::{BatchRow, Error, Totals};
 use kushi_dataplane::{
     Answer, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ServerMetadata,
     TensorMetadata, TraceSetting,
 };
 
+use crate::CallAnswer;
 use crate::json::write;
+
+/// What becomes of a verb, for a process of our own.
+pub fn call_answer(answer: &Result<Answer, Error>) -> CallAnswer {
+    match answer {
+        Ok(answer) => CallAnswer { status: 200, body: render(answer).into(), kind: String::new() },
+        Err(error) => CallAnswer {
+            status: error.kind.http_status().into(),
+            body: write::error(&error.message).into(),
+            kind: error.kind.name().into(),
+        },
+    }
+}
 
 /// As Triton's HTTP server writes it. Metrics are the text that they are; where something was done, there is nothing to
 /// say.
@@ -192,7 +205,7 @@ fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut item: impl
 
 #[cfg(test)]
 mod tests {
-    use kushi_core::{DataType, Snapshot, State};
+    use kushi_core::{DataType, ErrorKind, Snapshot, State};
     use kushi_dataplane::LogForm;
 
     use super::*;
@@ -208,6 +221,15 @@ mod tests {
         written(&Answer::Health(false), "false");
         written(&Answer::Done, "");
         written(&Answer::Metrics("# HELP".into()), "# HELP");
+    }
+
+    #[test]
+    fn a_failure_has_its_kind_and_the_status_that_tells_it_from_its_namesakes() {
+        let failed = Err(Error::new(ErrorKind::UnreadableInput, "why \"not\""));
+        let (body, kind) = (r#"{"error":"why \"not\""}"#.into(), "invalid_input".into());
+        assert_eq!(call_answer(&failed), CallAnswer { status: 500, body, kind });
+        let (body, kind) = ("false".into(), String::new());
+        assert_eq!(call_answer(&Ok(Answer::Health(false))), CallAnswer { status: 200, body, kind });
     }
 
     #[test]

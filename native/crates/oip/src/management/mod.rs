@@ -10,7 +10,7 @@ mod settings;
 mod shared_memory;
 mod verbs;
 
-pub use answers::render;
+pub use answers::{call_answer, render};
 pub use repository::{check_unload_parameters, load_parameters, ready_only, repository_named};
 pub use settings::{log_change, trace_change};
 pub use shared_memory::region_place;

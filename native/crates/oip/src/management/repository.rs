@@ -72,8 +72,8 @@ mod tests {
         read.err().map(|error| (error.kind, error.to_string()))
     }
 
-    fn unreadable(text: &str) -> Option<(ErrorKind, String)> {
-        Some((ErrorKind::UnreadableInput, text.into()))
+    fn unreadable(text: &str) -> (ErrorKind, String) {
+        (ErrorKind::UnreadableInput, text.into())
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         let text = "Invalid value for 'ready': expected a boolean";
         assert_eq!(wrong(ready_only(br#"{"ready":1}"#)), Some((ErrorKind::InvalidInput, text.into())));
         let text = "failed to parse the request JSON buffer: The document is empty. at 1";
-        assert_eq!(wrong(ready_only(b" ")), unreadable(text));
+        assert_eq!(wrong(ready_only(b" ")), Some(unreadable(text)));
         let deep = [b"[".repeat(200), b"]".repeat(200)].concat();
         let text = "JSON nesting depth exceeds maximum allowed limit (100)";
         assert_eq!(wrong(ready_only(&deep)), Some((ErrorKind::InvalidInput, text.into())));
@@ -101,10 +101,10 @@ mod tests {
             (br#"{"parameters":{"config":5}}"#, "attempt to access JSON non-string as string"),
             (br#"{"parameters":{"config":"","x":""}}"#, "unexpected error on creating Triton parameter"),
         ] {
-            assert_eq!(wrong(load_parameters(body)), unreadable(text));
+            assert_eq!(wrong(load_parameters(body)), Some(unreadable(text)));
         }
         let text = "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean";
         let body = br#"{"parameters":{"unload_dependents":"yes"}}"#;
-        assert_eq!(wrong(check_unload_parameters(body)), unreadable(text));
+        assert_eq!(wrong(check_unload_parameters(body)), Some(unreadable(text)));
     }
 }

@@ -1,0 +1,153 @@
+//! What the HTTP doors serve, and what a request is answered with.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hyper::Method;
+use hyper::http::request::Parts;
+use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{Answer as Answered, DataPlane, Verb, metrics, unanswered};
+use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage};
+use tokio::sync::oneshot;
+
+use crate::answer::{self, Answer};
+use crate::body::{self, Plan, RequestBody};
+use crate::forwarding::Forwarding;
+use crate::refusal::Refusal;
+use crate::restrictions::{Restriction, Restrictions};
+use crate::route::{self, Inference, Management, NoRoute, Route};
+use crate::{HttpLimits, connection, generate, infer, verb};
+
+pub struct HttpOptions {
+    pub limits: HttpLimits,
+    /// A regular expression: headers with such names become parameters of their requests.
+    pub header_forward_pattern: Option<String>,
+    /// Which routes ask for a token.
+    pub restrictions: Vec<Restriction>,
+}
+
+/// What the HTTP doors of a server share.
+pub struct Http {
+    pub(crate) plane: Arc<DataPlane>,
+    pub(crate) limits: HttpLimits,
+    /// Which headers become parameters.
+    pub(crate) forwarding: Option<Forwarding>,
+    pub(crate) restrictions: Restrictions,
+}
+
+/// What a request is served with: the doors' own, and the io thread that it came to.
+pub(crate) struct HttpContext {
+    pub http: Arc<Http>,
+    pub io: Rc<IoContext>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Inference,
+    Metrics,
+}
+
+struct HttpDoor {
+    http: Arc<Http>,
+    purpose: Purpose,
+}
+
+impl Http {
+    pub fn new(plane: &Arc<DataPlane>, options: &HttpOptions) -> Result<Arc<Self>, Error> {
+        let pattern = options.header_forward_pattern.as_deref();
+        Ok(Arc::new(Self {
+            plane: plane.clone(),
+            limits: options.limits.clone(),
+            forwarding: pattern.map(Forwarding::new).transpose()?,
+            restrictions: Restrictions::new(&options.restrictions)?,
+        }))
+    }
+
+    /// For all requests of the protocol.
+    pub fn door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Inference })
+    }
+
+    /// For the metrics alone.
+    pub fn metrics_door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Metrics })
+    }
+}
+
+impl Door for HttpDoor {
+    fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
+        let context = HttpContext { http: self.http.clone(), io: io.clone() };
+        Box::pin(async move { connection::serve(&context, socket, self.purpose, guest).await })
+    }
+
+    fn answers_when_full(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> Answer {
+    if head.uri.path() != "/metrics" {
+        answer::no_route(&NoRoute::NotFound)
+    } else if head.method == Method::GET {
+        answer::text(metrics::render(&context.http.plane))
+    } else {
+        answer::no_route(&NoRoute::WrongMethod("GET"))
+    }
+}
+
+pub(crate) async fn answer(
+    context: &HttpContext,
+    activity: &Rc<Activity>,
+    guest: &Guest,
+    head: &Parts,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let admit = |category| context.http.restrictions.check(category, &head.headers);
+    match route::find(head.method.as_str(), head.uri.path(), admit) {
+        Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
+        Ok(Route::Inference { model, version, kind: Inference::Infer }) => {
+            infer::infer(context, activity, (&model, version), &head.headers, body).await
+        }
+        Ok(Route::Inference { model, version, kind }) => {
+            let streams = kind == Inference::GenerateStream;
+            generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
+        }
+        Ok(Route::Management(route)) => management(context, activity, route, body).await,
+        Err(reason) => Ok(answer::no_route(&reason)),
+    }
+}
+
+async fn management(
+    context: &HttpContext,
+    activity: &Activity,
+    route: Management<'_>,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let plane = &context.http.plane;
+    if !route.takes_body() {
+        return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await));
+    }
+    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
+    activity.enter(Stage::Work);
+    answering.prepared();
+    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await);
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
+    let (sender, receiver) = oneshot::channel();
+    // Whoever asked may have gone.
+    let answered = Box::new(move |answer| drop(sender.send(answer)));
+    if let Some(work) = plane.perform(verb?, answered) {
+        tokio::task::spawn_blocking(work);
+    }
+    receiver.await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+fn full(guest: &Guest) -> Error {
+    let text = format!("{} connections are open (--http-max-connections)", guest.most());
+    Error::new(ErrorKind::Overloaded, text)
+}

@@ -1,0 +1,278 @@
+//! Plain JSON in, plain JSON out: Triton's extension "generate", answered once or as a stream of events.
+//!
+//! A stream takes any number of responses. Its status is that of the first one; an error ends it as an
+//! event. A client that goes away takes its request with it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::CONTENT_ENCODING;
+use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
+use kushi_dataplane::{Alarm, Inference, OnlyResponse};
+use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
+use kushi_oip::version_number;
+use smallvec::SmallVec;
+use tokio::sync::mpsc;
+
+use crate::HttpContext;
+use crate::answer::{self, Answer, TIMINGS};
+use crate::body::{self, Plan, RequestBody};
+use crate::generate_json::{self, Asked};
+use crate::infer::{self, LONG_ANSWER, LONG_JSON};
+use crate::limits::HttpLimits;
+use crate::load_report;
+use crate::refusal::Refusal;
+use crate::response::Format;
+
+/// Fails before the request has been received; afterwards an error is an answer like any other.
+pub(crate) async fn generate(
+    context: &HttpContext,
+    activity: &Rc<Activity>,
+    (model, version): (&str, &str),
+    streams: bool,
+    headers: &HeaderMap,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let version = version_number(version)?;
+    let inference = Inference::of(context.http.plane.find(model, version)?, version);
+    let arrived = Instant::now();
+    let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    check_encoding(headers)?;
+    let owner = Owner::model(inference.spec());
+    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
+    activity.enter(Stage::Work);
+    let submitted = Received { body, arrived, deadline }.submit(context, inference).await;
+    answering.prepared();
+    let answer = match submitted {
+        Err(error) => answer::error(&error),
+        Ok(generation) if streams => generation.stream(context, activity).await,
+        Ok(generation) => {
+            let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
+            let answer = generation.only_answer(context, &mut answering, tell_timings).await;
+            answer.unwrap_or_else(|error| answer::error(&error))
+        }
+    };
+    let mut answer = answer;
+    load_report::tell(&mut answer, headers, &context.http.plane);
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Error::invalid("Unsupported content-encoding, only 'identity' is supported."))
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Received {
+    body: Bytes,
+    arrived: Instant,
+    deadline: Option<Instant>,
+}
+
+/// All that a request says, found out before it is queued.
+struct Prepared {
+    id: String,
+    parameters: Vec<(String, Parameter)>,
+    bound: Bound,
+}
+
+impl Received {
+    async fn submit(&self, context: &HttpContext, mut inference: Inference) -> Result<Generation, Error> {
+        loop {
+            let Prepared { id, parameters, bound } = if self.body.len() < LONG_JSON {
+                prepare(&self.body, inference.spec(), &context.http.limits)?
+            } else {
+                let (http, spec, body) = (context.http.clone(), inference.spec().clone(), self.body.clone());
+                let (owner, bytes) = (Owner::model(&spec), body.len());
+                let work = move |_: &_| prepare(&body, &spec, &http.limits);
+                Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
+            };
+            let submitted = infer::submit(context, &mut inference, |reply| Request {
+                id: id.clone(),
+                inputs: bound.inputs,
+                wanted: bound.wanted,
+                classes: Classes::default(),
+                rows: bound.rows,
+                parameters,
+                priority: 0,
+                timeout_us: None,
+                deadline: self.deadline,
+                arrived: self.arrived,
+                reply,
+            });
+            if let Some(waiting) = submitted? {
+                let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
+                return Ok(Generation { waiting, alarm, spec: inference.spec().clone(), id });
+            }
+        }
+    }
+}
+
+fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepared, Error> {
+    let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
+    let bound = spec.bind(&id, inputs, &[])?;
+    Format::new(spec, &bound.wanted, SmallVec::new(), false)?;
+    Ok(Prepared { id, parameters, bound })
+}
+
+/// A request on its way.
+struct Generation {
+    waiting: Waiting,
+    alarm: Alarm,
+    spec: Arc<ModelSpec>,
+    id: String,
+}
+
+/// What one piece of mail becomes.
+#[derive(Default)]
+struct Events {
+    text: Vec<u8>,
+    /// Counts a large text.
+    reservation: Option<Reservation>,
+    /// That of the first event.
+    error: Option<Error>,
+    ended: bool,
+}
+
+impl Events {
+    fn fail(&mut self, error: Error) {
+        generate_json::event(&mut self.text, |text| generate_json::write_error(text, &error));
+        self.error.get_or_insert(error);
+        self.ended = true;
+    }
+
+    fn into_bytes(self, net: &Net) -> Bytes {
+        answer::counted(self.text, self.reservation, &net.budget)
+    }
+}
+
+impl Generation {
+    async fn only_answer(
+        mut self,
+        context: &HttpContext,
+        answering: &mut Answering,
+        tell_timings: bool,
+    ) -> Result<Answer, Error> {
+        let mut only = OnlyResponse::default();
+        loop {
+            let (mail, reservation) = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
+            if let Some(response) = mail.response {
+                only.put((response, reservation));
+            }
+            let Some(mut end) = mail.end else { continue };
+            let (response, reservation) = only.close_or(&mut end, || {
+                "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+                 various number of responses"
+                    .into()
+            })?;
+            let timings = end.timings;
+            // In the place of the body, which goes with the request.
+            drop(end);
+            answering.reservation = reservation;
+            let reservation = answering.reservation.as_ref();
+            let text = self.write(response, reservation, &context.io.net, generate_json::write).await?;
+            let mut answer = answer::long_json(text);
+            if tell_timings {
+                answer::tell_timings(&mut answer, &timings);
+            }
+            return Ok(answer);
+        }
+    }
+
+    /// Waits for the first event, which has the status.
+    async fn stream(mut self, context: &HttpContext, activity: &Rc<Activity>) -> Answer {
+        let net = &context.io.net;
+        let mut first = self.next_events(net).await;
+        while first.text.is_empty() && !first.ended {
+            first = self.next_events(net).await;
+        }
+        let head = first.error.as_ref().map_or_else(|| answer::empty(200), answer::error);
+        let (sender, more) = mpsc::channel(1);
+        if !first.ended {
+            tokio::task::spawn_local(self.follow(sender, net.clone(), activity.clone()));
+        }
+        answer::events(head, first.into_bytes(net), more)
+    }
+
+    /// Sends what comes until all has come, or nobody takes it any more. Until then the connection waits
+    /// for the server, not for its client.
+    async fn follow(mut self, sender: mpsc::Sender<Bytes>, net: Arc<Net>, activity: Rc<Activity>) {
+        activity.enter(Stage::Work);
+        let mut ended = false;
+        while !ended {
+            let events = tokio::select! {
+                events = self.next_events(&net) => events,
+                () = sender.closed() => return,
+            };
+            ended = events.ended;
+            if !events.text.is_empty() && sender.send(events.into_bytes(&net)).await.is_err() {
+                return;
+            }
+        }
+        activity.enter(Stage::Idle);
+    }
+
+    async fn next_events(&mut self, net: &Net) -> Events {
+        let mut events = Events::default();
+        match infer::next_mail(&mut self.waiting, &mut self.alarm).await {
+            Err(error) => events.fail(error),
+            Ok((mail, reservation)) => {
+                if let Some(response) = mail.response {
+                    let write = |text: &mut Vec<u8>, spec: &_, id: &_, response: &_| {
+                        generate_json::event(text, |text| generate_json::write(text, spec, id, response));
+                    };
+                    match self.write(response, reservation.as_ref(), net, write).await {
+                        Ok(text) => (events.text, events.reservation) = (text, reservation),
+                        // What comes behind it would come as little.
+                        Err(error) => {
+                            events.fail(error);
+                            return events;
+                        }
+                    }
+                }
+                if let Some(end) = mail.end {
+                    events.ended = true;
+                    let first = events.text.is_empty();
+                    if let Err(error) = end.result {
+                        events.fail(error);
+                        if !first {
+                            events.error = None;
+                        }
+                    }
+                }
+            }
+        }
+        events
+    }
+
+    /// The text of a response, unless others hold too much for it.
+    async fn write(
+        &self,
+        response: Response,
+        reservation: Option<&Reservation>,
+        net: &Net,
+        write: impl FnOnce(&mut Vec<u8>, &ModelSpec, &str, &Response) + Send + 'static,
+    ) -> Result<Vec<u8>, Error> {
+        let own = reservation.map_or(0, Reservation::bytes);
+        let bytes = response.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>();
+        let (spec, id, budget) = (self.spec.clone(), self.id.clone(), net.budget.clone());
+        let work = move || {
+            budget.check_owed(own)?;
+            let mut text = Vec::new();
+            write(&mut text, &spec, &id, &response);
+            Ok(text)
+        };
+        if bytes < LONG_ANSWER {
+            return work();
+        }
+        Box::pin(net.pool.run(Owner::model(&self.spec), bytes, move |_: &_| work())).await?
+    }
+}

@@ -1,0 +1,340 @@
+//! One inference request over HTTP, from its head to its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::HeaderName;
+use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_dataplane::{Alarm, Inference, OnlyResponse};
+use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
+use kushi_oip::version_number;
+use kushi_shm::RegionRange;
+use smallvec::SmallVec;
+
+use crate::answer::{self, Answer, TIMINGS};
+use crate::body::{self, Plan, RequestBody};
+use crate::json_length::JsonLength;
+use crate::refusal::Refusal;
+use crate::request::{self, InferRequest, Scope};
+use crate::response::{self, Format};
+use crate::{Http, HttpContext, READ_BUFFER_BYTES, coding, load_report, raw};
+
+/// How long the client will wait, from the moment its request arrives.
+const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
+
+/// JSON that is longer is read aside, where no other connection waits for it.
+pub(crate) const LONG_JSON: usize = 256 << 10;
+/// The same for answers, by the bytes of their tensors: each becomes several characters.
+pub(crate) const LONG_ANSWER: usize = 64 << 10;
+/// Memory that takes long to give back.
+const LARGE_BODY: usize = 1 << 20;
+
+/// Fails before the request has been received; afterwards an error is an answer like any other.
+pub(crate) async fn infer(
+    context: &HttpContext,
+    activity: &Activity,
+    (model, version): (&str, &str),
+    headers: &HeaderMap,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let version = version_number(version)?;
+    let inference = Inference::of(context.http.plane.find(model, version)?, version);
+    let owner = Owner::model(inference.spec());
+    let arrived = Instant::now();
+    let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
+    let compressed = coding::is_compressed(headers)?;
+    let most = context.http.limits.max_input_bytes;
+    let json_length = JsonLength::read(headers, body.length(), compressed)?;
+    let announced = json_length.announced();
+    let refusal = match announced {
+        Some(length) if length > most => return Err(json_too_large(length, most).into()),
+        _ if compressed => body_too_large,
+        Some(0) => raw_too_large,
+        Some(_) => body_too_large,
+        None => json_too_large,
+    };
+    let forwarded = match &context.http.forwarding {
+        Some(forwarding) => forwarding.parameters(headers)?,
+        None => Vec::new(),
+    };
+    if let Some(length) = body.length().and_then(|length| usize::try_from(length).ok())
+        && length > READ_BUFFER_BYTES
+        && length <= most
+    {
+        let bytes = least_bytes(length, announced, compressed);
+        if let Err(error) = inference.runner().announce(arrived, bytes) {
+            let mut answer = answer::error(&error.of_request(""));
+            load_report::tell(&mut answer, headers, &context.http.plane);
+            return Ok(answer);
+        }
+    }
+    let body::Received { bytes: body, mut answering } =
+        body::read(body, &Plan { json_length: announced, refusal, owner }, context, activity).await?;
+    activity.enter(Stage::Work);
+    let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
+    let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
+    let mut answer = match received.run(context, &mut answering, inference).await {
+        Ok(answer) => {
+            answering.owe_in_all(answer.body().left());
+            coding::coded(answer, headers, &context.io.net, owner).await
+        }
+        Err(error) => answer::error(&error),
+    };
+    answering.prepared();
+    load_report::tell(&mut answer, headers, &context.http.plane);
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+/// What the tensors of a body hold at least: whatever follows its JSON is theirs.
+fn least_bytes(body_length: usize, json_length: Option<usize>, compressed: bool) -> usize {
+    match json_length {
+        Some(json_length) if !compressed => body_length.saturating_sub(json_length),
+        _ => 0,
+    }
+}
+
+struct Received {
+    body: Bytes,
+    compressed: bool,
+    json_length: JsonLength,
+    /// Parameters that came as headers.
+    forwarded: Vec<(String, Parameter)>,
+    arrived: Instant,
+    deadline: Option<Instant>,
+    tell_timings: bool,
+}
+
+/// All that a request says, found out before it is queued.
+struct Prepared {
+    id: String,
+    parameters: Vec<(String, Parameter)>,
+    priority: u32,
+    timeout_us: Option<u64>,
+    bound: Bound,
+    classes: Classes,
+    format: Format,
+    regions: HeldRegions,
+}
+
+/// Where inputs came from, held until the answer.
+type HeldRegions = SmallVec<[Arc<RegionRange>; 4]>;
+
+/// A request on its way, and how its answer is to be written.
+struct Submitted {
+    waiting: Waiting,
+    format: Format,
+    regions: HeldRegions,
+}
+
+impl Received {
+    async fn run(
+        mut self,
+        context: &HttpContext,
+        answering: &mut Answering,
+        mut inference: Inference,
+    ) -> Result<Answer, Error> {
+        if self.compressed {
+            answering.prepare();
+            let reserved = answering.take_reservation();
+            let (body, reserved) =
+                Box::pin(coding::decompressed(self.body, reserved, context, Owner::model(inference.spec())))
+                    .await?;
+            (self.body, answering.reservation) = (body, Some(reserved));
+        }
+        let json_length = self.json_length.within(self.body.len())?;
+        let Submitted { mut waiting, format, regions: _held } = loop {
+            let is_short = match json_length {
+                0 => self.body.len() < LARGE_BODY,
+                _ => json_length < LONG_JSON,
+            };
+            let prepared = if is_short {
+                prepare(&context.http, inference.spec(), &self.body, json_length, &context.io.body_memory)?
+            } else {
+                let (http, spec, body) = (context.http.clone(), inference.spec().clone(), self.body.clone());
+                let (owner, bytes) = (Owner::model(&spec), body.len());
+                let work = move |memory: &_| prepare(&http, &spec, &body, json_length, memory);
+                Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
+            };
+            if let Some(submitted) = self.submit(context, &mut inference, prepared)? {
+                break submitted;
+            }
+        };
+        answering.prepared();
+        let large = self.body.len() >= LARGE_BODY;
+        if large {
+            context.io.net.pool.drop_there(self.body);
+        } else {
+            drop(self.body);
+        }
+        let spec = inference.spec();
+        let (response, end, reservation) = only_answer(&mut waiting, &spec.name).await?;
+        let End { timings, mut request, .. } = end;
+        // The writer needs what the request says, not its tensors.
+        let inputs = std::mem::take(&mut request.inputs);
+        if large {
+            context.io.net.pool.drop_there(inputs);
+        } else {
+            drop(inputs);
+        }
+        // In the place of the body, which has gone.
+        answering.reservation = reservation;
+        let own = answering.reservation.as_ref().map_or(0, Reservation::bytes);
+        context.io.net.budget.check_owed(own)?;
+        let bytes = format.text_bytes(&response, &request.classes);
+        let mut answer = if bytes < LONG_ANSWER {
+            response::write(spec, &request, response, &format)?
+        } else {
+            let (spec, budget) = (spec.clone(), context.io.net.budget.clone());
+            let owner = Owner::model(&spec);
+            let work = move |_: &_| {
+                // Others may have been written meanwhile.
+                budget.check_owed(own)?;
+                response::write(&spec, &request, response, &format)
+            };
+            Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
+        };
+        if self.tell_timings {
+            answer::tell_timings(&mut answer, &timings);
+        }
+        Ok(answer)
+    }
+
+    /// `None`: it has to be prepared again, for the version that serves now.
+    fn submit(
+        &self,
+        context: &HttpContext,
+        inference: &mut Inference,
+        prepared: Prepared,
+    ) -> Result<Option<Submitted>, Error> {
+        let Prepared { id, mut parameters, priority, timeout_us, bound, classes, format, regions } = prepared;
+        parameters.extend_from_slice(&self.forwarded);
+        let waiting = submit(context, inference, |reply| Request {
+            id,
+            inputs: bound.inputs,
+            wanted: bound.wanted,
+            classes,
+            rows: bound.rows,
+            parameters,
+            priority,
+            timeout_us,
+            deadline: self.deadline,
+            arrived: self.arrived,
+            reply,
+        })?;
+        Ok(waiting.map(|waiting| Submitted { waiting, format, regions }))
+    }
+}
+
+/// Hands a request to the model. `None`: it has to be prepared again, for the version that serves now.
+pub(crate) fn submit(
+    context: &HttpContext,
+    inference: &mut Inference,
+    request: impl FnOnce(Reply) -> Request,
+) -> Result<Option<Waiting>, Error> {
+    let mut waiting = context.io.pending.open();
+    let request = request(Reply::new(context.io.mailbox.clone(), waiting.key));
+    Ok(match inference.submit(&context.http.plane.registry, request)? {
+        kushi_dataplane::Submitted::Queued(ticket, lease) => {
+            waiting.hold(ticket);
+            if let Some(lease) = lease {
+                context.io.lead(lease);
+            }
+            Some(waiting)
+        }
+        kushi_dataplane::Submitted::Moved(_) => None,
+    })
+}
+
+/// Reads a body and fits it to the model. Fails when the request is wrong.
+fn prepare(
+    http: &Http,
+    spec: &ModelSpec,
+    body: &Bytes,
+    json_length: usize,
+    memory: &BodyMemory,
+) -> Result<Prepared, Error> {
+    let scope = Scope { model: &spec.name, limits: &http.limits, regions: &http.plane.regions, memory };
+    let request = match json_length {
+        0 => raw::request(body, spec)?,
+        _ => request::parse(body, json_length, scope)?,
+    };
+    let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } = request;
+    let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
+    let bound = {
+        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+        spec.bind(&id, inputs, &names)?
+    };
+    let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
+    let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
+    Ok(Prepared { id, parameters, priority, timeout_us, bound, classes, format, regions })
+}
+
+/// The one response and the end of a unary request.
+async fn only_answer(
+    waiting: &mut Waiting,
+    model: &str,
+) -> Result<(Response, End, Option<Reservation>), Error> {
+    let mut only = OnlyResponse::default();
+    let mut alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
+    loop {
+        let (mail, reservation) = next_mail(waiting, &mut alarm).await?;
+        if let Some(response) = mail.response {
+            only.put((response, reservation));
+        }
+        let Some(mut end) = mail.end else { continue };
+        let (response, reservation) = only.close(model, &mut end)?;
+        return Ok((response, end, reservation));
+    }
+}
+
+/// What comes next of a request, or that the time has come which `alarm` tells: when it expires.
+pub(crate) async fn next_mail(
+    waiting: &mut Waiting,
+    alarm: &mut Alarm,
+) -> Result<(Mail, Option<Reservation>), Error> {
+    while let Some(when) = alarm.when() {
+        if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
+            return mail;
+        }
+        let Some(ticket) = waiting.ticket() else { break };
+        if alarm.ring(ticket) {
+            return Err(Error::expired());
+        }
+    }
+    waiting.next().await
+}
+
+pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    match text.trim().parse() {
+        Ok(us) if us > 0 => Ok(Some(Duration::from_micros(us))),
+        _ => Err(Error::invalid(format!(
+            "Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"
+        ))),
+    }
+}
+
+pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+fn raw_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!(
+        "Raw input has a byte_size ({bytes} bytes) that exceeds the maximum allowed value of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+fn body_too_large(bytes: usize, max: usize) -> Error {
+    Error::invalid(format!(
+        "request body of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}

@@ -1,0 +1,47 @@
+//! The HTTP doors: the Open Inference Protocol, and metrics on a port of their own.
+//!
+//! A request is parsed, handed to the data plane and answered on the io thread of its connection.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod body;
+mod coding;
+mod connection;
+mod document;
+mod door;
+mod forwarding;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod generate;
+mod generate_json;
+mod head;
+mod infer;
+mod inputs;
+mod json_length;
+mod limits;
+mod load_report;
+mod members;
+mod owed;
+mod path;
+mod raw;
+mod refusal;
+mod request;
+mod response;
+mod restrictions;
+mod route;
+mod routes;
+mod shared_memory;
+mod stream;
+mod verb;
+
+#[cfg(test)]
+extern crate self as kushi_door_http;
+
+pub(crate) use door::HttpContext;
+pub use door::{Http, HttpOptions};
+pub use limits::HttpLimits;
+pub use restrictions::Restriction;
+pub use routes::routes;
+
+/// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
+const READ_BUFFER_BYTES: usize = 64 << 10;

@@ -1,0 +1,150 @@
+//! The answer to an inference request: JSON, followed by the binary tensors.
+
+use bytes::Bytes;
+use kushi_core::{Classes, DataType, Error, ModelSpec, Request, Response, Tensor, Wanted};
+use kushi_oip::json::write;
+use kushi_oip::tensor_json;
+use kushi_shm::RegionRange;
+use smallvec::SmallVec;
+
+use crate::answer::{self, Answer, Chunks};
+use crate::request::Output;
+use crate::shared_memory;
+
+/// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// How an output comes to its client.
+pub(crate) enum Way {
+    Json,
+    Binary,
+    Region(RegionRange),
+}
+
+/// How each output comes.
+pub(crate) struct Format {
+    listed: SmallVec<[(u16, Way); 4]>,
+    otherwise: Way,
+}
+
+impl Format {
+    /// Refuses what cannot be written, before it is computed.
+    pub(crate) fn new(
+        spec: &ModelSpec,
+        wanted: &Wanted,
+        outputs: SmallVec<[Output<'_>; 4]>,
+        binary_by_default: bool,
+    ) -> Result<Self, Error> {
+        let place = |Output { name, way, .. }: Output<'_>| Some((spec.output(&name)? as u16, way));
+        let listed = outputs.into_iter().filter_map(place).collect();
+        let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
+        let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
+        for (index, output) in spec.outputs.iter().enumerate() {
+            let index = index as u16;
+            let asked = wanted.is_empty() || wanted.contains(&index);
+            if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
+                return Err(Error::invalid(format!(
+                    "sending {} data via JSON is not supported. Please use the binary data format for output",
+                    output.datatype
+                )));
+            }
+        }
+        Ok(format)
+    }
+
+    /// The bytes of tensors that become JSON or classes.
+    pub(crate) fn text_bytes(&self, response: &Response, classes: &Classes) -> usize {
+        let becomes_text = |index| matches!(self.way(index), Way::Json) || classes.count(index) > 0;
+        let text = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
+        text.map(|(_, tensor)| tensor.data.len()).sum()
+    }
+
+    fn way(&self, index: u16) -> &Way {
+        self.listed.iter().find(|(listed, _)| *listed == index).map_or(&self.otherwise, |(_, way)| way)
+    }
+}
+
+/// Fails when an output does not get into its region.
+pub(crate) fn write(
+    spec: &ModelSpec,
+    Request { id, classes, .. }: &Request,
+    mut response: Response,
+    format: &Format,
+) -> Result<Answer, Error> {
+    classes.choose(spec, &mut response)?;
+    shared_memory::fill(spec, &response, |index| format.way(index))?;
+    let mut head = Vec::with_capacity(256);
+    head.push(b'{');
+    if !id.is_empty() {
+        head.extend_from_slice(b"\"id\":");
+        write::string(&mut head, id.as_bytes());
+        head.push(b',');
+    }
+    head.extend_from_slice(b"\"model_name\":");
+    write::string(&mut head, spec.name.as_bytes());
+    head.extend_from_slice(b",\"model_version\":\"");
+    write::integer(&mut head, spec.version);
+    head.extend_from_slice(b"\",\"outputs\":[");
+    let mut tail: SmallVec<[Bytes; 4]> = SmallVec::new();
+    for (i, (index, tensor)) in response.outputs.into_iter().enumerate() {
+        if i > 0 {
+            head.push(b',');
+        }
+        let output = &spec.outputs[usize::from(index)];
+        write_output(&mut head, &output.name, &tensor);
+        match format.way(index) {
+            Way::Binary => {
+                head.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+                write::integer(&mut head, tensor.data.len());
+                head.push(b'}');
+                if !tensor.data.is_empty() {
+                    tail.push(tensor.data.into_bytes());
+                }
+            }
+            Way::Json => {
+                head.extend_from_slice(b",\"data\":[");
+                tensor_json::write(&mut head, tensor.datatype, tensor.data.as_bytes());
+                head.push(b']');
+            }
+            Way::Region(_) => {}
+        }
+        head.push(b'}');
+    }
+    head.extend_from_slice(b"]}");
+    if tail.is_empty() {
+        return Ok(answer::long_json(head));
+    }
+    let json_length = head.len();
+    Ok(answer::tensors(json_length, assemble(head, tail)))
+}
+
+fn write_output(head: &mut Vec<u8>, name: &str, tensor: &Tensor) {
+    head.extend_from_slice(b"{\"name\":");
+    write::string(head, name.as_bytes());
+    head.extend_from_slice(b",\"datatype\":\"");
+    head.extend_from_slice(tensor.datatype.name().as_bytes());
+    head.extend_from_slice(b"\",\"shape\":[");
+    for (i, &dim) in tensor.shape.iter().enumerate() {
+        if i > 0 {
+            head.push(b',');
+        }
+        write::integer(head, dim);
+    }
+    head.push(b']');
+}
+
+/// Copies small pieces together, so that they leave in one write, and keeps large ones as they are.
+fn assemble(head: Vec<u8>, tail: SmallVec<[Bytes; 4]>) -> Chunks {
+    let mut chunks = Chunks::default();
+    let mut open = head;
+    for piece in tail {
+        if piece.len() <= COPIED_BYTES {
+            open.extend_from_slice(&piece);
+        } else {
+            chunks.push_text(std::mem::take(&mut open));
+            chunks.push(piece);
+        }
+    }
+    chunks.push_text(open);
+    chunks
+}

@@ -1,0 +1,250 @@
+//! What a request may ask for: the routes, the methods that each takes, and the category that a token is asked for.
+
+use std::borrow::Cow;
+
+use kushi_core::Error;
+use kushi_dataplane::{Action, Memory};
+
+use crate::path::resource;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    /// `version`: as the path has it, empty for the latest.
+    Inference {
+        model: Cow<'a, str>,
+        version: &'a str,
+        kind: Inference,
+    },
+    Management(Management<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inference {
+    Infer,
+    Generate,
+    GenerateStream,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Management<'a> {
+    Server,
+    Live,
+    Ready,
+    AllStatistics,
+    /// The text that the metrics door has.
+    Metrics,
+    /// `version`: empty for the latest.
+    Model {
+        model: Cow<'a, str>,
+        version: &'a str,
+        about: About,
+    },
+    /// `repository`: whether the path names one.
+    Index {
+        repository: bool,
+    },
+    Control {
+        repository: bool,
+        model: Cow<'a, str>,
+        action: Action,
+    },
+    /// `region`: empty for all.
+    Regions {
+        memory: Memory,
+        region: Cow<'a, str>,
+        action: RegionAction,
+    },
+    Settings {
+        of: Settings<'a>,
+        /// Whether the request brings new ones.
+        change: bool,
+    },
+}
+
+/// What is asked about a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Metadata,
+    Ready,
+    Config,
+    Statistics,
+}
+
+/// What can be set while the server runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Settings<'a> {
+    Log,
+    /// Of this model; empty for all.
+    Trace(Cow<'a, str>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegionAction {
+    Status,
+    Register,
+    Unregister,
+}
+
+/// Why a request leads nowhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    NotFound,
+    /// The methods that the path takes.
+    WrongMethod(&'static str),
+    Refused(Error),
+}
+
+/// What a token can be asked for, all routes of it together; the names are Triton's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Category {
+    Health,
+    Metadata,
+    Inference,
+    SharedMemory,
+    ModelConfig,
+    ModelRepository,
+    Statistics,
+    Trace,
+    Logging,
+}
+
+impl Category {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Health,
+        Self::Metadata,
+        Self::Inference,
+        Self::SharedMemory,
+        Self::ModelConfig,
+        Self::ModelRepository,
+        Self::Statistics,
+        Self::Trace,
+        Self::Logging,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Metadata => "metadata",
+            Self::Inference => "inference",
+            Self::SharedMemory => "shared-memory",
+            Self::ModelConfig => "model-config",
+            Self::ModelRepository => "model-repository",
+            Self::Statistics => "statistics",
+            Self::Trace => "trace",
+            Self::Logging => "logging",
+        }
+    }
+}
+
+impl Route<'_> {
+    pub(crate) fn category(&self) -> Category {
+        match self {
+            Self::Inference { .. } => Category::Inference,
+            Self::Management(route) => route.category(),
+        }
+    }
+
+    /// The methods that the path takes.
+    pub(crate) fn methods(&self) -> &'static str {
+        match self {
+            Self::Inference { .. } => "POST",
+            Self::Management(route) => route.methods(),
+        }
+    }
+
+    /// What has to be answered however busy the server is.
+    pub(crate) fn tells_of_health(&self) -> bool {
+        matches!(self, Self::Management(Management::Live | Management::Ready | Management::Metrics))
+    }
+}
+
+impl Management<'_> {
+    fn category(&self) -> Category {
+        match self {
+            Self::Server => Category::Metadata,
+            Self::Live | Self::Ready => Category::Health,
+            // They tell of every model what its statistics tell.
+            Self::AllStatistics | Self::Metrics => Category::Statistics,
+            Self::Model { about, .. } => match about {
+                About::Metadata => Category::Metadata,
+                About::Ready => Category::Health,
+                About::Config => Category::ModelConfig,
+                About::Statistics => Category::Statistics,
+            },
+            Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
+            Self::Regions { .. } => Category::SharedMemory,
+            Self::Settings { of: Settings::Log, .. } => Category::Logging,
+            Self::Settings { of: Settings::Trace(_), .. } => Category::Trace,
+        }
+    }
+
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Settings { .. } => "GET, POST",
+            Self::Regions { action: RegionAction::Status, .. } => "GET",
+            Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
+            _ => "GET",
+        }
+    }
+
+    /// Whether the body of the request says something.
+    pub(crate) fn takes_body(&self) -> bool {
+        match self {
+            Self::Settings { change, .. } => *change,
+            route => route.methods() == "POST",
+        }
+    }
+}
+
+/// The route of a request, unless it has none, or `admit` refuses its category, whatever the method.
+pub(crate) fn find<'a>(
+    method: &str,
+    path: &'a str,
+    admit: impl FnOnce(Category) -> Result<(), Error>,
+) -> Result<Route<'a>, NoRoute> {
+    let mut route = resource(path).ok_or(NoRoute::NotFound)?;
+    admit(route.category()).map_err(NoRoute::Refused)?;
+    if !route.methods().split(", ").any(|allowed| allowed == method) {
+        return Err(NoRoute::WrongMethod(route.methods()));
+    }
+    if let Route::Management(Management::Settings { change, .. }) = &mut route {
+        *change = method == "POST";
+    }
+    Ok(route)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, NoRoute> {
+        super::find(method, path, |_| Ok(()))
+    }
+
+    #[test]
+    fn finds_settings_to_read_and_to_change() {
+        let found = |method, path, of| {
+            let route = Management::Settings { of, change: method == "POST" };
+            assert_eq!(find(method, path), Ok(Route::Management(route)), "{method} {path}");
+        };
+        for method in ["GET", "POST"] {
+            found(method, "/v2/logging", Settings::Log);
+            found(method, "/v2/trace/setting", Settings::Trace("".into()));
+            found(method, "/v2/models/a%20b/trace/setting", Settings::Trace("a b".into()));
+        }
+    }
+
+    #[test]
+    fn refuses_another_method_by_naming_the_right_one() {
+        for (method, path, allowed) in [
+            ("POST", "/v2", "GET"),
+            ("GET", "/v2/repository/index", "POST"),
+            ("", "/v2/models/m/infer", "POST"),
+            ("PUT", "/v2/logging", "GET, POST"),
+            ("GET, POST", "/v2/trace/setting", "GET, POST"),
+        ] {
+            assert_eq!(find(method, path), Err(NoRoute::WrongMethod(allowed)), "{path}");
+        }
+        assert_eq!(find("GET", "/v3"), Err(NoRoute::NotFound));
+    }
+}

@@ -1,0 +1,70 @@
+//! Everything but inference: verbs of the data plane, by their names.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{Answer, DataPlane, unanswered};
+use kushi_net::{Answering, Sink};
+use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES, management};
+use prost::Message;
+use tokio::sync::oneshot;
+
+use crate::LocalContext;
+use crate::Violation;
+use crate::tasks::Tasks;
+
+const MOST_CALLS: usize = 64;
+
+/// What an answer needs beside its body, and more.
+const OVERHEAD_BYTES: usize = 64;
+
+/// Some wait for the control plane.
+pub(super) type Calls = Tasks<(CallAnswer, Answering)>;
+
+/// Begins a call; `sink` is woken when its answer is there.
+pub(super) fn begin(
+    calls: &mut Calls,
+    context: &LocalContext,
+    sink: &Rc<Sink>,
+    id: u64,
+    body: Bytes,
+) -> Result<(), Violation> {
+    let call =
+        Call::decode(body).map_err(|error| Violation(format!("a call that cannot be read: {error}")))?;
+    let plane = context.plane.clone();
+    let answering = context.io.net.begin_answer();
+    let full = calls.len() >= MOST_CALLS;
+    calls.begin(sink, id, async move {
+        let answer = if full {
+            let text = format!("{MOST_CALLS} calls of this connection have not been answered yet");
+            Err(Error::new(ErrorKind::Overloaded, text))
+        } else {
+            perform(&plane, &call).await
+        };
+        (framed(&answer), answering)
+    });
+    Ok(())
+}
+
+async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<Answer, Error> {
+    let verb = management::verb(&call.verb, &call.arguments)?;
+    let (sender, receiver) = oneshot::channel();
+    // Whoever asked may have gone.
+    let answered = Box::new(move |answer| drop(sender.send(answer)));
+    if let Some(work) = plane.perform(verb, answered) {
+        tokio::task::spawn_blocking(work);
+    }
+    receiver.await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+fn framed(answer: &Result<Answer, Error>) -> CallAnswer {
+    let answer = management::call_answer(answer);
+    let bytes = answer.body.len();
+    if bytes + OVERHEAD_BYTES <= MAX_BODY_BYTES {
+        return answer;
+    }
+    let text = format!("an answer of {bytes} bytes, at most {MAX_BODY_BYTES} travel in a frame");
+    management::call_answer(&Err(Error::new(ErrorKind::Unsupported, text)))
+}

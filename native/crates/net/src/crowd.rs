@@ -1,0 +1,89 @@
+//! Those that wait on an io thread, at most so many: beyond that the one that has waited for the longest
+//! gives way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+pub struct Crowd {
+    most: usize,
+    /// In the order in which they began to wait.
+    waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    next: Cell<u64>,
+}
+
+/// The place of one that waits, until it is dropped.
+pub struct Place<'a> {
+    crowd: &'a Crowd,
+    number: u64,
+    ended: Rc<Notify>,
+}
+
+impl Crowd {
+    pub fn of(most: usize) -> Self {
+        Self { most, waiting: RefCell::default(), next: Cell::new(0) }
+    }
+
+    pub fn enter(&self) -> Place<'_> {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= self.most
+            && let Some((_, longest)) = waiting.pop_first()
+        {
+            longest.notify_one();
+        }
+        let number = self.next.replace(self.next.get() + 1);
+        let ended = Rc::new(Notify::new());
+        waiting.insert(number, ended.clone());
+        Place { crowd: self, number, ended }
+    }
+
+    /// All give way.
+    pub fn end(&self) {
+        self.waiting.borrow().values().for_each(|ended| ended.notify_one());
+    }
+}
+
+impl Place<'_> {
+    /// What becomes of `work`; `None` when it has to give way.
+    pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.ended.notified() => None,
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.crowd.waiting.borrow_mut().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn the_one_that_has_waited_for_the_longest_gives_way() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let crowd = Crowd::of(2);
+            let first = crowd.enter();
+            assert_eq!(first.keep(ready(1)).await, Some(1));
+            let second = crowd.enter();
+            let third = crowd.enter();
+            assert_eq!(first.keep(pending::<()>()).await, None);
+            drop(first);
+            drop(third);
+            let _fourth = crowd.enter();
+            assert_eq!(second.keep(ready(2)).await, Some(2), "one has left");
+            crowd.end();
+            assert_eq!(second.keep(pending::<()>()).await, None);
+        });
+    }
+}

@@ -1,0 +1,34 @@
+//! Io threads and what connections need of them, whatever is spoken on these: listeners, limits, memory, TLS.
+//!
+//! Each io thread is a current-thread runtime with connections of its own; a request is read, often run, and answered
+//! on the thread that its connection lives on. A [`Door`] serves the connections of a listener.
+#![forbid(unsafe_code)]
+
+mod activity;
+mod body_memory;
+mod budget;
+mod connections;
+mod crowd;
+mod departures;
+mod door;
+mod handshakes;
+mod io;
+mod limits;
+mod listen;
+mod net;
+mod pending;
+mod pool;
+mod tls;
+
+pub use activity::{Activity, Span, Stage};
+pub use body_memory::BodyMemory;
+pub use budget::{Budget, COUNTED_BYTES, Reservation};
+pub use connections::{Connections, Entered};
+pub use door::{Door, Serving};
+pub use io::{IoContext, IoThreads};
+pub use limits::Limits;
+pub use listen::{Entrance, Guest, Listener, Socket};
+pub use net::{Answering, Chore, Net, NetOptions};
+pub use pending::{Pending, Sink, Waiting};
+pub use pool::{Begun, Owner, Pool};
+pub use tls::{Tls, TlsOptions};

@@ -1,0 +1,230 @@
+//! The requests of one io thread that wait for answers.
+//!
+//! Lives on its thread alone. A key carries the place and the number of its use, so that mail for a
+//! request that nobody waits for any more finds nobody. A place passes mail on to whoever waits: one
+//! task for one request, or a [`Sink`] for many.
+//!
+//! Mail for a task counts in the budget from its arrival: large responses, and small ones where many have not been
+//! taken yet. Where too much is held, those behind others are not kept, and the request fails: its client does not
+//! read what it asked for.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use kushi_core::{Error, Mail, Ticket};
+
+use crate::budget::{Budget, COUNTED_BYTES, Reservation};
+
+pub struct Pending {
+    places: RefCell<Places>,
+    budget: Arc<Budget>,
+}
+
+/// Mail, and its share of the budget, if it has one.
+type Counted = (Mail, Option<Reservation>);
+
+#[derive(Default)]
+struct Places {
+    all: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    uses: u32,
+    mail: VecDeque<Counted>,
+    /// What the mail holds that came behind other.
+    unread: usize,
+    /// Why there is no mail behind that.
+    refused: Option<Error>,
+    waker: Option<Waker>,
+    /// Takes the mail in place of a task.
+    sink: Option<(Rc<Sink>, u64)>,
+}
+
+/// Waits for the mail of one request; dropping it gives the request up.
+pub struct Waiting {
+    pending: Rc<Pending>,
+    pub key: u64,
+    ticket: Option<Ticket>,
+}
+
+/// Takes the mail of many requests for one task, which is woken once for all that has come.
+#[derive(Default)]
+pub struct Sink {
+    mail: RefCell<Vec<(u64, Mail)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Sink {
+    /// Swaps everything that has come into `into`, which must be empty; each with the name that its
+    /// request was opened under.
+    pub fn take(&self, into: &mut Vec<(u64, Mail)>) {
+        std::mem::swap(&mut *self.mail.borrow_mut(), into);
+    }
+
+    /// A task keeps its waker for life: the first one is enough.
+    pub fn remember(&self, waker: &Waker) {
+        self.waker.borrow_mut().get_or_insert_with(|| waker.clone());
+    }
+
+    pub fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn put(&self, name: u64, mail: Mail) {
+        let mut waiting = self.mail.borrow_mut();
+        waiting.push((name, mail));
+        if waiting.len() == 1 {
+            self.wake();
+        }
+    }
+}
+
+impl Pending {
+    pub fn new(budget: Arc<Budget>) -> Self {
+        Self { places: RefCell::default(), budget }
+    }
+
+    pub fn open(self: &Rc<Self>) -> Waiting {
+        self.open_with(None)
+    }
+
+    /// The mail goes to `sink`, under `name`.
+    pub fn open_to(self: &Rc<Self>, sink: &Rc<Sink>, name: u64) -> Waiting {
+        self.open_with(Some((sink.clone(), name)))
+    }
+
+    fn open_with(self: &Rc<Self>, sink: Option<(Rc<Sink>, u64)>) -> Waiting {
+        let mut places = self.places.borrow_mut();
+        let index = places.free.pop().unwrap_or_else(|| {
+            places.all.push(Place::default());
+            places.all.len() as u32 - 1
+        });
+        let place = &mut places.all[index as usize];
+        place.sink = sink;
+        let key = u64::from(place.uses) << 32 | u64::from(index);
+        Waiting { pending: self.clone(), key, ticket: None }
+    }
+
+    pub fn deliver(&self, mail: Mail) {
+        let mut places = self.places.borrow_mut();
+        let (index, uses) = (mail.key as u32 as usize, (mail.key >> 32) as u32);
+        let Some(place) = places.all.get_mut(index).filter(|place| place.uses == uses) else {
+            return;
+        };
+        if let Some((sink, name)) = &place.sink {
+            sink.put(*name, mail);
+            return;
+        }
+        place.put(mail, &self.budget);
+        if let Some(waker) = place.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Place {
+    fn put(&mut self, mail: Mail, budget: &Arc<Budget>) {
+        let mut bytes = response_bytes(&mail);
+        let mut held = bytes;
+        if !self.mail.is_empty() {
+            bytes += size_of::<Counted>();
+            self.unread += bytes;
+            held = self.unread;
+            if self.refused.is_none() {
+                self.refused = budget.check_room(held).err();
+            }
+        }
+        if self.refused.is_some() {
+            return;
+        }
+        let mut reservation = None;
+        if held >= COUNTED_BYTES {
+            reservation.insert(budget.open()).owe(bytes);
+        }
+        self.mail.push_back((mail, reservation));
+    }
+
+    fn take(&mut self) -> Option<Counted> {
+        let mail = self.mail.pop_front();
+        if self.mail.is_empty() {
+            self.unread = 0;
+        }
+        mail
+    }
+}
+
+fn response_bytes(mail: &Mail) -> usize {
+    let tensors = mail.response.iter().flat_map(|response| &response.outputs);
+    tensors.map(|(_, tensor)| tensor.data.len()).sum()
+}
+
+impl Waiting {
+    /// From now on the request is cancelled when nobody waits for it any more.
+    pub fn hold(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// The end has come: there is nothing left to cancel.
+    pub fn ended(&mut self) {
+        self.ticket = None;
+    }
+
+    /// Fails when there was no room for it.
+    pub async fn next(&mut self) -> Result<Counted, Error> {
+        poll_fn(|context| {
+            let mut places = self.pending.places.borrow_mut();
+            let place = &mut places.all[self.key as u32 as usize];
+            match place.take() {
+                Some(counted) => {
+                    if counted.0.end.is_some() {
+                        self.ticket = None;
+                    }
+                    Poll::Ready(Ok(counted))
+                }
+                None => match &place.refused {
+                    Some(error) => Poll::Ready(Err(error.clone())),
+                    None => {
+                        place.waker = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                },
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let left = {
+            let mut places = self.pending.places.borrow_mut();
+            let index = self.key as u32;
+            let place = &mut places.all[index as usize];
+            place.uses = place.uses.wrapping_add(1);
+            place.waker = None;
+            // Usually empty, and then its memory serves the next request.
+            let left: Vec<Counted> = place.mail.drain(..).collect();
+            place.refused = None;
+            place.unread = 0;
+            let sink = place.sink.take();
+            places.free.push(index);
+            (left, sink)
+        };
+        drop(left);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.cancel();
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The server as the control plane sees it: models in, doors open, drain, close.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kushi_core::{Drivers, Error, ErrorKind, Runner, os_text};
+use kushi_dataplane::{DataPlane, DataPlaneOptions, Inference, Orders, Phase, Registry};
+use kushi_door_http::{Http, HttpOptions};
+use kushi_door_local::LocalDoor;
+use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
+use kushi_oip::{CallAnswer, management, version_number};
+
+use crate::socket_file::SocketFile;
+
+/// How long connections may take to close once all answers are written. What is open after that has
+/// not sent a whole request, or does not read its answer.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+pub struct ServerOptions {
+    pub io_threads: usize,
+    pub plane: DataPlaneOptions,
+    pub limits: Limits,
+    pub http: HttpOptions,
+    /// For what listens on TCP; `None`: plain.
+    pub tls: Option<TlsOptions>,
+    /// Lets the threads of doors go before the calling one, which works on large bodies.
+    pub give_way: fn(),
+}
+
+/// Closed when dropped.
+pub struct Server {
+    plane: Arc<DataPlane>,
+    net: Arc<Net>,
+    io: Arc<IoThreads>,
+    http: Arc<Http>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    socket_files: Mutex<Vec<SocketFile>>,
+    /// When the connections were told to close.
+    closing: OnceLock<Instant>,
+    /// A forked child has a copy of the server and none of its threads.
+    process: u32,
+}
+
+impl Server {
+    pub fn start(options: &ServerOptions) -> Result<Self, Error> {
+        let budget = Arc::new(Budget::new(options.limits.max_inflight_bytes));
+        let held = budget.clone();
+        let plane = Arc::new(DataPlane::new(&options.plane, Box::new(move || held.held())));
+        let http = Http::new(&plane, &options.http)?;
+        let watched = plane.clone();
+        let renew_runs: Chore = Arc::new(move || watched.renew_runs());
+        let net = Arc::new(Net::new(&NetOptions {
+            io_threads: options.io_threads,
+            limits: options.limits.clone(),
+            budget,
+            tls: options.tls.clone(),
+            give_way: options.give_way,
+            chores: vec![renew_runs],
+        })?);
+        let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &net).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("cannot start an io thread: {}", os_text(&error)))
+        })?;
+        Ok(Self {
+            plane,
+            net,
+            io,
+            http,
+            threads: Mutex::new(threads),
+            socket_files: Mutex::default(),
+            closing: OnceLock::new(),
+            process: std::process::id(),
+        })
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.plane.registry
+    }
+
+    /// Puts these versions in the place of all that the model had, and lets those finish.
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
+        self.plane.publish(model, runners)
+    }
+
+    /// Takes a model away, and lets its versions finish what they began.
+    pub fn unload(&self, model: &str) {
+        self.plane.unload(model);
+    }
+
+    /// What the doors ask of the control plane. Does not keep the server alive.
+    pub fn orders(&self) -> Arc<Orders> {
+        self.plane.orders.clone()
+    }
+
+    /// Anything but inference, as the local door takes it. Blocks while the control plane carries out an order.
+    pub fn call(&self, verb: &str, arguments: &[u8]) -> CallAnswer {
+        let verb = management::verb(verb, arguments);
+        management::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(verb)))
+    }
+
+    /// For a call from this process; the empty text as version means the latest.
+    pub fn find(&self, model: &str, version: &str) -> Result<Inference, Error> {
+        let version = version_number(version)?;
+        Inference::find(&self.plane.registry, model, version).map_err(|error| match self.plane.phase() {
+            Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
+            _ => error,
+        })
+    }
+
+    /// The io threads, for runners to offer their second leases to.
+    pub fn drivers(&self) -> Arc<dyn Drivers> {
+        self.io.clone()
+    }
+
+    /// Answers the port, which the system chooses for 0.
+    pub fn serve_http(&self, address: &str, port: u16, reuse_port: bool) -> Result<u16, Error> {
+        self.listen_tcp(address, port, reuse_port, self.http.door())
+    }
+
+    pub fn serve_metrics(&self, address: &str, port: u16) -> Result<u16, Error> {
+        self.listen_tcp(address, port, false, self.http.metrics_door())
+    }
+
+    fn listen_tcp(
+        &self,
+        address: &str,
+        port: u16,
+        reuse_port: bool,
+        door: Arc<dyn Door>,
+    ) -> Result<u16, Error> {
+        self.check_open()?;
+        let (listener, port) = Listener::tcp(address, port, reuse_port)?;
+        self.io.listen(listener, self.entrance(door));
+        Ok(port)
+    }
+
+    pub fn serve_http_unix(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::unix, self.http.door())
+    }
+
+    /// The local door, for processes of the same user.
+    pub fn serve_local(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::private_unix, Arc::new(LocalDoor::new(&self.plane)))
+    }
+
+    fn listen_unix(
+        &self,
+        path: &Path,
+        bind: fn(&Path) -> Result<Listener, Error>,
+        door: Arc<dyn Door>,
+    ) -> Result<(), Error> {
+        self.check_open()?;
+        let listener = bind(path)?;
+        let file = SocketFile::new(path);
+        self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+        self.io.listen(listener, self.entrance(door));
+        Ok(())
+    }
+
+    fn entrance(&self, door: Arc<dyn Door>) -> Arc<Entrance> {
+        Entrance::new(door, self.net.limits.max_connections)
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.plane.phase() == Phase::Exiting {
+            return Err(Error::new(ErrorKind::ShuttingDown, "the server is closing, it opens no more doors"));
+        }
+        Ok(())
+    }
+
+    /// The start set is loaded: the server is live, and ready if its models are.
+    pub fn set_started(&self) {
+        self.plane.advance(Phase::Serving);
+    }
+
+    /// Refuses new work, orders that have not begun as well, and waits until every request that was
+    /// received is answered, then closes the connections, the slow readers' last. Answers how many
+    /// requests are left at the end of `patience`; may be called again.
+    pub fn drain(&self, patience: Duration) -> usize {
+        let until = Instant::now() + patience;
+        self.exit();
+        let left = self.net.drain.wait_until_none(|| self.net.preparing(), until);
+        if left > 0 {
+            return left;
+        }
+        let runners = self.plane.registry.runners();
+        for runner in &runners {
+            runner.stop_admitting();
+        }
+        let left = self.net.drain.wait_until_none(|| self.net.answering(), until);
+        if left > 0 {
+            return left;
+        }
+        // A request that its client has given up may still be executing.
+        let rest = || until.saturating_duration_since(Instant::now());
+        let left = runners.iter().map(|runner| runner.drain(rest())).sum::<usize>();
+        let left = left + self.plane.wait_until_gone(rest());
+        if left > 0 {
+            return left;
+        }
+        self.io.close_listeners();
+        self.io.close_connections();
+        let flushed = *self.closing.get_or_init(Instant::now) + FLUSH_PATIENCE;
+        self.net.drain.wait_until_none(|| self.io.open_connections(), flushed);
+        self.net.drain.wait_until_none(|| self.io.blocked_connections(), until)
+    }
+
+    /// Ends with an error what models execute, as far as their engines can, and what waits for them: for a
+    /// drain that has run out of its time.
+    pub fn end_runs(&self) {
+        self.plane.end_runs();
+    }
+
+    /// From now on new work is refused, and orders that have not begun as well.
+    fn exit(&self) {
+        self.plane.advance(Phase::Exiting);
+        self.net.drain.begin();
+    }
+
+    /// Drops every engine, on the calling thread, and stops the io threads. A second call does
+    /// nothing, nor does one in a forked child.
+    pub fn close(&self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        self.exit();
+        self.io.close_listeners();
+        // While the io threads run: they may hold leases, which have to come home.
+        for runner in self.plane.registry.runners() {
+            if !runner.retire(Duration::ZERO) {
+                log::warn!("model '{}' was still executing when the server closed", runner.spec().name);
+            }
+        }
+        if self.plane.wait_until_gone(FLUSH_PATIENCE) > 0 {
+            self.plane.end_runs();
+        }
+        if self.plane.wait_until_gone(FLUSH_PATIENCE) > 0 {
+            log::warn!("a model that was unloaded was still executing when the server closed");
+        }
+        self.io.stop();
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if thread.join().is_err() {
+                log::error!("an io thread panicked");
+            }
+        }
+        self.net.pool.close();
+        self.plane.regions.unregister_all();
+        for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            file.remove();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
