@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 from .management import Management
 from .model import Model
-from .routes import version_text
+from .verbs import version_text
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from .routes import Answer, Route
+    from .verbs import Answer, Verb
 
 __all__ = ["Client", "check_url"]
 
@@ -101,11 +101,11 @@ class Client(Calls):
     def __repr__(self) -> str:
         return f"Client({self._url!r})"
 
-    def _call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:
-        return self._native.call(route.method, route.path, route.body, deadline)
+    def _call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
+        return self._native.call(verb.name, verb.arguments_json(), deadline)
 
-    async def _async_call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:
-        return await self._native.async_call(route.method, route.path, route.body, deadline)
+    async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
+        return await self._native.async_call(verb.name, verb.arguments_json(), deadline)
 
 
 def check_url(url: str) -> tuple[str, str]:

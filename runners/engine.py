@@ -6,7 +6,6 @@ Python. An engine belongs to the process that made it; a forked child gets a cle
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ from typing import Any
 
 import kushi_native
 
+from . import verbs
 from .calls import Calls
 from .control import Control
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
-from .routes import Answer, Route, check_name
 from .settings import ALL_MODELS, EngineOptions
+from .verbs import Answer, Verb, check_name
 
 __all__ = ["Engine", "ModelState"]
 
@@ -127,8 +127,8 @@ class Engine(Calls):
 
     def statistics(self) -> dict[str, Any]:
         """The statistics of all models, as GET /v2/models/stats answers them"""
-        plain: dict[str, Any] = json.loads(self._own().statistics())
-        return plain
+        verb = verbs.statistics("", "")
+        return verbs.document(verb, self._own().call(verb.name, verb.arguments_json()))
 
     def serve_http(self, address: str = "127.0.0.1", port: int = 8000, *, reuse_port: bool = False) -> int:
         """Opens the HTTP door and answers its port; port 0 takes a free one"""
@@ -197,14 +197,14 @@ class Engine(Calls):
                 f"engine.model(…)"
             )
 
-    def _call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:  # noqa: ARG002 - at once
+    def _call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:  # noqa: ARG002 - at once
         core = self._own()
         if self._closed:
-            raise ShuttingDown("the engine is closed", model=route.model)
-        return core.call(route.method, route.path, route.body)
+            raise ShuttingDown("the engine is closed", model=verb.model)
+        return core.call(verb.name, verb.arguments_json())
 
-    async def _async_call(self, route: Route, deadline: float | timedelta | None = None) -> Answer:
-        return self._call(route, deadline)
+    async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
+        return self._call(verb, deadline)
 
     def _own(self) -> kushi_native.Core:
         if os.getpid() != self._process:

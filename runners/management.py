@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from . import routes
+from . import verbs
+from .verbs import Answer, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from .routes import Answer, Route
 
 __all__ = ["Management"]
 
@@ -27,80 +27,80 @@ class Management(ABC):
     """What can be asked of a server, and what can be changed about its models"""
 
     @abstractmethod
-    def _call(self, route: Route, deadline: float | timedelta | None = None) -> Answer: ...
+    def _call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer: ...
 
     @abstractmethod
-    async def _async_call(self, route: Route, deadline: float | timedelta | None = None) -> Answer: ...
+    async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer: ...
 
     def is_server_live(self, *, deadline: float | timedelta | None = None) -> bool:
         """Whether the server is alive"""
-        return routes.succeeded(self._call(routes.server("/health/live"), deadline))
+        return verbs.succeeded(self._call(Verb("ServerLive"), deadline))
 
     async def async_is_server_live(self, *, deadline: float | timedelta | None = None) -> bool:
         """Whether the server is alive"""
-        return routes.succeeded(await self._async_call(routes.server("/health/live"), deadline))
+        return verbs.succeeded(await self._async_call(Verb("ServerLive"), deadline))
 
     def is_server_ready(self, *, deadline: float | timedelta | None = None) -> bool:
         """Whether the server takes requests"""
-        return routes.succeeded(self._call(routes.server("/health/ready"), deadline))
+        return verbs.succeeded(self._call(Verb("ServerReady"), deadline))
 
     async def async_is_server_ready(self, *, deadline: float | timedelta | None = None) -> bool:
         """Whether the server takes requests"""
-        return routes.succeeded(await self._async_call(routes.server("/health/ready"), deadline))
+        return verbs.succeeded(await self._async_call(Verb("ServerReady"), deadline))
 
     def is_model_ready(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> bool:
         """Whether a model, or one version of it, takes requests; False too where there is no such model"""
-        return routes.succeeded(self._call(routes.model(model_name, model_version, "/ready"), deadline))
+        return verbs.succeeded(self._call(verbs.model("ModelReady", model_name, model_version), deadline))
 
     async def async_is_model_ready(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> bool:
         """Whether a model, or one version of it, takes requests; False too where there is no such model"""
-        return routes.succeeded(await self._async_call(routes.model(model_name, model_version, "/ready"), deadline))
+        return verbs.succeeded(await self._async_call(verbs.model("ModelReady", model_name, model_version), deadline))
 
     def get_server_metadata(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
         """Name, version and extensions of the server"""
-        return self._asked(routes.server(), deadline)
+        return self._asked(Verb("ServerMetadata"), deadline)
 
     async def async_get_server_metadata(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
         """Name, version and extensions of the server"""
-        return await self._async_asked(routes.server(), deadline)
+        return await self._async_asked(Verb("ServerMetadata"), deadline)
 
     def get_model_metadata(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """Versions, inputs and outputs of a model"""
-        return self._asked(routes.model(model_name, model_version), deadline)
+        return self._asked(verbs.model("ModelMetadata", model_name, model_version), deadline)
 
     async def async_get_model_metadata(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """Versions, inputs and outputs of a model"""
-        return await self._async_asked(routes.model(model_name, model_version), deadline)
+        return await self._async_asked(verbs.model("ModelMetadata", model_name, model_version), deadline)
 
     def get_model_config(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """The configuration of a model, completed"""
-        return self._asked(routes.model(model_name, model_version, "/config"), deadline)
+        return self._asked(verbs.model("ModelConfig", model_name, model_version), deadline)
 
     async def async_get_model_config(
         self, model_name: str, model_version: str | SupportsIndex = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """The configuration of a model, completed"""
-        return await self._async_asked(routes.model(model_name, model_version, "/config"), deadline)
+        return await self._async_asked(verbs.model("ModelConfig", model_name, model_version), deadline)
 
     def get_model_repository_index(self, *, deadline: float | timedelta | None = None) -> list[dict[str, Any]]:
         """Every model and version of the repository with its state"""
-        return self._listed(routes.index(), deadline)
+        return self._listed(Verb("RepositoryIndex"), deadline)
 
     async def async_get_model_repository_index(
         self, *, deadline: float | timedelta | None = None
     ) -> list[dict[str, Any]]:
         """Every model and version of the repository with its state"""
-        return await self._async_listed(routes.index(), deadline)
+        return await self._async_listed(Verb("RepositoryIndex"), deadline)
 
     def get_inference_statistics(
         self,
@@ -110,7 +110,7 @@ class Management(ABC):
         deadline: float | timedelta | None = None,
     ) -> dict[str, Any]:
         """Counts and durations of one model, or of all"""
-        return self._asked(routes.statistics(model_name, model_version), deadline)
+        return self._asked(verbs.statistics(model_name, model_version), deadline)
 
     async def async_get_inference_statistics(
         self,
@@ -120,15 +120,15 @@ class Management(ABC):
         deadline: float | timedelta | None = None,
     ) -> dict[str, Any]:
         """Counts and durations of one model, or of all"""
-        return await self._async_asked(routes.statistics(model_name, model_version), deadline)
+        return await self._async_asked(verbs.statistics(model_name, model_version), deadline)
 
     def get_metrics(self, *, deadline: float | timedelta | None = None) -> str:
         """What was counted of all models, as Prometheus reads it"""
-        return routes.text(routes.metrics(), self._call(routes.metrics(), deadline))
+        return verbs.text(Verb("Metrics"), self._call(Verb("Metrics"), deadline))
 
     async def async_get_metrics(self, *, deadline: float | timedelta | None = None) -> str:
         """What was counted of all models, as Prometheus reads it"""
-        return routes.text(routes.metrics(), await self._async_call(routes.metrics(), deadline))
+        return verbs.text(Verb("Metrics"), await self._async_call(Verb("Metrics"), deadline))
 
     def load_model(
         self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
@@ -140,102 +140,102 @@ class Management(ABC):
         files: a model directory that replaces the one of the repository, as "file:1/model.onnx" → content; needs
             a config.
         """
-        self._changed(routes.load(model_name, config, files))
+        self._changed(verbs.load(model_name, config, files))
 
     async def async_load_model(
         self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None
     ) -> None:
         """The same as `load_model`, for an event loop"""
-        await self._async_changed(routes.load(model_name, config, files))
+        await self._async_changed(verbs.load(model_name, config, files))
 
     def unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
         """Unloads a model; requests that it has accepted are answered"""
-        self._changed(routes.unload(model_name, dependents=unload_dependents))
+        self._changed(verbs.unload(model_name, dependents=unload_dependents))
 
     async def async_unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
         """The same as `unload_model`, for an event loop"""
-        await self._async_changed(routes.unload(model_name, dependents=unload_dependents))
+        await self._async_changed(verbs.unload(model_name, dependents=unload_dependents))
 
     def get_system_shared_memory_status(
         self, region_name: str = "", *, deadline: float | timedelta | None = None
     ) -> list[dict[str, Any]]:
         """The registered regions of shared memory, or one of them"""
-        return self._listed(routes.regions(region_name), deadline)
+        return self._listed(verbs.region("SystemSharedMemoryStatus", region_name), deadline)
 
     async def async_get_system_shared_memory_status(
         self, region_name: str = "", *, deadline: float | timedelta | None = None
     ) -> list[dict[str, Any]]:
         """The registered regions of shared memory, or one of them"""
-        return await self._async_listed(routes.regions(region_name), deadline)
+        return await self._async_listed(verbs.region("SystemSharedMemoryStatus", region_name), deadline)
 
     def register_system_shared_memory(self, name: str, key: str, byte_size: int, offset: int = 0) -> None:
         """Registers a region of the shared memory object `key` under a name"""
-        self._changed(routes.register_region(name, key, byte_size, offset))
+        self._changed(verbs.register_region(name, key, byte_size, offset))
 
     async def async_register_system_shared_memory(self, name: str, key: str, byte_size: int, offset: int = 0) -> None:
         """Registers a region of the shared memory object `key` under a name"""
-        await self._async_changed(routes.register_region(name, key, byte_size, offset))
+        await self._async_changed(verbs.register_region(name, key, byte_size, offset))
 
     def unregister_system_shared_memory(self, name: str = "") -> None:
         """Forgets one region of shared memory, or all"""
-        self._changed(routes.unregister_region(name))
+        self._changed(verbs.region("SystemSharedMemoryUnregister", name))
 
     async def async_unregister_system_shared_memory(self, name: str = "") -> None:
         """Forgets one region of shared memory, or all"""
-        await self._async_changed(routes.unregister_region(name))
+        await self._async_changed(verbs.region("SystemSharedMemoryUnregister", name))
 
     def get_log_settings(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
         """What the server's process logs, and how"""
-        return self._asked(routes.log_settings(), deadline)
+        return self._asked(verbs.log_settings(), deadline)
 
     async def async_get_log_settings(self, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
         """What the server's process logs, and how"""
-        return await self._async_asked(routes.log_settings(), deadline)
+        return await self._async_asked(verbs.log_settings(), deadline)
 
     def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Changes what the server's process logs, from the next line on, and answers all settings"""
-        return self._asked(routes.log_settings(settings), None)
+        return self._asked(verbs.log_settings(settings), None)
 
     async def async_update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Changes what the server's process logs, from the next line on, and answers all settings"""
-        return await self._async_asked(routes.log_settings(settings), None)
+        return await self._async_asked(verbs.log_settings(settings), None)
 
     def get_trace_settings(self, model_name: str = "", *, deadline: float | timedelta | None = None) -> dict[str, Any]:
         """The settings of traces, of one model or of all"""
-        return self._asked(routes.trace_settings(model_name), deadline)
+        return self._asked(verbs.trace_settings(model_name), deadline)
 
     async def async_get_trace_settings(
         self, model_name: str = "", *, deadline: float | timedelta | None = None
     ) -> dict[str, Any]:
         """The settings of traces, of one model or of all"""
-        return await self._async_asked(routes.trace_settings(model_name), deadline)
+        return await self._async_asked(verbs.trace_settings(model_name), deadline)
 
     def update_trace_settings(
         self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
-        return self._asked(routes.trace_settings(model_name, settings), None)
+        return self._asked(verbs.trace_settings(model_name, settings), None)
 
     async def async_update_trace_settings(
         self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
-        return await self._async_asked(routes.trace_settings(model_name, settings), None)
+        return await self._async_asked(verbs.trace_settings(model_name, settings), None)
 
-    def _asked(self, route: Route, deadline: float | timedelta | None) -> dict[str, Any]:
-        return routes.document(route, self._call(route, deadline))
+    def _asked(self, verb: Verb, deadline: float | timedelta | None) -> dict[str, Any]:
+        return verbs.document(verb, self._call(verb, deadline))
 
-    async def _async_asked(self, route: Route, deadline: float | timedelta | None) -> dict[str, Any]:
-        return routes.document(route, await self._async_call(route, deadline))
+    async def _async_asked(self, verb: Verb, deadline: float | timedelta | None) -> dict[str, Any]:
+        return verbs.document(verb, await self._async_call(verb, deadline))
 
-    def _listed(self, route: Route, deadline: float | timedelta | None) -> list[dict[str, Any]]:
-        return routes.rows(route, self._call(route, deadline))
+    def _listed(self, verb: Verb, deadline: float | timedelta | None) -> list[dict[str, Any]]:
+        return verbs.rows(verb, self._call(verb, deadline))
 
-    async def _async_listed(self, route: Route, deadline: float | timedelta | None) -> list[dict[str, Any]]:
-        return routes.rows(route, await self._async_call(route, deadline))
+    async def _async_listed(self, verb: Verb, deadline: float | timedelta | None) -> list[dict[str, Any]]:
+        return verbs.rows(verb, await self._async_call(verb, deadline))
 
-    def _changed(self, route: Route) -> None:
-        routes.accepted(route, self._call(route))
+    def _changed(self, verb: Verb) -> None:
+        verbs.accepted(verb, self._call(verb))
 
-    async def _async_changed(self, route: Route) -> None:
-        routes.accepted(route, await self._async_call(route))
+    async def _async_changed(self, verb: Verb) -> None:
+        verbs.accepted(verb, await self._async_call(verb))

@@ -214,11 +214,11 @@ def test_management_calls_answer_what_tritonclient_answers(client: Client, run: 
 
 def test_a_call_answers_status_kind_and_body(client: Client, local_server: tuple[Server, str]) -> None:
     native = kushi_native.LocalClient(local_server[1])
-    assert native.call("GET", "/v2/health/live", b"", None)[:2] == (200, "")
-    status, kind, body = native.call("GET", "/v2/models/missing", b"", 20)
+    assert native.call("ServerLive", b"", None) == (200, "", b"true")
+    status, kind, body = native.call("ModelMetadata", b'{"name":"missing"}', 20)
     assert (status, kind) == (404, "model_not_found")
     assert b"unknown model" in body
-    assert native.call("GET", "/v3", b"", None)[0] == 404
+    assert native.call("Nothing", b"", None)[:2] == (501, "unsupported")
 
 
 # --- what is refused ---

@@ -20,6 +20,6 @@ def rows(engine: Engine) -> list[tuple[str, str, str, str]]:
 
 
 def index(engine: Engine, body: bytes = b"") -> object:
-    status, kind, answer = engine._core.call("POST", "/v2/repository/index", body)
+    status, kind, answer = engine._core.call("RepositoryIndex", body)
     assert (status, kind) == (200, "")
     return json.loads(answer)

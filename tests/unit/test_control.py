@@ -19,7 +19,7 @@ def test_an_explicit_engine_loads_nothing_at_the_start_and_lists_what_there_is(t
         assert rows(engine) == []
         assert index(engine) == [{"name": "a"}, {"name": "b"}]
         assert index(engine, b'{"ready": true}') == []
-        assert engine._core.call("GET", "/v2/health/ready", b"")[0] == 200
+        assert engine._core.call("ServerReady", b"") == (200, "", b"true")
 
 
 def test_the_models_to_load_are_chosen_by_name_or_all_of_them(tmp_path: Path) -> None:

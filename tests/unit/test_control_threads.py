@@ -135,14 +135,14 @@ def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
 
         broken.setattr("runners.control.resolve", fail)
         with caplog.at_level(logging.ERROR, "runners"):
-            answer = engine._core.call("POST", "/v2/repository/models/m/load", b"")
+            answer = engine._core.call("RepositoryModelLoad", b'{"model_name":"m"}')
         text = "failed to load 'm', failed to poll from model repository: model 'm': SystemExit: enough"
         assert answer == (500, "internal_error", json.dumps({"error": text}, separators=(",", ":")).encode())
         assert index(engine) == [{"name": "m", "state": "UNAVAILABLE", "reason": "model 'm': SystemExit: enough"}]
         assert "model 'm' cannot be loaded" in caplog.text
         assert 'raise SystemExit("enough")' in caplog.text
         broken.undo()
-        assert engine._core.call("POST", "/v2/repository/models/m/load", b"") == (200, "", b"")
+        assert engine._core.call("RepositoryModelLoad", b'{"model_name":"m"}') == (200, "", b"")
 
 
 def test_a_fault_of_ours_in_an_order_is_its_answer(
@@ -156,7 +156,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
     with Engine(tmp_path, options=EXPLICIT) as engine:
         with monkeypatch.context() as broken:
             broken.setattr(engine._control, "unload", fail)
-            answer = engine._core.call("POST", "/v2/repository/models/m/unload", b"")
+            answer = engine._core.call("RepositoryModelUnload", b'{"model_name":"m"}')
             assert answer == (500, "internal_error", b'{"error":"RuntimeError: a fault"}')
             assert "model 'm' cannot be unloaded" in caplog.text
             broken.setattr(engine._control, "_open_versions", fail)
@@ -171,7 +171,7 @@ def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> Non
     plus(tmp_path, "forgotten")
     before, others = len(threads_named("kushi-")), control_threads()
     engine = Engine(tmp_path, options=EXPLICIT)
-    assert engine._core.call("POST", "/v2/repository/models/forgotten/load", b"")[0] == 200
+    assert engine._core.call("RepositoryModelLoad", b'{"model_name":"forgotten"}')[0] == 200
     eventually(lambda: threads_named("forgotten_") != [], "its instances have threads")
     assert len(control_threads() - others) == 5
     with pytest.raises(KushiError):

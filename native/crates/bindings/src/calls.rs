@@ -243,13 +243,8 @@ fn class_count(output: &str, given: &Bound<'_, PyAny>) -> Result<usize, Wrong> {
 }
 
 /// A call that is no inference.
-pub(crate) fn route(
-    method: String,
-    path: String,
-    body: &[u8],
-    deadline: &Bound<'_, PyAny>,
-) -> PyResult<Call> {
-    Ok(Call { method, path, body: Bytes::copy_from_slice(body), patience: deadline_of(deadline)? })
+pub(crate) fn verb(verb: String, arguments: &[u8], deadline: &Bound<'_, PyAny>) -> PyResult<Call> {
+    Ok(Call { verb, arguments: Bytes::copy_from_slice(arguments), patience: deadline_of(deadline)? })
 }
 
 fn deadline_of(given: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {

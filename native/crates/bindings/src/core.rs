@@ -183,17 +183,17 @@ impl Core {
         Orders(self.server.orders())
     }
 
-    /// Any request of the HTTP door's but inference: status, name of the error's kind or nothing, body.
+    /// Anything but inference: status, name of the error's kind or nothing, body.
+    #[pyo3(signature = (verb, arguments, /))]
     fn call<'py>(
         &self,
         py: Python<'py>,
-        method: &str,
-        path: &str,
-        body: &[u8],
-    ) -> PyResult<(u16, &'static str, Bound<'py, PyBytes>)> {
+        verb: &str,
+        arguments: &[u8],
+    ) -> PyResult<(u32, String, Bound<'py, PyBytes>)> {
         guarded(py, About::default, || {
-            let (status, kind, body) = py.detach(|| self.server.call(method, path, body.to_vec()));
-            Ok((status, kind, PyBytes::new(py, &body)))
+            let answer = py.detach(|| self.server.call(verb, arguments));
+            Ok((answer.status, answer.kind, PyBytes::new(py, &answer.body)))
         })
     }
 
@@ -271,10 +271,6 @@ impl Core {
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.server.close());
-    }
-
-    fn statistics(&self) -> String {
-        String::from_utf8_lossy(&self.server.statistics()).into_owned()
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::answers::call_answer;
 use crate::arrivals::Outcome;
-use crate::calls::{Arguments, route};
+use crate::calls::{self, Arguments};
 use crate::errors::{About, guarded, raise_about};
 use crate::locks::lock;
 use crate::loops::EventLoop;
@@ -78,18 +78,17 @@ impl HttpClient {
         )
     }
 
-    #[pyo3(signature = (method, path, body, deadline, /))]
+    #[pyo3(signature = (verb, arguments, deadline, /))]
     fn call(
         &self,
         py: Python<'_>,
-        method: String,
-        path: String,
-        body: &[u8],
+        verb: String,
+        arguments: &[u8],
         deadline: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         guarded(py, About::default, || {
             self.own(py, About::default)?;
-            let call = route(method, path, body, deadline)?;
+            let call = calls::verb(verb, arguments, deadline)?;
             let pending =
                 Pending::begin(|outcome| self.client.call(call, move |answer| outcome.fill(answer)));
             let answer = pending.wait(py, &self.client)?;
@@ -97,19 +96,18 @@ impl HttpClient {
         })
     }
 
-    #[pyo3(signature = (method, path, body, deadline, /))]
+    #[pyo3(signature = (verb, arguments, deadline, /))]
     fn async_call<'py>(
         &self,
         py: Python<'py>,
-        method: String,
-        path: String,
-        body: &[u8],
+        verb: String,
+        arguments: &[u8],
         deadline: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, About::default, || {
             self.own(py, About::default)?;
             let event_loop = EventLoop::running(py)?;
-            let begun = route(method, path, body, deadline).and_then(|call| {
+            let begun = calls::verb(verb, arguments, deadline).and_then(|call| {
                 let key = event_loop.reserve();
                 let completer = event_loop.completer(key);
                 let done = move |answer| completer.complete(Outcome::Call(answer));

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::answers::call_answer;
-use crate::calls::{Arguments, route};
+use crate::calls::{self, Arguments};
 use crate::errors::{About, guarded, raise_about};
 use crate::local_array;
 use crate::local_stream::{LocalStream, Question};
@@ -159,36 +159,34 @@ impl LocalClient {
         )
     }
 
-    #[pyo3(signature = (method, path, body, deadline, /))]
+    #[pyo3(signature = (verb, arguments, deadline, /))]
     fn call(
         &self,
         py: Python<'_>,
-        method: String,
-        path: String,
-        body: &[u8],
+        verb: String,
+        arguments: &[u8],
         deadline: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         guarded(py, About::default, || {
             self.own(py, &About::default())?;
-            let call = route(method, path, body, deadline)?;
+            let call = calls::verb(verb, arguments, deadline)?;
             let answer = wait(py, |interrupted| self.shared.waiting.call(&call, interrupted))?;
             call_answer(py, answer, &About::default())
         })
     }
 
-    #[pyo3(signature = (method, path, body, deadline, /))]
+    #[pyo3(signature = (verb, arguments, deadline, /))]
     fn async_call<'py>(
         &self,
         py: Python<'py>,
-        method: String,
-        path: String,
-        body: &[u8],
+        verb: String,
+        arguments: &[u8],
         deadline: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, About::default, || {
             self.own(py, &About::default())?;
             let event_loop = running_loop(py)?;
-            let begun = route(method, path, body, deadline).and_then(|call| {
+            let begun = calls::verb(verb, arguments, deadline).and_then(|call| {
                 self.ask(&event_loop, Question::Call(&call), call.patience, &About::default())
             });
             begun.or_else(|error| fail(&event_loop, error))

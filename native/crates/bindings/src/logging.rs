@@ -85,10 +85,6 @@ impl LogSwitch for Process {
         LOGGER.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
     }
 
-    fn settings(&self) -> LogSettings {
-        LOGGER.settings()
-    }
-
     fn change(&self, change: LogChange) -> LogSettings {
         let mut state = LOGGER.write();
         let settings = state.settings.changed(change);

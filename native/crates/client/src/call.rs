@@ -51,12 +51,13 @@ pub struct Answer {
     pub timings: Option<Timings>,
 }
 
-/// Anything but inference: a request of the protocol's HTTP routes.
+/// Anything but inference: a verb.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
-    pub method: String,
-    pub path: String,
-    pub body: Bytes,
+    /// The name of its gRPC method.
+    pub verb: String,
+    /// A JSON object of the fields of that method's request; empty: none.
+    pub arguments: Bytes,
     pub patience: Option<Duration>,
 }
 

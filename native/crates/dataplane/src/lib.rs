@@ -13,6 +13,7 @@ mod inference;
 mod leaving;
 mod log_switch;
 mod machine;
+mod manage;
 pub mod metrics;
 mod one_call;
 mod only_response;
@@ -23,11 +24,16 @@ mod traces;
 
 pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
+pub use kushi_shm::Registration;
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
+pub use manage::{
+    Answer, Answered, IndexEntry, Memory, ModelMetadata, ModelStatistics, RegionPlace, Sent, Slow,
+    TensorMetadata, Verb, region_error, unanswered,
+};
 pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
-pub use plane::{DataPlane, DataPlaneOptions, Phase, ServerMetadata};
+pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
 pub use registry::{Registry, VersionRow};
-pub use traces::{TraceSetting, TraceSettings};
+pub use traces::{Change, TraceChange, TraceSetting, TraceSettings};

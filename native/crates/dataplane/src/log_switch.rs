@@ -11,7 +11,7 @@ pub struct LogSettings {
 }
 
 /// What is to be different; `None` stays as it is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogChange {
     pub verbose: Option<u32>,
     pub info: Option<bool>,
@@ -33,8 +33,7 @@ pub enum LogForm {
 pub trait LogSwitch: Send + Sync {
     /// Where lines go; empty for standard error.
     fn file(&self) -> String;
-    fn settings(&self) -> LogSettings;
-    /// The settings in effect afterwards.
+    /// The settings in effect afterwards; a change of nothing asks for them.
     fn change(&self, change: LogChange) -> LogSettings;
 }
 

@@ -64,8 +64,7 @@ struct Row {
     labels: String,
 }
 
-/// `inflight_bytes`: what large requests and answers hold.
-pub fn render(plane: &DataPlane, inflight_bytes: usize) -> String {
+pub fn render(plane: &DataPlane) -> String {
     let rows: Vec<Row> = plane
         .registry
         .runners()
@@ -80,7 +79,7 @@ pub fn render(plane: &DataPlane, inflight_bytes: usize) -> String {
     if !rows.is_empty() {
         models(&mut out, &rows);
     }
-    total(&mut out, &rows, inflight_bytes);
+    total(&mut out, &rows, plane.inflight_bytes());
     if let Some(meter) = &plane.machine {
         machine(&mut out, meter);
     }

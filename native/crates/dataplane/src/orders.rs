@@ -46,16 +46,22 @@ impl fmt::Debug for Order {
 }
 
 impl Orders {
-    /// `answer` hears what becomes of it, unless it is refused here.
-    pub fn place(&self, action: Action, model: &str, answer: OrderAnswer) -> Result<(), Error> {
+    /// `answer` hears what becomes of it, also where it is refused.
+    pub fn place(&self, action: Action, model: &str, answer: OrderAnswer) {
         let order = Order { action, model: model.into(), answer: Some(answer) };
+        if let Err((order, refusal)) = self.take_in(order) {
+            order.answer(Err(refusal));
+        }
+    }
+
+    fn take_in(&self, order: Order) -> Result<(), (Order, Error)> {
         let mut queue = self.queue();
         if queue.closed {
-            return Err(closing());
+            return Err((order, closing()));
         }
         if queue.waiting.len() >= CAPACITY {
             let text = format!("{CAPACITY} loads and unloads of models wait already");
-            return Err(Error::new(ErrorKind::Overloaded, text));
+            return Err((order, Error::new(ErrorKind::Overloaded, text)));
         }
         queue.waiting.push_back(order);
         // Not every thread takes every order.
@@ -128,10 +134,11 @@ mod tests {
 
     type Placed = mpsc::Receiver<Result<(), Error>>;
 
-    fn place(orders: &Orders, action: Action, model: &str) -> Result<Placed, Error> {
+    fn place(orders: &Orders, action: Action, model: &str) -> Placed {
         let (answer, placed) = mpsc::channel();
         let answer = move |result| answer.send(result).unwrap_or_default();
-        orders.place(action, model, Box::new(answer)).map(|()| placed)
+        orders.place(action, model, Box::new(answer));
+        placed
     }
 
     #[test]
@@ -143,7 +150,7 @@ mod tests {
                 assert_eq!((order.action, &*order.model), (Action::Load, "m"));
                 order.answer(Err(Error::invalid("no")));
             });
-            let placed = place(&orders, Action::Load, "m").expect("room");
+            let placed = place(&orders, Action::Load, "m");
             assert_eq!(placed.recv().expect("an answer"), Err(Error::invalid("no")));
         });
     }
@@ -153,8 +160,8 @@ mod tests {
         let orders = Orders::default();
         thread::scope(|scope| {
             let taken = scope.spawn(|| orders.next(Some(Action::Unload)).map(|order| order.model.clone()));
-            let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model).expect("room"));
-            let _last = place(&orders, Action::Unload, "c").expect("room");
+            let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model));
+            let _last = place(&orders, Action::Unload, "c");
             assert_eq!(taken.join().expect("no panic"), Some("c".into()));
         });
         let models = [(); 2].map(|()| orders.next(None).expect("an order").model.clone());
@@ -164,7 +171,7 @@ mod tests {
     #[test]
     fn a_dropped_order_is_answered() {
         let orders = Orders::default();
-        let placed = place(&orders, Action::Unload, "m").expect("room");
+        let placed = place(&orders, Action::Unload, "m");
         drop(orders.next(None));
         assert_eq!(placed.recv().expect("an answer"), Err(lost()));
     }
@@ -172,21 +179,19 @@ mod tests {
     #[test]
     fn closing_wakes_who_waits_and_answers_what_waits() {
         let orders = Orders::default();
-        let placed = place(&orders, Action::Load, "m").expect("room");
+        let placed = place(&orders, Action::Load, "m");
         orders.close();
         assert_eq!(placed.recv().expect("an answer"), Err(closing()));
         assert!(orders.next(None).is_none());
-        assert_eq!(place(&orders, Action::Load, "m").err(), Some(closing()));
+        assert_eq!(place(&orders, Action::Load, "m").recv().expect("an answer"), Err(closing()));
     }
 
     #[test]
     fn the_queue_is_bounded() {
         let orders = Orders::default();
         let placed: Vec<_> = (0..CAPACITY).map(|_| place(&orders, Action::Load, "m")).collect();
-        assert!(placed.iter().all(Result::is_ok));
-        assert_eq!(
-            place(&orders, Action::Load, "m").err().map(|error| error.kind),
-            Some(ErrorKind::Overloaded)
-        );
+        assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
+        let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
+        assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
     }
 }

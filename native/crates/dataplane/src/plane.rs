@@ -44,6 +44,9 @@ pub struct DataPlaneOptions {
     pub machine_metrics: Option<Duration>,
 }
 
+/// Reads how many bytes large requests and answers in flight hold.
+pub type InflightBytes = Box<dyn Fn() -> usize + Send + Sync>;
+
 pub struct DataPlane {
     pub registry: Registry,
     pub metadata: ServerMetadata,
@@ -60,12 +63,13 @@ pub struct DataPlane {
     pub machine: Option<MachineMeter>,
     /// About what clients may cause again and again.
     pub complaints: Complaints,
+    inflight_bytes: InflightBytes,
     leaving: Leaving,
     phase: AtomicU8,
 }
 
 impl DataPlane {
-    pub fn new(options: &DataPlaneOptions) -> Self {
+    pub fn new(options: &DataPlaneOptions, inflight_bytes: InflightBytes) -> Self {
         Self {
             registry: Registry::default(),
             metadata: options.metadata.clone(),
@@ -79,6 +83,7 @@ impl DataPlane {
             traces: TraceSettings::default(),
             machine: options.machine_metrics.map(MachineMeter::new),
             complaints: Complaints::default(),
+            inflight_bytes,
             leaving: Leaving::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
         }
@@ -102,6 +107,10 @@ impl DataPlane {
 
     pub fn is_ready(&self) -> bool {
         self.phase() == Phase::Serving && (!self.strict_readiness || self.registry.all_ready())
+    }
+
+    pub(crate) fn inflight_bytes(&self) -> usize {
+        (self.inflight_bytes)()
     }
 
     /// Puts these versions in the place of all that the model had, and lets those finish. A server that

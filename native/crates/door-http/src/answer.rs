@@ -10,12 +10,13 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
-use kushi_core::{Error, Timings};
+use kushi_core::{Error, ErrorKind, Timings};
 use kushi_net::{Answering, Budget, COUNTED_BYTES, Reservation};
-use kushi_oip::manage::Reply;
+use kushi_oip::json::write;
 use tokio::sync::mpsc;
 
 use crate::infer_headers;
+use crate::route::NoRoute;
 
 /// The name of the kind of an error.
 const ERROR: HeaderName = HeaderName::from_static("kushi-error");
@@ -193,29 +194,31 @@ pub(crate) fn events(head: Answer, first: Bytes, more: mpsc::Receiver<Bytes>) ->
     response
 }
 
-/// The answer to a request that is no inference.
-pub(crate) fn managed(reply: Reply) -> Answer {
-    let mut response = match (reply.body.is_empty(), reply.text) {
-        (true, _) => empty(200),
-        (false, true) => text(reply.body),
-        (false, false) => json(200, reply.body),
-    };
-    *response.status_mut() = status(reply.status);
+pub(crate) fn error(error: &Error) -> Answer {
+    refusal(error.kind.http_status(), error.kind, &error.message)
+}
+
+/// A failure whose status is not that of its kind.
+pub(crate) fn refusal(code: u16, kind: ErrorKind, message: &str) -> Answer {
+    let mut response = json(code, write::error(message));
     let headers = response.headers_mut();
-    if let Some(allowed) = reply.allow {
-        headers.insert(ALLOW, HeaderValue::from_static(allowed));
-    }
-    if let Some(kind) = reply.kind {
-        headers.insert(ERROR, HeaderValue::from_static(kind.name()));
-        if kind.retryable() {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+    headers.insert(ERROR, HeaderValue::from_static(kind.name()));
+    if kind.retryable() {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }
 
-pub(crate) fn error(error: &Error) -> Answer {
-    managed(Reply::error(error))
+pub(crate) fn no_route(reason: &NoRoute) -> Answer {
+    match reason {
+        NoRoute::NotFound => refusal(404, ErrorKind::Unsupported, "Not Found"),
+        NoRoute::WrongMethod(allowed) => {
+            let mut response = refusal(405, ErrorKind::Unsupported, "Method Not Allowed");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+            response
+        }
+        NoRoute::Refused(reason) => error(reason),
+    }
 }
 
 /// Tells where the time of a request went, in nanoseconds.

@@ -3,20 +3,20 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{DataPlane, metrics};
+use kushi_dataplane::{Answer as Answered, DataPlane, Verb, metrics, unanswered};
 use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage};
-use kushi_oip::manage::{self, ModelRoute, Reply, Route};
+use tokio::sync::oneshot;
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
 use crate::forwarding::Forwarding;
 use crate::refusal::Refusal;
 use crate::restrictions::{Restriction, Restrictions};
-use crate::{HttpLimits, connection, generate, infer};
+use crate::route::{self, Inference, Management, NoRoute, Route};
+use crate::{HttpLimits, connection, generate, infer, verb};
 
 pub struct HttpOptions {
     pub limits: HttpLimits,
@@ -88,11 +88,11 @@ impl Door for HttpDoor {
 
 pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> Answer {
     if head.uri.path() != "/metrics" {
-        answer::managed(Reply::not_found())
+        answer::no_route(&NoRoute::NotFound)
     } else if head.method == Method::GET {
-        answer::text(metrics::render(&context.http.plane, context.io.net.budget.held()))
+        answer::text(metrics::render(&context.http.plane))
     } else {
-        answer::managed(Reply::wrong_method("GET"))
+        answer::no_route(&NoRoute::WrongMethod("GET"))
     }
 }
 
@@ -104,47 +104,50 @@ pub(crate) async fn answer(
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let admit = |category| context.http.restrictions.check(category, &head.headers);
-    match manage::find_admitted(head.method.as_str(), head.uri.path(), admit) {
+    match route::find(head.method.as_str(), head.uri.path(), admit) {
         Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
-        Ok(Route::Model { name, version, what: ModelRoute::Infer }) => {
-            infer::infer(context, activity, (&name, version), &head.headers, body).await
+        Ok(Route::Inference { model, version, kind: Inference::Infer }) => {
+            infer::infer(context, activity, (&model, version), &head.headers, body).await
         }
-        Ok(Route::Model {
-            name,
-            version,
-            what: what @ (ModelRoute::Generate | ModelRoute::GenerateStream),
-        }) => {
-            let streams = what == ModelRoute::GenerateStream;
-            generate::generate(context, activity, (&name, version), streams, &head.headers, body).await
+        Ok(Route::Inference { model, version, kind }) => {
+            let streams = kind == Inference::GenerateStream;
+            generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
         }
-        Ok(route) => management(context, activity, route, body).await,
-        Err(refusal) => Ok(answer::managed(refusal)),
+        Ok(Route::Management(route)) => management(context, activity, route, body).await,
+        Err(reason) => Ok(answer::no_route(&reason)),
     }
 }
 
 async fn management(
     context: &HttpContext,
     activity: &Activity,
-    route: Route<'_>,
+    route: Management<'_>,
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
+    let plane = &context.http.plane;
     if !route.takes_body() {
-        return Ok(answer::managed(manage(context, route, Bytes::new()).await));
+        return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await));
     }
     let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     answering.prepared();
-    let mut answer = answer::managed(manage(context, route, body).await);
+    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await);
     answer.body_mut().until_written(answering);
     Ok(answer)
+}
+
+async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
+    let (sender, receiver) = oneshot::channel();
+    // Whoever asked may have gone.
+    let answered = Box::new(move |answer| drop(sender.send(answer)));
+    if let Some(work) = plane.perform(verb?, answered) {
+        tokio::task::spawn_blocking(work);
+    }
+    receiver.await.unwrap_or_else(|_| Err(unanswered()))
 }
 
 fn full(guest: &Guest) -> Error {
     let text = format!("{} connections are open (--http-max-connections)", guest.most());
     Error::new(ErrorKind::Overloaded, text)
-}
-
-async fn manage(context: &HttpContext, route: Route<'_>, body: Bytes) -> Reply {
-    manage::answer(&context.http.plane, context.io.net.budget.held(), route, body).await
 }

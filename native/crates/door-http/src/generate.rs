@@ -13,7 +13,7 @@ use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
-use kushi_oip::manage::{self, VersionText};
+use kushi_oip::version_number;
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
@@ -32,13 +32,13 @@ use crate::response::Format;
 pub(crate) async fn generate(
     context: &HttpContext,
     activity: &Rc<Activity>,
-    (model, version): (&str, VersionText<'_>),
+    (model, version): (&str, &str),
     streams: bool,
     headers: &HeaderMap,
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
-    let version = manage::version_number(version)?;
-    let inference = Inference::of(manage::find(&context.http.plane, model, version)?, version);
+    let version = version_number(version)?;
+    let inference = Inference::of(context.http.plane.find(model, version)?, version);
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
     let deadline = infer::timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));

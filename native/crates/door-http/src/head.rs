@@ -4,7 +4,7 @@
 use hyper::HeaderMap;
 use hyper::header::TRANSFER_ENCODING;
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::manage::Reply;
+use kushi_oip::json::write;
 
 use crate::limits::HttpLimits;
 
@@ -54,13 +54,13 @@ pub(crate) fn explained(written: &[u8], limits: &HttpLimits) -> Option<Vec<u8>> 
 }
 
 fn refusal(kind: ErrorKind, text: &str) -> (Vec<u8>, Vec<u8>) {
-    let body = Reply::refusal(0, kind, text).body;
+    let body = write::error(text);
     let headers = format!(
         "content-type: application/json\r\nkushi-error: {}\r\ncontent-length: {}\r\n",
         kind.name(),
         body.len()
     );
-    (headers.into(), body.into())
+    (headers.into(), body)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Context, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
-use kushi_oip::manage::{self, VersionText};
+use kushi_oip::version_number;
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
@@ -33,12 +33,12 @@ const LARGE_BODY: usize = 1 << 20;
 pub(crate) async fn infer(
     context: &HttpContext,
     activity: &Activity,
-    (model, version): (&str, VersionText<'_>),
+    (model, version): (&str, &str),
     headers: &HeaderMap,
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
-    let version = manage::version_number(version)?;
-    let inference = Inference::of(manage::find(&context.http.plane, model, version)?, version);
+    let version = version_number(version)?;
+    let inference = Inference::of(context.http.plane.find(model, version)?, version);
     let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);

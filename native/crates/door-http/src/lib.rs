@@ -23,13 +23,17 @@ mod limits;
 mod load_report;
 mod members;
 mod owed;
+mod path;
 mod raw;
 mod refusal;
 mod request;
 mod response;
 mod restrictions;
+mod route;
+mod routes;
 mod shared_memory;
 mod stream;
+mod verb;
 
 #[cfg(test)]
 extern crate self as kushi_door_http;
@@ -38,6 +42,7 @@ pub(crate) use door::HttpContext;
 pub use door::{Http, HttpOptions};
 pub use limits::HttpLimits;
 pub use restrictions::Restriction;
+pub use routes::routes;
 
 /// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
 const READ_BUFFER_BYTES: usize = 64 << 10;

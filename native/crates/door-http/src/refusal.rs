@@ -2,7 +2,6 @@
 
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue};
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::manage::Reply;
 
 use crate::answer::{self, Answer};
 
@@ -38,8 +37,7 @@ impl Refusal {
             }
             Self::TimedOut => {
                 let text = "the request body did not arrive in time (--http-body-timeout-secs, --http-min-body-rate)";
-                let reply = Reply::error(&Error::new(ErrorKind::DeadlineExceeded, text));
-                answer::managed(Reply { status: 408, ..reply })
+                answer::refusal(408, ErrorKind::DeadlineExceeded, text)
             }
         }
     }

@@ -6,8 +6,9 @@
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::manage::Category;
 use subtle::ConstantTimeEq;
+
+use crate::route::Category;
 
 /// One rule, as the operator wrote it.
 pub struct Restriction {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use kushi_core::{Buffer, Error, ErrorKind, InputData, ModelSpec, Response};
+use kushi_dataplane::region_error;
 use kushi_net::BodyMemory;
 use kushi_oip::json::{Span, read};
-use kushi_oip::manage::region_error;
 use kushi_shm::{RegionRange, Regions};
 
 use crate::body::Aligned;

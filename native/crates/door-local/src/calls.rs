@@ -1,13 +1,15 @@
-//! Everything but inference: requests of the HTTP door's, by their routes.
+//! Everything but inference: verbs of the data plane, by their names.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{Answer, DataPlane, unanswered};
 use kushi_net::{Answering, Sink};
-use kushi_oip::manage::{self, Reply};
-use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES};
+use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES, management};
 use prost::Message;
+use tokio::sync::oneshot;
 
 use crate::LocalContext;
 use crate::Violation;
@@ -29,29 +31,40 @@ pub(super) fn begin(
     id: u64,
     body: Bytes,
 ) -> Result<(), Violation> {
-    let Call { method, path, body } =
+    let call =
         Call::decode(body).map_err(|error| Violation(format!("a call that cannot be read: {error}")))?;
-    let (plane, net) = (context.plane.clone(), context.io.net.clone());
-    let answering = net.begin_answer();
+    let plane = context.plane.clone();
+    let answering = context.io.net.begin_answer();
     let full = calls.len() >= MOST_CALLS;
     calls.begin(sink, id, async move {
-        let reply = if full {
+        let answer = if full {
             let text = format!("{MOST_CALLS} calls of this connection have not been answered yet");
-            Reply::error(&Error::new(ErrorKind::Overloaded, text))
+            Err(Error::new(ErrorKind::Overloaded, text))
         } else {
-            manage::call(&plane, net.budget.held(), &method, &path, body).await
+            perform(&plane, &call).await
         };
-        (answer(reply), answering)
+        (framed(&answer), answering)
     });
     Ok(())
 }
 
-fn answer(mut reply: Reply) -> CallAnswer {
-    let bytes = reply.body.len();
-    if bytes + OVERHEAD_BYTES > MAX_BODY_BYTES {
-        let text = format!("an answer of {bytes} bytes, at most {MAX_BODY_BYTES} travel in a frame");
-        reply = Reply::error(&Error::new(ErrorKind::Unsupported, text));
+async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<Answer, Error> {
+    let verb = management::verb(&call.verb, &call.arguments)?;
+    let (sender, receiver) = oneshot::channel();
+    // Whoever asked may have gone.
+    let answered = Box::new(move |answer| drop(sender.send(answer)));
+    if let Some(work) = plane.perform(verb, answered) {
+        tokio::task::spawn_blocking(work);
     }
-    let kind = reply.kind.map_or("", ErrorKind::name).into();
-    CallAnswer { status: reply.status.into(), body: reply.body, kind }
+    receiver.await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+fn framed(answer: &Result<Answer, Error>) -> CallAnswer {
+    let answer = management::call_answer(answer);
+    let bytes = answer.body.len();
+    if bytes + OVERHEAD_BYTES <= MAX_BODY_BYTES {
+        return answer;
+    }
+    let text = format!("an answer of {bytes} bytes, at most {MAX_BODY_BYTES} travel in a frame");
+    management::call_answer(&Err(Error::new(ErrorKind::Unsupported, text)))
 }

@@ -14,12 +14,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind, Mail};
 use kushi_net::{Answering, Reservation, Sink};
-use kushi_oip::{Hello, Kind};
+use kushi_oip::{Hello, Kind, PROTOCOL};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;
 
 use crate::LocalContext;
+use crate::Violation;
 use crate::alarm::Alarm;
 use crate::answer::Answer;
 use crate::answer_slots::AnswerSlots;
@@ -31,7 +32,6 @@ use crate::outgoing::Outgoing;
 use crate::request::Arrived;
 use crate::requests::{Ended, Requests};
 use crate::tasks::Tasks;
-use crate::{PROTOCOL, Violation};
 
 /// A client that does not read what it asked for is not read from.
 const UNREAD_BYTES: usize = 1 << 20;

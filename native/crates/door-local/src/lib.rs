@@ -31,8 +31,6 @@ use kushi_net::{Door, Guest, IoContext, Serving, Socket};
 
 use crate::connection::Connection;
 
-/// What both sides say in their first frame.
-const PROTOCOL: u32 = 1;
 /// Copying more than this takes so long that others would wait: it is for another thread.
 const LONG_COPY_BYTES: usize = 1 << 20;
 

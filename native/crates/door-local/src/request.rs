@@ -12,7 +12,7 @@ use kushi_core::{
 use kushi_dataplane::Inference;
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
-use kushi_oip::manage;
+use kushi_oip::version_number;
 use smallvec::SmallVec;
 
 use crate::LONG_COPY_BYTES;
@@ -94,9 +94,8 @@ pub(super) fn submit(
     arrived: &Arrived,
 ) -> Result<Submitted, RangeFault> {
     let mut message = InferRequest::read(&arrived.body)?;
-    let version = Some(message.model_version).filter(|version| !version.is_empty());
-    let version = manage::version_number(version)?;
-    let mut inference = Inference::of(manage::find(&context.plane, message.model_name, version)?, version);
+    let version = version_number(message.model_version)?;
+    let mut inference = Inference::of(context.plane.find(message.model_name, version)?, version);
     let mut data = data(&message, arrived, slots)?;
     let aside = aside(&message, &data);
     if aside.is_some() {

@@ -9,6 +9,8 @@ use crate::{Budget, COUNTED_BYTES, Limits, Pool, Reservation, Tls, TlsOptions};
 pub struct NetOptions {
     pub io_threads: usize,
     pub limits: Limits,
+    /// What requests in flight hold.
+    pub budget: Arc<Budget>,
     /// For what listens on TCP; `None`: plain.
     pub tls: Option<TlsOptions>,
     /// Lets the threads of doors go before the calling one, which works on large bodies.
@@ -51,7 +53,7 @@ impl Net {
     pub fn new(options: &NetOptions) -> Result<Self, Error> {
         Ok(Self {
             limits: options.limits.clone(),
-            budget: Arc::new(Budget::new(options.limits.max_inflight_bytes)),
+            budget: options.budget.clone(),
             pool: Pool::new(options.io_threads.div_ceil(2), options.give_way),
             tls: options.tls.as_ref().map(Tls::new).transpose()?,
             complaints: Complaints::default(),

@@ -9,9 +9,10 @@ pub mod fuzzing;
 pub mod infer_request;
 pub mod json;
 mod leading_integer;
-pub mod manage;
+pub mod management;
 mod messages;
 pub mod tensor_json;
+mod version;
 pub mod wire;
 
 pub use frame::{
@@ -20,6 +21,7 @@ pub use frame::{
 pub use leading_integer::leading_integer;
 pub use messages::{
     Call, CallAnswer, Failure, Hello, InferInputTensor, InferOutputTensor, InferParameter,
-    InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, Release, Slot,
-    SlotRange, Timings, infer_parameter,
+    InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, PROTOCOL,
+    Release, Slot, SlotRange, Timings, infer_parameter,
 };
+pub use version::version_number;

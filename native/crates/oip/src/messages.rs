@@ -157,6 +157,9 @@ pub struct SlotRange {
     pub length: u64,
 }
 
+/// The version of the local door's protocol: both sides must say the same in their first frame.
+pub const PROTOCOL: u32 = 2;
+
 /// The first frame of each side.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
@@ -183,21 +186,23 @@ pub struct Release {
     pub slots: Vec<u64>,
 }
 
-/// Anything but inference: a request of the HTTP door's, by its route.
+/// Anything but inference: a verb of the data plane.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Call {
+    /// The name of its gRPC method.
     #[prost(string, tag = "1")]
-    pub method: String,
-    #[prost(string, tag = "2")]
-    pub path: String,
-    #[prost(bytes = "bytes", tag = "3")]
-    pub body: Bytes,
+    pub verb: String,
+    /// A JSON object of the fields of that method's request; empty: none.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub arguments: Bytes,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CallAnswer {
+    /// 200, or the status that HTTP has for the failure: it tells kinds of one name apart.
     #[prost(uint32, tag = "1")]
     pub status: u32,
+    /// JSON, the text of the metrics, or nothing where nothing is to be said.
     #[prost(bytes = "bytes", tag = "2")]
     pub body: Bytes,
     /// Of a failure.

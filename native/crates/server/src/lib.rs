@@ -7,7 +7,6 @@ mod socket_file;
 pub use kushi_dataplane::{
     Action, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Order, Orders, ServerMetadata,
 };
-pub use kushi_door_http::{HttpLimits, HttpOptions, Restriction};
+pub use kushi_door_http::{HttpLimits, HttpOptions, Restriction, routes};
 pub use kushi_net::{Limits, TlsOptions};
-pub use kushi_oip::manage::routes;
 pub use server::{Server, ServerOptions};

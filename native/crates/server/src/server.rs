@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use kushi_core::{Drivers, Error, ErrorKind, Runner, os_text};
 use kushi_dataplane::{DataPlane, DataPlaneOptions, Inference, Orders, Phase, Registry};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
-use kushi_net::{Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
-use kushi_oip::manage::{self, metadata};
+use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
+use kushi_oip::{CallAnswer, management, version_number};
 
 use crate::socket_file::SocketFile;
 
@@ -46,13 +45,16 @@ pub struct Server {
 
 impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
-        let plane = Arc::new(DataPlane::new(&options.plane));
+        let budget = Arc::new(Budget::new(options.limits.max_inflight_bytes));
+        let held = budget.clone();
+        let plane = Arc::new(DataPlane::new(&options.plane, Box::new(move || held.held())));
         let http = Http::new(&plane, &options.http)?;
         let watched = plane.clone();
         let renew_runs: Chore = Arc::new(move || watched.renew_runs());
         let net = Arc::new(Net::new(&NetOptions {
             io_threads: options.io_threads,
             limits: options.limits.clone(),
+            budget,
             tls: options.tls.clone(),
             give_way: options.give_way,
             chores: vec![renew_runs],
@@ -91,16 +93,15 @@ impl Server {
         self.plane.orders.clone()
     }
 
-    /// Any request but inference, as the doors take it: status, name of the error's kind or nothing,
-    /// and body. Blocks while the control plane carries out an order.
-    pub fn call(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, &'static str, Bytes) {
-        let reply = manage::call_blocking(&self.plane, self.net.budget.held(), method, path, &body.into());
-        (reply.status, reply.kind.map_or("", ErrorKind::name), reply.body)
+    /// Anything but inference, as the local door takes it. Blocks while the control plane carries out an order.
+    pub fn call(&self, verb: &str, arguments: &[u8]) -> CallAnswer {
+        let verb = management::verb(verb, arguments);
+        management::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(verb)))
     }
 
     /// For a call from this process; the empty text as version means the latest.
     pub fn find(&self, model: &str, version: &str) -> Result<Inference, Error> {
-        let version = manage::version_number(Some(version).filter(|text| !text.is_empty()))?;
+        let version = version_number(version)?;
         Inference::find(&self.plane.registry, model, version).map_err(|error| match self.plane.phase() {
             Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
             _ => error,
@@ -215,10 +216,6 @@ impl Server {
     fn exit(&self) {
         self.plane.advance(Phase::Exiting);
         self.net.drain.begin();
-    }
-
-    pub fn statistics(&self) -> Vec<u8> {
-        metadata::statistics(&self.plane.registry.runners())
     }
 
     /// Drops every engine, on the calling thread, and stops the io threads. A second call does

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::server::Server;
-use super::{infer, manage};
+use super::{infer, verbs};
 use crate::{Answer, Call, CallAnswer, InferCall};
 
 /// Calls under way at one time; beyond it they are refused at once.
@@ -217,7 +217,7 @@ impl Running {
                 }
             }
             Some(Job::Call(call, _)) => {
-                let answer = within(deadline, pin!(manage::call(server, call))).await;
+                let answer = within(deadline, pin!(verbs::call(server, call))).await;
                 if let Some(Job::Call(_, done)) = self.end() {
                     done(answer);
                 }

@@ -12,12 +12,12 @@ mod connections;
 mod fault;
 mod headers;
 mod infer;
-mod manage;
 mod metadata;
 mod path;
 mod request;
 mod server;
 mod tls;
+mod verbs;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;

@@ -1,19 +1,24 @@
 //! Paths of the protocol.
 
 use kushi_core::{Error, ErrorKind};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// All but what stands for itself in a segment of a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A name as it appears in a path.
+pub(super) fn segment(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, ENCODED)
+}
 
 /// `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`; an empty version means the latest.
 pub(super) fn model(name: &str, version: &str) -> String {
     let mut path = String::with_capacity(64);
     path.push_str("/v2/models/");
-    path.extend(utf8_percent_encode(name, ENCODED));
+    path.extend(segment(name));
     if !version.is_empty() {
         path.push_str("/versions/");
-        path.extend(utf8_percent_encode(version, ENCODED));
+        path.extend(segment(version));
     }
     path
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_core::Error;
-use kushi_oip::{Hello, Kind, MAX_BODY_BYTES, Reader, SlotRange};
+use kushi_oip::{Hello, Kind, MAX_BODY_BYTES, PROTOCOL, Reader, SlotRange};
 use kushi_shm::LentSlot;
 use prost::Message;
 use smallvec::SmallVec;
@@ -28,8 +28,6 @@ use super::slots::{Announced, Placed, Views};
 use super::texts;
 use crate::call::{Answer, Call, CallAnswer, InferCall};
 
-/// Of the frames and messages of crate oip.
-const PROTOCOL: u32 = 1;
 /// What a server takes from one connection.
 const MAX_IN_FLIGHT: usize = 65_536;
 /// Beyond this the server has not read for long.
@@ -171,7 +169,7 @@ impl<T> Connection<T> {
         self.append(flight, now, |out, id| encode::infer(out.open(), id, call, &ranges, timeout_us))
     }
 
-    /// The same for anything but inference, by the method and path that it has over HTTP.
+    /// The same for anything but inference, by its verb.
     pub fn call(
         &mut self,
         call: &Call,
@@ -181,8 +179,8 @@ impl<T> Connection<T> {
     ) -> Result<u64, Error> {
         self.admit()?;
         let flight = Flight { expects: Kind::CallAnswer, ..Flight::new(asker, deadline, SmallVec::new()) };
-        let Call { method, path, body, .. } = call.clone();
-        let message = kushi_oip::Call { method, path, body };
+        let Call { verb, arguments, .. } = call.clone();
+        let message = kushi_oip::Call { verb, arguments };
         self.append(flight, now, |out, id| {
             out.message(Kind::Call, id, &message);
             message.encoded_len()

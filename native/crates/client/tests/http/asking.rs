@@ -6,7 +6,7 @@ use std::time::Duration;
 use kushi_client::{Draft, HttpClient, HttpOptions, InferCall, WantedOutput};
 use kushi_core::{DataType, ErrorKind};
 
-use crate::scripted::{Act, Scripted, good_answer, infer, json_answer, route, small_call, tensor};
+use crate::scripted::{Act, Scripted, ask, good_answer, infer, json_answer, small_call, tensor};
 
 const METADATA: &str = r#"{"name":"m","inputs":[{"name":"A"},{"name":"B"}],"outputs":[]}"#;
 
@@ -120,7 +120,7 @@ fn names_are_asked_for_again_when_the_model_may_have_changed() {
     assert_eq!(infer(&client, by_position(1)).unwrap_err().message, "unexpected inference input 'A'");
     infer(&client, by_position(1)).unwrap();
     assert_eq!(asked(), 2);
-    assert_eq!(route(&client, "POST", "/v2/repository/models/m/load", "{}").unwrap().status, 200);
+    assert_eq!(ask(&client, "RepositoryModelLoad", r#"{"model_name":"m"}"#).unwrap().status, 200);
     infer(&client, by_position(1)).unwrap();
     assert_eq!(asked(), 3);
 }
@@ -136,14 +136,13 @@ fn what_has_no_path_is_refused_before_it_is_sent() {
     call.model.clear();
     let refused = infer(&client, call).unwrap_err();
     assert_eq!(refused.message, "Request for unknown model: '' is not found");
-    for (method, path) in [("GET", "v2"), ("GE T", "/v2"), ("GET", "/v2 x")] {
-        assert_eq!(route(&client, method, path, "").unwrap_err().kind, ErrorKind::InvalidInput, "{path}");
-    }
+    assert_eq!(ask(&client, "ModelInfer", "").unwrap_err().kind, ErrorKind::Unsupported);
+    assert_eq!(ask(&client, "ModelReady", "").unwrap_err().kind, ErrorKind::ModelNotFound);
     assert_eq!(server.paths(), Vec::<String>::new());
 }
 
 #[test]
-fn other_routes_are_asked_as_they_are_given() {
+fn verbs_are_asked_by_their_routes() {
     let server = Scripted::serve(|heard| {
         Act::Answer(match heard.path.as_str() {
             "/v2/health/ready" => json_answer(200, ""),
@@ -152,15 +151,15 @@ fn other_routes_are_asked_as_they_are_given() {
         })
     });
     let client = server.client();
-    let ready = route(&client, "GET", "/v2/health/ready", "").unwrap();
+    let ready = ask(&client, "ServerReady", "").unwrap();
     assert_eq!((ready.status, ready.kind, &ready.body[..]), (200, None, &b""[..]));
-    let not_ready = route(&client, "GET", "/v2/models/m/ready", "").unwrap();
+    let not_ready = ask(&client, "ModelReady", r#"{"name":"m"}"#).unwrap();
     assert_eq!((not_ready.status, not_ready.kind), (400, Some(ErrorKind::InvalidInput)));
     assert_eq!(
         body_text(&not_ready.body),
         format!(r#"{{"error":"{} answered with the status 400 Bad Request and no text"}}"#, server.url)
     );
-    let unknown = route(&client, "POST", "/v2/repository/index", r#"{"ready":true}"#).unwrap();
+    let unknown = ask(&client, "RepositoryIndex", r#"{"ready":true}"#).unwrap();
     assert_eq!((unknown.status, unknown.kind), (404, Some(ErrorKind::Unsupported)));
     let text = "does not know this route of the protocol: Not Found; give the client the address of the server, without /v2";
     assert_eq!(body_text(&unknown.body), format!(r#"{{"error":"{} {text}"}}"#, server.url));
@@ -173,6 +172,6 @@ fn other_routes_are_asked_as_they_are_given() {
 fn a_path_in_the_url_comes_before_every_route() {
     let server = Scripted::always(good_answer());
     let client = HttpClient::new(&format!("{}/serving/x/", server.url), HttpOptions::default()).unwrap();
-    assert_eq!(route(&client, "GET", "/v2/health/live", "").unwrap().status, 200);
+    assert_eq!(ask(&client, "ServerLive", "").unwrap().status, 200);
     assert_eq!(server.paths(), ["/serving/x/v2/health/live"]);
 }

@@ -6,7 +6,7 @@ use kushi_client::HttpOptions;
 use kushi_core::ErrorKind;
 
 use crate::scripted::{
-    Act, Event, Heard, Scripted, begin, end, good_answer, infer, json_answer, route, small_call,
+    Act, Event, Heard, Scripted, ask, begin, end, good_answer, infer, json_answer, small_call,
 };
 
 fn inferences(server: &Scripted) -> Vec<Heard> {
@@ -93,7 +93,7 @@ fn no_server_is_a_lost_connection_that_says_what_to_do() {
             "cannot connect to http://{free}: nothing listens there; start the server, or give the client its address"
         )
     );
-    assert_eq!(route(&client, "GET", "/v2", "").unwrap_err(), lost);
+    assert_eq!(ask(&client, "ServerMetadata", "").unwrap_err(), lost);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn closing_ends_what_is_under_way_and_what_comes_later() {
     }
     server.wait_for(&Event::Closed(0));
     assert_eq!(infer(&client, small_call()).unwrap_err().message, "the client is closed");
-    assert_eq!(route(&client, "GET", "/v2", "").unwrap_err().message, "the client is closed");
+    assert_eq!(ask(&client, "ServerMetadata", "").unwrap_err().message, "the client is closed");
     client.close();
 }
 

@@ -209,14 +209,10 @@ pub fn infer(client: &HttpClient, call: InferCall) -> Result<Answer, Error> {
     end(&begin(client, call).1)
 }
 
-pub fn route(client: &HttpClient, method: &str, path: &str, body: &str) -> Result<CallAnswer, Error> {
+pub fn ask(client: &HttpClient, verb: &str, arguments: &str) -> Result<CallAnswer, Error> {
     let (sender, receiver) = mpsc::channel();
-    let call = Call {
-        method: method.into(),
-        path: path.into(),
-        body: Bytes::copy_from_slice(body.as_bytes()),
-        patience: None,
-    };
+    let arguments = Bytes::copy_from_slice(arguments.as_bytes());
+    let call = Call { verb: verb.into(), arguments, patience: None };
     client.call(call, move |answer| drop(sender.send(answer)));
     end(&receiver)
 }

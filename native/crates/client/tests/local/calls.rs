@@ -72,12 +72,12 @@ fn large_answers_in_frames_come_whole() {
 fn failures_and_other_calls_are_answered_by_their_kind() {
     let (mut connection, mut peer) = greeted();
     let failing = ask(&mut connection, "fails");
-    let call = Call { method: "GET".into(), path: "/v2".into(), body: "{}".into(), patience: None };
+    let call = Call { verb: "ModelReady".into(), arguments: "{}".into(), patience: None };
     let called = connection.call(&call, "told", None, Instant::now()).unwrap();
     connection.flush(Instant::now()).unwrap();
     assert_eq!(peer.next_infer().0, failing);
     let asked = kushi_oip::Call::decode(peer.next().body).unwrap();
-    assert_eq!((&*asked.method, &*asked.path, &asked.body[..]), ("GET", "/v2", &b"{}"[..]));
+    assert_eq!((&*asked.verb, &asked.arguments[..]), ("ModelReady", &b"{}"[..]));
     peer.say(Kind::Failure, failing, &Failure { kind: "overloaded".into(), message: "too much".into() });
     let refusal = CallAnswer { status: 404, body: "{}".into(), kind: "model_not_found".into() };
     peer.say(Kind::CallAnswer, called, &refusal);

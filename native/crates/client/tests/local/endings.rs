@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::{CallAnswer, Hello, Kind, Slot};
+use kushi_oip::{CallAnswer, Hello, Kind, PROTOCOL, Slot};
 
 use crate::peer::{MS, Peer, answers, ask, ask_with, greeted, hear, pair, pair_of};
 
@@ -77,7 +77,7 @@ fn a_call_that_nothing_was_sent_of_goes_over_the_next_stream_once() {
     next.adopt(unsent, Instant::now());
     let own = ask(&mut next, "own");
     next.flush(Instant::now()).unwrap();
-    peer.hello(1);
+    peer.hello(PROTOCOL);
     assert_eq!(peer.next().kind, Kind::Hello);
     assert_eq!(peer.next_infer().0, ids[0]);
     assert_eq!(peer.next().kind, Kind::Slot);
@@ -161,7 +161,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
         }),
         ("a slot without a descriptor", |peer, _| peer.say(Kind::Slot, 0, &Slot { slot: 1, length: 4096 })),
         ("a frame that clients send", |peer, id| peer.say_nothing(Kind::Cancel, id)),
-        ("a second hello", |peer, _| peer.hello(1)),
+        ("a second hello", |peer, _| peer.hello(PROTOCOL)),
     ];
     for (what, script) in scripts {
         let (mut connection, mut peer) = greeted();
@@ -185,8 +185,8 @@ fn a_server_that_does_not_begin_with_its_version_is_refused() {
 #[test]
 fn a_server_of_another_version_is_named() {
     let (mut connection, mut peer) = pair();
-    peer.say(Kind::Hello, 0, &Hello { protocol: 2, version: "9.9".into() });
+    peer.say(Kind::Hello, 0, &Hello { protocol: 1, version: "9.9".into() });
     let error = hear(&mut connection).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.message.contains("Kushi 9.9") && error.message.contains("expected 1"), "{error}");
+    assert!(error.message.contains("Kushi 9.9") && error.message.contains("expected 2"), "{error}");
 }

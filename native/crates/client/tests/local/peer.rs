@@ -13,8 +13,8 @@ use kushi_client::local::{Connection, Door, Ended, Outcome};
 use kushi_client::{Draft, InferCall};
 use kushi_core::{Buffer, DataType, Error, Tensor};
 use kushi_oip::{
-    Frame, Hello, InferOutputTensor, Kind, ModelInferRequest, ModelInferResponse, Reader, SlotRange,
-    write_frame, write_message,
+    Frame, Hello, InferOutputTensor, Kind, ModelInferRequest, ModelInferResponse, PROTOCOL, Reader,
+    SlotRange, write_frame, write_message,
 };
 use kushi_shm::{Slot, receive, send};
 use prost::Message;
@@ -41,7 +41,7 @@ pub fn pair_of(door: &Arc<Door>) -> (Connection<&'static str>, Peer) {
 /// The same after both have said hello.
 pub fn greeted() -> (Connection<&'static str>, Peer) {
     let (mut connection, mut peer) = pair();
-    peer.hello(1);
+    peer.hello(PROTOCOL);
     connection.flush(Instant::now()).unwrap();
     assert_eq!(peer.next().kind, Kind::Hello);
     assert!(hear(&mut connection).unwrap().is_empty());

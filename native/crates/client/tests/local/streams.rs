@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kushi_client::local::{Door, Streams};
 use kushi_client::{Answer, Call};
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::{CallAnswer, Kind};
+use kushi_oip::{CallAnswer, Kind, PROTOCOL};
 
 use crate::peer::{MS, Peer, call_with};
 
@@ -66,7 +66,7 @@ fn serve(listener: &UnixListener, calls: usize) -> Peer {
 
 fn accept(listener: &UnixListener) -> Peer {
     let mut peer = Peer::new(listener.accept().unwrap().0);
-    peer.hello(1);
+    peer.hello(PROTOCOL);
     assert_eq!(peer.next().kind, Kind::Hello);
     peer
 }
@@ -99,7 +99,7 @@ fn a_stream_serves_one_call_after_the_other() {
     for _ in 0..3 {
         assert_eq!(site.infer().unwrap().outputs[0].1.data.as_bytes(), b"y");
     }
-    let call = Call { method: "GET".into(), path: "/v2".into(), ..Call::default() };
+    let call = Call { verb: "ServerMetadata".into(), ..Call::default() };
     assert_eq!(site.streams.call(&call, &|| ControlFlow::Continue(())).unwrap().status, 200);
     server.join().unwrap();
 }

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
-use kushi_oip::{Frame, Hello, Kind, Release};
+use kushi_oip::{Frame, Hello, Kind, PROTOCOL, Release};
 use prost::Message;
 
 use super::{Connection, not_copied};
 use crate::client_slots::RangeFault;
 use crate::request::{Arrived, Submitted};
 use crate::requests::MOST_REQUESTS;
-use crate::{PROTOCOL, Violation, calls, request};
+use crate::{Violation, calls, request};
 
 impl Connection {
     pub(super) fn take(&mut self, frame: Frame) -> Result<(), Violation> {

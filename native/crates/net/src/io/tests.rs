@@ -15,6 +15,7 @@ use smallvec::smallvec;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
+use crate::Budget;
 use crate::listen::{Entrance, Listener};
 use crate::net::NetOptions;
 use crate::{Door, Limits, Serving};
@@ -64,6 +65,7 @@ fn start(count: usize) -> (Arc<IoThreads>, Vec<thread::JoinHandle<()>>) {
     let options = NetOptions {
         io_threads: count,
         limits: Limits::default(),
+        budget: Arc::new(Budget::new(1 << 30)),
         tls: None,
         give_way: || {},
         chores: Vec::new(),

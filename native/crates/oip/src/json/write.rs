@@ -21,6 +21,14 @@ pub fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
+/// What went wrong, as every error of the protocol is written.
+pub fn error(message: &str) -> Vec<u8> {
+    let mut out = b"{\"error\":".to_vec();
+    string(&mut out, message.as_bytes());
+    out.push(b'}');
+    out
+}
+
 pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }

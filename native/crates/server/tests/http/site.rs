@@ -50,8 +50,7 @@ impl Site {
 
     /// What large requests and answers in flight hold, as the metrics tell.
     pub fn inflight_bytes(&self) -> usize {
-        let (_, _, text) = self.server.call("GET", "/metrics", Vec::new());
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = String::from_utf8_lossy(&self.server.call("Metrics", b"").body).into_owned();
         let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }

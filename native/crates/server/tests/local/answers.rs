@@ -320,7 +320,7 @@ fn answers_count_as_bytes_in_flight_until_they_are_read() {
     const ELEMENTS: usize = 15 << 10;
     let site = Site::default();
     let mut watcher = site.connect();
-    let metrics = Call { method: "GET".into(), path: "/metrics".into(), body: Bytes::new() };
+    let metrics = Call { verb: "Metrics".into(), arguments: Bytes::new() };
     let mut in_flight = || -> usize {
         let answer = ask(&mut watcher, &metrics);
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -345,17 +345,25 @@ fn answers_count_as_bytes_in_flight_until_they_are_read() {
 }
 
 #[test]
-fn everything_else_is_asked_by_the_routes_of_the_http_door() {
+fn everything_else_is_asked_by_verbs() {
     let site = Site::default();
     let mut client = site.connect();
-    let call =
-        |method: &str, path: &str| Call { method: method.into(), path: path.into(), body: Bytes::new() };
-    let about = ask(&mut client, &call("GET", "/v2"));
-    assert_eq!((about.status, &*about.kind), (200, ""));
-    assert!(about.body.starts_with(b"{\"name\":\"site\",\"version\":\"7.7\""), "{about:?}");
-    let unknown = ask(&mut client, &call("GET", "/v2/models/nobody"));
-    assert_eq!((unknown.status, &*unknown.kind), (404, "model_not_found"));
-    assert_eq!(ask(&mut client, &call("GET", "/v2/nowhere")).status, 404);
-    assert_eq!(ask(&mut client, &call("GET", "/v2/models/echo/ready")).status, 200);
-    assert_eq!(ask(&mut client, &call("GET", "/v2/health/ready")).status, 200);
+    let mut answer = |verb: &str, arguments: &str| {
+        let call = Call { verb: verb.into(), arguments: arguments.to_owned().into() };
+        let CallAnswer { status, body, kind } = ask(&mut client, &call);
+        (status, kind, String::from_utf8_lossy(&body).into_owned())
+    };
+    let fine = |body: &str| (200, String::new(), body.to_owned());
+    let failed = |status, kind: &str, text: &str| (status, kind.into(), format!(r#"{{"error":"{text}"}}"#));
+    let (status, kind, about) = answer("ServerMetadata", "");
+    assert_eq!((status, &*kind), (200, ""));
+    assert!(about.starts_with(r#"{"name":"site","version":"7.7""#), "{about}");
+    assert_eq!(answer("ModelReady", r#"{"name":"echo","version":"1"}"#), fine("true"));
+    assert_eq!(answer("ServerReady", "{}"), fine("true"));
+    assert_eq!(answer("RepositoryIndex", ""), fine(r#"[{"name":"echo","version":"1","state":"READY"}]"#));
+    let text = "Request for unknown model: 'nobody' is not found";
+    assert_eq!(answer("ModelReady", r#"{"name":"nobody"}"#), failed(404, "model_not_found", text));
+    assert_eq!(answer("Nothing", ""), failed(501, "unsupported", "unknown verb 'Nothing'"));
+    let text = "failed to parse the request JSON buffer: Invalid value. at 0";
+    assert_eq!(answer("ServerLive", "?"), failed(500, "invalid_input", text));
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use kushi_oip::{
-    CallAnswer, Failure, Frame, Hello, InferInputTensor, Kind, ModelInferRequest, ModelInferResponse, Reader,
-    Release, SlotRange, write_frame, write_message,
+    CallAnswer, Failure, Frame, Hello, InferInputTensor, Kind, ModelInferRequest, ModelInferResponse,
+    PROTOCOL, Reader, Release, SlotRange, write_frame, write_message,
 };
 use kushi_shm::{Slot, View, receive, send};
 use kushi_testkit::PATIENCE;
@@ -80,7 +80,7 @@ pub fn frame(kind: Kind, id: u64, message: &impl Message) -> BytesMut {
 }
 
 pub fn hello() -> BytesMut {
-    frame(Kind::Hello, 0, &Hello { protocol: 1, version: "test".into() })
+    frame(Kind::Hello, 0, &Hello { protocol: PROTOCOL, version: "test".into() })
 }
 
 pub fn slot_frame(slot: u64, length: usize) -> BytesMut {
@@ -110,7 +110,7 @@ impl Client {
         self.send(&hello());
         let frame = self.frame().unwrap_or_else(|| panic!("closed before its hello"));
         let theirs = Hello::decode(frame.body).unwrap();
-        assert_eq!((frame.kind, theirs.protocol, &*theirs.version), (Kind::Hello, 1, "7.7"));
+        assert_eq!((frame.kind, theirs.protocol, &*theirs.version), (Kind::Hello, PROTOCOL, "7.7"));
     }
 
     pub fn send(&self, bytes: &[u8]) {

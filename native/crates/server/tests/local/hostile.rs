@@ -36,7 +36,7 @@ fn conversation(slot: &Slot) -> Vec<BytesMut> {
         frame(Kind::Infer, 1, &request_in(slot, 0, 16)),
         frame(Kind::Infer, 2, &request(1)),
         empty_frame(Kind::Cancel, 2),
-        frame(Kind::Call, 3, &Call { method: "GET".into(), path: "/v2".into(), ..Default::default() }),
+        frame(Kind::Call, 3, &Call { verb: "ServerMetadata".into(), ..Default::default() }),
         frame(Kind::Forget, 0, &Release { slots: vec![slot.id()] }),
         frame(Kind::Release, 0, &Release { slots: vec![1, 2, 3] }),
         empty_frame(Kind::Ping, 4),
@@ -114,14 +114,14 @@ fn what_is_not_the_clients_to_send_ends_its_connection_with_a_word() {
     let site = Site::default();
     let slot = Slot::new(4096).unwrap();
     let slot_again = [slot_frame(slot.id(), slot.len())].concat();
-    let other_protocol = frame(Kind::Hello, 0, &Hello { protocol: 2, version: "9.9".into() });
+    let other_protocol = frame(Kind::Hello, 0, &Hello { protocol: 1, version: "9.9".into() });
     let mut long = vec![0xff, 0xff, 0xff, 0x7f, Kind::Infer as u8];
     long.resize(16, 0);
     let mut unknown = vec![0, 0, 0, 0, 13];
     unknown.resize(16, 0);
     for (greets, bytes, words) in [
         (false, empty_frame(Kind::Ping, 1).to_vec(), "a frame Ping before its Hello"),
-        (false, other_protocol.to_vec(), "a Hello of protocol 2 from version '9.9', expected protocol 1"),
+        (false, other_protocol.to_vec(), "a Hello of protocol 1 from version '9.9', expected protocol 2"),
         (false, b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "a frame of the unknown kind"),
         (true, unknown, "a frame of the unknown kind 13"),
         (true, long, "a frame of 2147483647 bytes, at most 67108864 are allowed"),

@@ -47,10 +47,6 @@ impl LogSwitch for Log {
         String::new()
     }
 
-    fn settings(&self) -> LogSettings {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: LogChange) -> LogSettings {
         let mut settings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *settings = settings.changed(change);

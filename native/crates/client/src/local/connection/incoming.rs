@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::Error;
-use kushi_oip::{Frame, Hello, Kind, Release, Slot};
+use kushi_oip::{Frame, Hello, Kind, PROTOCOL, Release, Slot};
 use kushi_shm::receive;
 use prost::Message;
 
-use super::{Connection, Ended, Outcome, PROTOCOL};
+use super::{Connection, Ended, Outcome};
 use crate::local::decode::{self, Violation};
 use crate::local::slots::Leases;
 use crate::local::texts;

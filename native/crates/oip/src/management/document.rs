@@ -1,4 +1,4 @@
-//! The JSON that comes with a management request.
+//! The JSON that comes with a verb.
 
 use std::borrow::Cow;
 
@@ -12,31 +12,23 @@ use crate::json::{Fault, Scanner};
 pub(super) struct Json<'a>(&'a [u8]);
 
 impl<'a> Json<'a> {
-    /// The document, or nothing where the body is empty.
-    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, Error> {
-        if body.is_empty() {
-            return Ok(None);
-        }
+    /// The document; where there is none, one that says nothing.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Error> {
+        if body.is_empty() { Ok(Self(b"{}")) } else { Self::required(body) }
+    }
+
+    /// The document; that there is none is a fault like any other.
+    pub(super) fn required(body: &'a [u8]) -> Result<Self, Error> {
         let mut root = 0..0;
         let scanned = Scanner::new(body).document(|scanner| {
             root = scanner.skip()?;
             Ok(())
         });
         match scanned {
-            Ok(()) => Ok(Some(Self(&body[root]))),
+            Ok(()) => Ok(Self(&body[root])),
             Err(fault @ Fault::TooDeep(_)) => Err(Error::invalid(fault.to_string())),
             Err(fault) => Err(unreadable(fault.to_string())),
         }
-    }
-
-    /// The document; that there is none is a fault like any other.
-    pub(super) fn required(body: &'a [u8]) -> Result<Self, Error> {
-        if let Some(document) = Self::parse(body)? {
-            return Ok(document);
-        }
-        let fault = Scanner::new(body).document(|scanner| scanner.skip().map(drop));
-        fault.map_err(|fault| unreadable(fault.to_string()))?;
-        Ok(Self(body))
     }
 
     pub(super) fn boolean(self) -> Result<bool, Error> {
@@ -87,6 +79,11 @@ impl<'a> Json<'a> {
             }
         });
         found
+    }
+
+    /// The same, where null is as good as none.
+    pub(super) fn given(self, name: &str) -> Option<Self> {
+        self.member(name).filter(|member| member.value() != Value::Null)
     }
 
     /// Walks the members; nothing but an object has any.

@@ -2,28 +2,36 @@
 
 use std::borrow::Cow;
 
-use kushi_dataplane::Action;
+use kushi_dataplane::{Action, Memory};
 use percent_encoding::percent_decode_str;
 
-use crate::manage::route::{Memory, ModelRoute, RegionAction, Route, Settings};
+use crate::route::{About, Inference, Management, RegionAction, Route, Settings};
 
-pub(super) fn resource(path: &str) -> Option<Route<'_>> {
+pub(crate) fn resource(path: &str) -> Option<Route<'_>> {
+    if let Some(rest) = path.strip_prefix("/v2/models/")
+        && rest != "stats"
+    {
+        return model(rest);
+    }
+    management(path).map(Route::Management)
+}
+
+fn management(path: &str) -> Option<Management<'_>> {
     if path == "/metrics" {
-        return Some(Route::Metrics);
+        return Some(Management::Metrics);
     }
     let rest = path.strip_prefix("/v2")?;
     match rest {
-        "" => return Some(Route::Server),
-        "/health/live" => return Some(Route::Live),
-        "/health/ready" => return Some(Route::Ready),
-        "/models/stats" => return Some(Route::AllStatistics),
-        "/logging" => return Some(Route::Settings { of: Settings::Log, change: false }),
+        "" => return Some(Management::Server),
+        "/health/live" => return Some(Management::Live),
+        "/health/ready" => return Some(Management::Ready),
+        "/models/stats" => return Some(Management::AllStatistics),
+        "/logging" => return Some(Management::Settings { of: Settings::Log, change: false }),
         "/trace/setting" => return Some(traces(Cow::Borrowed(""))),
         _ => {}
     }
     let (place, rest) = rest.strip_prefix('/')?.split_once('/')?;
     match place {
-        "models" => model(rest),
         "repository" => repository(rest),
         "systemsharedmemory" => regions(Memory::System, rest),
         "cudasharedmemory" => regions(Memory::Cuda, rest),
@@ -35,43 +43,45 @@ fn model(rest: &str) -> Option<Route<'_>> {
     let mut segments = rest.split('/');
     let name = segments.next().filter(|name| !name.is_empty())?;
     let mut next = segments.next();
-    let mut version = None;
+    let mut version = "";
     if next == Some("versions") {
-        version = Some(segments.next().filter(|text| is_number(text))?);
+        version = segments.next().filter(|text| is_number(text))?;
         next = segments.next();
     }
-    if next == Some("trace") && version.is_none() {
+    if next == Some("trace") && version.is_empty() {
         let whole = segments.next() == Some("setting") && segments.next().is_none();
-        return whole.then(|| traces(decode(name)));
+        return whole.then(|| Route::Management(traces(decode(name))));
     }
-    let what = match next {
-        None => ModelRoute::Metadata,
-        Some("ready") => ModelRoute::Ready,
-        Some("config") => ModelRoute::Config,
-        Some("stats") => ModelRoute::Statistics,
-        Some("infer") => ModelRoute::Infer,
-        Some("generate") => ModelRoute::Generate,
-        Some("generate_stream") => ModelRoute::GenerateStream,
-        Some(_) => return None,
-    };
     if segments.next().is_some() {
         return None;
     }
-    Some(Route::Model { name: decode(name), version, what })
+    let model = decode(name);
+    let inference = |model, kind| Route::Inference { model, version, kind };
+    let about = |model, about| Route::Management(Management::Model { model, version, about });
+    Some(match next {
+        None => about(model, About::Metadata),
+        Some("ready") => about(model, About::Ready),
+        Some("config") => about(model, About::Config),
+        Some("stats") => about(model, About::Statistics),
+        Some("infer") => inference(model, Inference::Infer),
+        Some("generate") => inference(model, Inference::Generate),
+        Some("generate_stream") => inference(model, Inference::GenerateStream),
+        Some(_) => return None,
+    })
 }
 
-fn traces(model: Cow<'_, str>) -> Route<'_> {
-    Route::Settings { of: Settings::Trace(model), change: false }
+fn traces(model: Cow<'_, str>) -> Management<'_> {
+    Management::Settings { of: Settings::Trace(model), change: false }
 }
 
-fn repository(rest: &str) -> Option<Route<'_>> {
+fn repository(rest: &str) -> Option<Management<'_>> {
     let segments: Vec<&str> = rest.split('/').collect();
     if segments.contains(&"") {
         return None;
     }
     let (name, action) = match segments[..] {
-        ["index"] => return Some(Route::Index { repository: false }),
-        [_, "index"] => return Some(Route::Index { repository: true }),
+        ["index"] => return Some(Management::Index { repository: false }),
+        [_, "index"] => return Some(Management::Index { repository: true }),
         ["models", name, action] | [_, "models", name, action] => (name, action),
         _ => return None,
     };
@@ -80,10 +90,10 @@ fn repository(rest: &str) -> Option<Route<'_>> {
         "unload" => Action::Unload,
         _ => return None,
     };
-    Some(Route::Control { repository: segments.len() == 4, name: decode(name), action })
+    Some(Management::Control { repository: segments.len() == 4, model: decode(name), action })
 }
 
-fn regions(memory: Memory, rest: &str) -> Option<Route<'_>> {
+fn regions(memory: Memory, rest: &str) -> Option<Management<'_>> {
     let (region, action) = match rest.strip_prefix("region/") {
         Some(rest) => rest.split_once('/').filter(|(region, _)| !region.is_empty())?,
         None => ("", rest),
@@ -94,7 +104,7 @@ fn regions(memory: Memory, rest: &str) -> Option<Route<'_>> {
         "unregister" => RegionAction::Unregister,
         _ => return None,
     };
-    Some(Route::Regions { memory, region: decode(region), action })
+    Some(Management::Regions { memory, region: decode(region), action })
 }
 
 fn is_number(text: &str) -> bool {
@@ -115,14 +125,16 @@ mod tests {
 
     #[test]
     fn finds_models_versions_and_nothing_else() {
-        let model = |name: &'static str, version, what| {
-            Some(Route::Model { name: Cow::Borrowed(name), version, what })
+        let infer = |model: &'static str, version| {
+            Some(Route::Inference { model: Cow::Borrowed(model), version, kind: Inference::Infer })
         };
-        assert_eq!(resource("/v2"), Some(Route::Server));
-        assert_eq!(resource("/v2/models/stats"), Some(Route::AllStatistics));
-        assert_eq!(resource("/v2/models/m"), model("m", None, ModelRoute::Metadata));
-        assert_eq!(resource("/v2/models/a%20b/infer"), model("a b", None, ModelRoute::Infer));
-        assert_eq!(resource("/v2/models/m/versions/03/infer"), model("m", Some("03"), ModelRoute::Infer));
+        let (model, version) = (Cow::Borrowed("m"), "");
+        let metadata = Management::Model { model, version, about: About::Metadata };
+        assert_eq!(resource("/v2"), Some(Route::Management(Management::Server)));
+        assert_eq!(resource("/v2/models/stats"), Some(Route::Management(Management::AllStatistics)));
+        assert_eq!(resource("/v2/models/m"), Some(Route::Management(metadata)));
+        assert_eq!(resource("/v2/models/a%20b/infer"), infer("a b", ""));
+        assert_eq!(resource("/v2/models/m/versions/03/infer"), infer("m", "03"));
         for path in [
             "/",
             "/v2/",
@@ -138,11 +150,13 @@ mod tests {
 
     #[test]
     fn finds_the_repository_with_and_without_its_name() {
-        let control = |repository, name: &'static str, action| {
-            Some(Route::Control { repository, name: Cow::Borrowed(name), action })
+        let index = |repository| Some(Route::Management(Management::Index { repository }));
+        let control = |repository, model: &'static str, action| {
+            let model = Cow::Borrowed(model);
+            Some(Route::Management(Management::Control { repository, model, action }))
         };
-        assert_eq!(resource("/v2/repository/index"), Some(Route::Index { repository: false }));
-        assert_eq!(resource("/v2/repository/models/index"), Some(Route::Index { repository: true }));
+        assert_eq!(resource("/v2/repository/index"), index(false));
+        assert_eq!(resource("/v2/repository/models/index"), index(true));
         assert_eq!(resource("/v2/repository/models/m/load"), control(false, "m", Action::Load));
         assert_eq!(resource("/v2/repository/r/models/a%20b/unload"), control(true, "a b", Action::Unload));
         for path in [
@@ -163,7 +177,8 @@ mod tests {
     #[test]
     fn finds_one_region_or_all_of_them() {
         let regions = |memory, region: &'static str, action| {
-            Some(Route::Regions { memory, region: Cow::Borrowed(region), action })
+            let region = Cow::Borrowed(region);
+            Some(Route::Management(Management::Regions { memory, region, action }))
         };
         let (system, cuda) = (Memory::System, Memory::Cuda);
         for (path, route) in [

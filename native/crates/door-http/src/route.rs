@@ -3,26 +3,43 @@
 use std::borrow::Cow;
 
 use kushi_core::Error;
-use kushi_dataplane::Action;
+use kushi_dataplane::{Action, Memory};
 
-use crate::manage::path::resource;
-use crate::manage::reply::Reply;
+use crate::path::resource;
 
-/// The version as the path has it: digits.
-pub type VersionText<'a> = Option<&'a str>;
+const GET_AND_POST: &str = "GET, POST";
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Route<'a> {
+pub(crate) enum Route<'a> {
+    /// `version`: as the path has it, empty for the latest.
+    Inference {
+        model: Cow<'a, str>,
+        version: &'a str,
+        kind: Inference,
+    },
+    Management(Management<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inference {
+    Infer,
+    Generate,
+    GenerateStream,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Management<'a> {
     Server,
     Live,
     Ready,
     AllStatistics,
     /// The text that the metrics door has.
     Metrics,
+    /// `version`: empty for the latest.
     Model {
-        name: Cow<'a, str>,
-        version: VersionText<'a>,
-        what: ModelRoute,
+        model: Cow<'a, str>,
+        version: &'a str,
+        about: About,
     },
     /// `repository`: whether the path names one.
     Index {
@@ -30,7 +47,7 @@ pub enum Route<'a> {
     },
     Control {
         repository: bool,
-        name: Cow<'a, str>,
+        model: Cow<'a, str>,
         action: Action,
     },
     /// `region`: empty for all.
@@ -46,51 +63,42 @@ pub enum Route<'a> {
     },
 }
 
-const GET_AND_POST: &str = "GET, POST";
+/// What is asked about a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Metadata,
+    Ready,
+    Config,
+    Statistics,
+}
 
 /// What can be set while the server runs.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Settings<'a> {
+pub(crate) enum Settings<'a> {
     Log,
     /// Of this model; empty for all.
     Trace(Cow<'a, str>),
 }
 
-/// What kind of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    System,
-    Cuda,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegionAction {
+pub(crate) enum RegionAction {
     Status,
     Register,
     Unregister,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelRoute {
-    Metadata,
-    Ready,
-    Config,
-    Statistics,
-    Infer,
-    Generate,
-    GenerateStream,
-}
-
-impl ModelRoute {
-    /// Whether it asks the model itself.
-    pub(super) fn is_inference(self) -> bool {
-        matches!(self, Self::Infer | Self::Generate | Self::GenerateStream)
-    }
+/// Why a request leads nowhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    NotFound,
+    /// The methods that the path takes.
+    WrongMethod(&'static str),
+    Refused(Error),
 }
 
 /// What a token can be asked for, all routes of it together; the names are Triton's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
+pub(crate) enum Category {
     Health,
     Metadata,
     Inference,
@@ -103,7 +111,7 @@ pub enum Category {
 }
 
 impl Category {
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Health,
         Self::Metadata,
         Self::Inference,
@@ -115,7 +123,7 @@ impl Category {
         Self::Logging,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Health => "health",
             Self::Metadata => "metadata",
@@ -131,34 +139,18 @@ impl Category {
 }
 
 impl Route<'_> {
-    pub fn category(&self) -> Category {
+    pub(crate) fn category(&self) -> Category {
         match self {
-            Self::Server => Category::Metadata,
-            Self::Live | Self::Ready => Category::Health,
-            // They tell of every model what its statistics tell.
-            Self::AllStatistics | Self::Metrics => Category::Statistics,
-            Self::Model { what, .. } => match what {
-                ModelRoute::Metadata => Category::Metadata,
-                ModelRoute::Ready => Category::Health,
-                ModelRoute::Config => Category::ModelConfig,
-                ModelRoute::Statistics => Category::Statistics,
-                ModelRoute::Infer | ModelRoute::Generate | ModelRoute::GenerateStream => Category::Inference,
-            },
-            Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
-            Self::Regions { .. } => Category::SharedMemory,
-            Self::Settings { of: Settings::Log, .. } => Category::Logging,
-            Self::Settings { of: Settings::Trace(_), .. } => Category::Trace,
+            Self::Inference { .. } => Category::Inference,
+            Self::Management(route) => route.category(),
         }
     }
 
     /// The methods that the path takes.
-    pub(super) fn methods(&self) -> &'static str {
+    pub(crate) fn methods(&self) -> &'static str {
         match self {
-            Self::Settings { .. } => GET_AND_POST,
-            Self::Regions { action: RegionAction::Status, .. } => "GET",
-            Self::Model { what, .. } if what.is_inference() => "POST",
-            Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
-            _ => "GET",
+            Self::Inference { .. } => "POST",
+            Self::Management(route) => route.methods(),
         }
     }
 
@@ -170,12 +162,42 @@ impl Route<'_> {
     }
 
     /// What has to be answered however busy the server is.
-    pub fn tells_of_health(&self) -> bool {
-        matches!(self, Self::Live | Self::Ready | Self::Metrics)
+    pub(crate) fn tells_of_health(&self) -> bool {
+        matches!(self, Self::Management(Management::Live | Management::Ready | Management::Metrics))
+    }
+}
+
+impl Management<'_> {
+    fn category(&self) -> Category {
+        match self {
+            Self::Server => Category::Metadata,
+            Self::Live | Self::Ready => Category::Health,
+            // They tell of every model what its statistics tell.
+            Self::AllStatistics | Self::Metrics => Category::Statistics,
+            Self::Model { about, .. } => match about {
+                About::Metadata => Category::Metadata,
+                About::Ready => Category::Health,
+                About::Config => Category::ModelConfig,
+                About::Statistics => Category::Statistics,
+            },
+            Self::Index { .. } | Self::Control { .. } => Category::ModelRepository,
+            Self::Regions { .. } => Category::SharedMemory,
+            Self::Settings { of: Settings::Log, .. } => Category::Logging,
+            Self::Settings { of: Settings::Trace(_), .. } => Category::Trace,
+        }
+    }
+
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Settings { .. } => GET_AND_POST,
+            Self::Regions { action: RegionAction::Status, .. } => "GET",
+            Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
+            _ => "GET",
+        }
     }
 
     /// Whether the body of the request says something.
-    pub fn takes_body(&self) -> bool {
+    pub(crate) fn takes_body(&self) -> bool {
         match self {
             Self::Settings { change, .. } => *change,
             route => route.methods() == "POST",
@@ -183,23 +205,18 @@ impl Route<'_> {
     }
 }
 
-/// The resource, or the refusal of a path or a method that does not exist.
-pub fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, Reply> {
-    find_admitted(method, path, |_| Ok(()))
-}
-
-/// The same where `admit` may refuse a category of routes, whatever the method.
-pub fn find_admitted<'a>(
+/// The route of a request, unless it has none, or `admit` refuses its category, whatever the method.
+pub(crate) fn find<'a>(
     method: &str,
     path: &'a str,
     admit: impl FnOnce(Category) -> Result<(), Error>,
-) -> Result<Route<'a>, Reply> {
-    let mut route = resource(path).ok_or_else(Reply::not_found)?;
-    admit(route.category()).map_err(|refusal| Reply::error(&refusal))?;
+) -> Result<Route<'a>, NoRoute> {
+    let mut route = resource(path).ok_or(NoRoute::NotFound)?;
+    admit(route.category()).map_err(NoRoute::Refused)?;
     if !route.takes(method) {
-        return Err(Reply::wrong_method(route.methods()));
+        return Err(NoRoute::WrongMethod(route.methods()));
     }
-    if let Route::Settings { change, .. } = &mut route {
+    if let Route::Management(Management::Settings { change, .. }) = &mut route {
         *change = method == "POST";
     }
     Ok(route)
@@ -209,11 +226,15 @@ pub fn find_admitted<'a>(
 mod tests {
     use super::*;
 
+    fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, NoRoute> {
+        super::find(method, path, |_| Ok(()))
+    }
+
     #[test]
     fn finds_settings_to_read_and_to_change() {
         let found = |method, path, of| {
-            let change = method == "POST";
-            assert_eq!(find(method, path).ok(), Some(Route::Settings { of, change }), "{method} {path}");
+            let route = Management::Settings { of, change: method == "POST" };
+            assert_eq!(find(method, path), Ok(Route::Management(route)), "{method} {path}");
         };
         for method in ["GET", "POST"] {
             found(method, "/v2/logging", Settings::Log);
@@ -231,9 +252,8 @@ mod tests {
             ("PUT", "/v2/logging", "GET, POST"),
             ("GET, POST", "/v2/trace/setting", "GET, POST"),
         ] {
-            let refusal = find(method, path).err().map(|reply| (reply.status, reply.allow));
-            assert_eq!(refusal, Some((405, Some(allowed))), "{path}");
+            assert_eq!(find(method, path), Err(NoRoute::WrongMethod(allowed)), "{path}");
         }
-        assert_eq!(find("GET", "/v3").err().map(|reply| reply.status), Some(404));
+        assert_eq!(find("GET", "/v3"), Err(NoRoute::NotFound));
     }
 }

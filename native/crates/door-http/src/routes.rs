@@ -1,6 +1,6 @@
 //! Every route that there is, written out: for whoever has to try or to show them all.
 
-use super::path::resource;
+use crate::path::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
 const PATHS: [&str; 40] = [
@@ -66,9 +66,9 @@ fn some(path: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::route::{Memory, ModelRoute, RegionAction, Route, Settings};
     use super::*;
-    use kushi_dataplane::Action;
+    use crate::route::{About, Inference, Management, RegionAction, Route, Settings};
+    use kushi_dataplane::{Action, Memory};
 
     /// A route without an arm here does not compile, and an arm without a path fails.
     macro_rules! kinds {
@@ -84,39 +84,39 @@ mod tests {
     }
 
     kinds! {
-        Route::Server,
-        Route::Live,
-        Route::Ready,
-        Route::AllStatistics,
-        Route::Metrics,
-        Route::Model { what: ModelRoute::Metadata, version: None, .. },
-        Route::Model { what: ModelRoute::Ready, version: None, .. },
-        Route::Model { what: ModelRoute::Config, version: None, .. },
-        Route::Model { what: ModelRoute::Statistics, version: None, .. },
-        Route::Model { what: ModelRoute::Infer, version: None, .. },
-        Route::Model { what: ModelRoute::Generate, version: None, .. },
-        Route::Model { what: ModelRoute::GenerateStream, version: None, .. },
-        Route::Model { what: ModelRoute::Metadata, version: Some(_), .. },
-        Route::Model { what: ModelRoute::Ready, version: Some(_), .. },
-        Route::Model { what: ModelRoute::Config, version: Some(_), .. },
-        Route::Model { what: ModelRoute::Statistics, version: Some(_), .. },
-        Route::Model { what: ModelRoute::Infer, version: Some(_), .. },
-        Route::Model { what: ModelRoute::Generate, version: Some(_), .. },
-        Route::Model { what: ModelRoute::GenerateStream, version: Some(_), .. },
-        Route::Index { repository: false },
-        Route::Index { repository: true },
-        Route::Control { repository: false, action: Action::Load, .. },
-        Route::Control { repository: false, action: Action::Unload, .. },
-        Route::Control { repository: true, action: Action::Load, .. },
-        Route::Control { repository: true, action: Action::Unload, .. },
-        Route::Settings { of: Settings::Log, .. },
-        Route::Settings { of: Settings::Trace(_), .. },
-        Route::Regions { memory: Memory::System, action: RegionAction::Status, .. },
-        Route::Regions { memory: Memory::System, action: RegionAction::Register, .. },
-        Route::Regions { memory: Memory::System, action: RegionAction::Unregister, .. },
-        Route::Regions { memory: Memory::Cuda, action: RegionAction::Status, .. },
-        Route::Regions { memory: Memory::Cuda, action: RegionAction::Register, .. },
-        Route::Regions { memory: Memory::Cuda, action: RegionAction::Unregister, .. },
+        Route::Management(Management::Server),
+        Route::Management(Management::Live),
+        Route::Management(Management::Ready),
+        Route::Management(Management::AllStatistics),
+        Route::Management(Management::Metrics),
+        Route::Management(Management::Model { about: About::Metadata, version: "", .. }),
+        Route::Management(Management::Model { about: About::Ready, version: "", .. }),
+        Route::Management(Management::Model { about: About::Config, version: "", .. }),
+        Route::Management(Management::Model { about: About::Statistics, version: "", .. }),
+        Route::Inference { kind: Inference::Infer, version: "", .. },
+        Route::Inference { kind: Inference::Generate, version: "", .. },
+        Route::Inference { kind: Inference::GenerateStream, version: "", .. },
+        Route::Management(Management::Model { about: About::Metadata, version: _, .. }),
+        Route::Management(Management::Model { about: About::Ready, version: _, .. }),
+        Route::Management(Management::Model { about: About::Config, version: _, .. }),
+        Route::Management(Management::Model { about: About::Statistics, version: _, .. }),
+        Route::Inference { kind: Inference::Infer, version: _, .. },
+        Route::Inference { kind: Inference::Generate, version: _, .. },
+        Route::Inference { kind: Inference::GenerateStream, version: _, .. },
+        Route::Management(Management::Index { repository: false }),
+        Route::Management(Management::Index { repository: true }),
+        Route::Management(Management::Control { repository: false, action: Action::Load, .. }),
+        Route::Management(Management::Control { repository: false, action: Action::Unload, .. }),
+        Route::Management(Management::Control { repository: true, action: Action::Load, .. }),
+        Route::Management(Management::Control { repository: true, action: Action::Unload, .. }),
+        Route::Management(Management::Settings { of: Settings::Log, .. }),
+        Route::Management(Management::Settings { of: Settings::Trace(_), .. }),
+        Route::Management(Management::Regions { memory: Memory::System, action: RegionAction::Status, .. }),
+        Route::Management(Management::Regions { memory: Memory::System, action: RegionAction::Register, .. }),
+        Route::Management(Management::Regions { memory: Memory::System, action: RegionAction::Unregister, .. }),
+        Route::Management(Management::Regions { memory: Memory::Cuda, action: RegionAction::Status, .. }),
+        Route::Management(Management::Regions { memory: Memory::Cuda, action: RegionAction::Register, .. }),
+        Route::Management(Management::Regions { memory: Memory::Cuda, action: RegionAction::Unregister, .. }),
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! Everything but inference, as values: a verb goes in, an answer comes out.
+//!
+//! Whoever asks knows a protocol, or calls from this process; nothing here knows either. An answer is there at once,
+//! or needs a thread that may block, or waits for the control plane: the asker hears it in the same way.
+
+mod answers;
+mod models;
+mod regions;
+mod repository;
+mod verbs;
+
+use std::sync::{Arc, mpsc};
+
+use kushi_core::{Error, ErrorKind};
+
+use crate::{Action, DataPlane, Phase, metrics};
+
+pub use answers::{Answer, IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata};
+pub use regions::region_error;
+pub use verbs::{Memory, RegionPlace, Sent, Verb};
+
+/// Hears what comes of a verb, once. It must not wait.
+pub type Answered = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+
+/// The rest of a verb's work: for a thread that may block.
+pub type Slow = Box<dyn FnOnce() + Send>;
+
+/// How an answer comes about.
+enum Begun {
+    Done(Answer),
+    /// Reads directories.
+    Index {
+        ready_only: bool,
+    },
+    /// The control plane carries it out.
+    Ordered(Action, String),
+}
+
+impl DataPlane {
+    /// Carries out a verb. `answered` hears what comes of it: before this returns, or later and on another thread.
+    /// Work that is handed back answers when it has run.
+    #[must_use = "work that is handed back has not been done"]
+    pub fn perform(self: &Arc<Self>, verb: Verb, answered: Answered) -> Option<Slow> {
+        match self.begin(verb) {
+            Ok(Begun::Done(answer)) => answered(Ok(answer)),
+            Ok(Begun::Index { ready_only }) => {
+                let plane = self.clone();
+                return Some(Box::new(move || answered(Ok(Answer::Index(plane.index(ready_only))))));
+            }
+            Ok(Begun::Ordered(action, model)) => {
+                let done = move |done: Result<(), Error>| answered(done.map(|()| Answer::Done));
+                self.orders.place(action, &model, Box::new(done));
+            }
+            Err(error) => answered(Err(error)),
+        }
+        None
+    }
+
+    /// The same on a thread that may block.
+    pub fn perform_blocking(self: &Arc<Self>, verb: Verb) -> Result<Answer, Error> {
+        let (sender, receiver) = mpsc::channel();
+        if let Some(work) = self.perform(verb, Box::new(move |answer| drop(sender.send(answer)))) {
+            work();
+        }
+        receiver.recv().unwrap_or_else(|_| Err(unanswered()))
+    }
+
+    fn begin(&self, verb: Verb) -> Result<Begun, Error> {
+        Ok(Begun::Done(match verb {
+            Verb::ServerLive => self.health(self.phase() == Phase::Serving)?,
+            Verb::ServerReady => self.health(self.is_ready())?,
+            Verb::ServerMetadata => Answer::ServerMetadata(self.metadata.clone()),
+            Verb::ModelReady { model, version } => self.model_ready(&model, version)?,
+            Verb::ModelMetadata { model, version } => {
+                Answer::ModelMetadata(self.model_metadata(&model, version)?)
+            }
+            Verb::ModelConfig { model, version } => {
+                Answer::ModelConfig(self.find(&model, version)?.spec().clone())
+            }
+            Verb::ModelStatistics { model, version } => {
+                Answer::ModelStatistics(self.statistics(&model, version)?)
+            }
+            Verb::RepositoryIndex { ready_only } => {
+                self.check_serving()?;
+                return Ok(Begun::Index { ready_only });
+            }
+            Verb::RepositoryModelLoad { model, parameters } => {
+                self.check_control()?;
+                if let Some(parameter) = parameters.first() {
+                    let text = format!("load parameter '{parameter}' is not supported by this version");
+                    return Err(Error::new(ErrorKind::Unsupported, text));
+                }
+                return Ok(Begun::Ordered(Action::Load, model));
+            }
+            Verb::RepositoryModelUnload { model } => {
+                self.check_control()?;
+                return Ok(Begun::Ordered(Action::Unload, model));
+            }
+            Verb::SharedMemoryStatus { memory, region } => {
+                Answer::Regions(self.region_status(memory, &region)?)
+            }
+            Verb::SystemSharedMemoryRegister { region, place } => self.register_region(region, place)?,
+            Verb::CudaSharedMemoryRegister { region } => return Err(self.refuse_cuda_region(&region)),
+            Verb::SharedMemoryUnregister { memory, region } => self.unregister_region(memory, &region)?,
+            Verb::LogSettings(change) => {
+                Answer::LogSettings { file: self.log.file(), settings: self.log.change(change) }
+            }
+            Verb::TraceSetting { model, change } => {
+                self.check_traced(&model)?;
+                Answer::TraceSetting(self.traces.change(&model, change?))
+            }
+            Verb::Metrics => Answer::Metrics(metrics::render(self)),
+        }))
+    }
+
+    fn health(&self, well: bool) -> Result<Answer, Error> {
+        match self.phase() {
+            Phase::Exiting => Err(Error::new(ErrorKind::ShuttingDown, "Server exiting")),
+            _ => Ok(Answer::Health(well)),
+        }
+    }
+
+    fn check_serving(&self) -> Result<(), Error> {
+        if self.phase() == Phase::Serving { Ok(()) } else { Err(not_ready()) }
+    }
+
+    /// Whether clients may load and unload models now.
+    fn check_control(&self) -> Result<(), Error> {
+        self.check_serving()?;
+        if self.explicit_control {
+            return Ok(());
+        }
+        let text = "explicit model load / unload is not allowed if polling is enabled";
+        Err(Error::new(ErrorKind::ControlDisabled, text))
+    }
+}
+
+/// For an asker whose answer was lost: the work that would have brought it has failed.
+pub fn unanswered() -> Error {
+    Error::new(ErrorKind::Internal, "an answer was lost, see the log of the server")
+}
+
+fn not_ready() -> Error {
+    Error::new(ErrorKind::ShuttingDown, "Server not ready")
+}

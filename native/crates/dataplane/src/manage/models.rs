@@ -1,0 +1,86 @@
+//! What is asked of models: readiness, metadata, statistics.
+
+use std::sync::Arc;
+
+use kushi_core::{Error, Runner, State, TensorSpec};
+
+use super::not_ready;
+use crate::{Answer, DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
+
+impl DataPlane {
+    /// The runner that a request is for.
+    pub fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+        let found = self.registry.find(model, version);
+        if found.is_err() && self.phase() == Phase::Exiting {
+            // A model that is unloaded because the server closes is not an unknown one.
+            return Err(not_ready());
+        }
+        found
+    }
+
+    pub(super) fn model_ready(&self, model: &str, version: Option<u64>) -> Result<Answer, Error> {
+        self.find(model, version)?;
+        if self.phase() == Phase::Exiting { Err(not_ready()) } else { Ok(Answer::Health(true)) }
+    }
+
+    pub(super) fn model_metadata(&self, model: &str, version: Option<u64>) -> Result<ModelMetadata, Error> {
+        let runner = self.find(model, version)?;
+        let spec = runner.spec();
+        let tensors = |specs: &[TensorSpec]| {
+            specs.iter().map(|tensor| tensor_metadata(tensor, spec.max_batch_size > 0)).collect()
+        };
+        Ok(ModelMetadata {
+            name: spec.name.clone(),
+            versions: if version.is_some() { vec![spec.version] } else { self.ready_versions(model) },
+            platform: spec.platform.clone(),
+            inputs: tensors(&spec.inputs),
+            outputs: tensors(&spec.outputs),
+        })
+    }
+
+    fn ready_versions(&self, model: &str) -> Vec<u64> {
+        let runners = self.registry.runners();
+        let of_model =
+            runners.iter().filter(|runner| runner.spec().name == model && runner.state() == State::Ready);
+        of_model.map(|runner| runner.spec().version).collect()
+    }
+
+    pub(super) fn statistics(
+        &self,
+        model: &str,
+        version: Option<u64>,
+    ) -> Result<Vec<ModelStatistics>, Error> {
+        let mut runners = self.registry.runners();
+        if !model.is_empty() {
+            runners.retain(|runner| runner.spec().name == model);
+            if runners.is_empty() {
+                return Err(Error::invalid(format!("requested model '{model}' is not available")));
+            }
+            runners.retain(|runner| version.is_none_or(|number| runner.spec().version == number));
+            if runners.is_empty() {
+                let text = format!("requested model version is not available for model '{model}'");
+                return Err(Error::invalid(text));
+            }
+        }
+        let statistics = runners.iter().map(|runner| ModelStatistics {
+            name: runner.spec().name.clone(),
+            version: runner.spec().version,
+            counts: runner.statistics(),
+        });
+        Ok(statistics.collect())
+    }
+
+    /// Whether the settings of traces may be asked for; `model`: empty for all.
+    pub(super) fn check_traced(&self, model: &str) -> Result<(), Error> {
+        let serves = || self.registry.find(model, None).is_ok_and(|runner| runner.state() == State::Ready);
+        if model.is_empty() || serves() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("Request for unknown model : {model}")))
+    }
+}
+
+fn tensor_metadata(spec: &TensorSpec, batched: bool) -> TensorMetadata {
+    let shape = batched.then_some(-1).into_iter().chain(spec.dims.iter().copied()).collect();
+    TensorMetadata { name: spec.name.clone(), datatype: spec.datatype, shape }
+}

@@ -1,0 +1,86 @@
+//! What may be asked of a server beside inference, with its arguments.
+
+use kushi_core::Error;
+
+use crate::{LogChange, TraceChange};
+
+/// What a client sent, or why it cannot be read. The verb says so when its turn comes: first it looks at what the
+/// client may do, and at what it has named.
+pub type Sent<T> = Result<T, Error>;
+
+/// Named as the protocol's gRPC methods are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    ServerLive,
+    ServerReady,
+    ServerMetadata,
+    /// Here and below: no version is the latest.
+    ModelReady {
+        model: String,
+        version: Option<u64>,
+    },
+    ModelMetadata {
+        model: String,
+        version: Option<u64>,
+    },
+    ModelConfig {
+        model: String,
+        version: Option<u64>,
+    },
+    /// `model`: empty for all. No version is all versions.
+    ModelStatistics {
+        model: String,
+        version: Option<u64>,
+    },
+    RepositoryIndex {
+        ready_only: bool,
+    },
+    /// `parameters`: the names of what is to replace parts of the repository.
+    RepositoryModelLoad {
+        model: String,
+        parameters: Vec<String>,
+    },
+    RepositoryModelUnload {
+        model: String,
+    },
+    /// Here and below: an empty region is all of them.
+    SharedMemoryStatus {
+        memory: Memory,
+        region: String,
+    },
+    SystemSharedMemoryRegister {
+        region: String,
+        place: Sent<RegionPlace>,
+    },
+    CudaSharedMemoryRegister {
+        region: String,
+    },
+    SharedMemoryUnregister {
+        memory: Memory,
+        region: String,
+    },
+    /// A change of nothing asks.
+    LogSettings(LogChange),
+    /// `model`: empty for all. A change of nothing asks.
+    TraceSetting {
+        model: String,
+        change: Sent<TraceChange>,
+    },
+    /// Of all models, as Prometheus reads it.
+    Metrics,
+}
+
+/// What kind of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    System,
+    Cuda,
+}
+
+/// Where a region of system memory lies: in the shared memory object `key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionPlace {
+    pub key: String,
+    pub offset: u64,
+    pub byte_size: u64,
+}
