@@ -133,7 +133,7 @@ def test_lines_of_the_core_come_when_they_are_asked_for(own_server: Server) -> N
     break_protocol()
     assert change(own_server, "/v2/logging", {"log_verbose_level": 1})["log_verbose_level"] == 1
     break_protocol()
-    own_server.log.wait_for(re.compile(r"^I\d{4} .* mod\.rs:\d+\] a connection ended"), 30)
+    own_server.log.wait_for(re.compile(r"^I\d{4} .* connection\.rs:\d+\] a connection ended"), 30)
     load(own_server)
     own_server.log.wait_for(re.compile(r"'add_sub' version 1 runs on \d+ thread"), 30)
     assert count(own_server, "a connection ended") == 1

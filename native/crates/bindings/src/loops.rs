@@ -246,7 +246,7 @@ impl EventLoop {
 
     fn take_mail(&self, py: Python<'_>, mail: Mail) -> PyResult<()> {
         // What is not wanted is dropped when the lock is free again.
-        let Mail { key, response, end } = mail;
+        let Mail { key, response, end, credit } = mail;
         let (released, _unwanted) = {
             let mut places = lock(&self.places);
             let unwanted = match places.get(key) {
@@ -257,6 +257,7 @@ impl EventLoop {
             };
             (end.is_some().then(|| places.release(key)).flatten(), unwanted)
         };
+        drop(credit);
         let (Some(Waiting { promise, hold, about }), Some(mut end)) = (released, end) else { return Ok(()) };
         let (Some(promise), Hold::Core { spec, only, .. }) = (promise, hold) else {
             return Ok(());

@@ -8,18 +8,24 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::gather::Splitter;
+use crate::gather::{Share, Splitter};
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
-use crate::queue::Entry;
 use crate::statistics::Tally;
-use crate::{End, Error, ErrorKind, Gathered, Mail, ModelSpec, Request, Response, Scratch, Tensor, Timings};
+use crate::{
+    Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat, Tensor,
+    Timings,
+};
 
 pub struct Batch {
     ledger: Arc<Ledger>,
     seats: Vec<Seat>,
+    /// Inputs that the scheduler made, by position in the specification.
+    made: Vec<(usize, Tensor)>,
     open: usize,
     rows: usize,
+    /// Those of them that answer nobody.
+    padding: usize,
     /// Its place among the batches of the model, and how many requests have that place: those that are
     /// executed alone keep the place of the batch that failed.
     sequence: u64,
@@ -33,32 +39,36 @@ pub struct Batch {
     responded: bool,
 }
 
-/// A request's place in a batch. Its rows stay its own when it ends before the others.
-struct Seat {
-    rows: usize,
-    /// `None` once ended.
-    entry: Option<Entry>,
-}
-
 /// What became of a response that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
+#[must_use = "a response that finds no room has not been sent"]
 pub enum Sent {
     Accepted,
+    /// Its asker has not taken those before it. It comes back: to be sent again once there is room, see
+    /// [`Batch::when_room`].
+    Full(Response),
     /// Nobody waits for it any more: further responses to this request are wasted work.
     Abandoned,
 }
 
 impl Batch {
-    pub(crate) fn new(ledger: Arc<Ledger>, entries: Vec<Entry>, sequence: u64, started: Instant) -> Self {
-        let seat = |entry: Entry| Seat { rows: entry.request.rows, entry: Some(entry) };
-        let seats: Vec<Seat> = entries.into_iter().map(seat).collect();
+    pub(crate) fn new(ledger: Arc<Ledger>, plan: Plan, sequence: u64, started: Instant) -> Self {
+        let Plan { seats, inputs } = plan;
+        let open = seats.iter().filter(|seat| seat.entry.is_some()).count();
+        let rows_where = |taken: bool| {
+            let seats = seats.iter().filter(|seat| seat.entry.is_some() == taken);
+            seats.map(|seat| seat.rows).sum::<usize>()
+        };
+        let padding = rows_where(false);
         Self {
             ledger,
-            open: seats.len(),
-            rows: seats.iter().map(|seat| seat.rows).sum(),
-            of: seats.len(),
+            open,
+            rows: rows_where(true) + padding,
+            padding,
+            of: open,
             seats,
+            made: inputs,
             sequence,
             dequeued: started,
             started,
@@ -69,9 +79,14 @@ impl Batch {
         }
     }
 
-    /// Whether its requests can be executed once more.
+    /// Whether its rows have places that matter to the model.
+    fn is_arranged(&self) -> bool {
+        self.padding > 0 || !self.made.is_empty()
+    }
+
+    /// Whether its requests can be executed once more, each alone.
     pub(crate) fn may_run_again(&self) -> bool {
-        self.open > 0 && !self.responded
+        self.open > 0 && !self.responded && !self.is_arranged()
     }
 
     /// The number of requests that have not ended.
@@ -96,9 +111,14 @@ impl Batch {
                 self.end(index, Err(error));
             }
         }
-        // Those that have ended have no rows in what is executed.
-        self.seats.retain(|seat| seat.entry.is_some());
-        self.rows = self.seats.iter().map(|seat| seat.rows).sum();
+        if self.is_arranged() {
+            let of_nobody = self.seats.iter().filter(|seat| seat.entry.is_none());
+            self.padding = of_nobody.map(|seat| seat.rows).sum();
+        } else {
+            // Those that have ended have no rows in what is executed.
+            self.seats.retain(|seat| seat.entry.is_some());
+            self.rows = self.seats.iter().map(|seat| seat.rows).sum();
+        }
         ended
     }
 
@@ -114,9 +134,9 @@ impl Batch {
                 self.end(index, Err(error));
                 continue;
             }
-            let entries = self.seats[index].entry.take().into_iter().collect();
+            let plan = Plan::from(vec![self.seats[index].entry.take()?]);
             self.open -= 1;
-            let mut alone = Self::new(self.ledger.clone(), entries, self.sequence, now);
+            let mut alone = Self::new(self.ledger.clone(), plan, self.sequence, now);
             alone.of = self.of;
             alone.dequeued = self.dequeued;
             return Some(alone);
@@ -131,7 +151,7 @@ impl Batch {
         self.ledger.spec.clone()
     }
 
-    /// The number of requests.
+    /// The number of seats: of requests, and of places that answer nobody.
     pub fn len(&self) -> usize {
         self.seats.len()
     }
@@ -140,12 +160,12 @@ impl Batch {
         self.seats.is_empty()
     }
 
-    /// Rows of the batch dimension, all requests together.
+    /// Rows of the batch dimension, all seats together.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// `None` once the request has ended.
+    /// `None` once the request has ended, and where there is none.
     pub fn request(&self, index: usize) -> Option<&Request> {
         self.seats[index].entry.as_ref().map(|entry| &*entry.request)
     }
@@ -159,13 +179,16 @@ impl Batch {
         self.seats.iter().filter_map(|seat| seat.entry.as_ref()).any(|entry| entry.wants(index))
     }
 
-    /// The inputs of all requests, joined; to be called before any of them ends.
+    /// The inputs of all requests, joined, with zeros for rows that answer nobody; to be called before any
+    /// request ends.
     pub fn gather<'a>(&'a mut self, scratch: &'a mut Scratch) -> SmallVec<[Option<Gathered<'a>>; 4]> {
-        let open = self.seats.iter().filter_map(|seat| seat.entry.as_ref());
-        let requests: SmallVec<[&[Option<Tensor>]; 32]> =
-            open.map(|entry| entry.request.inputs.as_slice()).collect();
+        let share = |seat: &'a Seat| match &seat.entry {
+            Some(entry) => Share::Inputs(&entry.request.inputs),
+            None => Share::Zeros(seat.rows),
+        };
+        let shares: SmallVec<[Share<'a>; 32]> = self.seats.iter().map(share).collect();
         let spec = &self.ledger.spec;
-        let gathered = scratch.gather(&spec.inputs, &requests, spec.max_batch_size > 0);
+        let gathered = scratch.gather(&spec.inputs, &shares, &self.made, spec.max_batch_size > 0);
         self.input_done = Some(self.ledger.clock.now());
         gathered
     }
@@ -175,20 +198,40 @@ impl Batch {
         self.output_started = Some(self.ledger.clock.now());
     }
 
-    /// Sends one of any number of responses.
+    /// Sends one of any number of responses, as far as the request's [`Window`](crate::Window) has room for it. The
+    /// last one may go with the end, by [`Batch::scatter`], and needs no room.
     pub fn send(&mut self, index: usize, response: Response) -> Sent {
         let Some(entry) = &self.seats[index].entry else {
             return Sent::Abandoned;
         };
-        if entry.request.reply.claim.abandoned().is_some() {
+        let reply = &entry.request.reply;
+        if reply.claim.abandoned().is_some() {
             return Sent::Abandoned;
         }
+        let credit = Credit::take(&reply.claim, response.byte_size());
+        if credit.is_none() {
+            return Sent::Full(response);
+        }
         let mut outbox = Outbox::default();
-        let reply = &entry.request.reply;
-        outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None });
+        outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });
         self.responded = true;
         self.post(outbox, 0);
         Sent::Accepted
+    }
+
+    /// Calls `wake` once [`Batch::send`] will not answer [`Sent::Full`] for this request: when an answer has been taken,
+    /// or the asker has gone; at once where that is so already. It takes the place of one that waits. One that waits
+    /// when the request ends may be called later, or never.
+    ///
+    /// `wake` runs on the thread of whoever takes the answer or goes, inside what that thread is doing: it may push to
+    /// a queue or notify a thread, and nothing else. An engine that waits for room does so outside of
+    /// [`Engine::execute`](crate::Engine::execute), or never runs inline: the asker may be on the very thread that
+    /// executes.
+    pub fn when_room(&self, index: usize, wake: impl FnOnce() + Send + 'static) {
+        match &self.seats[index].entry {
+            Some(entry) => entry.request.reply.claim.when_room(Box::new(wake)),
+            None => wake(),
+        }
     }
 
     /// Ends one request; a second end of the same request does nothing.
@@ -262,7 +305,7 @@ impl Batch {
         if ended == 0 {
             return;
         }
-        let execution = (tally.successes > 0 && !self.counted).then_some(self.rows);
+        let execution = (tally.successes > 0 && !self.counted).then_some(self.rows - self.padding);
         self.counted |= execution.is_some();
         self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, ended);
@@ -358,6 +401,6 @@ impl Outgoing {
         let key = request.reply.key;
         let mailbox = request.reply.mailbox.clone();
         let end = End { result, timings, request };
-        self.outbox.add(&mailbox, Mail { key, response, end: Some(end) });
+        self.outbox.add(&mailbox, Mail { key, response, end: Some(end), credit: None });
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::handover::Indexed;
 use crate::{Batch, Error, Scratch, Tensor};
 
 /// What an engine can do, asked once when its runner starts.
@@ -51,6 +52,12 @@ pub struct Slot {
     pub(crate) engine: Arc<dyn Engine>,
     /// What becomes of it is still to be settled.
     pub(crate) failed: Option<Box<(Batch, Error)>>,
+}
+
+impl Indexed for Slot {
+    fn index(&self) -> usize {
+        self.index
+    }
 }
 
 impl Slot {

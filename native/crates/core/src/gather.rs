@@ -33,8 +33,36 @@ pub struct Gathered<'a> {
     pub bytes: &'a [u8],
 }
 
+/// What a seat of a batch has in its rows.
+#[derive(Clone, Copy)]
+pub(crate) enum Share<'a> {
+    Inputs(&'a [Option<Tensor>]),
+    /// So many rows.
+    Zeros(usize),
+}
+
+enum Part<'a> {
+    Bytes(&'a [u8]),
+    Zeros(usize),
+}
+
+impl Part<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Zeros(count) => *count,
+        }
+    }
+}
+
+/// A row of zeros with the dimensions of `tensor`, in bytes. An empty string has a length, too.
+fn row_bytes(tensor: &Tensor) -> usize {
+    let elements = crate::element_count(&tensor.shape[1..]).unwrap_or(0);
+    elements * tensor.datatype.size().unwrap_or(size_of::<u32>())
+}
+
 impl Piece {
-    fn fill<'b>(&mut self, parts: impl Iterator<Item = &'b [u8]>, total: usize) {
+    fn fill<'b>(&mut self, parts: impl Iterator<Item = Part<'b>>, total: usize) {
         if self.bytes.capacity() > KEPT_BYTES.max(2 * total) {
             self.bytes = Vec::new();
         }
@@ -43,7 +71,10 @@ impl Piece {
         self.start = self.bytes.as_ptr().align_offset(ALIGNMENT);
         self.bytes.resize(self.start, 0);
         for part in parts {
-            self.bytes.extend_from_slice(part);
+            match part {
+                Part::Bytes(bytes) => self.bytes.extend_from_slice(bytes),
+                Part::Zeros(count) => self.bytes.resize(self.bytes.len() + count, 0),
+            }
         }
     }
 
@@ -58,35 +89,57 @@ fn is_aligned(bytes: &[u8], datatype: DataType) -> bool {
 }
 
 impl Scratch {
-    /// Joins input `i` of every request in `requests`; `None` for an optional input left out.
+    /// Joins input `i` of every seat; `None` for an optional input left out. Inputs in `made` are taken
+    /// as they are.
     ///
     /// All requests of a batch carry the same inputs with the same dimensions behind the first, as
     /// the batch policy sees to it.
     pub(crate) fn gather<'a>(
         &'a mut self,
         specs: &'a [TensorSpec],
-        requests: &[&'a [Option<Tensor>]],
+        seats: &[Share<'a>],
+        made: &'a [(usize, Tensor)],
         batched: bool,
     ) -> SmallVec<[Option<Gathered<'a>>; 4]> {
         self.pieces.resize_with(specs.len(), Piece::default);
         let batch_dims = usize::from(batched);
         let mut joined = SmallVec::new();
         for (i, (spec, piece)) in specs.iter().zip(&mut self.pieces).enumerate() {
-            let Some(first) = requests.first().and_then(|inputs| inputs[i].as_ref()) else {
+            let made = made.iter().find(|(index, _)| *index == i).map(|(_, tensor)| tensor);
+            let Some(first) = made.or_else(|| {
+                seats.iter().find_map(|seat| match seat {
+                    Share::Inputs(inputs) => inputs[i].as_ref(),
+                    Share::Zeros(_) => None,
+                })
+            }) else {
                 joined.push(None);
                 continue;
             };
             let mut shape = first.shape.clone();
-            let alone = requests.len() == 1;
-            let bytes: &'a [u8] = if alone && is_aligned(first.data.as_bytes(), first.datatype) {
-                first.data.as_bytes()
-            } else {
-                let parts = || requests.iter().filter_map(|inputs| inputs[i].as_ref());
-                if batched {
-                    shape[0] = parts().map(|part| part.shape[0]).sum();
+            let given = first.data.as_bytes();
+            let bytes: &'a [u8] = if made.is_some() || seats.len() == 1 {
+                if is_aligned(given, first.datatype) {
+                    given
+                } else {
+                    piece.fill([Part::Bytes(given)].into_iter(), given.len());
+                    piece.as_bytes()
                 }
-                let total = parts().map(|part| part.data.len()).sum();
-                piece.fill(parts().map(|part| part.data.as_bytes()), total);
+            } else {
+                let part = |seat: &Share<'a>| match seat {
+                    Share::Inputs(inputs) => {
+                        let tensor = inputs[i].as_ref()?;
+                        Some((if batched { tensor.shape[0] } else { 0 }, Part::Bytes(tensor.data.as_bytes())))
+                    }
+                    Share::Zeros(rows) => {
+                        batched.then(|| (*rows as i64, Part::Zeros(rows * row_bytes(first))))
+                    }
+                };
+                let parts = || seats.iter().filter_map(part);
+                if batched {
+                    shape[0] = parts().map(|(rows, _)| rows).sum();
+                }
+                let total = parts().map(|(_, part)| part.len()).sum();
+                piece.fill(parts().map(|(_, part)| part), total);
                 piece.as_bytes()
             };
             let shape = spec.to_engine(&shape, batch_dims);

@@ -1,21 +1,25 @@
 //! Who runs next: passes the right to run a slot from whoever has it to whoever should.
 //!
 //! Work and free slots stand under one lock, so "the queue is empty, I leave" and "nobody runs, I
-//! lead" cannot both be true. What always holds when the lock is free: if work is due and a slot is
-//! free, then a sleeper has been called, a timed sleeper is about to look, or a leader is on its way.
-//! Checked by the loom tests, on this very module.
+//! lead" cannot both be true. What always holds when the lock is free: if work is due for a free slot,
+//! then a sleeper has been called, a timed sleeper is about to look, or a leader is on its way who may
+//! take that work. A leader with one slot is no help for work that is bound to another. Checked by the
+//! loom tests, on this very module.
 
 use std::time::Instant;
 
 use crate::sync::{Condvar, Mutex, lock};
+use crate::{Due, FreeSlots};
 
 /// The work behind the lock.
 pub(crate) trait Work {
-    /// `Ok`: there is something to run. `Err(Some(when))`: look again then. `Err(None)`: nothing.
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>>;
+    /// Whether one of these slots has something to do. Never names another slot.
+    fn due(&self, now: Instant, free: &FreeSlots) -> Due;
+}
 
-    /// Whether a second slot would find a whole batch.
-    fn has_full_batch(&self) -> bool;
+/// A slot knows its index, below the number of slots.
+pub(crate) trait Indexed {
+    fn index(&self) -> usize;
 }
 
 pub(crate) struct Handover<W, S> {
@@ -28,8 +32,9 @@ pub(crate) struct Handover<W, S> {
 
 struct State<W, S> {
     work: W,
-    free: Vec<S>,
-    slots: usize,
+    /// By their indexes.
+    slots: Box<[Option<S>]>,
+    free: FreeSlots,
     /// Slots between [`Handover::begin`] and [`Handover::finish`].
     executing: usize,
     inline: bool,
@@ -41,10 +46,31 @@ struct State<W, S> {
     alarm: Option<Instant>,
 }
 
-impl<W, S> State<W, S> {
+impl<W: Work, S: Indexed> State<W, S> {
+    /// Whether there is one to call: one for each free slot at most.
+    fn has_sleeper(&self) -> bool {
+        self.called < self.sleepers.min(self.free.len())
+    }
+
     /// Slots that are out and have not begun: their holders look for work, or give the slot back.
     fn leaders_on_their_way(&self) -> usize {
-        self.slots - self.free.len() - self.executing
+        self.slots.len() - self.free.len() - self.executing
+    }
+
+    fn due(&self, now: Instant) -> Due {
+        if self.free.is_empty() { Due::Nothing } else { self.work.due(now, &self.free) }
+    }
+
+    fn put(&mut self, slot: S) {
+        let index = slot.index();
+        self.slots[index] = Some(slot);
+        self.free.insert(index);
+    }
+
+    fn take(&mut self, index: usize) -> Option<S> {
+        let slot = self.slots[index].take();
+        self.free.remove(index);
+        slot
     }
 }
 
@@ -54,13 +80,14 @@ pub(crate) enum Begin<R, S> {
     Nothing,
 }
 
-impl<W: Work, S> Handover<W, S> {
+impl<W: Work, S: Indexed> Handover<W, S> {
+    /// Slots in the order of their indexes, which begin at 0.
     pub(crate) fn new(work: W, slots: Vec<S>) -> Self {
         Self {
             state: Mutex::new(State {
                 work,
-                slots: slots.len(),
-                free: slots,
+                free: (0..slots.len()).collect(),
+                slots: slots.into_iter().map(Some).collect(),
                 executing: 0,
                 inline: false,
                 closed: false,
@@ -86,13 +113,13 @@ impl<W: Work, S> Handover<W, S> {
     /// Whether every slot is home, there is nothing to do, and one thread for each slot sleeps uncalled.
     pub(crate) fn at_rest(&self, now: Instant) -> bool {
         let state = lock(&self.state);
-        let asleep = state.sleepers == state.slots && state.called == 0;
-        asleep && state.free.len() == state.slots && matches!(state.work.due(now), Err(None))
+        let asleep = state.sleepers == state.slots.len() && state.called == 0;
+        asleep && state.free.len() == state.slots.len() && matches!(state.due(now), Due::Nothing)
     }
 
-    /// Adds work. Answers a slot when the caller has to lead: nobody does, or all who do are executing.
-    /// A leader on its way takes this work too, so that a burst on one io thread does not occupy every
-    /// slot.
+    /// Adds work. Answers a slot when the caller has to lead: nobody does, or all who do are executing,
+    /// or the work is for this slot only. A leader on its way takes work for any slot too, so that a
+    /// burst on one io thread does not occupy every slot.
     pub(crate) fn admit<R, E>(
         &self,
         now: Instant,
@@ -100,12 +127,15 @@ impl<W: Work, S> Handover<W, S> {
     ) -> Result<(R, Option<S>), E> {
         let mut state = lock(&self.state);
         let added = add(&mut state.work)?;
-        if state.inline {
-            let lead = if state.leaders_on_their_way() == 0 { state.free.pop() } else { None };
-            return Ok((added, lead));
+        if !state.inline {
+            self.call_a_sleeper(&mut state, now);
+            return Ok((added, None));
         }
-        self.call_a_sleeper(&mut state, now);
-        Ok((added, None))
+        let lead = match state.due(now) {
+            Due::Any { .. } if state.leaders_on_their_way() > 0 => None,
+            due => self.take_out(&mut state, due, now),
+        };
+        Ok((added, lead))
     }
 
     /// Takes work for `slot`; with none the slot goes home.
@@ -121,10 +151,14 @@ impl<W: Work, S> Handover<W, S> {
             return Begin::Nothing;
         };
         state.executing += 1;
-        let second = if state.inline && state.work.has_full_batch() { state.free.pop() } else { None };
-        if second.is_none() {
-            self.call_a_sleeper(&mut state, now);
-        }
+        let due = state.due(now);
+        // The rest of a batch is worth no second leader, who may be a thread that has to be woken; a sleeper is.
+        let second = if state.inline && !matches!(due, Due::Any { whole_batch: false }) {
+            self.take_out(&mut state, due, now)
+        } else {
+            self.call_for(&mut state, due);
+            None
+        };
         Begin::Run(batch, slot, second)
     }
 
@@ -136,11 +170,20 @@ impl<W: Work, S> Handover<W, S> {
         let inline = done(&mut state.work, &slot);
         let moves = state.inline && !inline;
         state.inline = inline;
-        if !moves && !state.closed && state.work.due(now).is_ok() {
-            return Some(slot);
+        let goes_on = !moves && !state.closed && {
+            let due = state.work.due(now, &FreeSlots::only(slot.index()));
+            matches!(due, Due::Any { .. } | Due::Only(_))
+        };
+        if !goes_on {
+            self.put_home(&mut state, slot, now);
+            return None;
         }
-        self.put_home(&mut state, slot, now);
-        None
+        // What has finished may have set free work that this leader cannot take.
+        match state.due(now) {
+            Due::Any { .. } => {}
+            due => self.call_for(&mut state, due),
+        }
+        Some(slot)
     }
 
     /// Gives a slot back unused; due work is taken over by a thread.
@@ -148,7 +191,7 @@ impl<W: Work, S> Handover<W, S> {
         self.put_home(&mut lock(&self.state), slot, now);
     }
 
-    /// Sleeps until there is work and a free slot. `None` once closed.
+    /// Sleeps until there is work for a free slot. `None` once closed.
     pub(crate) fn wait(&self, clock: impl Fn() -> Instant) -> Option<S> {
         let mut state = lock(&self.state);
         loop {
@@ -156,10 +199,10 @@ impl<W: Work, S> Handover<W, S> {
                 return None;
             }
             let now = clock();
-            let alarm = match (state.free.is_empty(), state.work.due(now)) {
+            let alarm = match state.due(now) {
                 // Whoever begins calls the next for what is left.
-                (false, Ok(())) => return state.free.pop(),
-                (false, Err(Some(when))) if state.alarm.is_none_or(|alarm| when < alarm) => Some(when),
+                due @ (Due::Any { .. } | Due::Only(_)) => return self.take_out(&mut state, due, now),
+                Due::Later(when) if state.alarm.is_none_or(|alarm| when < alarm) => Some(when),
                 _ => None,
             };
             state.sleepers += 1;
@@ -191,7 +234,7 @@ impl<W: Work, S> Handover<W, S> {
     /// has not come home by `until`.
     pub(crate) fn collect(&self, until: Instant, clock: impl Fn() -> Instant) -> Option<Vec<S>> {
         let mut state = lock(&self.state);
-        while state.free.len() < state.slots {
+        while state.free.len() < state.slots.len() {
             let left = until.saturating_duration_since(clock());
             if left.is_zero() {
                 return None;
@@ -199,12 +242,12 @@ impl<W: Work, S> Handover<W, S> {
             let woken = self.home.wait_timeout(state, left);
             (state, _) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
         }
-        state.slots = 0;
-        Some(std::mem::take(&mut state.free))
+        state.free = FreeSlots::default();
+        Some(std::mem::take(&mut state.slots).into_iter().flatten().collect())
     }
 
     fn put_home(&self, state: &mut State<W, S>, slot: S, now: Instant) {
-        state.free.push(slot);
+        state.put(slot);
         if state.closed {
             self.home.notify_all();
         } else {
@@ -212,17 +255,38 @@ impl<W: Work, S> Handover<W, S> {
         }
     }
 
-    /// One sleeper for each free slot with something to do, and none for work that an alarm covers.
-    fn call_a_sleeper(&self, state: &mut State<W, S>, now: Instant) {
-        if state.called >= state.sleepers.min(state.free.len()) {
-            return;
+    /// The slot for work that is due now. Whoever gets it takes any work for any slot; for what is bound
+    /// to the slots that are still free a sleeper is called.
+    fn take_out(&self, state: &mut State<W, S>, due: Due, now: Instant) -> Option<S> {
+        match due {
+            Due::Any { .. } => state.free.first().and_then(|index| state.take(index)),
+            Due::Only(index) => {
+                let slot = state.take(index);
+                self.call_a_sleeper(state, now);
+                slot
+            }
+            due => {
+                self.call_for(state, due);
+                None
+            }
         }
-        let needed = match state.work.due(now) {
-            Ok(()) => true,
-            Err(Some(when)) => state.alarm.is_none_or(|alarm| when < alarm),
-            Err(None) => false,
+    }
+
+    fn call_a_sleeper(&self, state: &mut State<W, S>, now: Instant) {
+        if state.has_sleeper() {
+            let due = state.due(now);
+            self.call_for(state, due);
+        }
+    }
+
+    /// Calls one sleeper for what is due, and none for work that an alarm covers.
+    fn call_for(&self, state: &mut State<W, S>, due: Due) {
+        let needed = match due {
+            Due::Any { .. } | Due::Only(_) => true,
+            Due::Later(when) => state.alarm.is_none_or(|alarm| when < alarm),
+            Due::Nothing => false,
         };
-        if needed {
+        if needed && state.has_sleeper() {
             state.called += 1;
             self.work.notify_one();
         }

@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::handover::Begin;
-use crate::queue::Entry;
 use crate::runner::Desk;
 use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
-use crate::{Batch, Placement, Runner, Slot};
+use crate::{Batch, Placement, Plan, Runner, Slot};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
 /// it drops it, and an instance thread takes over.
@@ -25,7 +24,7 @@ pub struct Lease {
 }
 
 enum Work {
-    New(Vec<Entry>, u64),
+    New(Plan, u64),
     /// Its run was ended.
     Moved(Batch),
 }
@@ -61,19 +60,19 @@ impl Lease {
         let mut dropped = Vec::new();
         let inline = !self.of_instance_thread;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
-            if !inline && let Some(batch) = desk.moved.pop_front() {
+            if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 return Some((Work::Moved(batch), desk.gate.wants_processor_time()));
             }
             let next: Next = desk.scheduler.next(started, slot.index);
             dropped = next.dropped;
-            let Action::Run(entries) = next.action else {
+            let Action::Run(plan) = next.action else {
                 return None;
             };
             let sequence = desk.next_sequence;
             desk.next_sequence += 1;
-            desk.runs.begin(slot, entries.iter().map(|entry| entry.number), started, inline);
-            Some((Work::New(entries, sequence), desk.gate.wants_processor_time()))
+            desk.runs.begin(slot, plan.numbers(), started, inline);
+            Some((Work::New(plan, sequence), desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             ledger.end_in_queue(entry, error);
@@ -82,7 +81,7 @@ impl Lease {
             return Step::Done;
         };
         let batch = match work {
-            Work::New(entries, sequence) => Batch::new(ledger.clone(), entries, sequence, started),
+            Work::New(plan, sequence) => Batch::new(ledger.clone(), plan, sequence, started),
             Work::Moved(mut batch) => {
                 let ended = batch.end_useless(started);
                 if !ended.is_empty() {
@@ -108,7 +107,7 @@ impl Lease {
         let done = |desk: &mut Desk, slot: &Slot| {
             desk.scheduler.done(slot.index);
             desk.runs.finish(slot.index);
-            desk.moved.extend(moved);
+            desk.moved.extend(moved.into_iter().map(|batch| (slot.index, batch)));
             desk.gate.record(took, processor) == Placement::Inline
         };
         self.slot = runner.handover.finish(ended, slot, done);

@@ -96,7 +96,7 @@ impl Ledger {
         let timings = Timings { queue: waited, ..Timings::default() };
         let end = End { result: Err(error), timings, request };
         let mut outbox = Outbox::default();
-        outbox.add(&mailbox, Mail { key, response: None, end: Some(end) });
+        outbox.add(&mailbox, Mail { key, response: None, end: Some(end), credit: None });
         outbox.deliver();
         self.ended(1);
     }

@@ -1,5 +1,6 @@
 //! Mail on its way out, sorted by mailbox, so that each is called once for a whole batch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -20,6 +21,10 @@ impl Outbox {
     }
 
     pub(crate) fn append(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
         for (mailbox, mail) in other.0 {
             for mail in mail {
                 self.add(&mailbox, mail);
@@ -27,9 +32,16 @@ impl Outbox {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A mailbox that panics loses its own mail and nobody else's.
     pub(crate) fn deliver(self) {
         for (mailbox, mail) in self.0 {
-            mailbox.deliver(mail);
+            if catch_unwind(AssertUnwindSafe(|| mailbox.deliver(mail))).is_err() {
+                log::error!("a mailbox panicked, and the answers in its mail are lost");
+            }
         }
     }
 }

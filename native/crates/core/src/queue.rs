@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::policy::Waiting;
 use crate::{Error, QueueSpec, Request, TimeoutAction};
 
-/// A request in a queue.
+/// A request as a scheduler has it, from [`Scheduler::admit`](crate::Scheduler::admit) until it hands it out.
 pub struct Entry {
     /// Ascending in the order of admission.
     pub(crate) number: u64,
@@ -43,6 +43,20 @@ impl Entry {
         }
     }
 
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Ascending in the order of admission.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// When it has waited too long.
+    pub fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
     pub(crate) fn wants(&self, output: usize) -> bool {
         let wanted = &self.request.wanted;
         wanted.is_empty() || wanted.contains(&(output as u16))
@@ -59,8 +73,9 @@ impl Entry {
         })
     }
 
-    /// Caller gone first, then deadline passed, so that a request with both is counted as cancelled.
-    fn fault(&self, now: Instant) -> Option<Error> {
+    /// Why it is to be dropped instead of run, if that is so. Caller gone first, then waited too long, so
+    /// that a request with both is counted as cancelled.
+    pub fn fault(&self, now: Instant) -> Option<Error> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let gone = self.request.reply.claim.abandoned();
@@ -87,7 +102,8 @@ pub struct Backlog {
     pub bytes: usize,
 }
 
-pub(crate) struct Queue {
+/// Requests in the order in which they run. A scheduler has one, or one for each of its slots.
+pub struct Queue {
     /// The first is served first.
     levels: Box<[Level]>,
     max_bytes: usize,
@@ -114,7 +130,7 @@ struct Lane {
 }
 
 impl Queue {
-    pub(crate) fn new(spec: &QueueSpec) -> Self {
+    pub fn new(spec: &QueueSpec) -> Self {
         let level = |max_requests| Level { max_requests, prompt: Lane::default(), delayed: BTreeMap::new() };
         Self {
             levels: spec.levels.iter().map(|policy| level(policy.max_requests)).collect(),
@@ -124,17 +140,17 @@ impl Queue {
         }
     }
 
-    pub(crate) fn backlog(&self) -> Backlog {
+    pub fn backlog(&self) -> Backlog {
         self.backlog
     }
 
     /// Nothing in here expires or gives way before this.
-    pub(crate) fn next_change(&self) -> Option<Instant> {
+    pub fn next_change(&self) -> Option<Instant> {
         self.changes.first().map(|&(when, ..)| when)
     }
 
     /// Takes the request in, or gives it back with the reason.
-    pub(crate) fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)> {
+    pub fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)> {
         if self.levels[entry.level].is_full() || self.has_no_room(entry.bytes) {
             return Err((Error::overloaded(), entry));
         }
@@ -147,7 +163,7 @@ impl Queue {
     }
 
     /// Whether a request of at least so many bytes would be refused on every level.
-    pub(crate) fn is_full(&self, bytes: usize) -> bool {
+    pub fn is_full(&self, bytes: usize) -> bool {
         self.has_no_room(bytes) || self.levels.iter().all(Level::is_full)
     }
 
@@ -156,7 +172,7 @@ impl Queue {
         self.backlog.requests > 0 && self.backlog.bytes.saturating_add(bytes) > self.max_bytes
     }
 
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> {
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
         let entries = self.levels.iter().flat_map(|level| {
             let delayed = level.delayed.values().map(|entry| (entry, false));
             level.prompt.iter().chain(delayed)
@@ -178,7 +194,7 @@ impl Queue {
     }
 
     /// Takes the first `requests` out.
-    pub(crate) fn take(&mut self, requests: usize) -> Vec<Entry> {
+    pub fn take(&mut self, requests: usize) -> Vec<Entry> {
         let mut batch = Vec::with_capacity(requests);
         for level in &mut self.levels {
             while batch.len() < requests
@@ -194,20 +210,20 @@ impl Queue {
     }
 
     /// Takes a request out; `None` when it is not in here any more.
-    pub(crate) fn cancel(&mut self, number: u64) -> Option<Entry> {
+    pub fn cancel(&mut self, number: u64) -> Option<Entry> {
         let entry = self.levels.iter_mut().find_map(|level| level.remove(number))?;
         self.forget(&entry);
         Some(entry)
     }
 
     /// Takes all out, in order.
-    pub(crate) fn clear(&mut self) -> Vec<Entry> {
+    pub fn clear(&mut self) -> Vec<Entry> {
         self.take(self.backlog.requests)
     }
 
     /// Takes out what has expired while it waited, and lets the others of their level pass those that
     /// have to give way. Looks at those alone, so that the lock is held no longer for a long queue.
-    pub(crate) fn settle(&mut self, now: Instant) -> Vec<(Entry, Error)> {
+    pub fn settle(&mut self, now: Instant) -> Vec<(Entry, Error)> {
         let mut dropped = Vec::new();
         while let Some(&(when, number, level)) = self.changes.first()
             && when <= now

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::credit::{Account, Wake};
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::{Error, Request, Tensor};
+use crate::{Credit, Error, Request, Tensor, Window};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
@@ -23,11 +24,20 @@ pub struct Mail {
     pub key: u64,
     pub response: Option<Response>,
     pub end: Option<End>,
+    /// With a response that others may follow. To be dropped once it is taken: whoever keeps it holds the next back.
+    pub credit: Option<Credit>,
 }
 
+#[derive(Debug)]
 pub struct Response {
     /// Positions in the specification's outputs, ascending, with the request's share of each.
     pub outputs: SmallVec<[(u16, Tensor); 2]>,
+}
+
+impl Response {
+    pub fn byte_size(&self) -> usize {
+        self.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum()
+    }
 }
 
 /// The last word on a request.
@@ -55,13 +65,20 @@ pub struct Reply {
 
 impl Reply {
     pub fn new(mailbox: Arc<dyn Mailbox>, key: u64) -> Self {
-        Self { mailbox, key, claim: Arc::new(Claim::default()) }
+        Self::with_window(mailbox, key, Window::default())
+    }
+
+    /// For an asker that has room for more or fewer answers than others.
+    pub fn with_window(mailbox: Arc<dyn Mailbox>, key: u64, window: Window) -> Self {
+        Self { mailbox, key, claim: Arc::new(Claim::new(window)) }
     }
 }
 
-/// The fate of a request, decided once.
-#[derive(Debug, Default)]
-pub struct Claim(AtomicU8);
+/// The fate of a request, decided once, and the credit for its answers until then.
+pub struct Claim {
+    fate: AtomicU8,
+    pub(crate) account: Account,
+}
 
 const LIVE: u8 = 0;
 const ANSWERED: u8 = 1;
@@ -69,8 +86,12 @@ const CANCELLED: u8 = 2;
 const EXPIRED: u8 = 3;
 
 impl Claim {
+    pub(crate) fn new(window: Window) -> Self {
+        Self { fate: AtomicU8::new(LIVE), account: Account::new(window) }
+    }
+
     fn take(&self, fate: u8) -> bool {
-        self.0.compare_exchange(LIVE, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.fate.compare_exchange(LIVE, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     pub(crate) fn answer(&self) -> bool {
@@ -78,16 +99,29 @@ impl Claim {
     }
 
     pub(crate) fn cancel(&self) -> bool {
-        self.take(CANCELLED)
+        self.give_up(CANCELLED)
     }
 
     pub(crate) fn expire(&self) -> bool {
-        self.take(EXPIRED)
+        self.give_up(EXPIRED)
+    }
+
+    fn give_up(&self, fate: u8) -> bool {
+        let decided = self.take(fate);
+        if decided {
+            self.account.give_up();
+        }
+        decided
+    }
+
+    /// Calls `wake` once there is room for an answer, or once nobody waits for one: at once where that is so already.
+    pub(crate) fn when_room(&self, wake: Wake) {
+        self.account.when_room(wake, || self.abandoned().is_some());
     }
 
     /// Why nobody waits for the answer any more, if that is so.
     pub fn abandoned(&self) -> Option<Error> {
-        match self.0.load(Ordering::Acquire) {
+        match self.fate.load(Ordering::Acquire) {
             CANCELLED => Some(Error::cancelled()),
             EXPIRED => Some(Error::expired()),
             _ => None,

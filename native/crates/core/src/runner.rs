@@ -16,8 +16,8 @@ use crate::sync::thread::JoinHandle;
 use crate::sync::{Mutex, lock};
 use crate::threads;
 use crate::{
-    Backlog, Batch, Clock, Drivers, DynamicBatcher, Engine, Error, ErrorKind, Gate, Lease, ModelSpec,
-    Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
+    Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
+    ModelSpec, Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
 };
 
 /// A run that takes longer than this leaves the io thread, and goes on for so long with those who have left.
@@ -56,20 +56,23 @@ pub(crate) struct Desk {
     next_number: u64,
     pub(crate) next_sequence: u64,
     pub(crate) runs: Runs,
-    /// Batches whose runs are to begin again: instance threads execute them.
-    pub(crate) moved: VecDeque<Batch>,
+    /// Batches whose runs are to begin again, each on its slot: instance threads execute them.
+    pub(crate) moved: VecDeque<(usize, Batch)>,
 }
 
 impl Work for Desk {
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
-        if !self.moved.is_empty() {
-            return Ok(());
+    fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        match self.moved.iter().find(|(slot, _)| free.contains(*slot)) {
+            Some((slot, _)) => Due::Only(*slot),
+            None => self.scheduler.due(now, free),
         }
-        self.scheduler.due(now)
     }
+}
 
-    fn has_full_batch(&self) -> bool {
-        self.scheduler.has_full_batch()
+impl Desk {
+    pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Batch> {
+        let place = self.moved.iter().position(|(of, _)| *of == slot)?;
+        self.moved.remove(place).map(|(_, batch)| batch)
     }
 }
 
@@ -318,7 +321,7 @@ impl Runner {
         for entry in entries {
             self.ledger.end_in_queue(entry, Error::shutting_down());
         }
-        for batch in moved {
+        for (_, batch) in moved {
             batch.fail(&Error::shutting_down());
         }
     }

@@ -6,13 +6,28 @@
 use std::time::Instant;
 
 use crate::policy::{Decision, decide};
-use crate::queue::Queue;
-use crate::{Backlog, BatchPolicy, Entry, Error, QueueSpec};
+use crate::{Backlog, BatchPolicy, Entry, Error, FreeSlots, Plan, Queue, QueueSpec};
 
 pub enum Action {
-    Run(Vec<Entry>),
+    /// With one request at least.
+    Run(Plan),
     Wait(Instant),
     Idle,
+}
+
+/// What there is to do for the slots that are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Any slot may do it: one of these, or one whose leader is about to look.
+    Any {
+        /// It is worth a second leader.
+        whole_batch: bool,
+    },
+    /// This one of the slots may do it. Asked again without it, the scheduler speaks of the others.
+    Only(usize),
+    /// Something will be due at this time, if nothing else happens.
+    Later(Instant),
+    Nothing,
 }
 
 pub struct Next {
@@ -34,9 +49,9 @@ pub trait Scheduler: Send {
     /// What the slot shall do now.
     fn next(&mut self, now: Instant, slot: usize) -> Next;
 
-    /// What [`Scheduler::next`] would say, without doing it: `Ok` to run now, `Err(Some(when))` to
-    /// look again later, `Err(None)` when there is nothing to do.
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>>;
+    /// Whether one of these slots has something to do, without doing it: for a slot that it names,
+    /// [`Scheduler::next`] has a batch, or drops a request. What only other slots may do is not due.
+    fn due(&self, now: Instant, free: &FreeSlots) -> Due;
 
     /// The slot has returned from the engine.
     fn done(&mut self, slot: usize);
@@ -48,9 +63,6 @@ pub trait Scheduler: Send {
     fn clear(&mut self) -> Vec<Entry>;
 
     fn backlog(&self) -> Backlog;
-
-    /// Whether a whole batch is left for another slot.
-    fn has_full_batch(&self) -> bool;
 }
 
 /// Batches from the front of the queue, joined as [`decide`] says.
@@ -66,6 +78,11 @@ impl DynamicBatcher {
 
     fn decide(&self, now: Instant) -> Decision {
         decide(&self.policy, self.queue.waiting(), now)
+    }
+
+    fn has_whole_batch(&self) -> bool {
+        let whole = if self.policy.joins { self.policy.max_rows } else { 1 };
+        self.queue.backlog().rows >= whole
     }
 
     /// When to look again, at `until` or at what changes before.
@@ -86,24 +103,25 @@ impl Scheduler for DynamicBatcher {
     fn next(&mut self, now: Instant, _slot: usize) -> Next {
         let dropped = self.queue.settle(now);
         let action = match self.decide(now) {
-            Decision::Run { requests } => Action::Run(self.queue.take(requests)),
+            Decision::Run { requests } => Action::Run(self.queue.take(requests).into()),
             Decision::Wait { until } => Action::Wait(self.alarm(until)),
             Decision::Idle => Action::Idle,
         };
         Next { action, dropped }
     }
 
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+    fn due(&self, now: Instant, _free: &FreeSlots) -> Due {
+        let any = || Due::Any { whole_batch: self.has_whole_batch() };
         if self.queue.next_change().is_some_and(|when| when <= now) {
-            return Ok(());
+            return any();
         }
         if self.policy.max_delay.is_zero() {
-            return if self.queue.backlog().requests == 0 { Err(None) } else { Ok(()) };
+            return if self.queue.backlog().requests == 0 { Due::Nothing } else { any() };
         }
         match self.decide(now) {
-            Decision::Run { .. } => Ok(()),
-            Decision::Wait { until } => Err(Some(self.alarm(until))),
-            Decision::Idle => Err(None),
+            Decision::Run { .. } => any(),
+            Decision::Wait { until } => Due::Later(self.alarm(until)),
+            Decision::Idle => Due::Nothing,
         }
     }
 
@@ -119,10 +137,5 @@ impl Scheduler for DynamicBatcher {
 
     fn backlog(&self) -> Backlog {
         self.queue.backlog()
-    }
-
-    fn has_full_batch(&self) -> bool {
-        let full = if self.policy.joins { self.policy.max_rows } else { 1 };
-        self.queue.backlog().rows >= full
     }
 }

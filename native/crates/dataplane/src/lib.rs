@@ -3,8 +3,8 @@
 //!
 //! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
 //! where a reload took its place. [`Alarm`] says when to look whether a request has run out of time, and
-//! [`OnlyResponse`] holds a request to one response. [`DataPlane`] is all of it together, with what is asked about it
-//! and set. Nothing here knows a transport.
+//! [`OnlyResponse`] holds a request to one response. In a [`OneCall`] a thread waits for it. [`DataPlane`] is all of it
+//! together, with what is asked about it and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod log_switch;
 mod machine;
 mod manage;
 pub mod metrics;
+mod one_call;
 mod only_response;
 mod orders;
 mod plane;
@@ -30,6 +31,7 @@ pub use manage::{
     Answer, Answered, IndexEntry, Memory, ModelMetadata, ModelStatistics, RegionPlace, Sent, Slow,
     TensorMetadata, Verb, region_error, unanswered,
 };
+pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
 pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};

@@ -15,13 +15,13 @@ use kushi_net::{Answering, Budget, COUNTED_BYTES, Reservation};
 use kushi_oip::json::write;
 use tokio::sync::mpsc;
 
+use crate::infer_headers;
 use crate::route::NoRoute;
 
 /// The name of the kind of an error.
 const ERROR: HeaderName = HeaderName::from_static("kushi-error");
-/// Asks for the answer header of the same name: queue, input, inference, output.
-pub(crate) const TIMINGS: HeaderName = HeaderName::from_static("kushi-timings");
-pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+const TIMINGS: HeaderName = HeaderName::from_static(infer_headers::TIMINGS);
+const JSON_LENGTH: HeaderName = HeaderName::from_static(infer_headers::JSON_LENGTH);
 
 /// Longer JSON is cut.
 const TEXT_PIECE_BYTES: usize = 1 << 20;
@@ -155,8 +155,8 @@ pub(crate) fn empty(code: u16) -> Answer {
 }
 
 fn with_body(code: u16, content_type: &'static str, body: Chunks) -> Answer {
-    let mut response = empty(code);
-    *response.body_mut() = body;
+    let mut response = Response::new(body);
+    *response.status_mut() = status(code);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

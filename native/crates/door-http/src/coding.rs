@@ -35,8 +35,8 @@ pub(crate) enum Coding {
 }
 
 /// Whether the body of a request is compressed.
-pub(crate) fn is_compressed(headers: &HeaderMap) -> Result<bool, Refusal> {
-    let Some(coding) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
+pub(crate) fn is_compressed(content_encoding: Option<&HeaderValue>) -> Result<bool, Refusal> {
+    let Some(coding) = content_encoding else { return Ok(false) };
     let is = |name: &str| coding.as_bytes().eq_ignore_ascii_case(name.as_bytes());
     if is("gzip") || is("deflate") {
         return Ok(true);
@@ -109,7 +109,7 @@ fn read_whole(
 }
 
 /// The coding of most weight that a client accepts, the first of several; `None` is that of no compression.
-fn accepted(headers: &HeaderMap) -> Option<Coding> {
+pub(crate) fn accepted(headers: &HeaderMap) -> Option<Coding> {
     let (mut coding, mut most) = (None, 0.0);
     for value in headers.get_all(ACCEPT_ENCODING) {
         for offer in value.to_str().unwrap_or_default().split(',') {
@@ -136,14 +136,15 @@ fn weight(parameter: &str) -> Option<f64> {
     parameter.trim().strip_prefix("q=")?.parse().ok()
 }
 
-/// The answer as its client would have it: compressed if it accepts that and it is worth it.
-pub(crate) async fn coded(mut answer: Answer, headers: &HeaderMap, net: &Net, owner: Owner) -> Answer {
-    let Some(coding) = accepted(headers) else { return answer };
+/// Whether it is worth while to compress an answer.
+pub(crate) fn is_worth_while(answer: &Answer) -> bool {
+    answer.body().left() >= LEAST_BYTES
+}
+
+/// The compressed answer.
+pub(crate) async fn coded(mut answer: Answer, coding: Coding, net: &Net, owner: Owner) -> Answer {
     let pieces = answer.body().pieces();
     let length: usize = pieces.iter().map(Bytes::len).sum();
-    if length < LEAST_BYTES {
-        return answer;
-    }
     let compressed = if length <= AT_ONCE_BYTES {
         compress(&pieces, coding)
     } else {

@@ -93,11 +93,11 @@ fn keep<'a>(place: impl Into<Option<&'a mut Option<Span>>>, scanner: &mut Scanne
     Ok(())
 }
 
-fn scan_list<T>(
+fn scan_list<T: Default>(
     scanner: &mut Scanner<'_>,
     tensors: &mut usize,
     most: usize,
-    mut item: impl FnMut(&mut Scanner<'_>) -> Result<T, Fault>,
+    mut item: impl FnMut(&mut Scanner<'_>, &mut T) -> Result<(), Fault>,
 ) -> Result<List<T>, Fault> {
     if !scanner.is_array() {
         scanner.skip()?;
@@ -109,17 +109,15 @@ fn scan_list<T>(
         if *tensors > most {
             return scanner.skip().map(drop);
         }
-        items.push(item(scanner)?);
-        Ok(())
+        items.push(T::default());
+        items.last_mut().map_or(Ok(()), |spans| item(scanner, spans))
     })?;
     Ok(List::Items(items))
 }
 
-fn scan_input(scanner: &mut Scanner<'_>) -> Result<InputSpans, Fault> {
-    let mut spans = InputSpans::default();
+fn scan_input(scanner: &mut Scanner<'_>, spans: &mut InputSpans) -> Result<(), Fault> {
     if !scanner.is_object() {
-        scanner.skip()?;
-        return Ok(spans);
+        return scanner.skip().map(drop);
     }
     let mut seen_parameters = false;
     scanner.object(|scanner, key| {
@@ -144,15 +142,12 @@ fn scan_input(scanner: &mut Scanner<'_>) -> Result<InputSpans, Fault> {
             return scanner.skip().map(drop);
         };
         keep(place, scanner)
-    })?;
-    Ok(spans)
+    })
 }
 
-fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
-    let mut spans = OutputSpans::default();
+fn scan_output(scanner: &mut Scanner<'_>, spans: &mut OutputSpans) -> Result<(), Fault> {
     if !scanner.is_object() {
-        scanner.skip()?;
-        return Ok(spans);
+        return scanner.skip().map(drop);
     }
     scanner.object(|scanner, key| {
         if key.is("name") {
@@ -169,6 +164,5 @@ fn scan_output(scanner: &mut Scanner<'_>) -> Result<OutputSpans, Fault> {
             };
             keep(place, scanner)
         })
-    })?;
-    Ok(spans)
+    })
 }

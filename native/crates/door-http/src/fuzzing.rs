@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{
     Bound, DataType, Error, ModelSpec, QueuePolicy, QueueSpec, TensorSpec, TimeoutAction, element_count,
@@ -11,7 +10,6 @@ use kushi_core::{
 use kushi_net::BodyMemory;
 use smallvec::SmallVec;
 
-use crate::answer::JSON_LENGTH;
 use crate::json_length::JsonLength;
 use crate::limits::HttpLimits;
 use crate::request::{self, InferRequest, Scope};
@@ -21,12 +19,9 @@ use crate::response::Format;
 pub fn infer(bytes: &[u8]) {
     let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return };
     let (length, body) = (&bytes[..end], Bytes::copy_from_slice(&bytes[end + 1..]));
-    let mut headers = HeaderMap::new();
-    if !length.is_empty() {
-        let Ok(length) = HeaderValue::from_bytes(length) else { return };
-        headers.insert(JSON_LENGTH, length);
-    }
-    let Ok(stated) = JsonLength::read(&headers, Some(body.len() as u64), false) else { return };
+    let Ok(length) = HeaderValue::from_bytes(length) else { return };
+    let length = Some(&length).filter(|length| !length.is_empty());
+    let Ok(stated) = JsonLength::read(length, Some(body.len() as u64), false) else { return };
     let Ok(length) = stated.within(body.len()) else { return };
     let Ok(bound) = read(&body, length) else { return };
     for tensor in bound.inputs.iter().flatten() {

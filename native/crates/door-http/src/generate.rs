@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::header::CONTENT_ENCODING;
+use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
@@ -18,10 +18,11 @@ use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::HttpContext;
-use crate::answer::{self, Answer, TIMINGS};
+use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
 use crate::generate_json::{self, Asked};
 use crate::infer::{self, LONG_ANSWER, LONG_JSON};
+use crate::infer_headers::InferHeaders;
 use crate::limits::HttpLimits;
 use crate::load_report;
 use crate::refusal::Refusal;
@@ -39,8 +40,9 @@ pub(crate) async fn generate(
     let version = version_number(version)?;
     let inference = Inference::of(context.http.plane.find(model, version)?, version);
     let arrived = Instant::now();
-    let deadline = infer::timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
-    check_encoding(headers)?;
+    let asked = InferHeaders::read(headers);
+    let deadline = infer::timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));
+    check_encoding(asked.content_encoding)?;
     let owner = Owner::model(inference.spec());
     let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
@@ -51,19 +53,18 @@ pub(crate) async fn generate(
         Err(error) => answer::error(&error),
         Ok(generation) if streams => generation.stream(context, activity).await,
         Ok(generation) => {
-            let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
-            let answer = generation.only_answer(context, &mut answering, tell_timings).await;
+            let answer = generation.only_answer(context, &mut answering, asked.tells_timings).await;
             answer.unwrap_or_else(|error| answer::error(&error))
         }
     };
     let mut answer = answer;
-    load_report::tell(&mut answer, headers, &context.http.plane);
+    load_report::tell(&mut answer, asked.load_format, &context.http.plane);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }
 
-fn check_encoding(headers: &HeaderMap) -> Result<(), Error> {
-    match headers.get(CONTENT_ENCODING) {
+fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(), Error> {
+    match content_encoding {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
             Err(Error::invalid("Unsupported content-encoding, only 'identity' is supported."))
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::header::HeaderName;
+use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
@@ -13,16 +13,14 @@ use kushi_oip::version_number;
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::answer::{self, Answer, TIMINGS};
+use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
+use crate::infer_headers::{InferHeaders, TIMEOUT};
 use crate::json_length::JsonLength;
 use crate::refusal::Refusal;
 use crate::request::{self, InferRequest, Scope};
 use crate::response::{self, Format};
 use crate::{Http, HttpContext, READ_BUFFER_BYTES, coding, load_report, raw};
-
-/// How long the client will wait, from the moment its request arrives.
-const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 
 /// JSON that is longer is read aside, where no other connection waits for it.
 pub(crate) const LONG_JSON: usize = 256 << 10;
@@ -43,10 +41,11 @@ pub(crate) async fn infer(
     let inference = Inference::of(context.http.plane.find(model, version)?, version);
     let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
-    let deadline = timeout(headers)?.and_then(|timeout| arrived.checked_add(timeout));
-    let compressed = coding::is_compressed(headers)?;
+    let asked = InferHeaders::read(headers);
+    let deadline = timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));
+    let compressed = coding::is_compressed(asked.content_encoding)?;
     let most = context.http.limits.max_input_bytes;
-    let json_length = JsonLength::read(headers, body.length(), compressed)?;
+    let json_length = JsonLength::read(asked.json_length, body.length(), compressed)?;
     let announced = json_length.announced();
     let refusal = match announced {
         Some(length) if length > most => return Err(json_too_large(length, most).into()),
@@ -66,24 +65,29 @@ pub(crate) async fn infer(
         let bytes = least_bytes(length, announced, compressed);
         if let Err(error) = inference.runner().announce(arrived, bytes) {
             let mut answer = answer::error(&error.of_request(""));
-            load_report::tell(&mut answer, headers, &context.http.plane);
+            load_report::tell(&mut answer, asked.load_format, &context.http.plane);
             return Ok(answer);
         }
     }
     let body::Received { bytes: body, mut answering } =
         body::read(body, &Plan { json_length: announced, refusal, owner }, context, activity).await?;
     activity.enter(Stage::Work);
-    let tell_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
+    let tell_timings = asked.tells_timings;
     let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
     let mut answer = match received.run(context, &mut answering, inference).await {
         Ok(answer) => {
             answering.owe_in_all(answer.body().left());
-            coding::coded(answer, headers, &context.io.net, owner).await
+            match asked.accepted_coding {
+                Some(coding) if coding::is_worth_while(&answer) => {
+                    Box::pin(coding::coded(answer, coding, &context.io.net, owner)).await
+                }
+                _ => answer,
+            }
         }
         Err(error) => answer::error(&error),
     };
     answering.prepared();
-    load_report::tell(&mut answer, headers, &context.http.plane);
+    load_report::tell(&mut answer, asked.load_format, &context.http.plane);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }
@@ -235,7 +239,8 @@ pub(crate) fn submit(
     request: impl FnOnce(Reply) -> Request,
 ) -> Result<Option<Waiting>, Error> {
     let mut waiting = context.io.pending.open();
-    let request = request(Reply::new(context.io.mailbox.clone(), waiting.key));
+    let window = context.io.net.budget.window();
+    let request = request(Reply::with_window(context.io.mailbox.clone(), waiting.key, window));
     Ok(match inference.submit(&context.http.plane.registry, request)? {
         kushi_dataplane::Submitted::Queued(ticket, lease) => {
             waiting.hold(ticket);
@@ -297,18 +302,18 @@ pub(crate) async fn next_mail(
 ) -> Result<(Mail, Option<Reservation>), Error> {
     while let Some(when) = alarm.when() {
         if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
-            return mail;
+            return Ok(mail);
         }
         let Some(ticket) = waiting.ticket() else { break };
         if alarm.ring(ticket) {
             return Err(Error::expired());
         }
     }
-    waiting.next().await
+    Ok(waiting.next().await)
 }
 
-pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Error> {
-    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+pub(crate) fn timeout(value: Option<&HeaderValue>) -> Result<Option<Duration>, Error> {
+    let Some(value) = value else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
     match text.trim().parse() {
         Ok(us) if us > 0 => Ok(Some(Duration::from_micros(us))),

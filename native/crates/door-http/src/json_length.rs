@@ -1,10 +1,9 @@
 //! `Inference-Header-Content-Length`: where the JSON of a request ends, and the bytes of its tensors begin.
 
-use hyper::HeaderMap;
+use hyper::header::HeaderValue;
 use kushi_core::Error;
 use kushi_oip::leading_integer;
 
-use crate::answer::JSON_LENGTH;
 use crate::body::MAX_BODY_BYTES;
 
 const NAME: &str = "Inference-Header-Content-Length";
@@ -16,14 +15,14 @@ pub(crate) struct JsonLength(Option<i32>);
 impl JsonLength {
     /// That of a compressed body is not the length it counts in.
     pub(crate) fn read(
-        headers: &HeaderMap,
+        value: Option<&HeaderValue>,
         body_length: Option<u64>,
         compressed: bool,
     ) -> Result<Self, Error> {
         if let Some(length) = body_length.filter(|&length| length > MAX_BODY_BYTES as u64) {
             return Err(out_of_range("Content-Length", length));
         }
-        let Some(value) = headers.get(JSON_LENGTH) else { return Ok(Self(None)) };
+        let Some(value) = value else { return Ok(Self(None)) };
         let text = String::from_utf8_lossy(value.as_bytes());
         let length = leading_integer(&text)
             .ok_or_else(|| Error::invalid(format!("Unable to parse {NAME}, got: {text}")))?;

@@ -16,6 +16,7 @@ mod generate;
 mod generate_json;
 mod head;
 mod infer;
+mod infer_headers;
 mod inputs;
 mod json_length;
 mod limits;

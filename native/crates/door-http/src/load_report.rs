@@ -1,19 +1,16 @@
 //! The load of the server beside an answer, for balancers that speak ORCA (Open Request Cost Aggregation).
 
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use kushi_dataplane::DataPlane;
 use kushi_dataplane::metrics;
 
 use crate::answer::Answer;
 
-/// Asks for it, as "text" or "json".
-const FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
 const REPORT: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
 /// Any other format is answered with no report, as in Triton.
-pub(crate) fn tell(answer: &mut Answer, headers: &HeaderMap, plane: &DataPlane) {
-    let Some(format) = headers.get(FORMAT) else { return };
+pub(crate) fn tell(answer: &mut Answer, format: Option<&HeaderValue>, plane: &DataPlane) {
+    let Some(format) = format else { return };
     let report = match format.as_bytes() {
         b"text" => {
             format!("TEXT {}", listed(plane, |name, value| format!("named_metrics.{name}={value}"), ", "))

@@ -113,6 +113,9 @@ fn is_number(text: &str) -> bool {
 
 /// Undoes percent-encoding, which clients apply to names.
 fn decode(name: &str) -> Cow<'_, str> {
+    if !name.contains('%') {
+        return Cow::Borrowed(name);
+    }
     percent_decode_str(name).decode_utf8_lossy()
 }
 

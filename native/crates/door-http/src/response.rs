@@ -73,7 +73,7 @@ pub(crate) fn write(
 ) -> Result<Answer, Error> {
     classes.choose(spec, &mut response)?;
     shared_memory::fill(spec, &response, |index| format.way(index))?;
-    let mut head = Vec::with_capacity(256);
+    let mut head = Vec::with_capacity(usual_length(&response));
     head.push(b'{');
     if !id.is_empty() {
         head.extend_from_slice(b"\"id\":");
@@ -116,6 +116,12 @@ pub(crate) fn write(
     }
     let json_length = head.len();
     Ok(answer::tensors(json_length, assemble(head, tail)))
+}
+
+/// The length of most answers: what is longer is moved once or twice as it grows.
+fn usual_length(response: &Response) -> usize {
+    let outputs = response.outputs.iter().map(|(_, tensor)| 112 + tensor.data.len().min(COPIED_BYTES));
+    96 + outputs.sum::<usize>()
 }
 
 fn write_output(head: &mut Vec<u8>, name: &str, tensor: &Tensor) {

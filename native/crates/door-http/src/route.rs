@@ -61,6 +61,8 @@ pub(crate) enum Management<'a> {
     },
 }
 
+const GET_AND_POST: &str = "GET, POST";
+
 /// What is asked about a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
@@ -152,6 +154,13 @@ impl Route<'_> {
         }
     }
 
+    fn takes(&self, method: &str) -> bool {
+        match self.methods() {
+            GET_AND_POST => matches!(method, "GET" | "POST"),
+            only => only == method,
+        }
+    }
+
     /// What has to be answered however busy the server is.
     pub(crate) fn tells_of_health(&self) -> bool {
         matches!(self, Self::Management(Management::Live | Management::Ready | Management::Metrics))
@@ -180,7 +189,7 @@ impl Management<'_> {
 
     fn methods(&self) -> &'static str {
         match self {
-            Self::Settings { .. } => "GET, POST",
+            Self::Settings { .. } => GET_AND_POST,
             Self::Regions { action: RegionAction::Status, .. } => "GET",
             Self::Index { .. } | Self::Control { .. } | Self::Regions { .. } => "POST",
             _ => "GET",
@@ -204,7 +213,7 @@ pub(crate) fn find<'a>(
 ) -> Result<Route<'a>, NoRoute> {
     let mut route = resource(path).ok_or(NoRoute::NotFound)?;
     admit(route.category()).map_err(NoRoute::Refused)?;
-    if !route.methods().split(", ").any(|allowed| allowed == method) {
+    if !route.takes(method) {
         return Err(NoRoute::WrongMethod(route.methods()));
     }
     if let Route::Management(Management::Settings { change, .. }) = &mut route {

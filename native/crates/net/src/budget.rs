@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, Window};
 
 /// Requests and answers below this are not counted: there are no more of them than connections.
 pub const COUNTED_BYTES: usize = 16 << 10;
@@ -54,20 +54,17 @@ impl Budget {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 
+    /// What a request may have of answers that its client does not read: a small part of what all may hold.
+    pub fn window(&self) -> Window {
+        let window = Window::default();
+        Window { bytes: window.bytes.min(self.most / 4), ..window }
+    }
+
     /// Whether an answer that counts already is to be kept: a large one is not where others hold all that is
     /// allowed.
     pub fn check_owed(&self, bytes: usize) -> Result<(), Error> {
-        self.check_kept(bytes, bytes)
-    }
-
-    /// The same for answers of which the last does not count yet.
-    pub fn check_room(&self, bytes: usize) -> Result<(), Error> {
-        self.check_kept(bytes, 0)
-    }
-
-    fn check_kept(&self, bytes: usize, counted: usize) -> Result<(), Error> {
         let held = self.held();
-        if bytes < COUNTED_BYTES || held.saturating_sub(counted) < self.most {
+        if bytes < COUNTED_BYTES || held.saturating_sub(bytes) < self.most {
             return Ok(());
         }
         let text = format!(

@@ -5,8 +5,7 @@
 //! task for one request, or a [`Sink`] for many.
 //!
 //! Mail for a task counts in the budget from its arrival: large responses, and small ones where many have not been
-//! taken yet. Where too much is held, those behind others are not kept, and the request fails: its client does not
-//! read what it asked for.
+//! taken yet. A request has no more of it than its window allows: taking mail gives its credit back.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use kushi_core::{Error, Mail, Ticket};
+use kushi_core::{Mail, Response, Ticket};
 
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 
@@ -37,10 +36,8 @@ struct Places {
 struct Place {
     uses: u32,
     mail: VecDeque<Counted>,
-    /// What the mail holds that came behind other.
-    unread: usize,
-    /// Why there is no mail behind that.
-    refused: Option<Error>,
+    /// What the mail holds, and what was taken since there was none.
+    bytes: usize,
     waker: Option<Waker>,
     /// Takes the mail in place of a task.
     sink: Option<(Rc<Sink>, u64)>,
@@ -132,38 +129,23 @@ impl Pending {
 
 impl Place {
     fn put(&mut self, mail: Mail, budget: &Arc<Budget>) {
-        let mut bytes = response_bytes(&mail);
-        let mut held = bytes;
-        if !self.mail.is_empty() {
-            bytes += size_of::<Counted>();
-            self.unread += bytes;
-            held = self.unread;
-            if self.refused.is_none() {
-                self.refused = budget.check_room(held).err();
-            }
-        }
-        if self.refused.is_some() {
-            return;
-        }
-        let mut reservation = None;
-        if held >= COUNTED_BYTES {
-            reservation.insert(budget.open()).owe(bytes);
-        }
+        let bytes = mail.response.as_ref().map_or(0, Response::byte_size);
+        self.bytes += bytes;
+        let reservation = (self.bytes >= COUNTED_BYTES).then(|| {
+            let mut reservation = budget.open();
+            reservation.owe(bytes);
+            reservation
+        });
         self.mail.push_back((mail, reservation));
     }
 
     fn take(&mut self) -> Option<Counted> {
         let mail = self.mail.pop_front();
         if self.mail.is_empty() {
-            self.unread = 0;
+            self.bytes = 0;
         }
         mail
     }
-}
-
-fn response_bytes(mail: &Mail) -> usize {
-    let tensors = mail.response.iter().flat_map(|response| &response.outputs);
-    tensors.map(|(_, tensor)| tensor.data.len()).sum()
 }
 
 impl Waiting {
@@ -181,26 +163,18 @@ impl Waiting {
         self.ticket = None;
     }
 
-    /// Fails when there was no room for it.
-    pub async fn next(&mut self) -> Result<Counted, Error> {
+    pub async fn next(&mut self) -> Counted {
         poll_fn(|context| {
             let mut places = self.pending.places.borrow_mut();
             let place = &mut places.all[self.key as u32 as usize];
-            match place.take() {
-                Some(counted) => {
-                    if counted.0.end.is_some() {
-                        self.ticket = None;
-                    }
-                    Poll::Ready(Ok(counted))
-                }
-                None => match &place.refused {
-                    Some(error) => Poll::Ready(Err(error.clone())),
-                    None => {
-                        place.waker = Some(context.waker().clone());
-                        Poll::Pending
-                    }
-                },
+            let Some(counted) = place.take() else {
+                place.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            };
+            if counted.0.end.is_some() {
+                self.ticket = None;
             }
+            Poll::Ready(counted)
         })
         .await
     }
@@ -216,8 +190,7 @@ impl Drop for Waiting {
             place.waker = None;
             // Usually empty, and then its memory serves the next request.
             let left: Vec<Counted> = place.mail.drain(..).collect();
-            place.refused = None;
-            place.unread = 0;
+            place.bytes = 0;
             let sink = place.sink.take();
             places.free.push(index);
             (left, sink)

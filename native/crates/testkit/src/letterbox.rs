@@ -87,7 +87,7 @@ impl Mailbox for Letterbox {
         let mut post = lock(&self.post);
         post.deliveries += 1;
         let delivery = post.deliveries;
-        for Mail { key, response, end } in mail {
+        for Mail { key, response, end, .. } in mail {
             let mut responses = post.open.remove(&key).unwrap_or_default();
             responses.extend(response);
             match end {

@@ -11,6 +11,7 @@ mod leasebox;
 mod letterbox;
 mod puppet;
 mod scene;
+mod slow_reader;
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ pub use leasebox::LeaseBox;
 pub use letterbox::{Answer, Letterbox};
 pub use puppet::{Act, PuppetEngine, Seen, copy_inputs, respond};
 pub use scene::{Scene, drive, echo_spec, int32, queue_of, tensor_spec, wide};
+pub use slow_reader::{SlowReader, send_when_room};
 
 /// How long a test waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);

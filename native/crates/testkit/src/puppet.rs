@@ -213,7 +213,7 @@ impl Engine for PuppetEngine {
             }
             Act::RespondAndChoke(error) => {
                 for index in 0..batch.len() {
-                    batch.send(index, Response { outputs: SmallVec::new() });
+                    let _ = batch.send(index, Response { outputs: SmallVec::new() });
                 }
                 slot.fail(batch, &error);
             }
@@ -246,11 +246,11 @@ impl Engine for PuppetEngine {
     }
 }
 
-/// Ends every request of a batch after so many empty responses.
+/// Ends every request of a batch after so many empty responses, without those that find no room.
 pub fn respond(mut batch: Batch, times: usize) {
     for index in 0..batch.len() {
         for _ in 0..times {
-            batch.send(index, Response { outputs: SmallVec::new() });
+            let _ = batch.send(index, Response { outputs: SmallVec::new() });
         }
         batch.end(index, Ok(()));
     }

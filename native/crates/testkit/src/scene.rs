@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, Engine, Error, Lease, ModelSpec,
-    Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Shape, Step, Tensor,
-    TensorSpec, Ticket, TimeoutAction, Wanted,
+    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, DynamicBatcher, Engine, Error, Lease,
+    ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Scheduler, Shape,
+    Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -71,6 +71,10 @@ pub fn int32(shape: &[i64], values: impl IntoIterator<Item = i32>) -> Tensor {
     Tensor { datatype: DataType::Int32, shape: Shape::from_slice(shape), data: Buffer::host(bytes) }
 }
 
+fn usual(spec: &ModelSpec) -> Box<dyn Scheduler> {
+    Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue))
+}
+
 pub struct Scene {
     pub clock: Arc<ManualClock>,
     pub letters: Arc<Letterbox>,
@@ -82,20 +86,29 @@ pub struct Scene {
 impl Scene {
     pub fn new(spec: ModelSpec) -> Self {
         let leases = Arc::new(LeaseBox::default());
-        Self::with(spec, PuppetEngine::default(), Some(leases.clone()), leases)
+        let scheduler = usual(&spec);
+        Self::with(spec, scheduler, PuppetEngine::default(), Some(leases.clone()), leases)
     }
 
     /// The same without anybody who takes second leases.
     pub fn without_drivers(spec: ModelSpec) -> Self {
-        Self::with(spec, PuppetEngine::default(), None, Arc::default())
+        let scheduler = usual(&spec);
+        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default())
     }
 
     pub fn on(spec: ModelSpec, puppet: PuppetEngine) -> Self {
-        Self::with(spec, puppet, None, Arc::default())
+        let scheduler = usual(&spec);
+        Self::with(spec, scheduler, puppet, None, Arc::default())
+    }
+
+    /// Without drivers, with another scheduler.
+    pub fn scheduled(spec: ModelSpec, scheduler: Box<dyn Scheduler>) -> Self {
+        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default())
     }
 
     fn with(
         spec: ModelSpec,
+        scheduler: Box<dyn Scheduler>,
         puppet: PuppetEngine,
         drivers: Option<Arc<LeaseBox>>,
         leases: Arc<LeaseBox>,
@@ -105,7 +118,8 @@ impl Scene {
         let engines = (0..spec.instances).map(|_| puppet.clone() as Arc<dyn Engine>).collect();
         let drivers = drivers.map(|drivers| drivers as Arc<dyn Drivers>);
         let options = RunnerOptions { clock: clock.clone(), drivers, ..RunnerOptions::default() };
-        let runner = Runner::start(spec, engines, options).unwrap_or_else(|error| panic!("{error}"));
+        let runner = Runner::start_with(spec, scheduler, engines, options);
+        let runner = runner.unwrap_or_else(|error| panic!("{error}"));
         Self { clock, letters: Arc::default(), puppet, leases, runner }
     }
 

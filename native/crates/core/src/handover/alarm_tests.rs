@@ -10,16 +10,18 @@ use super::*;
 struct DueFrom(Option<Instant>);
 
 impl Work for DueFrom {
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+    fn due(&self, now: Instant, _free: &FreeSlots) -> Due {
         match self.0 {
-            Some(when) if when > now => Err(Some(when)),
-            Some(_) => Ok(()),
-            None => Err(None),
+            Some(when) if when > now => Due::Later(when),
+            Some(_) => Due::Any { whole_batch: false },
+            None => Due::Nothing,
         }
     }
+}
 
-    fn has_full_batch(&self) -> bool {
-        false
+impl Indexed for u8 {
+    fn index(&self) -> usize {
+        usize::from(*self)
     }
 }
 

@@ -8,24 +8,53 @@ use loom::thread;
 
 use super::*;
 
+mod affinity;
+
 /// Items to run, one per batch.
+#[derive(Default)]
 struct Items {
+    /// For any slot.
     waiting: usize,
     /// Fewer wait for company; in loom no alarm ever rings.
     patient_below: usize,
+    /// For this slot only.
+    bound: [usize; 2],
+    /// What becomes due for the other slot when one has finished.
+    follows: [usize; 2],
+}
+
+impl Items {
+    fn take(&mut self, slot: u8) -> Option<()> {
+        self.patient_below = 0;
+        let mine = &mut self.bound[usize::from(slot)];
+        let from = if *mine > 0 { mine } else { &mut self.waiting };
+        *from = from.checked_sub(1)?;
+        Some(())
+    }
+
+    fn done(&mut self, slot: u8) {
+        let slot = usize::from(slot);
+        self.bound[1 - slot] += std::mem::take(&mut self.follows[slot]);
+    }
 }
 
 impl Work for Items {
-    fn due(&self, now: Instant) -> Result<(), Option<Instant>> {
+    fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        assert!(!free.is_empty(), "there is nothing to be said of no slot");
+        if let Some(slot) = free.iter().find(|&slot| self.bound[slot] > 0) {
+            return Due::Only(slot);
+        }
         match self.waiting {
-            0 => Err(None),
-            waiting if waiting < self.patient_below => Err(Some(now + Duration::from_secs(1))),
-            _ => Ok(()),
+            0 => Due::Nothing,
+            waiting if waiting < self.patient_below => Due::Later(now + Duration::from_secs(1)),
+            _ => Due::Any { whole_batch: true },
         }
     }
+}
 
-    fn has_full_batch(&self) -> bool {
-        self.waiting > 0
+impl Indexed for u8 {
+    fn index(&self) -> usize {
+        usize::from(*self)
     }
 }
 
@@ -39,7 +68,7 @@ struct Scene {
 
 impl Scene {
     fn new(slots: u8, inline: bool) -> Arc<Self> {
-        let desk = Desk::new(Items { waiting: 0, patient_below: 0 }, (0..slots).collect());
+        let desk = Desk::new(Items::default(), (0..slots).collect());
         if inline {
             desk.set_inline();
         }
@@ -51,29 +80,42 @@ impl Scene {
     }
 
     fn submit_at_once(&self, count: usize) -> Option<u8> {
-        let add = |items: &mut Items| {
-            items.waiting += count;
+        self.add(|items| items.waiting += count)
+    }
+
+    fn submit_for(&self, slot: usize) -> Option<u8> {
+        self.add(|items| items.bound[slot] += 1)
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Items)) -> Option<u8> {
+        let added = self.desk.admit(self.now, |items| {
+            add(items);
             Ok::<_, ()>(())
-        };
-        self.desk.admit(self.now, add).ok().and_then(|((), slot)| slot)
+        });
+        added.ok().and_then(|((), slot)| slot)
     }
 
     /// Drives a slot as a leader or an instance thread does; `inline` is what the gate says.
     fn drive(&self, slot: Option<u8>, inline: bool) {
+        self.drive_with(slot, inline, || ());
+    }
+
+    /// The same for items that take as long as `execute`.
+    fn drive_with(&self, slot: Option<u8>, inline: bool, execute: impl Fn() + Copy) {
         let mut next = slot;
         while let Some(slot) = next {
-            let take = |items: &mut Items, _: &u8| {
-                items.patient_below = 0;
-                items.waiting.checked_sub(1).map(|rest| items.waiting = rest)
-            };
-            next = match self.desk.begin(self.now, slot, take) {
+            next = match self.desk.begin(self.now, slot, |items, &slot| items.take(slot)) {
                 Begin::Nothing => None,
                 Begin::Run((), slot, second) => {
+                    execute();
                     self.ran.fetch_add(1, Ordering::Relaxed);
                     if let Some(second) = second {
-                        self.drive(Some(second), inline);
+                        self.drive_with(Some(second), inline, execute);
                     }
-                    self.desk.finish(self.now, slot, |_, _| inline)
+                    self.desk.finish(self.now, slot, |items, &slot| {
+                        items.done(slot);
+                        inline
+                    })
                 }
             };
         }
@@ -81,9 +123,13 @@ impl Scene {
 
     /// An instance thread that leaves once `until` items have run.
     fn work(&self, until: usize, inline: bool) {
+        self.work_with(until, inline, || ());
+    }
+
+    fn work_with(&self, until: usize, inline: bool, execute: impl Fn() + Copy) {
         while self.ran.load(Ordering::Relaxed) < until {
             let Some(slot) = self.desk.wait(|| self.now) else { return };
-            self.drive(Some(slot), inline);
+            self.drive_with(Some(slot), inline, execute);
         }
         self.desk.close();
     }
@@ -204,34 +250,41 @@ fn work_follows_a_model_that_moves_to_its_threads() {
     });
 }
 
+/// Where whoever comes waits for another.
+#[derive(Default)]
+struct Meeting {
+    here: Mutex<usize>,
+    came: Condvar,
+}
+
+impl Meeting {
+    fn meet(&self) {
+        let mut here = lock(&self.here);
+        *here += 1;
+        self.came.notify_one();
+        while *here < 2 {
+            here = self.came.wait(here).unwrap();
+        }
+    }
+}
+
+/// Two instance threads run two items, each until the other does, too.
+fn run_side_by_side(scene: &Arc<Scene>, submit: impl FnOnce()) {
+    let meeting = Arc::new(Meeting::default());
+    let threads = [(); 2].map(|()| {
+        let (other, meeting) = (scene.clone(), meeting.clone());
+        thread::spawn(move || other.work_with(2, false, || meeting.meet()))
+    });
+    submit();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    scene.finished(2, 2);
+}
+
 #[test]
 fn whoever_begins_calls_the_next_for_what_came_at_once() {
     check(|| {
         let scene = Scene::new(2, false);
-        let running = Arc::new((Mutex::new(0), Condvar::new()));
-        let threads = [(); 2].map(|()| {
-            let (other, running) = (scene.clone(), running.clone());
-            thread::spawn(move || {
-                let slot = other.desk.wait(|| other.now).unwrap();
-                let take =
-                    |items: &mut Items, _: &u8| items.waiting.checked_sub(1).map(|rest| items.waiting = rest);
-                let Begin::Run((), slot, None) = other.desk.begin(other.now, slot, take) else {
-                    unreachable!("there is an item for each")
-                };
-                // Each runs until the other does, too.
-                let mut count = lock(&running.0);
-                *count += 1;
-                running.1.notify_one();
-                while *count < 2 {
-                    count = running.1.wait(count).unwrap();
-                }
-                drop(count);
-                assert_eq!(other.desk.finish(other.now, slot, |_, _| false), None);
-            })
-        });
-        assert_eq!(scene.submit_at_once(2), None);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        scene.finished(0, 2);
+        run_side_by_side(&scene, || assert_eq!(scene.submit_at_once(2), None));
     });
 }
 

@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn one_of_three_decides_the_fate_of_a_request() {
     loom::model(|| {
-        let claim = LoomArc::new(Claim::default());
+        let claim = LoomArc::new(Claim::new(Window::default()));
         let caller = [Claim::cancel, Claim::expire].map(|give_up| {
             let claim = claim.clone();
             thread::spawn(move || give_up(&claim))

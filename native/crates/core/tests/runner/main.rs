@@ -1,10 +1,13 @@
 //! The core with puppet engines: what a model's clients see of queues, batches and instances.
 
+mod affinity;
+mod arranged_batches;
 mod batching;
 mod binding;
 mod bounded_queue;
 mod cancellation;
 mod classes;
+mod credit;
 mod deadlines;
 mod drain;
 mod endless_runs;

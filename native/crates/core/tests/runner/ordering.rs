@@ -1,7 +1,9 @@
 //! `preserve_ordering`: answers leave in the order of their batches, however those finish.
 
-use kushi_core::{Batching, Error, ErrorKind, ModelSpec, Response};
-use kushi_testkit::{Act, Scene, echo_spec};
+use std::sync::Arc;
+
+use kushi_core::{Batching, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Request, Response};
+use kushi_testkit::{Act, PATIENCE, Scene, echo_spec};
 
 /// Two instances, each batch one request.
 fn scene(preserve_ordering: bool) -> Scene {
@@ -77,7 +79,7 @@ fn a_batch_that_has_answered_in_part_holds_back_what_is_younger() {
     scene.puppet.script([Act::Late]);
     scene.ask([1]);
     let mut batch = scene.puppet.late();
-    batch.send(0, Response { outputs: [].into_iter().collect() });
+    let _ = batch.send(0, Response { outputs: [].into_iter().collect() });
     scene.letters.responses(1, 1);
     scene.ask([2, 3]);
     scene.puppet.await_batches(3);
@@ -101,4 +103,29 @@ fn a_cancelled_queued_request_holds_nothing_back() {
     assert_eq!(scene.letters.answer(3).key, 3);
     scene.puppet.release_all();
     assert_eq!(keys(&scene, 3), [1, 2, 4]);
+}
+
+struct Broken;
+
+impl Mailbox for Broken {
+    fn deliver(&self, _: Vec<Mail>) {
+        // Without the message that a panic prints.
+        std::panic::resume_unwind(Box::new("this mailbox takes nothing"));
+    }
+}
+
+#[test]
+fn a_mailbox_that_panics_loses_no_mail_of_others() {
+    for preserve_ordering in [true, false] {
+        let scene = scene(preserve_ordering);
+        scene.puppet.hold();
+        scene.submit(Request { reply: Reply::new(Arc::new(Broken), 1), ..scene.request(1, 1) });
+        scene.puppet.await_batches(1);
+        scene.ask([2, 3]);
+        scene.puppet.release(1);
+        scene.puppet.await_batches(3);
+        scene.puppet.release_all();
+        assert_eq!(keys(&scene, 2), [2, 3]);
+        assert_eq!(scene.runner.drain(PATIENCE), 0, "its request has ended, too");
+    }
 }

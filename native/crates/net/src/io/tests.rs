@@ -108,7 +108,8 @@ impl Drop for OnDrop {
 fn mail(work: impl FnOnce() + Send + 'static) -> Vec<Mail> {
     let data = Buffer::from_owner(OnDrop(Some(Box::new(work))));
     let tensor = Tensor { datatype: DataType::Uint8, shape: Shape::from_slice(&[0]), data };
-    vec![Mail { key: u64::MAX, response: Some(Response { outputs: smallvec![(0, tensor)] }), end: None }]
+    let response = Some(Response { outputs: smallvec![(0, tensor)] });
+    vec![Mail { key: u64::MAX, response, end: None, credit: None }]
 }
 
 #[test]

@@ -220,6 +220,7 @@ impl<'a> Scanner<'a> {
         self.at = start;
         let mut escaped = false;
         loop {
+            self.at += plain_length(&self.bytes[self.at..]);
             match self.peek() {
                 b'"' => break,
                 b'\\' => {
@@ -227,8 +228,7 @@ impl<'a> Scanner<'a> {
                     self.escape()?;
                 }
                 0 => return self.fault(Syntax::MissQuotation),
-                0x01..0x20 => return self.fault(Syntax::BadEncoding),
-                _ => self.at += 1,
+                _ => return self.fault(Syntax::BadEncoding),
             }
         }
         let raw = &self.bytes[start..self.at];
@@ -330,6 +330,24 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// How many bytes come before the first quote, backslash or control character. Looks at eight at once.
+fn plain_length(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    // Sets the high bit of the first byte below `bound`, and perhaps of some behind it.
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);
+    let is_byte = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let ends = below(word, 0x20) | is_byte(word, b'"') | is_byte(word, b'\\');
+        if ends != 0 {
+            return 8 * index + ends.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest.iter().take_while(|byte| !matches!(byte, 0..0x20 | b'"' | b'\\'));
+    text.len() - rest.len() + plain.count()
+}
+
 /// A member's name or a string, still in its JSON form.
 #[derive(Clone, Copy)]
 pub struct Key<'a> {
@@ -338,6 +356,7 @@ pub struct Key<'a> {
 }
 
 impl Key<'_> {
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
         if self.escaped {
             super::read::unescape(self.raw) == name.as_bytes()
@@ -392,6 +411,20 @@ mod tests {
         ];
         for text in texts {
             assert_eq!(check(text), Ok(()), "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn a_string_ends_at_its_first_special_byte_wherever_that_is() {
+        for length in 0..20 {
+            for place in 0..length {
+                for byte in 0..=255_u8 {
+                    let mut text = vec![b'\x7f'; length];
+                    text[place] = byte;
+                    let is_special = byte < 0x20 || byte == b'"' || byte == b'\\';
+                    assert_eq!(plain_length(&text), if is_special { place } else { length }, "{text:?}");
+                }
+            }
         }
     }
 

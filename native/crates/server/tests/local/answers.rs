@@ -1,14 +1,14 @@
 //! What comes back, in which order, whatever the engine does.
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{DataType, Error, ErrorKind};
+use kushi_core::{DataType, Error, ErrorKind, Response};
 use kushi_oip::infer_parameter::Choice;
 use kushi_oip::{
     Call, CallAnswer, InferParameter, InferRequestedOutputTensor, InferTensorContents, Kind,
     ModelInferRequest,
 };
 use kushi_shm::Slot;
-use kushi_testkit::{Act, echo_spec, respond, until};
+use kushi_testkit::{Act, echo_spec, respond, send_when_room, until};
 
 use crate::client::{Client, Outcome, frame, request, request_in, request_of, tensor};
 use crate::options::options;
@@ -234,6 +234,21 @@ fn an_engine_that_fails_panics_or_says_nothing_is_a_failure_and_the_next_request
         assert_eq!(client.failure(), (1, "engine_failed".into(), text.into()));
         assert!(client.asks(7));
     }
+}
+
+#[test]
+fn an_engine_of_many_answers_comes_to_its_end() {
+    const MANY: usize = 500;
+    let site = Site::default();
+    let mut client = site.connect();
+    site.puppet.script([Act::Late]);
+    client.infer(1, &request(1));
+    let mut batch = site.puppet.late();
+    let empty = || Response { outputs: [].into_iter().collect() };
+    assert!((0..MANY).all(|_| send_when_room(&mut batch, 0, empty())));
+    batch.end(0, Ok(()));
+    let text = format!("model 'echo' gave {MANY} responses, expected exactly 1");
+    assert_eq!(client.failure(), (1, "engine_failed".into(), text));
 }
 
 #[test]
