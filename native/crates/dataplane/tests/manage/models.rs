@@ -106,10 +106,11 @@ fn statistics_are_of_one_version_of_one_model_or_of_all() {
         let rows = statistics(&site, model, version).into_iter();
         rows.map(|row| (row.name, row.version, row.counts.inference_count)).collect()
     };
-    let [first, second] = [("echo".to_owned(), 1, 0), ("echo".to_owned(), 2, 1)];
-    assert_eq!(counts("echo", Some(2)), [second.clone()]);
-    assert_eq!(counts("echo", None), [first.clone(), second.clone()]);
-    assert_eq!(counts("", None), [first, second, ("other".to_owned(), 1, 0)]);
+    let row = |name: &str, version, count| (name.to_owned(), version, count);
+    let all = [row("echo", 1, 0), row("echo", 2, 1), row("other", 1, 0)];
+    assert_eq!(counts("echo", Some(2)), all[1..2]);
+    assert_eq!(counts("echo", None), all[..2]);
+    assert_eq!(counts("", None), all);
 }
 
 #[test]

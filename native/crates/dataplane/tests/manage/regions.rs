@@ -21,8 +21,8 @@ impl Object {
         format!("/dev/shm{}", self.0)
     }
 
-    fn place(&self) -> Sent<RegionPlace> {
-        Ok(RegionPlace { key: self.0.clone(), offset: 16, byte_size: 32 })
+    fn place(&self) -> RegionPlace {
+        RegionPlace { key: self.0.clone(), offset: 16, byte_size: 32 }
     }
 }
 
@@ -60,13 +60,13 @@ fn listed(site: &Site, memory: Memory, region: &str) -> Vec<String> {
 fn regions_come_and_go_by_their_names() {
     let (site, object) = (Site::new(), Object::new("names"));
     for name in ["a", "b", "c"] {
-        done(&site, register(name, object.place()));
+        done(&site, register(name, Ok(object.place())));
     }
     let Ok(Answer::Regions(found)) = site.ask(status(Memory::System, "a")) else { panic!("no regions") };
     let key = object.0.clone();
     assert_eq!(found, [Registration { name: "a".into(), key, offset: 16, byte_size: 32 }]);
     let text = "shared memory region 'a' already in manager";
-    site.refuses(register("a", object.place()), ErrorKind::InvalidInput, text);
+    site.refuses(register("a", Ok(object.place())), ErrorKind::InvalidInput, text);
     // There is no CUDA memory: nothing of it can be unregistered.
     done(&site, unregister(Memory::Cuda, ""));
     done(&site, unregister(Memory::Cuda, "a"));
@@ -80,7 +80,7 @@ fn regions_come_and_go_by_their_names() {
 #[test]
 fn cuda_memory_is_not_there() {
     let (site, object) = (Site::new(), Object::new("cuda"));
-    done(&site, register("r", object.place()));
+    done(&site, register("r", Ok(object.place())));
     assert!(listed(&site, Memory::Cuda, "").is_empty());
     let text = "The region named 'r' is registered as system shared memory, not CUDA shared memory";
     site.refuses(status(Memory::Cuda, "r"), ErrorKind::RegionNotFound, text);

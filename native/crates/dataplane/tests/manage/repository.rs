@@ -121,7 +121,7 @@ fn an_order_that_waits_when_the_server_closes_hears_so() {
     assert!(site.plane.perform(load(&[]), answered).is_none());
     assert!(answers.try_recv().is_err());
     site.plane.advance(Phase::Exiting);
-    let refusal = answers.try_recv().expect("an answer").err().expect("a refusal");
+    let refusal = answers.try_recv().expect("an answer").expect_err("a refusal");
     assert_eq!((refusal.kind, &*refusal.message), (ErrorKind::ShuttingDown, "Server not ready"));
 }
 

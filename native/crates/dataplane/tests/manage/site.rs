@@ -38,9 +38,10 @@ impl Site {
 
     #[track_caller]
     pub fn refuses(&self, verb: Verb, kind: ErrorKind, text: &str) {
-        match self.ask(verb.clone()) {
-            Ok(answer) => panic!("{verb:?} is answered: {answer:?}"),
-            Err(refusal) => assert_eq!(refusal, (kind, text.to_owned()), "{verb:?}"),
+        let asked = format!("{verb:?}");
+        match self.ask(verb) {
+            Ok(answer) => panic!("{asked} is answered: {answer:?}"),
+            Err(refusal) => assert_eq!(refusal, (kind, text.to_owned()), "{asked}"),
         }
     }
 
