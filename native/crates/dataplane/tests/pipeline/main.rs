@@ -48,7 +48,9 @@ fn begin(asker: &dyn Asker, runs: &mut Runs, keys: impl Iterator<Item = u64>) {
             runs.begin(key, int32(&[1, 1], [key as i32])).unwrap_or_else(|error| panic!("{error}"))
         })
         .collect();
-    leases.into_iter().for_each(|lease| asker.lead(lease));
+    for lease in leases {
+        asker.lead(lease);
+    }
 }
 
 /// Waits for so many outcomes.
@@ -57,7 +59,9 @@ fn follow(asker: &dyn Asker, runs: &mut Runs, count: usize) -> Vec<Outcome> {
     while outcomes.len() < count {
         let (ended, leases) = runs.go_on(asker.take());
         outcomes.extend(ended);
-        leases.into_iter().for_each(|lease| asker.lead(lease));
+        for lease in leases {
+            asker.lead(lease);
+        }
     }
     outcomes
 }
