@@ -12,7 +12,6 @@ use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
-use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::activity::{Activity, Stage};
@@ -100,7 +99,8 @@ impl Received {
                 let work = move |_: &_| prepare(&body, &spec, &house.limits);
                 Box::pin(desk.house.pool.run(owner, bytes, work)).await??
             };
-            let submitted = infer::submit(desk, &mut inference, |reply| Request {
+            let (waiting, reply) = infer::open(desk);
+            let request = Box::new(Request {
                 id: id.clone(),
                 inputs: bound.inputs,
                 wanted: bound.wanted,
@@ -113,7 +113,7 @@ impl Received {
                 arrived: self.arrived,
                 reply,
             });
-            if let Some(waiting) = submitted? {
+            if let Some(waiting) = infer::submit(desk, &mut inference, waiting, request)? {
                 let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
                 return Ok(Generation { waiting, alarm, spec: inference.spec().clone(), id });
             }
@@ -124,7 +124,7 @@ impl Received {
 fn prepare(body: &[u8], spec: &ModelSpec, limits: &Limits) -> Result<Prepared, Error> {
     let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
     let bound = spec.bind(&id, inputs, &[])?;
-    Format::new(spec, &bound.wanted, SmallVec::new(), false)?;
+    Format::new(spec, &bound.wanted, Vec::new(), false)?;
     Ok(Prepared { id, parameters, bound })
 }
 
