@@ -225,8 +225,11 @@ impl Runner {
     }
 
     /// Takes a request in. A refused one comes back whole: no mail will arrive for it.
-    #[allow(clippy::result_large_err, reason = "a refused request goes back by value, once")]
-    pub fn submit(self: &Arc<Self>, request: Request) -> Result<(Ticket, Admission), (Error, Request)> {
+    pub fn submit(
+        self: &Arc<Self>,
+        request: impl Into<Box<Request>>,
+    ) -> Result<(Ticket, Admission), (Error, Box<Request>)> {
+        let request = request.into();
         let ledger = &self.ledger;
         let claim = request.reply.claim.clone();
         let arrived = request.arrived;
@@ -263,7 +266,7 @@ impl Runner {
             Err((error, entry)) => {
                 let after = ledger.clock.now().saturating_duration_since(arrived);
                 ledger.record_failure(error.kind.failure_reason(), after);
-                Err((error, *entry.request))
+                Err((error, entry.request))
             }
         }
     }

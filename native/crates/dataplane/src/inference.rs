@@ -43,7 +43,11 @@ impl Inference {
     }
 
     /// Hands in a request that is bound to [`Inference::spec`]. Fails when the model takes no requests.
-    pub fn submit(&mut self, registry: &Registry, request: Request) -> Result<Submitted, Error> {
+    pub fn submit(
+        &mut self,
+        registry: &Registry,
+        request: impl Into<Box<Request>>,
+    ) -> Result<Submitted, Error> {
         let (error, request) = match self.runner.submit(request) {
             Ok((ticket, Admission::Lead(lease))) => return Ok(Submitted::Queued(ticket, Some(lease))),
             Ok((ticket, Admission::Queued)) => return Ok(Submitted::Queued(ticket, None)),
@@ -53,6 +57,6 @@ impl Inference {
             Some(next) => self.runner = next?,
             None => return Err(error.of_request(&request.id)),
         }
-        Ok(Submitted::Moved(Box::new(request)))
+        Ok(Submitted::Moved(request))
     }
 }
