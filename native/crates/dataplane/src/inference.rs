@@ -1,6 +1,7 @@
 //! One inference, from the model that is asked to its place in a queue.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kushi_core::{Admission, Error, Lease, ModelSpec, Request, Runner, Ticket};
 
@@ -33,13 +34,15 @@ impl Inference {
         Self { runner, version }
     }
 
-    pub fn runner(&self) -> &Arc<Runner> {
-        &self.runner
-    }
-
     /// What a request is bound to.
     pub fn spec(&self) -> &Arc<ModelSpec> {
         self.runner.spec()
+    }
+
+    /// Says that a request of at least so many bytes is being received. Fails when there will be no place for it: then
+    /// it need not come.
+    pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
+        self.runner.announce(arrived, bytes)
     }
 
     /// Hands in a request that is bound to [`Inference::spec`]. Fails when the model takes no requests.

@@ -63,7 +63,7 @@ pub(crate) async fn infer(
         && length <= most
     {
         let bytes = least_bytes(length, announced, compressed);
-        if let Err(error) = inference.runner().announce(arrived, bytes) {
+        if let Err(error) = inference.announce(arrived, bytes) {
             let mut answer = answer::error(&error.of_request(""));
             load_report::tell(&mut answer, asked.load_format, &context.http.plane);
             return Ok(answer);
