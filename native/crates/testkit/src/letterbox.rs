@@ -95,7 +95,7 @@ impl Mailbox for Letterbox {
             responses.extend(response);
             match end {
                 Some(end) => {
-                    post.ended.push(Answer { key, delivery, thread: thread::current().id(), responses, end })
+                    post.ended.push(Answer { key, delivery, thread: thread::current().id(), responses, end });
                 }
                 None => drop(post.open.insert(key, responses)),
             }
