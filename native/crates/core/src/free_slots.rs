@@ -100,7 +100,9 @@ mod tests {
         free.remove(1000);
         assert_eq!((free.len(), free.first()), (3, Some(3)));
         assert!(free.contains(64) && !free.contains(0) && !free.contains(1000));
-        [3, 64, 200].into_iter().for_each(|slot| free.remove(slot));
+        for slot in [3, 64, 200] {
+            free.remove(slot);
+        }
         assert_eq!((free.is_empty(), free.first()), (true, None));
     }
 }
