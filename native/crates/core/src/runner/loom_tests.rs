@@ -108,6 +108,12 @@ impl Scene {
 
     /// Submits a request and drives the lease that comes of it. `None` if it is refused.
     fn ask(&self, key: u64) -> Option<Ticket> {
+        let (ticket, admission) = self.submit(key)?;
+        drive(admission);
+        Some(ticket)
+    }
+
+    fn submit(&self, key: u64) -> Option<(Ticket, Admission)> {
         let request = Request {
             id: String::new(),
             inputs: Inputs::default(),
@@ -121,13 +127,7 @@ impl Scene {
             arrived: Instant::now(),
             reply: Reply::new(self.seen.clone(), key),
         };
-        let (ticket, admission) = self.runner.submit(request).ok()?;
-        if let Admission::Lead(mut lease) = admission {
-            while let Step::Again(next) = lease.run() {
-                lease = next;
-            }
-        }
-        Some(ticket)
+        self.runner.submit(request).ok()
     }
 
     /// What must hold at the end, whatever the order was.
@@ -135,6 +135,14 @@ impl Scene {
         assert!(self.runner.retire(PATIENCE));
         assert_eq!(self.seen.ends(), ends, "each request that was taken in has one end");
         assert!(!self.seen.overlapped.load(Ordering::SeqCst), "one leader at a time runs the slot");
+    }
+}
+
+fn drive(admission: Admission) {
+    if let Admission::Lead(mut lease) = admission {
+        while let Step::Again(next) = lease.run() {
+            lease = next;
+        }
     }
 }
 
