@@ -9,7 +9,8 @@ use kushi_core::{Complaints, Error, ErrorKind, Runner};
 use kushi_shm::Regions;
 
 use crate::leaving::Leaving;
-use crate::{LogSwitch, MachineMeter, Orders, Registry, TraceSettings};
+use crate::traces::TraceSettings;
+use crate::{LogSwitch, MachineMeter, Orders, Registry};
 
 /// Whether the server is starting, serving or going away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,14 @@ pub struct DataPlane {
     pub registry: Registry,
     pub metadata: ServerMetadata,
     strict_readiness: bool,
-    pub repositories: Vec<PathBuf>,
-    pub explicit_control: bool,
+    pub(crate) repositories: Vec<PathBuf>,
+    pub(crate) explicit_control: bool,
     pub orders: Arc<Orders>,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
-    pub allow_client_regions: bool,
-    pub log: Arc<dyn LogSwitch>,
-    pub traces: TraceSettings,
+    pub(crate) allow_client_regions: bool,
+    pub(crate) log: Arc<dyn LogSwitch>,
+    pub(crate) traces: TraceSettings,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     /// About what clients may cause again and again.
