@@ -89,7 +89,8 @@ impl HttpClient {
         guarded(py, About::default, || {
             self.own(py, About::default)?;
             let call = calls::verb(verb, arguments, deadline)?;
-            let pending = Pending::begin(|slot| self.client.call(call, move |answer| slot.fill(answer)));
+            let pending =
+                Pending::begin(|outcome| self.client.call(call, move |answer| outcome.fill(answer)));
             let answer = pending.wait(py, &self.client)?;
             call_answer(py, answer, &About::default())
         })
@@ -154,8 +155,9 @@ impl HttpClient {
         self.own(py, || arguments.about())?;
         let call = Box::new(arguments.read()?);
         let about = About { model: call.model.clone(), request_id: call.id.clone() };
-        let pending =
-            Pending::begin(|slot| self.client.infer(call, move |call, answer| slot.fill((call, answer))));
+        let pending = Pending::begin(|outcome| {
+            self.client.infer(call, move |call, answer| outcome.fill((call, answer)))
+        });
         let (_released_here, answer): (Box<InferCall>, Result<Answer, Error>) =
             pending.wait(py, &self.client)?;
         answer.map(PyResultMapping::from).map_err(|error| raise_about(py, &error, &about))
@@ -173,16 +175,16 @@ impl Drop for HttpClient {
 
 /// A call that its caller waits for.
 struct Pending<T> {
-    slot: Arc<Slot<T>>,
+    outcome: Arc<Awaited<T>>,
     ticket: Ticket,
 }
 
-struct Slot<T> {
+struct Awaited<T> {
     outcome: Mutex<Option<T>>,
     filled: Condvar,
 }
 
-impl<T> Slot<T> {
+impl<T> Awaited<T> {
     fn fill(&self, outcome: T) {
         *lock(&self.outcome) = Some(outcome);
         self.filled.notify_one();
@@ -196,13 +198,13 @@ impl<T> Slot<T> {
 }
 
 impl<T: Send> Pending<T> {
-    fn begin(submit: impl FnOnce(Arc<Slot<T>>) -> Ticket) -> Self {
-        let slot = Arc::new(Slot { outcome: Mutex::new(None), filled: Condvar::new() });
-        Self { ticket: submit(slot.clone()), slot }
+    fn begin(submit: impl FnOnce(Arc<Awaited<T>>) -> Ticket) -> Self {
+        let outcome = Arc::new(Awaited { outcome: Mutex::new(None), filled: Condvar::new() });
+        Self { ticket: submit(outcome.clone()), outcome }
     }
 
     /// Waits without the GIL; a signal that raises cancels the call.
     fn wait(self, py: Python<'_>, client: &kushi_client::HttpClient) -> PyResult<T> {
-        in_turns(py, || self.slot.wait(SIGNAL_PATIENCE)).inspect_err(|_| client.cancel(self.ticket))
+        in_turns(py, || self.outcome.wait(SIGNAL_PATIENCE)).inspect_err(|_| client.cancel(self.ticket))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
-use kushi_core::{End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Ticket};
+use kushi_core::{Context, End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Ticket};
 use kushi_dataplane::OnlyResponse;
 use kushi_server::Server;
 use smallvec::SmallVec;
@@ -66,6 +66,7 @@ fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) ->
         timeout_us,
         deadline: None,
         arrived,
+        context: Context::default(),
         reply,
     })
 }

@@ -12,9 +12,10 @@ use crate::gather::{Share, Splitter};
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::statistics::Tally;
+use crate::unanswered::OneUnanswered;
 use crate::{
-    Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat, Tensor,
-    Timings,
+    Context, Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch,
+    Seat, Tensor, Timings,
 };
 
 pub struct Batch {
@@ -37,6 +38,8 @@ pub struct Batch {
     output_started: Option<Instant>,
     counted: bool,
     responded: bool,
+    /// Of an engine that may answer later.
+    unanswered: Option<OneUnanswered>,
 }
 
 /// What became of a response that was sent.
@@ -76,7 +79,13 @@ impl Batch {
             output_started: None,
             counted: false,
             responded: false,
+            unanswered: None,
         }
+    }
+
+    /// Counts until all its requests have ended, or it is taken back.
+    pub(crate) fn count(&mut self, unanswered: Option<OneUnanswered>) {
+        self.unanswered = unanswered;
     }
 
     /// Whether its rows have places that matter to the model.
@@ -172,6 +181,12 @@ impl Batch {
 
     pub fn is_abandoned(&self, index: usize) -> bool {
         self.seats[index].entry.as_ref().is_none_or(|entry| entry.request.reply.claim.abandoned().is_some())
+    }
+
+    /// For requests that the engine makes on behalf of this one: a server that drains takes them in. `None` once nobody
+    /// waits for its answer. To be dropped with the last of them.
+    pub fn child_context(&self, index: usize) -> Option<Context> {
+        (!self.is_abandoned(index)).then(|| Context::of_child(&self.ledger))
     }
 
     /// Whether any request wants output `index` of the specification.
@@ -310,6 +325,9 @@ impl Batch {
         self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, ended);
         self.ledger.ended(ended);
+        if self.open == 0 {
+            self.unanswered = None;
+        }
     }
 
     fn post(&self, outbox: Outbox, ended: usize) {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::handover::Indexed;
-use crate::{Batch, Error, Scratch, Tensor};
+use crate::{Batch, Error, Scratch, SlotToken, Tensor};
 
 /// What an engine can do, asked once when its runner starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,23 +14,31 @@ pub struct Capability {
     /// Short batches may run on an io thread: the engine computes on the calling thread alone and
     /// takes no lock of another language.
     pub inline: bool,
-    /// A request may get any number of responses.
-    pub decoupled: bool,
+    /// It never blocks, see [`Engine::begin`]: any thread may call it, and it needs none of its own.
+    pub keeps_slots: bool,
 }
 
-/// Contract: `execute` answers every request of the batch, now or later, from any thread. Returning
-/// means that the slot is free, not that all is answered. A batch dropped unanswered, by an early
-/// return or a panic, answers its requests with an error. An engine that is not
+/// Contract: every request of the batch is answered, now or later, from any thread. A batch dropped
+/// unanswered, by an early return or a panic, answers its requests with an error. An engine that is not
 /// [`Capability::concurrent`] is never called by two slots at once.
 ///
-/// A failure that the data of a single request may have caused goes to [`Slot::fail`] before `execute`
-/// returns: the requests are then executed once more, each alone. Any other failure goes to
+/// A failure that the data of a single request may have caused goes to [`Slot::fail`] before the slot
+/// is given back: the requests are then executed once more, each alone. Any other failure goes to
 /// [`Batch::fail`]: the engine itself is broken or closed, it keeps state between batches, or it
 /// answers later.
 pub trait Engine: Send + Sync + 'static {
     fn capability(&self) -> Capability;
 
+    /// Executes a batch. Returning means that the slot is free, not that all is answered; but an engine
+    /// that answers later should be one that keeps its slots, since nothing else bounds what it owes.
     fn execute(&self, slot: &mut Slot, batch: Batch);
+
+    /// What an engine with [`Capability::keeps_slots`] is asked instead. It returns at once; the slot is
+    /// free when the token is dropped. Batches that are still unanswered then are few: at
+    /// [`UNANSWERED_PER_SLOT`](crate::UNANSWERED_PER_SLOT) for each slot no further batch begins.
+    fn begin(&self, mut slot: SlotToken, batch: Batch) {
+        self.execute(&mut slot, batch);
+    }
 
     /// Ends what a slot executes as soon as the engine can; the batch goes to [`Slot::fail`] then. False
     /// where the engine cannot. Called from any thread, under a lock: it must not wait.
@@ -65,7 +73,12 @@ impl Slot {
         Self { index, scratch: Scratch::default(), state: None, engine, failed: None }
     }
 
-    /// Takes back a batch that failed in [`Engine::execute`], perhaps because of the data of one of its
+    /// What the engine kept may be half written.
+    pub(crate) fn forget_state(&mut self) {
+        *self = Self::new(self.index, self.engine.clone());
+    }
+
+    /// Takes back a batch that failed on this slot, perhaps because of the data of one of its
     /// requests: they are executed once more, each alone, and one that fails then ends with its own error.
     /// Where that cannot be, `error` ends them all: the slot has state, a response has left already, or
     /// the request was alone.

@@ -61,6 +61,11 @@ impl Gate {
         }
     }
 
+    /// For an engine that keeps no thread: it is inline for ever.
+    pub fn always_inline() -> Self {
+        Self { placement: Placement::Inline, ..Self::new(false) }
+    }
+
     pub fn placement(&self) -> Placement {
         self.placement
     }

@@ -100,7 +100,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         }
     }
 
-    #[cfg(all(test, loom))]
+    /// Whoever brings work leads from now on.
     pub(crate) fn set_inline(&self) {
         lock(&self.state).inline = true;
     }
@@ -110,10 +110,10 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         f(&mut lock(&self.state).work)
     }
 
-    /// Whether every slot is home, there is nothing to do, and one thread for each slot sleeps uncalled.
-    pub(crate) fn at_rest(&self, now: Instant) -> bool {
+    /// Whether every slot is home, there is nothing to do, and all `threads` sleep uncalled.
+    pub(crate) fn at_rest(&self, now: Instant, threads: usize) -> bool {
         let state = lock(&self.state);
-        let asleep = state.sleepers == state.slots.len() && state.called == 0;
+        let asleep = state.sleepers == threads && state.called == 0;
         asleep && state.free.len() == state.slots.len() && matches!(state.due(now), Due::Nothing)
     }
 

@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::handover::Begin;
-use crate::runner::Desk;
 use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
-use crate::{Batch, Placement, Plan, Runner, Slot};
+use crate::unanswered::Unanswered;
+use crate::{Batch, Placement, Plan, Runner, Slot, SlotToken};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
 /// it drops it, and an instance thread takes over.
@@ -49,6 +50,20 @@ impl Lease {
         self
     }
 
+    /// The lease of a slot that has come back after a batch, if there is more for it.
+    pub(crate) fn after(runner: &Arc<Runner>, mut slot: Slot, started: Instant) -> Option<Self> {
+        let moved = take_back(runner, &mut slot);
+        let slot = finish(runner, slot, started, None, moved)?;
+        Some(Self::new(runner.clone(), slot))
+    }
+
+    /// For a thread that does not lead itself.
+    pub(crate) fn leave_to_others(self) {
+        if let Some(drivers) = self.runner.drivers.clone() {
+            drivers.offer(self);
+        }
+    }
+
     /// Runs at most one batch.
     pub fn run(mut self) -> Step {
         let Some(slot) = self.slot.take() else {
@@ -58,29 +73,36 @@ impl Lease {
         let ledger = &runner.ledger;
         let started = ledger.clock.now();
         let mut dropped = Vec::new();
-        let inline = !self.of_instance_thread;
+        // On a thread that has other work too.
+        let inline = !self.of_instance_thread && !runner.keeps_slots;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
-            if !inline && let Some(batch) = desk.take_moved(slot.index) {
-                desk.runs.begin(slot, batch.numbers(), started, inline);
-                return Some((Work::Moved(batch), desk.gate.wants_processor_time()));
-            }
-            let next: Next = desk.scheduler.next(started, slot.index);
-            dropped = next.dropped;
-            let Action::Run(plan) = next.action else {
+            if desk.is_held_back() {
                 return None;
+            }
+            let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
+                desk.runs.begin(slot, batch.numbers(), started, inline);
+                Work::Moved(batch)
+            } else {
+                let next: Next = desk.scheduler.next(started, slot.index);
+                dropped = next.dropped;
+                let Action::Run(plan) = next.action else {
+                    return None;
+                };
+                let sequence = desk.next_sequence;
+                desk.next_sequence += 1;
+                desk.runs.begin(slot, plan.numbers(), started, inline);
+                Work::New(plan, sequence)
             };
-            let sequence = desk.next_sequence;
-            desk.next_sequence += 1;
-            desk.runs.begin(slot, plan.numbers(), started, inline);
-            Some((Work::New(plan, sequence), desk.gate.wants_processor_time()))
+            let unanswered = desk.unanswered.as_ref().map(Unanswered::begin);
+            Some((work, unanswered, desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             ledger.end_in_queue(entry, error);
         }
-        let Begin::Run((work, meter), mut slot, second) = begin else {
+        let Begin::Run((work, unanswered, meter), mut slot, second) = begin else {
             return Step::Done;
         };
-        let batch = match work {
+        let mut batch = match work {
             Work::New(plan, sequence) => Batch::new(ledger.clone(), plan, sequence, started),
             Work::Moved(mut batch) => {
                 let ended = batch.end_useless(started);
@@ -93,24 +115,22 @@ impl Lease {
             }
         };
         if let Some(second) = second {
-            let second = runner.lease(second);
-            if let Some(drivers) = &runner.drivers {
-                drivers.offer(second);
-            }
+            runner.lease(second).leave_to_others();
+        }
+        if runner.keeps_slots {
+            batch.count(unanswered);
+            let Some(mut slot) = begin_once(&runner, slot, batch, started) else {
+                return Step::Done;
+            };
+            let moved = take_back(&runner, &mut slot);
+            self.slot = finish(&runner, slot, started, None, moved);
+            return if self.slot.is_some() { Step::Again(self) } else { Step::Done };
         }
         let processor_before = meter.then(|| ledger.clock.processor_time());
         let moved = if batch.open() > 0 { self.execute(&mut slot, batch) } else { Vec::new() };
         let leaves = !moved.is_empty();
         let processor = processor_before.map(|before| ledger.clock.processor_time().saturating_sub(before));
-        let ended = ledger.clock.now();
-        let took = ended.saturating_duration_since(started);
-        let done = |desk: &mut Desk, slot: &Slot| {
-            desk.scheduler.done(slot.index);
-            desk.runs.finish(slot.index);
-            desk.moved.extend(moved.into_iter().map(|batch| (slot.index, batch)));
-            desk.gate.record(took, processor) == Placement::Inline
-        };
-        self.slot = runner.handover.finish(ended, slot, done);
+        self.slot = finish(&runner, slot, started, processor, moved);
         // What has moved is left to an instance thread, and the slot with it.
         if self.slot.is_some() && !leaves { Step::Again(self) } else { Step::Done }
     }
@@ -127,11 +147,7 @@ impl Lease {
             Some(why) => batch.fail(&why.error(&self.runner.spec().name)),
             None if batch.open() == 1 => batch.fail(&error),
             None => {
-                log::debug!(
-                    "a batch of model '{}' failed: its {} requests are executed once more, each alone",
-                    batch.spec().name,
-                    batch.len()
-                );
+                log_once_more(&batch);
                 let moved = self.execute_each_alone(slot, &mut batch);
                 return moved.map_or_else(Vec::new, |alone| vec![alone, batch]);
             }
@@ -164,12 +180,68 @@ impl Lease {
     }
 }
 
+/// After a batch. Answers the slot if there is more for it.
+fn finish(
+    runner: &Runner,
+    slot: Slot,
+    started: Instant,
+    processor: Option<Duration>,
+    moved: Vec<Batch>,
+) -> Option<Slot> {
+    let ended = runner.ledger.clock.now();
+    let took = ended.saturating_duration_since(started);
+    runner.handover.finish(ended, slot, |desk, slot| {
+        desk.scheduler.done(slot.index);
+        desk.runs.finish(slot.index);
+        desk.moved.extend(moved.into_iter().map(|batch| (slot.index, batch)));
+        desk.gate.record(took, processor) == Placement::Inline
+    })
+}
+
+/// What failed on a slot that was kept, and is to be executed once more on it.
+fn take_back(runner: &Runner, slot: &mut Slot) -> Vec<Batch> {
+    let Some((mut batch, error)) = slot.failed.take().map(|failed| *failed) else {
+        return Vec::new();
+    };
+    batch.count(None);
+    match runner.handover.with(|desk| desk.runs.ending(slot.index)) {
+        Some(Ending::Moved) => return vec![batch],
+        Some(why) => batch.fail(&why.error(&runner.spec().name)),
+        None if batch.open() == 1 => batch.fail(&error),
+        None => {
+            log_once_more(&batch);
+            return std::iter::from_fn(|| batch.next_alone(|_, _| ())).collect();
+        }
+    }
+    Vec::new()
+}
+
+fn log_once_more(batch: &Batch) {
+    let (model, requests) = (&batch.spec().name, batch.len());
+    log::debug!(
+        "a batch of model '{model}' failed: its {requests} requests are executed once more, each alone"
+    );
+}
+
+/// Answers the slot if the engine gave it back before it returned, or had nothing to do.
+fn begin_once(runner: &Arc<Runner>, slot: Slot, batch: Batch, started: Instant) -> Option<Slot> {
+    if batch.open() == 0 {
+        return Some(slot);
+    }
+    // Not to be held beyond the slot's return: the last one to hold an engine drops it.
+    let engine = slot.engine.clone();
+    let (token, stay) = SlotToken::new(runner.clone(), slot, started);
+    // A panic drops the token, or somebody has it who will.
+    let _ = catch_unwind(AssertUnwindSafe(|| engine.begin(token, batch)));
+    drop(engine);
+    stay.call_returned()
+}
+
 fn execute_once(slot: &mut Slot, batch: Batch) {
     // Not to be held beyond the slot's return: the last one to hold an engine drops it.
     let engine = slot.engine.clone();
     if catch_unwind(AssertUnwindSafe(|| engine.execute(slot, batch))).is_err() {
-        // What the engine kept may be half written.
-        *slot = Slot::new(slot.index, engine);
+        slot.forget_state();
     }
 }
 

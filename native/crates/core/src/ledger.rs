@@ -19,8 +19,11 @@ pub(crate) struct Ledger {
     pub(crate) ordering: Option<Ordering>,
     statistics: Mutex<Snapshot>,
     state: AtomicU8,
-    /// Admitted and not ended.
-    inside: Count,
+    /// What a drain waits for: requests that were admitted and have not ended, and pins. One count of both, because one
+    /// may follow from the other: it is never zero in between.
+    unfinished: Count,
+    /// Contexts of requests that may have children here.
+    pins: Count,
     drain: Drain,
 }
 
@@ -32,7 +35,8 @@ impl Ledger {
             clock,
             statistics: Mutex::new(Snapshot::default()),
             state: AtomicU8::new(State::Ready as u8),
-            inside: Count::default(),
+            unfinished: Count::default(),
+            pins: Count::default(),
             drain: Drain::default(),
         }
     }
@@ -46,16 +50,32 @@ impl Ledger {
     }
 
     pub(crate) fn admitted(&self) {
-        self.inside.begin();
+        self.unfinished.begin();
     }
 
+    /// Requests that were admitted and have not ended.
     pub(crate) fn inside(&self) -> usize {
-        self.inside.get()
+        let pins = self.pins.get();
+        self.unfinished().saturating_sub(pins)
     }
 
-    /// Answers how many requests have not ended by `until`.
+    pub(crate) fn pinned(&self) {
+        self.unfinished.begin();
+        self.pins.begin();
+    }
+
+    pub(crate) fn unpinned(&self) {
+        self.pins.end(1);
+        self.ended(1);
+    }
+
+    pub(crate) fn unfinished(&self) -> usize {
+        self.unfinished.get()
+    }
+
+    /// Answers how much has not ended by `until`.
     pub(crate) fn wait_until_quiet(&self, until: Instant) -> usize {
-        self.drain.wait_until_none(|| self.inside(), until)
+        self.drain.wait_until_none(|| self.unfinished(), until)
     }
 
     pub(crate) fn record(&self, tally: &Tally, timings: &Timings, execution: Option<usize>, now: Instant) {
@@ -63,7 +83,7 @@ impl Ledger {
     }
 
     pub(crate) fn ended(&self, requests: usize) {
-        if self.inside.end(requests) == 0 {
+        if self.unfinished.end(requests) == 0 {
             self.drain.something_ended();
         }
     }

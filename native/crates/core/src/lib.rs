@@ -3,9 +3,8 @@
 //! What always holds: an accepted request gets its responses and exactly one end; a batch is never
 //! larger than its model allows; nothing here knows Python, HTTP, ONNX Runtime or an async runtime.
 //!
-//! The way of a request: [`Registry`] finds the [`Runner`], [`ModelSpec::bind`] checks the inputs,
-//! [`Runner::submit`] queues the [`Request`] and may hand out a [`Lease`]; whoever holds the lease
-//! runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
+//! The way of a request: [`ModelSpec::bind`] checks the inputs, [`Runner::submit`] queues the [`Request`] and may hand
+//! out a [`Lease`]; whoever holds the lease runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -14,6 +13,7 @@ mod buffer;
 mod classes;
 mod clock;
 mod complaints;
+mod context;
 mod credit;
 mod datatype;
 mod drain;
@@ -38,6 +38,7 @@ mod runner;
 mod runs;
 mod scheduler;
 mod shortened;
+mod slot_token;
 mod spec;
 mod state;
 mod statistics;
@@ -45,6 +46,7 @@ mod sync;
 mod tensor;
 mod threads;
 mod ticket;
+mod unanswered;
 
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};
@@ -52,6 +54,7 @@ pub use buffer::{Buffer, Place};
 pub use classes::Classes;
 pub use clock::{Clock, SystemClock};
 pub use complaints::Complaints;
+pub use context::Context;
 pub use credit::{Credit, Window};
 pub use datatype::DataType;
 pub use drain::{Count, Drain};
@@ -71,9 +74,11 @@ pub use request::{Inputs, Parameter, Request, Wanted};
 pub use runner::{Admission, Occupancy, Runner, RunnerOptions};
 pub use scheduler::{Action, Due, DynamicBatcher, Next, Scheduler};
 pub use shortened::shortened;
+pub use slot_token::SlotToken;
 pub use spec::{Batching, ModelSpec, QueuePolicy, QueueSpec, TensorSpec, TimeoutAction};
 pub use state::State;
 pub use statistics::{BatchRow, Snapshot, Totals};
 pub use tensor::{Shape, Tensor, element_count};
 pub use threads::lower_priority;
 pub use ticket::Ticket;
+pub use unanswered::UNANSWERED_PER_SLOT;

@@ -24,7 +24,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub fn new(request: Request, queue: &QueueSpec) -> Self {
+    pub fn new(request: Box<Request>, queue: &QueueSpec) -> Self {
         let level = queue.level(request.priority);
         let policy = &queue.levels[level];
         let timeout = policy.timeout(request.timeout_us).map(|timeout| request.arrived + timeout);
@@ -35,7 +35,7 @@ impl Entry {
         Self {
             number: 0,
             bytes: request.byte_size(),
-            request: Box::new(request),
+            request,
             expires,
             gives_way,
             level,
@@ -373,9 +373,10 @@ mod tests {
                 timeout_us: Some(timeout.as_micros() as u64),
                 deadline: None,
                 arrived: start,
+                context: crate::Context::default(),
                 reply: Reply::new(Arc::new(Nobody), 0),
             };
-            let entry = Entry { number: number as u64, ..Entry::new(request, &spec) };
+            let entry = Entry { number: number as u64, ..Entry::new(request.into(), &spec) };
             assert!(queue.admit(entry).is_ok());
         }
         queue

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::{Classes, Error, Reply, Tensor};
+use crate::{Classes, Context, Error, Reply, Tensor};
 
 /// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
 pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
@@ -38,6 +38,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     /// When the request reached the server; the queue time counts from here.
     pub arrived: Instant,
+    /// Whose child it is, if it is one.
+    pub context: Context,
     pub reply: Reply,
 }
 

@@ -4,9 +4,11 @@
 //! control plane's threads, so that engines are dropped there and never on an io thread.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::context::Pin;
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
 use crate::queue::Entry;
@@ -15,6 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Mutex, lock};
 use crate::threads;
+use crate::unanswered::Unanswered;
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
     ModelSpec, Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
@@ -46,6 +49,8 @@ pub struct Runner {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) handover: Handover<Desk, Slot>,
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
+    /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
+    pub(crate) keeps_slots: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -58,10 +63,17 @@ pub(crate) struct Desk {
     pub(crate) runs: Runs,
     /// Batches whose runs are to begin again, each on its slot: instance threads execute them.
     pub(crate) moved: VecDeque<(usize, Batch)>,
+    /// Of engines that keep their slots.
+    pub(crate) unanswered: Option<Arc<Unanswered>>,
+    /// What waited was refused, or nothing did: children come too late, too.
+    closed: bool,
 }
 
 impl Work for Desk {
     fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        if self.is_held_back() {
+            return Due::Nothing;
+        }
         match self.moved.iter().find(|(slot, _)| free.contains(*slot)) {
             Some((slot, _)) => Due::Only(*slot),
             None => self.scheduler.due(now, free),
@@ -70,6 +82,11 @@ impl Work for Desk {
 }
 
 impl Desk {
+    /// Whether no slot is of use, because too many batches are unanswered.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
+    }
+
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Batch> {
         let place = self.moved.iter().position(|(of, _)| *of == slot)?;
         self.moved.remove(place).map(|(_, batch)| batch)
@@ -114,29 +131,44 @@ impl Runner {
             let text = format!("model '{}' needs an engine for each of its instances", spec.name);
             return Err(Error::new(ErrorKind::ConfigInvalid, text));
         }
+        let keeps_slots = engines[0].capability().keeps_slots;
+        if engines.iter().any(|engine| engine.capability().keeps_slots != keeps_slots) {
+            let text =
+                format!("model '{}' has engines that keep their slots and others that do not", spec.name);
+            return Err(Error::new(ErrorKind::ConfigInvalid, text));
+        }
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
         let instances = engines.len();
         let runs = Runs::new(&engines);
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
-        let desk = Desk {
-            scheduler,
-            gate: Gate::new(may_run_inline),
-            next_number: 0,
-            next_sequence: 0,
-            runs,
-            moved: VecDeque::new(),
-        };
-        let runner = Arc::new(Self {
-            ledger: Arc::new(Ledger::new(spec, options.clock)),
-            handover: Handover::new(desk, slots),
-            drivers: options.drivers,
-            threads: Mutex::new(Vec::new()),
+        let runner = Arc::new_cyclic(|runner| {
+            let desk = Desk {
+                scheduler,
+                gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
+                next_number: 0,
+                next_sequence: 0,
+                runs,
+                moved: VecDeque::new(),
+                unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
+                closed: false,
+            };
+            Self {
+                ledger: Arc::new(Ledger::new(spec, options.clock)),
+                handover: Handover::new(desk, slots),
+                drivers: options.drivers,
+                keeps_slots,
+                threads: Mutex::new(Vec::new()),
+            }
         });
+        let spawned = if keeps_slots {
+            runner.handover.set_inline();
+            threads::spawn_clock(&runner, options.thread_start)
+        } else {
+            threads::spawn(&runner, instances, options.thread_start)
+        };
         // The threads that did start are let go, and the engines with them.
-        let threads = threads::spawn(&runner, instances, options.thread_start)
-            .inspect_err(|_| runner.handover.close())?;
-        *lock(&runner.threads) = threads;
+        *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
         Ok(runner)
     }
 
@@ -169,9 +201,10 @@ impl Runner {
         self.handover.with(|desk| desk.gate.placement())
     }
 
-    /// Whether nothing waits, nothing runs and every instance thread is asleep.
+    /// Whether nothing waits, nothing runs and every thread of the model is asleep.
     pub fn at_rest(&self) -> bool {
-        self.handover.at_rest(self.now())
+        let threads = lock(&self.threads).len();
+        self.handover.at_rest(self.now(), threads)
     }
 
     pub fn now(&self) -> Instant {
@@ -192,8 +225,11 @@ impl Runner {
     }
 
     /// Takes a request in. A refused one comes back whole: no mail will arrive for it.
-    #[allow(clippy::result_large_err, reason = "a refused request goes back by value, once")]
-    pub fn submit(self: &Arc<Self>, request: Request) -> Result<(Ticket, Admission), (Error, Request)> {
+    pub fn submit(
+        self: &Arc<Self>,
+        request: impl Into<Box<Request>>,
+    ) -> Result<(Ticket, Admission), (Error, Box<Request>)> {
+        let request = request.into();
         let ledger = &self.ledger;
         let claim = request.reply.claim.clone();
         let arrived = request.arrived;
@@ -205,7 +241,12 @@ impl Runner {
             entry.number = number;
             // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
             // finds the door shut.
-            if ledger.state() != State::Ready {
+            let admits = match ledger.state() {
+                State::Ready => true,
+                State::Draining => entry.request.context.is_of_child() && !desk.closed,
+                _ => false,
+            };
+            if !admits {
                 return Err((Error::shutting_down(), entry));
             }
             desk.scheduler.admit(entry)?;
@@ -225,7 +266,7 @@ impl Runner {
             Err((error, entry)) => {
                 let after = ledger.clock.now().saturating_duration_since(arrived);
                 ledger.record_failure(error.kind.failure_reason(), after);
-                Err((error, *entry.request))
+                Err((error, entry.request))
             }
         }
     }
@@ -248,11 +289,28 @@ impl Runner {
         }
     }
 
+    /// Something has changed that held work back: somebody leads, if there is a slot for it.
+    pub(crate) fn look_again(self: &Arc<Self>) {
+        let unchanged = |_: &mut Desk| Ok::<_, Infallible>(());
+        if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
+            self.lease(slot).leave_to_others();
+        }
+    }
+
     pub(crate) fn lease(self: &Arc<Self>, slot: Slot) -> Lease {
         Lease::new(self.clone(), slot)
     }
 
-    /// Takes no new requests from now on.
+    /// From now on a drain waits for what comes of this.
+    pub(crate) fn pin(&self) -> Result<Pin, Error> {
+        // Under the lock, as in `submit`.
+        self.handover.with(|_| match self.ledger.state() {
+            State::Ready => Ok(Pin::new(&self.ledger)),
+            _ => Err(Error::shutting_down()),
+        })
+    }
+
+    /// Takes no new requests from now on, but children of those that were admitted: see [`Context`](crate::Context).
     pub fn stop_admitting(&self) {
         self.handover.with(|_| self.ledger.stop_admitting());
     }
@@ -262,8 +320,8 @@ impl Runner {
         self.ledger.inside()
     }
 
-    /// Stops admitting and waits until every request inside has ended, `patience` at most. Answers
-    /// how many have not.
+    /// Stops admitting and waits until every request inside has ended, and every one that may still have children
+    /// here, `patience` at most. Answers how many have not.
     pub fn drain(&self, patience: Duration) -> usize {
         self.stop_admitting();
         self.ledger.wait_until_quiet(Instant::now() + patience)
@@ -274,8 +332,11 @@ impl Runner {
     pub fn retire(&self, patience: Duration) -> bool {
         let begun = Instant::now();
         self.stop_admitting();
-        while self.drain(LOOK.min(patience.saturating_sub(begun.elapsed()))) > 0 && begun.elapsed() < patience
-        {
+        while begun.elapsed() < patience {
+            let left = self.drain(LOOK.min(patience.saturating_sub(begun.elapsed())));
+            if left == 0 && self.close_if_quiet() {
+                break;
+            }
             self.renew_runs();
         }
         self.refuse_queued();
@@ -315,9 +376,19 @@ impl Runner {
         self.handover.with(|desk| desk.runs.move_longer_than(LONGEST, now));
     }
 
+    /// Refuses children, too, unless there is one that came while the drain ended.
+    fn close_if_quiet(&self) -> bool {
+        self.handover.with(|desk| {
+            desk.closed |= self.ledger.unfinished() == 0;
+            desk.closed
+        })
+    }
+
     fn refuse_queued(&self) {
-        let (entries, moved) =
-            self.handover.with(|desk| (desk.scheduler.clear(), std::mem::take(&mut desk.moved)));
+        let (entries, moved) = self.handover.with(|desk| {
+            desk.closed = true;
+            (desk.scheduler.clear(), std::mem::take(&mut desk.moved))
+        });
         for entry in entries {
             self.ledger.end_in_queue(entry, Error::shutting_down());
         }

@@ -1,4 +1,4 @@
-//! Instance threads: they sleep until a slot of their model has work, and drive it.
+//! Instance threads, and clock threads: they sleep until a slot of their model has work, and drive it.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -17,23 +17,26 @@ pub fn lower_priority() {
     }
 }
 
+/// One for each instance.
 pub(crate) fn spawn(runner: &Arc<Runner>, count: usize, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
-    (0..count)
-        .map(|index| {
-            let runner = runner.clone();
-            let name = format!("{}_{index}", runner.spec().name);
-            let work = move || {
-                start();
-                drive(&runner);
-            };
-            Builder::new().name(name).spawn(work).map_err(|error| {
-                Error::new(
-                    ErrorKind::Internal,
-                    format!("cannot start an instance thread: {}", os_text(&error)),
-                )
-            })
-        })
-        .collect()
+    (0..count).map(|index| spawn_one(runner, format!("{}_{index}", runner.spec().name), start)).collect()
+}
+
+/// The only thread of a model whose engines keep their slots: it minds delays and timeouts, and leads
+/// where a lease was dropped.
+pub(crate) fn spawn_clock(runner: &Arc<Runner>, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
+    Ok(vec![spawn_one(runner, format!("{}_clock", runner.spec().name), start)?])
+}
+
+fn spawn_one(runner: &Arc<Runner>, name: String, start: fn()) -> Result<JoinHandle<()>, Error> {
+    let runner = runner.clone();
+    let work = move || {
+        start();
+        drive(&runner);
+    };
+    Builder::new().name(name).spawn(work).map_err(|error| {
+        Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {}", os_text(&error)))
+    })
 }
 
 /// Wakes from a batching delay when it ends, not up to 50 µs later as Linux would have it.

@@ -1,6 +1,7 @@
 //! One inference, from the model that is asked to its place in a queue.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kushi_core::{Admission, Error, Lease, ModelSpec, Request, Runner, Ticket};
 
@@ -33,17 +34,23 @@ impl Inference {
         Self { runner, version }
     }
 
-    pub fn runner(&self) -> &Arc<Runner> {
-        &self.runner
-    }
-
     /// What a request is bound to.
     pub fn spec(&self) -> &Arc<ModelSpec> {
         self.runner.spec()
     }
 
+    /// Says that a request of at least so many bytes is being received. Fails when there will be no place for it: then
+    /// it need not come.
+    pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
+        self.runner.announce(arrived, bytes)
+    }
+
     /// Hands in a request that is bound to [`Inference::spec`]. Fails when the model takes no requests.
-    pub fn submit(&mut self, registry: &Registry, request: Request) -> Result<Submitted, Error> {
+    pub fn submit(
+        &mut self,
+        registry: &Registry,
+        request: impl Into<Box<Request>>,
+    ) -> Result<Submitted, Error> {
         let (error, request) = match self.runner.submit(request) {
             Ok((ticket, Admission::Lead(lease))) => return Ok(Submitted::Queued(ticket, Some(lease))),
             Ok((ticket, Admission::Queued)) => return Ok(Submitted::Queued(ticket, None)),
@@ -53,6 +60,6 @@ impl Inference {
             Some(next) => self.runner = next?,
             None => return Err(error.of_request(&request.id)),
         }
-        Ok(Submitted::Moved(Box::new(request)))
+        Ok(Submitted::Moved(request))
     }
 }

@@ -42,7 +42,7 @@ fn a_request_that_meets_a_reload_goes_to_the_version_that_serves_now() {
         panic!("the old version takes nothing more");
     };
     assert_eq!(inference.spec().version, 2);
-    assert!(matches!(inference.submit(&registry, *request), Ok(Submitted::Queued(..))));
+    assert!(matches!(inference.submit(&registry, request), Ok(Submitted::Queued(..))));
     assert!(new.letters.answer(7).error().is_none());
 }
 

@@ -10,11 +10,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Bound, Classes, Error, ModelSpec, Parameter, Request, Response};
+use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
-use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::HttpContext;
@@ -96,7 +95,8 @@ impl Received {
                 let work = move |_: &_| prepare(&body, &spec, &http.limits);
                 Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
             };
-            let submitted = infer::submit(context, &mut inference, |reply| Request {
+            let (waiting, reply) = infer::open(context);
+            let request = Box::new(Request {
                 id: id.clone(),
                 inputs: bound.inputs,
                 wanted: bound.wanted,
@@ -107,9 +107,10 @@ impl Received {
                 timeout_us: None,
                 deadline: self.deadline,
                 arrived: self.arrived,
+                context: Context::default(),
                 reply,
             });
-            if let Some(waiting) = submitted? {
+            if let Some(waiting) = infer::submit(context, &mut inference, waiting, request)? {
                 let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
                 return Ok(Generation { waiting, alarm, spec: inference.spec().clone(), id });
             }
@@ -120,7 +121,7 @@ impl Received {
 fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepared, Error> {
     let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
     let bound = spec.bind(&id, inputs, &[])?;
-    Format::new(spec, &bound.wanted, SmallVec::new(), false)?;
+    Format::new(spec, &bound.wanted, Vec::new(), false)?;
     Ok(Prepared { id, parameters, bound })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Bound, Classes, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_core::{Bound, Context, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
@@ -63,7 +63,7 @@ pub(crate) async fn infer(
         && length <= most
     {
         let bytes = least_bytes(length, announced, compressed);
-        if let Err(error) = inference.runner().announce(arrived, bytes) {
+        if let Err(error) = inference.announce(arrived, bytes) {
             let mut answer = answer::error(&error.of_request(""));
             load_report::tell(&mut answer, asked.load_format, &context.http.plane);
             return Ok(answer);
@@ -73,7 +73,8 @@ pub(crate) async fn infer(
         body::read(body, &Plan { json_length: announced, refusal, owner }, context, activity).await?;
     activity.enter(Stage::Work);
     let tell_timings = asked.tells_timings;
-    let received = Received { body, compressed, json_length, forwarded, arrived, deadline, tell_timings };
+    let frame = Frame { forwarded, arrived, deadline };
+    let received = Received { body, compressed, json_length, frame, tell_timings };
     let mut answer = match received.run(context, &mut answering, inference).await {
         Ok(answer) => {
             answering.owe_in_all(answer.body().left());
@@ -104,27 +105,29 @@ struct Received {
     body: Bytes,
     compressed: bool,
     json_length: JsonLength,
+    frame: Frame,
+    tell_timings: bool,
+}
+
+/// What a request says beside its body.
+#[derive(Clone)]
+struct Frame {
     /// Parameters that came as headers.
     forwarded: Vec<(String, Parameter)>,
     arrived: Instant,
     deadline: Option<Instant>,
-    tell_timings: bool,
 }
 
-/// All that a request says, found out before it is queued.
+/// A request that fits its model.
 struct Prepared {
-    id: String,
-    parameters: Vec<(String, Parameter)>,
-    priority: u32,
-    timeout_us: Option<u64>,
-    bound: Bound,
-    classes: Classes,
+    /// Boxed at once: it is large, and goes a long way.
+    request: Box<Request>,
     format: Format,
     regions: HeldRegions,
 }
 
 /// Where inputs came from, held until the answer.
-type HeldRegions = SmallVec<[Arc<RegionRange>; 4]>;
+type HeldRegions = Vec<Arc<RegionRange>>;
 
 /// A request on its way, and how its answer is to be written.
 struct Submitted {
@@ -154,16 +157,20 @@ impl Received {
                 0 => self.body.len() < LARGE_BODY,
                 _ => json_length < LONG_JSON,
             };
-            let prepared = if is_short {
-                prepare(&context.http, inference.spec(), &self.body, json_length, &context.io.body_memory)?
+            let (waiting, reply) = open(context);
+            let frame = self.frame.clone();
+            let Prepared { request, format, regions } = if is_short {
+                let json = (&self.body, json_length);
+                prepare(&context.http, inference.spec(), json, frame, reply, &context.io.body_memory)?
             } else {
                 let (http, spec, body) = (context.http.clone(), inference.spec().clone(), self.body.clone());
                 let (owner, bytes) = (Owner::model(&spec), body.len());
-                let work = move |memory: &_| prepare(&http, &spec, &body, json_length, memory);
+                let work =
+                    move |memory: &_| prepare(&http, &spec, (&body, json_length), frame, reply, memory);
                 Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
             };
-            if let Some(submitted) = self.submit(context, &mut inference, prepared)? {
-                break submitted;
+            if let Some(waiting) = submit(context, &mut inference, waiting, request)? {
+                break Submitted { waiting, format, regions };
             }
         };
         answering.prepared();
@@ -205,42 +212,23 @@ impl Received {
         }
         Ok(answer)
     }
+}
 
-    /// `None`: it has to be prepared again, for the version that serves now.
-    fn submit(
-        &self,
-        context: &HttpContext,
-        inference: &mut Inference,
-        prepared: Prepared,
-    ) -> Result<Option<Submitted>, Error> {
-        let Prepared { id, mut parameters, priority, timeout_us, bound, classes, format, regions } = prepared;
-        parameters.extend_from_slice(&self.forwarded);
-        let waiting = submit(context, inference, |reply| Request {
-            id,
-            inputs: bound.inputs,
-            wanted: bound.wanted,
-            classes,
-            rows: bound.rows,
-            parameters,
-            priority,
-            timeout_us,
-            deadline: self.deadline,
-            arrived: self.arrived,
-            reply,
-        })?;
-        Ok(waiting.map(|waiting| Submitted { waiting, format, regions }))
-    }
+/// A place for the answer of a request that is yet to be made, and the way to it.
+pub(crate) fn open(context: &HttpContext) -> (Waiting, Reply) {
+    let waiting = context.io.pending.open();
+    let window = context.io.net.budget.window();
+    let reply = Reply::with_window(context.io.mailbox.clone(), waiting.key, window);
+    (waiting, reply)
 }
 
 /// Hands a request to the model. `None`: it has to be prepared again, for the version that serves now.
 pub(crate) fn submit(
     context: &HttpContext,
     inference: &mut Inference,
-    request: impl FnOnce(Reply) -> Request,
+    mut waiting: Waiting,
+    request: Box<Request>,
 ) -> Result<Option<Waiting>, Error> {
-    let mut waiting = context.io.pending.open();
-    let window = context.io.net.budget.window();
-    let request = request(Reply::with_window(context.io.mailbox.clone(), waiting.key, window));
     Ok(match inference.submit(&context.http.plane.registry, request)? {
         kushi_dataplane::Submitted::Queued(ticket, lease) => {
             waiting.hold(ticket);
@@ -253,12 +241,13 @@ pub(crate) fn submit(
     })
 }
 
-/// Reads a body and fits it to the model. Fails when the request is wrong.
+/// Reads the body of a request and fits it to the model. Fails when the request is wrong.
 fn prepare(
     http: &Http,
     spec: &ModelSpec,
-    body: &Bytes,
-    json_length: usize,
+    (body, json_length): (&Bytes, usize),
+    frame: Frame,
+    reply: Reply,
     memory: &BodyMemory,
 ) -> Result<Prepared, Error> {
     let scope = Scope { model: &spec.name, limits: &http.limits, regions: &http.plane.regions, memory };
@@ -266,15 +255,32 @@ fn prepare(
         0 => raw::request(body, spec)?,
         _ => request::parse(body, json_length, scope)?,
     };
-    let InferRequest { id, parameters, priority, timeout_us, inputs, outputs, binary_by_default } = request;
+    let InferRequest { id, mut parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
+        request;
     let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
-    let bound = {
+    let Bound { inputs, wanted, rows } = {
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
         spec.bind(&id, inputs, &names)?
     };
     let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
-    let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
-    Ok(Prepared { id, parameters, priority, timeout_us, bound, classes, format, regions })
+    let format = Format::new(spec, &wanted, outputs, binary_by_default)?;
+    let Frame { forwarded, arrived, deadline } = frame;
+    parameters.extend(forwarded);
+    let request = Box::new(Request {
+        id,
+        inputs,
+        wanted,
+        classes,
+        rows,
+        parameters,
+        priority,
+        timeout_us,
+        deadline,
+        arrived,
+        context: Context::default(),
+        reply,
+    });
+    Ok(Prepared { request, format, regions })
 }
 
 /// The one response and the end of a unary request.

@@ -34,7 +34,7 @@ pub(crate) struct InferRequest<'a> {
     pub priority: u32,
     pub timeout_us: Option<u64>,
     pub inputs: SmallVec<[InputDraft<'a, Data<'a>>; 4]>,
-    pub outputs: SmallVec<[Output<'a>; 4]>,
+    pub outputs: Vec<Output<'a>>,
     /// How outputs travel that the request does not list.
     pub binary_by_default: bool,
 }

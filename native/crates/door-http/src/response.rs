@@ -23,7 +23,7 @@ pub(crate) enum Way {
 
 /// How each output comes.
 pub(crate) struct Format {
-    listed: SmallVec<[(u16, Way); 4]>,
+    listed: Vec<(u16, Way)>,
     otherwise: Way,
 }
 
@@ -32,7 +32,7 @@ impl Format {
     pub(crate) fn new(
         spec: &ModelSpec,
         wanted: &Wanted,
-        outputs: SmallVec<[Output<'_>; 4]>,
+        outputs: Vec<Output<'_>>,
         binary_by_default: bool,
     ) -> Result<Self, Error> {
         let place = |Output { name, way, .. }: Output<'_>| Some((spec.output(&name)? as u16, way));

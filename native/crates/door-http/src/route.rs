@@ -7,6 +7,8 @@ use kushi_dataplane::{Action, Memory};
 
 use crate::path::resource;
 
+const GET_AND_POST: &str = "GET, POST";
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     /// `version`: as the path has it, empty for the latest.
@@ -60,8 +62,6 @@ pub(crate) enum Management<'a> {
         change: bool,
     },
 }
-
-const GET_AND_POST: &str = "GET, POST";
 
 /// What is asked about a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use kushi_net::Activity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::HttpContext;
 use crate::head;
+
+/// The pieces of a write that are no longer together are joined: the kernel takes one piece faster than two.
+const JOINED_BYTES: usize = 1024;
 
 /// Counted as blocked from a write that finds no room until everything is written, which is when the
 /// connection flushes.
@@ -143,7 +146,17 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<'_, I> {
         {
             return Poll::Ready(Ok(only.len()));
         }
-        let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let written = if length <= JOINED_BYTES {
+            let mut joined = [0; JOINED_BYTES];
+            let mut rest = &mut joined[..];
+            for piece in pieces {
+                rest.put_slice(piece);
+            }
+            Pin::new(&mut self.io).poll_write(context, &joined[..length])
+        } else {
+            Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+        };
         self.note_written(&written);
         written
     }

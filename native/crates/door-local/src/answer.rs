@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kushi_core::{End, Error, ErrorKind, ModelSpec, Response, Runner, Tensor, Timings};
+use kushi_core::{End, Error, ErrorKind, ModelSpec, Response, Tensor, Timings};
 use kushi_oip::{Kind, MAX_BODY_BYTES, SlotRange, wire};
 use kushi_shm::LentSlot;
 use smallvec::SmallVec;
@@ -20,7 +20,7 @@ const MOST_UNREAD_BYTES: usize = 256 << 20;
 
 /// An answer whose outputs have their places.
 pub(super) struct Answer {
-    runner: Arc<Runner>,
+    spec: Arc<ModelSpec>,
     end: End,
     outputs: SmallVec<[Output; 2]>,
 }
@@ -33,12 +33,12 @@ struct Output {
 }
 
 impl Answer {
-    pub(super) fn new(runner: Arc<Runner>, response: Response, end: End, slots: &mut AnswerSlots) -> Self {
+    pub(super) fn new(spec: Arc<ModelSpec>, response: Response, end: End, slots: &mut AnswerSlots) -> Self {
         let place = |(index, tensor): (u16, Tensor)| {
             let slot = slots.take(tensor.data.len());
             Output { index, tensor, slot }
         };
-        Self { runner, end, outputs: response.outputs.into_iter().map(place).collect() }
+        Self { spec, end, outputs: response.outputs.into_iter().map(place).collect() }
     }
 
     pub(super) fn bytes_in_slots(&self) -> usize {
@@ -67,8 +67,8 @@ impl Answer {
         outgoing: &mut Outgoing,
         slots: &mut AnswerSlots,
     ) -> Result<(), Error> {
-        let Self { runner, end, outputs } = self;
-        let spec = runner.spec();
+        let Self { spec, end, outputs } = self;
+        let spec = &*spec;
         let mut version = itoa::Buffer::new();
         let version = version.format(spec.version);
         let output_lengths = outputs.iter().map(|output| {

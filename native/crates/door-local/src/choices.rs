@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kushi_core::{End, Error, ErrorKind, Inputs, Response, Runner};
+use kushi_core::{End, Error, ErrorKind, Inputs, ModelSpec, Response};
 use kushi_net::{Budget, Sink};
 
 use crate::requests::Ended;
@@ -20,8 +20,8 @@ pub(super) fn takes_long((response, end): &(Response, End)) -> bool {
 }
 
 /// Puts the classes that the request wants in the place of its outputs; the second time there is nothing to do.
-pub(super) fn choose(runner: &Runner, response: &mut Response, end: &mut End) -> Result<(), Error> {
-    std::mem::take(&mut end.request.classes).choose(runner.spec(), response)
+pub(super) fn choose(spec: &ModelSpec, response: &mut Response, end: &mut End) -> Result<(), Error> {
+    std::mem::take(&mut end.request.classes).choose(spec, response)
 }
 
 /// Where others hold all the memory that is allowed, the outputs are dropped, and this fails.
@@ -40,8 +40,8 @@ pub(super) fn begin(
         budget.check_owed(bytes)?;
     }
     choices.begin(sink, id, async move {
-        let Ended { runner, result, mut answering } = ended;
-        let (chooser, outputs) = (runner.clone(), answering.take_reservation());
+        let Ended { spec, result, mut answering } = ended;
+        let (chooser, outputs) = (spec.clone(), answering.take_reservation());
         let chosen = tokio::task::spawn_blocking(move || {
             let (mut response, mut end) = result?;
             let chosen = choose(&chooser, &mut response, &mut end);
@@ -50,7 +50,7 @@ pub(super) fn begin(
         });
         let failed =
             |failure| Err(Error::new(ErrorKind::Internal, format!("the classes were not chosen: {failure}")));
-        Ended { runner, result: chosen.await.unwrap_or_else(failed), answering }
+        Ended { spec, result: chosen.await.unwrap_or_else(failed), answering }
     });
     Ok(())
 }

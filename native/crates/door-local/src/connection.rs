@@ -198,15 +198,15 @@ impl Connection {
             }
             return;
         }
-        let Ended { runner, result, mut answering } = ended;
+        let Ended { spec, result, mut answering } = ended;
         let (mut response, mut end) = match result {
             Ok(answer) => answer,
             Err(error) => return self.fail(id, &error),
         };
-        if let Err(error) = choices::choose(&runner, &mut response, &mut end) {
+        if let Err(error) = choices::choose(&spec, &mut response, &mut end) {
             return self.fail(id, &error);
         }
-        let answer = Answer::new(runner, response, end, &mut self.answer_slots);
+        let answer = Answer::new(spec, response, end, &mut self.answer_slots);
         if answer.takes_long() {
             answering.owe(answer.bytes_in_slots());
             self.copies.begin(&self.sink, id, async move {

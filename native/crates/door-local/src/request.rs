@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request, Runner};
+use kushi_core::{Buffer, Context, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request};
 use kushi_dataplane::Inference;
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
@@ -63,7 +63,7 @@ pub(super) struct Arrived {
 
 /// What became of a request.
 pub(super) enum Submitted {
-    Queued(Waiting, Arc<Runner>),
+    Queued(Waiting, Arc<ModelSpec>),
     /// It fits its model, and takes long to copy: to be submitted again with what this gives.
     CopyFirst(Aside),
 }
@@ -125,6 +125,7 @@ pub(super) fn submit(
             timeout_us: message.queue_timeout_us,
             deadline,
             arrived: arrived.at,
+            context: Context::default(),
             reply: Reply::new(context.io.mailbox.clone(), waiting.key),
         };
         match inference.submit(&context.plane.registry, request)? {
@@ -133,7 +134,7 @@ pub(super) fn submit(
                 if let Some(lease) = lease {
                     context.io.lead(lease);
                 }
-                return Ok(Submitted::Queued(waiting, inference.runner().clone()));
+                return Ok(Submitted::Queued(waiting, inference.spec().clone()));
             }
             kushi_dataplane::Submitted::Moved(request) => parameters = request.parameters,
         }

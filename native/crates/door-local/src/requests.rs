@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{End, Error, Mail, Response, Runner};
+use kushi_core::{End, Error, Mail, ModelSpec, Response};
 use kushi_dataplane::{Alarm, OnlyResponse};
 use kushi_net::{Answering, Waiting};
 
@@ -22,7 +22,7 @@ struct InFlight {
     /// Ascending in the order of arrival.
     number: u64,
     waiting: Waiting,
-    runner: Arc<Runner>,
+    spec: Arc<ModelSpec>,
     only: OnlyResponse<Response>,
     alarm: Alarm,
     answering: Answering,
@@ -30,7 +30,7 @@ struct InFlight {
 
 /// A request that is to be answered now.
 pub(super) struct Ended {
-    pub runner: Arc<Runner>,
+    pub spec: Arc<ModelSpec>,
     pub result: Result<(Response, End), Error>,
     pub answering: Answering,
 }
@@ -44,12 +44,12 @@ impl Requests {
         self.by_id.contains_key(&id)
     }
 
-    pub(super) fn add(&mut self, id: u64, waiting: Waiting, runner: Arc<Runner>, answering: Answering) {
+    pub(super) fn add(&mut self, id: u64, waiting: Waiting, spec: Arc<ModelSpec>, answering: Answering) {
         let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
         self.alarms.extend(alarm.when().map(|when| (when, id)));
         let number = self.next_number;
         self.next_number += 1;
-        let in_flight = InFlight { number, waiting, runner, only: OnlyResponse::default(), alarm, answering };
+        let in_flight = InFlight { number, waiting, spec, only: OnlyResponse::default(), alarm, answering };
         self.by_id.insert(id, in_flight);
     }
 
@@ -63,9 +63,9 @@ impl Requests {
         let mut end = end?;
         let mut in_flight = self.remove(id)?;
         in_flight.waiting.ended();
-        let InFlight { runner, only, answering, .. } = in_flight;
-        let result = only.close(&runner.spec().name, &mut end).map(|response| (response, end));
-        Some(Ended { runner, result, answering })
+        let InFlight { spec, only, answering, .. } = in_flight;
+        let result = only.close(&spec.name, &mut end).map(|response| (response, end));
+        Some(Ended { spec, result, answering })
     }
 
     /// Nobody waits for it any more; its end will come.
@@ -86,8 +86,8 @@ impl Requests {
             let Some(in_flight) = self.by_id.get_mut(&id) else { continue };
             let Some(ticket) = in_flight.waiting.ticket() else { continue };
             if in_flight.alarm.ring(ticket) {
-                let InFlight { runner, answering, .. } = self.remove(id)?;
-                return Some((id, Ended { runner, result: Err(Error::expired()), answering }));
+                let InFlight { spec, answering, .. } = self.remove(id)?;
+                return Some((id, Ended { spec, result: Err(Error::expired()), answering }));
             }
             self.alarms.extend(in_flight.alarm.when().map(|when| (when, id)));
         }

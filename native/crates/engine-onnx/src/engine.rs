@@ -98,7 +98,7 @@ impl<E: Into<Error>> From<E> for Fault {
 impl Engine for OnnxEngine {
     fn capability(&self) -> Capability {
         let concurrent = !self.session.accelerated();
-        Capability { concurrent, inline: self.session.runs_on_caller(), decoupled: false }
+        Capability { concurrent, inline: self.session.runs_on_caller(), keeps_slots: false }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {

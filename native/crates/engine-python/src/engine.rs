@@ -77,7 +77,7 @@ impl PythonEngine {
 
 impl Engine for PythonEngine {
     fn capability(&self) -> Capability {
-        Capability { concurrent: self.concurrent, inline: false, decoupled: false }
+        Capability { concurrent: self.concurrent, inline: false, keeps_slots: false }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {

@@ -1,5 +1,5 @@
 //! The open connections of one io thread: a closing server tells each of them, those at which too long
-//! nothing happens are ended, and those that are silent give their place to others, or their memory.
+//! nothing happens are ended, and those that are silent give their places to others, or their memory.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ const LOOKED_AT: usize = 512;
 #[derive(Default)]
 pub struct Connections {
     closing: Cell<bool>,
-    places: RefCell<Vec<Place>>,
+    rows: RefCell<Vec<Row>>,
     free: RefCell<Vec<usize>>,
     looking: Cell<bool>,
     /// Where the next look for a silent one begins.
@@ -34,7 +34,7 @@ pub struct Connections {
 pub struct Key(pub u64);
 
 #[derive(Default)]
-struct Place {
+struct Row {
     /// By connections before.
     uses: u32,
     waker: Option<Waker>,
@@ -53,7 +53,7 @@ impl Connections {
     /// Every connection finishes the request it is at and closes; so does every later one.
     pub fn close(&self) {
         self.closing.set(true);
-        self.places.borrow().iter().for_each(Place::wake);
+        self.rows.borrow().iter().for_each(Row::wake);
     }
 
     pub fn is_closing(&self) -> bool {
@@ -63,20 +63,20 @@ impl Connections {
     /// A connection that is woken when the server closes.
     pub fn enter(&self) -> Entered<'_> {
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            self.places.borrow_mut().push(Place::default());
-            self.places.borrow().len() - 1
+            self.rows.borrow_mut().push(Row::default());
+            self.rows.borrow().len() - 1
         });
         Entered { connections: self, index, known: Cell::new(false) }
     }
 
     /// The client of a connection will say nothing more.
     pub fn has_left(&self, Key(key): Key) {
-        let places = self.places.borrow();
+        let rows = self.rows.borrow();
         let (index, uses) = (key as u32 as usize, (key >> 32) as u32);
-        let place = places.get(index).filter(|place| place.uses == uses);
-        if let Some((place, watch)) = place.and_then(|place| Some((place, place.watch.as_ref()?))) {
+        let row = rows.get(index).filter(|row| row.uses == uses);
+        if let Some((row, watch)) = row.and_then(|row| Some((row, row.watch.as_ref()?))) {
             watch.activity.set_deserted();
-            place.wake();
+            row.wake();
         }
     }
 
@@ -91,13 +91,13 @@ impl Connections {
             tokio::time::sleep(LOOK_EVERY).await;
             let now = Instant::now();
             let mut any = false;
-            for place in &mut *self.places.borrow_mut() {
-                let Some(Watch { activity, since, .. }) = &mut place.watch else { continue };
+            for row in &mut *self.rows.borrow_mut() {
+                let Some(Watch { activity, since, .. }) = &mut row.watch else { continue };
                 any = true;
                 match activity.look(now.saturating_duration_since(*since), limits) {
                     Look::Moved => *since = now,
                     Look::Patience => {}
-                    Look::Rest | Look::Overdue => place.wake(),
+                    Look::Rest | Look::Overdue => row.wake(),
                 }
             }
             if !any {
@@ -111,17 +111,17 @@ impl Connections {
     /// those whose turn it was to be looked at.
     pub fn end_one_silent(&self, entrance: Option<&Arc<Entrance>>) -> bool {
         let now = Instant::now();
-        let places = self.places.borrow();
-        for _ in 0..places.len().min(LOOKED_AT) {
-            let place = &places[self.hand.get() % places.len()];
-            self.hand.set((self.hand.get() + 1) % places.len());
-            let Some(watch) = &place.watch else { continue };
+        let rows = self.rows.borrow();
+        for _ in 0..rows.len().min(LOOKED_AT) {
+            let row = &rows[self.hand.get() % rows.len()];
+            self.hand.set((self.hand.get() + 1) % rows.len());
+            let Some(watch) = &row.watch else { continue };
             let is_wanted = entrance.is_none_or(|entrance| Arc::ptr_eq(entrance, &watch.entrance));
             if is_wanted
                 && now.saturating_duration_since(watch.since) >= SILENT_FOR
                 && watch.activity.dismiss()
             {
-                place.wake();
+                row.wake();
                 return true;
             }
         }
@@ -129,13 +129,13 @@ impl Connections {
     }
 }
 
-impl Place {
+impl Row {
     fn wake(&self) {
         self.waker.iter().for_each(Waker::wake_by_ref);
     }
 }
 
-/// The place of a connection.
+/// A connection among those of its thread.
 pub struct Entered<'a> {
     connections: &'a Connections,
     index: usize,
@@ -146,12 +146,12 @@ impl Entered<'_> {
     /// A task keeps its waker for life: the first one is enough.
     pub fn remember(&self, waker: &Waker) {
         if !self.known.replace(true) {
-            self.connections.places.borrow_mut()[self.index].waker = Some(waker.clone());
+            self.connections.rows.borrow_mut()[self.index].waker = Some(waker.clone());
         }
     }
 
     pub fn key(&self) -> Key {
-        let uses = self.connections.places.borrow()[self.index].uses;
+        let uses = self.connections.rows.borrow()[self.index].uses;
         Key(u64::from(uses) << 32 | self.index as u64)
     }
 
@@ -159,7 +159,7 @@ impl Entered<'_> {
     pub fn watch(&self, activity: &Rc<Activity>, guest: &Guest) {
         let (activity, entrance) = (activity.clone(), guest.entrance().clone());
         let watch = Watch { activity, entrance, since: Instant::now() };
-        self.connections.places.borrow_mut()[self.index].watch = Some(watch);
+        self.connections.rows.borrow_mut()[self.index].watch = Some(watch);
     }
 
     /// Whether the connection has to close behind the request that it is at.
@@ -171,9 +171,9 @@ impl Entered<'_> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let left = {
-            let place = &mut self.connections.places.borrow_mut()[self.index];
-            let uses = place.uses.wrapping_add(1);
-            std::mem::replace(place, Place { uses, ..Place::default() })
+            let row = &mut self.connections.rows.borrow_mut()[self.index];
+            let uses = row.uses.wrapping_add(1);
+            std::mem::replace(row, Row { uses, ..Row::default() })
         };
         self.connections.free.borrow_mut().push(self.index);
         drop(left);

@@ -14,8 +14,8 @@ pub struct Crowd {
     next: Cell<u64>,
 }
 
-/// The place of one that waits, until it is dropped.
-pub struct Place<'a> {
+/// One that waits, until it is dropped.
+pub struct Member<'a> {
     crowd: &'a Crowd,
     number: u64,
     ended: Rc<Notify>,
@@ -26,7 +26,7 @@ impl Crowd {
         Self { most, waiting: RefCell::default(), next: Cell::new(0) }
     }
 
-    pub fn enter(&self) -> Place<'_> {
+    pub fn enter(&self) -> Member<'_> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.most
             && let Some((_, longest)) = waiting.pop_first()
@@ -36,7 +36,7 @@ impl Crowd {
         let number = self.next.replace(self.next.get() + 1);
         let ended = Rc::new(Notify::new());
         waiting.insert(number, ended.clone());
-        Place { crowd: self, number, ended }
+        Member { crowd: self, number, ended }
     }
 
     /// All give way.
@@ -45,7 +45,7 @@ impl Crowd {
     }
 }
 
-impl Place<'_> {
+impl Member<'_> {
     /// What becomes of `work`; `None` when it has to give way.
     pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -56,7 +56,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Member<'_> {
     fn drop(&mut self) {
         self.crowd.waiting.borrow_mut().remove(&self.number);
     }

@@ -53,10 +53,10 @@ type Line = (Owner, u32);
 /// Work on its way. Given up when dropped, if it has not begun.
 pub struct Begun<T> {
     result: oneshot::Receiver<T>,
-    _place: Place,
+    _queued: Queued,
 }
 
-struct Place {
+struct Queued {
     shared: Arc<Shared>,
     line: Line,
     number: u64,
@@ -106,7 +106,7 @@ impl Pool {
         });
         let line = owner.line(bytes);
         let number = self.push(line, job)?;
-        Ok(Begun { result, _place: Place { shared: self.shared.clone(), line, number } })
+        Ok(Begun { result, _queued: Queued { shared: self.shared.clone(), line, number } })
     }
 
     /// Gives memory back there: for large memory that takes long.
@@ -166,7 +166,7 @@ impl<T> Begun<T> {
     }
 }
 
-impl Drop for Place {
+impl Drop for Queued {
     fn drop(&mut self) {
         let job = self.shared.lock().remove(self.line, self.number);
         drop(job);

@@ -4,6 +4,7 @@
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each case. The suite knows nothing
 //! of an engine but its trait.
 
+mod aside;
 mod cases;
 mod data;
 mod probe;
@@ -14,6 +15,7 @@ use kushi_core::{Batching, DataType, Engine, ModelSpec};
 
 use crate::{echo_spec, tensor_spec};
 
+pub use aside::Aside;
 pub use cases::*;
 
 /// Makes engines for the suite's models.
@@ -110,6 +112,7 @@ macro_rules! conformance_cases {
             a_panic_fails_its_batch_and_no_other,
             outputs_may_depend_on_the_data_in_size,
             slots_run_side_by_side,
+            the_capability_is_true,
             large_tensors_pass,
             inputs_may_lie_unaligned,
             answers_do_not_share_memory_with_inputs,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex};
+use std::thread::{self, ThreadId};
 
 use kushi_core::{End, Error, Mail, Mailbox, Response};
 
@@ -25,6 +26,8 @@ pub struct Answer {
     pub key: u64,
     /// Which delivery, counted from 1, brought the end.
     pub delivery: usize,
+    /// Who brought the end.
+    pub thread: ThreadId,
     pub responses: Vec<Response>,
     pub end: End,
 }
@@ -91,7 +94,9 @@ impl Mailbox for Letterbox {
             let mut responses = post.open.remove(&key).unwrap_or_default();
             responses.extend(response);
             match end {
-                Some(end) => post.ended.push(Answer { key, delivery, responses, end }),
+                Some(end) => {
+                    post.ended.push(Answer { key, delivery, thread: thread::current().id(), responses, end });
+                }
                 None => drop(post.open.insert(key, responses)),
             }
         }

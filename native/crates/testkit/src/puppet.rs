@@ -9,7 +9,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use kushi_core::{
-    Batch, Buffer, Capability, Engine, Error, ErrorKind, Gathered, Response, Scratch, Slot, Tensor,
+    Batch, Buffer, Capability, Engine, Error, ErrorKind, Gathered, Response, Scratch, Slot, SlotToken, Tensor,
 };
 use smallvec::SmallVec;
 
@@ -37,6 +37,8 @@ pub enum Act {
     Respond(usize),
     /// Returns at once; the batch waits for [`PuppetEngine::late`].
     Late,
+    /// The same with the slot, on an engine that keeps slots; both wait for [`PuppetEngine::kept`].
+    Keep,
     /// Goes on until it is ended.
     Endless,
 }
@@ -70,6 +72,7 @@ struct Strings {
     executing: usize,
     most_at_once: usize,
     late: VecDeque<Batch>,
+    kept: VecDeque<(SlotToken, Batch)>,
     /// Slots whose runs are to end.
     ending: BTreeSet<usize>,
     takes: Duration,
@@ -79,7 +82,7 @@ struct Strings {
 
 impl Default for PuppetEngine {
     fn default() -> Self {
-        Self::new(Capability { concurrent: true, inline: true, decoupled: true })
+        Self::new(Capability { concurrent: true, inline: true, keeps_slots: false })
     }
 }
 
@@ -157,6 +160,20 @@ impl PuppetEngine {
         strings.late.pop_front().unwrap_or_else(|| unreachable!("there was one under this lock"))
     }
 
+    /// Waits for the next batch that stays on its slot.
+    pub fn kept(&self) -> (SlotToken, Batch) {
+        let mut strings =
+            wait_until(&self.strings, &self.moved, "a kept slot", |strings| !strings.kept.is_empty());
+        strings.kept.pop_front().unwrap_or_else(|| unreachable!("there was one under this lock"))
+    }
+
+    /// Waits for the order to end what a slot executes.
+    pub fn await_end(&self, slot: usize) {
+        drop(wait_until(&self.strings, &self.moved, "the order to end", |strings| {
+            strings.ending.contains(&slot)
+        }));
+    }
+
     fn enter(&self, seen: Seen) -> (Act, Duration, Option<Arc<ManualClock>>) {
         let mut strings = lock(&self.strings);
         let number = strings.seen.len();
@@ -175,12 +192,9 @@ impl PuppetEngine {
     }
 }
 
-impl Engine for PuppetEngine {
-    fn capability(&self) -> Capability {
-        self.capability
-    }
-
-    fn execute(&self, slot: &mut Slot, mut batch: Batch) {
+impl PuppetEngine {
+    /// Answers the batch where it stays on the slot.
+    fn perform(&self, slot: &mut Slot, mut batch: Batch) -> Option<Batch> {
         let (outputs, addresses) = copy_inputs(&mut batch, &mut slot.scratch);
         let ids = (0..batch.len()).filter_map(|index| batch.request(index)).map(|request| request.id.clone());
         let (act, time, clock) = self.enter(Seen {
@@ -224,14 +238,32 @@ impl Engine for PuppetEngine {
             Act::Silence => respond(batch, 0),
             Act::Respond(times) => respond(batch, times),
             Act::Endless => {
-                let ended = |strings: &Strings| strings.ending.contains(&slot.index);
-                drop(wait_until(&self.strings, &self.moved, "the order to end", ended));
+                self.await_end(slot.index);
                 slot.fail(batch, &Error::new(ErrorKind::EngineFailed, "the run was ended"));
             }
             Act::Late => {
                 lock(&self.strings).late.push_back(batch);
                 self.moved.notify_all();
             }
+            Act::Keep => return Some(batch),
+        }
+        None
+    }
+}
+
+impl Engine for PuppetEngine {
+    fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    fn execute(&self, slot: &mut Slot, batch: Batch) {
+        self.perform(slot, batch);
+    }
+
+    fn begin(&self, mut slot: SlotToken, batch: Batch) {
+        if let Some(batch) = self.perform(&mut slot, batch) {
+            lock(&self.strings).kept.push_back((slot, batch));
+            self.moved.notify_all();
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Classes, Clock, DataType, Drivers, DynamicBatcher, Engine, Error, Lease,
-    ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner, RunnerOptions, Scheduler, Shape,
-    Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
+    Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
+    Engine, Error, Lease, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner,
+    RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
@@ -101,6 +101,14 @@ impl Scene {
         Self::with(spec, scheduler, puppet, None, Arc::default())
     }
 
+    /// On an engine that keeps its slots.
+    pub fn keeping(spec: ModelSpec) -> Self {
+        let puppet = PuppetEngine::new(Capability { concurrent: true, inline: false, keeps_slots: true });
+        let leases = Arc::new(LeaseBox::default());
+        let scheduler = usual(&spec);
+        Self::with(spec, scheduler, puppet, Some(leases.clone()), leases)
+    }
+
     /// Without drivers, with another scheduler.
     pub fn scheduled(spec: ModelSpec, scheduler: Box<dyn Scheduler>) -> Self {
         Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default())
@@ -140,6 +148,7 @@ impl Scene {
             timeout_us: None,
             deadline: None,
             arrived: self.clock.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         }
     }

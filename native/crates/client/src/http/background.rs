@@ -75,7 +75,7 @@ impl Background {
             {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
-                    let desk = Rc::new(Desk {
+                    let calls = Rc::new(Calls {
                         server: server(),
                         tasks: RefCell::default(),
                         closing: Cell::new(false),
@@ -83,7 +83,7 @@ impl Background {
                     });
                     // As a task like the others: waking the runtime's main future costs a look at the
                     // sockets.
-                    let attending = runtime.spawn_local(attend(desk, arrived));
+                    let attending = runtime.spawn_local(attend(calls, arrived));
                     if let Err(error) = runtime.block_on(attending) {
                         log::error!("the thread of an HTTP client ended: {error}");
                     }
@@ -163,36 +163,36 @@ impl Drop for EndOfThread {
     }
 }
 
-/// What the tasks of the thread share.
-struct Desk {
+/// The calls under way, and what their tasks share.
+struct Calls {
     server: Server,
     tasks: RefCell<HashMap<u64, AbortHandle>>,
     closing: Cell<bool>,
     background: Arc<Background>,
 }
 
-async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
+async fn attend(calls: Rc<Calls>, arrived: Arc<Notify>) {
     let mut burst = Vec::new();
     loop {
-        desk.background.inbox.drain(&mut burst);
+        calls.background.inbox.drain(&mut burst);
         for order in burst.drain(..) {
             match order {
-                Order::Run { id, deadline, job } if !desk.closing.get() => {
-                    let call = Running { desk: desk.clone(), id, job: Some(job) };
+                Order::Run { id, deadline, job } if !calls.closing.get() => {
+                    let call = Running { calls: calls.clone(), id, job: Some(job) };
                     let task = tokio::task::spawn_local(call.run(deadline));
-                    desk.tasks.borrow_mut().insert(id, task.abort_handle());
+                    calls.tasks.borrow_mut().insert(id, task.abort_handle());
                 }
-                Order::Run { id, job, .. } => drop(Running { desk: desk.clone(), id, job: Some(job) }),
+                Order::Run { id, job, .. } => drop(Running { calls: calls.clone(), id, job: Some(job) }),
                 Order::Cancel(id) => {
-                    if let Some(task) = desk.tasks.borrow().get(&id) {
+                    if let Some(task) = calls.tasks.borrow().get(&id) {
                         task.abort();
                     }
                 }
                 // The tasks end with the runtime.
-                Order::Close => desk.closing.set(true),
+                Order::Close => calls.closing.set(true),
             }
         }
-        if desk.closing.get() {
+        if calls.closing.get() {
             return;
         }
         arrived.notified().await;
@@ -201,14 +201,14 @@ async fn attend(desk: Rc<Desk>, arrived: Arc<Notify>) {
 
 /// A call under way. Dropped before its end has come, it was cancelled, the client closed, or a bug.
 struct Running {
-    desk: Rc<Desk>,
+    calls: Rc<Calls>,
     id: u64,
     job: Option<Job>,
 }
 
 impl Running {
     async fn run(mut self, deadline: Option<Instant>) {
-        let server = &self.desk.server;
+        let server = &self.calls.server;
         match &self.job {
             Some(Job::Infer(call, _)) => {
                 let answer = within(deadline, pin!(infer::infer(server, call, deadline))).await;
@@ -227,9 +227,9 @@ impl Running {
     }
 
     fn end(&mut self) -> Option<Job> {
-        self.desk.tasks.borrow_mut().remove(&self.id);
+        self.calls.tasks.borrow_mut().remove(&self.id);
         let job = self.job.take()?;
-        self.desk.background.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.calls.background.under_way.fetch_sub(1, Ordering::Relaxed);
         Some(job)
     }
 }
@@ -239,7 +239,7 @@ impl Drop for Running {
         if let Some(job) = self.end() {
             job.fail(if thread::panicking() {
                 Error::new(ErrorKind::Internal, "the client has failed, see standard error")
-            } else if self.desk.closing.get() {
+            } else if self.calls.closing.get() {
                 closed()
             } else {
                 // As the core words it.

@@ -81,7 +81,8 @@ enum Way {
     Broken,
 }
 
-enum Answer {
+/// How far the answer has come.
+enum Stage {
     /// Nothing was asked since the last whole answer was taken.
     None,
     Awaited(Asked),
@@ -97,7 +98,7 @@ pub struct Connection {
     woken: Arc<Woken>,
     waker: Waker,
     way: Way,
-    answer: Answer,
+    stage: Stage,
     head: Option<Head>,
     arrived: VecDeque<Bytes>,
     arrived_bytes: usize,
@@ -133,7 +134,7 @@ impl Connection {
             waker: Waker::from(woken.clone()),
             woken,
             way,
-            answer: Answer::None,
+            stage: Stage::None,
             head: None,
             arrived: VecDeque::new(),
             arrived_bytes: 0,
@@ -152,10 +153,10 @@ impl Connection {
         self.head = None;
         match &mut self.way {
             Way::Open(sender, _) => {
-                self.answer = Answer::Awaited(Box::pin(sender.try_send_request(request.message)));
+                self.stage = Stage::Awaited(Box::pin(sender.try_send_request(request.message)));
             }
             Way::Shaking(_, waiting) => *waiting = Some(Box::new(request.message)),
-            Way::Broken => self.answer = Answer::Failed(Failure::Unsent),
+            Way::Broken => self.stage = Stage::Failed(Failure::Unsent),
         }
     }
 
@@ -200,7 +201,7 @@ impl Connection {
                 Poll::Ready(Err(error)) => {
                     log::debug!("a server was not reached: {error}");
                     self.way = Way::Broken;
-                    self.answer = Answer::Failed(Failure::Unsent);
+                    self.stage = Stage::Failed(Failure::Unsent);
                     return;
                 }
                 Poll::Ready(Ok(stream)) => {
@@ -208,7 +209,7 @@ impl Connection {
                     self.way = open(Stream::Secure(Box::new(stream)));
                     self.seen.begin_exchange();
                     if let (Way::Open(sender, _), Some(message)) = (&mut self.way, waiting) {
-                        self.answer = Answer::Awaited(Box::pin(sender.try_send_request(*message)));
+                        self.stage = Stage::Awaited(Box::pin(sender.try_send_request(*message)));
                     }
                 }
             }
@@ -226,7 +227,7 @@ impl Connection {
 
     fn drive_answer(&mut self) {
         let mut context = Context::from_waker(&self.waker);
-        if let Answer::Awaited(asked) = &mut self.answer {
+        if let Stage::Awaited(asked) = &mut self.stage {
             match asked.as_mut().poll(&mut context) {
                 Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
@@ -242,16 +243,16 @@ impl Connection {
                         return self.fail(Failure::Broken);
                     }
                     self.head = Some(Head { status: head.status.as_u16(), headers: head.headers });
-                    self.answer = Answer::Body(body);
+                    self.stage = Stage::Body(body);
                 }
             }
         }
-        while let Answer::Body(body) = &mut self.answer
+        while let Stage::Body(body) = &mut self.stage
             && self.arrived_bytes < WAITING_BYTES
         {
             match Pin::new(body).poll_frame(&mut context) {
                 Poll::Pending => return,
-                Poll::Ready(None) => self.answer = Answer::Whole,
+                Poll::Ready(None) => self.stage = Stage::Whole,
                 Poll::Ready(Some(Err(error))) => {
                     log::debug!("an answer of a server broke off: {error}");
                     return self.fail(Failure::Broken);
@@ -278,7 +279,7 @@ impl Connection {
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.answer = Answer::Failed(failure);
+        self.stage = Stage::Failed(failure);
         self.way = Way::Broken;
     }
 
@@ -319,17 +320,17 @@ impl Connection {
 
     /// Nothing of the answer is to come.
     pub fn is_whole(&self) -> bool {
-        matches!(self.answer, Answer::Whole)
+        matches!(self.stage, Stage::Whole)
     }
 
     pub fn failure_of_answer(&self) -> Option<Failure> {
-        if let Answer::Failed(failure) = self.answer { Some(failure) } else { None }
+        if let Stage::Failed(failure) = self.stage { Some(failure) } else { None }
     }
 
     /// Whether another request may be sent: the last one was sent whole, and its answer has come whole.
     pub fn is_idle(&self) -> bool {
         let is_sent = self.pieces.as_ref().is_none_or(Pieces::is_taken);
-        let is_answered = matches!(self.answer, Answer::None | Answer::Whole) && self.arrived.is_empty();
+        let is_answered = matches!(self.stage, Stage::None | Stage::Whole) && self.arrived.is_empty();
         is_sent
             && is_answered
             && !self.seen.awaits_room()

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::*;
+
+mod slot_tokens;
+
 use crate::{
-    Batching, Capability, Classes, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step, TimeoutAction,
-    Wanted,
+    Batching, Capability, Classes, Context, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step,
+    TimeoutAction, Wanted,
 };
 
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -18,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 struct Seen {
     executing: AtomicUsize,
     overlapped: AtomicBool,
+    failed: AtomicBool,
     ends: Mutex<Vec<u64>>,
 }
 
@@ -31,6 +35,9 @@ impl Seen {
 
 impl Mailbox for Seen {
     fn deliver(&self, mail: Vec<Mail>) {
+        if mail.iter().filter_map(|mail| mail.end.as_ref()).any(|end| end.result.is_err()) {
+            self.failed.store(true, Ordering::SeqCst);
+        }
         lock(&self.ends).extend(mail.iter().filter(|mail| mail.end.is_some()).map(|mail| mail.key));
     }
 }
@@ -39,7 +46,7 @@ struct Watched(Arc<Seen>);
 
 impl Engine for Watched {
     fn capability(&self) -> Capability {
-        Capability { concurrent: false, inline: true, decoupled: false }
+        Capability { concurrent: false, inline: true, keeps_slots: false }
     }
 
     fn execute(&self, _slot: &mut Slot, mut batch: Batch) {
@@ -60,6 +67,20 @@ struct Scene {
 impl Scene {
     /// One slot, batches of one request.
     fn new(inline: bool) -> Self {
+        let seen = Arc::new(Seen::default());
+        let scene = Self::on(Arc::new(Watched(seen.clone())), seen);
+        if inline {
+            let short = Duration::ZERO;
+            scene
+                .runner
+                .handover
+                .with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
+            scene.runner.handover.set_inline();
+        }
+        scene
+    }
+
+    fn on(engine: Arc<dyn Engine>, seen: Arc<Seen>) -> Self {
         let level = QueuePolicy {
             max_requests: 0,
             default_timeout_us: 0,
@@ -81,23 +102,20 @@ impl Scene {
             }),
             queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
             instances: 1,
-            inline,
+            inline: true,
             config_json: String::new(),
             load_seconds: 0.0,
         };
-        let seen = Arc::new(Seen::default());
         let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
-        let runner = Runner::start(spec, vec![Arc::new(Watched(seen.clone()))], options).unwrap();
-        if inline {
-            let short = Duration::ZERO;
-            runner.handover.with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
-            runner.handover.set_inline();
-        }
-        Self { runner, seen }
+        Self { runner: Runner::start(spec, vec![engine], options).unwrap(), seen }
     }
 
     /// Submits a request and drives the lease that comes of it. `None` if it is refused.
     fn ask(&self, key: u64) -> Option<Ticket> {
+        self.ask_as_child(key, Context::default())
+    }
+
+    fn ask_as_child(&self, key: u64, context: Context) -> Option<Ticket> {
         let request = Request {
             id: String::new(),
             inputs: Inputs::default(),
@@ -109,6 +127,7 @@ impl Scene {
             timeout_us: None,
             deadline: None,
             arrived: Instant::now(),
+            context,
             reply: Reply::new(self.seen.clone(), key),
         };
         let (ticket, admission) = self.runner.submit(request).ok()?;
@@ -118,6 +137,11 @@ impl Scene {
             }
         }
         Some(ticket)
+    }
+
+    /// That of a model without a runner.
+    fn other_ledger(&self) -> Arc<Ledger> {
+        Arc::new(Ledger::new(self.runner.spec().as_ref().clone(), Arc::new(SystemClock)))
     }
 
     /// What must hold at the end, whatever the order was.
@@ -164,6 +188,58 @@ fn a_drain_waits_for_whoever_got_in_and_nobody_gets_in_behind_it() {
             scene.end(&ended);
         });
     }
+}
+
+#[test]
+fn a_retirement_waits_for_a_pipeline_that_was_there_before_it() {
+    for inline in [true, false] {
+        check(2, move || {
+            let scene = Scene::new(inline);
+            let context = Context::pinning(std::slice::from_ref(&scene.runner)).unwrap();
+            let other = scene.clone();
+            let thread = thread::spawn(move || other.ask_as_child(1, context).is_some());
+            assert!(scene.runner.retire(PATIENCE));
+            assert!(thread.join().unwrap(), "it is let in");
+            assert!(!scene.seen.failed.load(Ordering::SeqCst));
+            scene.end(&[1]);
+        });
+    }
+}
+
+#[test]
+fn a_child_of_others_that_meets_a_retirement_is_answered_or_refused() {
+    check(2, || {
+        let scene = Scene::new(true);
+        let context = Context::of_child(&scene.other_ledger());
+        let other = scene.clone();
+        let thread = thread::spawn(move || other.ask_as_child(1, context).is_some());
+        assert!(scene.runner.retire(PATIENCE));
+        let taken = thread.join().unwrap();
+        assert!(!scene.seen.failed.load(Ordering::SeqCst), "the retirement has ended no request");
+        scene.end(if taken { &[1] } else { &[] });
+    });
+}
+
+#[test]
+fn a_drain_waits_for_children_that_a_request_leaves_behind() {
+    check(3, || {
+        let scene = Scene::new(false);
+        let ledger = scene.other_ledger();
+        ledger.admitted();
+        let (parent, released) = (ledger.clone(), Arc::new(AtomicBool::new(false)));
+        let releases = released.clone();
+        let thread = thread::spawn(move || {
+            let context = Context::of_child(&parent);
+            parent.ended(1);
+            releases.store(true, Ordering::SeqCst);
+            drop(context);
+        });
+        ledger.stop_admitting();
+        assert_eq!(ledger.wait_until_quiet(Instant::now() + PATIENCE), 0);
+        assert!(released.load(Ordering::SeqCst), "it was there all the time");
+        thread.join().unwrap();
+        scene.end(&[]);
+    });
 }
 
 #[test]

@@ -308,6 +308,7 @@ fn a_run_that_begins_again_stays_on_its_slot() {
     let bound = Bound::new(2, Duration::ZERO);
     bound.scene.earn_inline();
     let before = bound.scene.puppet.seen().len();
+    let asked = bound.asked.next.load(Ordering::Relaxed);
     bound.scene.puppet.script([Act::Endless]);
     let lease = bound.lead(1, 1);
     thread::scope(|scope| {
@@ -318,6 +319,7 @@ fn a_run_that_begins_again_stays_on_its_slot() {
         bound.scene.letters.answer(1);
     });
     assert_eq!(bound.ran(before), [(1, ids([1])), (1, ids([1]))]);
+    assert_eq!(bound.asked.next.load(Ordering::Relaxed), asked + 1, "no other slot looks for it");
 }
 
 #[test]

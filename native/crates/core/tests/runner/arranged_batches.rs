@@ -74,7 +74,7 @@ struct Mirror {
 
 impl Engine for Mirror {
     fn capability(&self) -> Capability {
-        Capability { concurrent: true, inline: true, decoupled: false }
+        Capability { concurrent: true, inline: true, keeps_slots: false }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
@@ -173,7 +173,7 @@ fn padding_is_not_counted() {
     let statistics = stage.runner.statistics();
     assert_eq!((statistics.inference_count, statistics.execution_count), (3, 1));
     assert_eq!(statistics.batches.keys().collect::<Vec<_>>(), [&3]);
-    assert_eq!(stage.runner.inside(), 0);
+    assert_eq!(stage.runner.drain(PATIENCE), 0);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn an_instance_that_is_busy_leaves_the_delay_of_the_next_batch_to_another() {
 
 #[test]
 fn an_engine_that_is_not_concurrent_cannot_serve_two_instances() {
-    let capability = Capability { concurrent: false, inline: true, decoupled: true };
+    let capability = Capability { concurrent: false, inline: true, keeps_slots: false };
     let puppet: Arc<dyn Engine> = Arc::new(PuppetEngine::new(capability));
     for engines in [vec![puppet.clone(), puppet], vec![]] {
         let started = Runner::start(echo_spec(), engines, RunnerOptions::default());
@@ -52,7 +52,7 @@ struct Counting;
 
 impl Engine for Counting {
     fn capability(&self) -> Capability {
-        Capability { concurrent: false, inline: false, decoupled: false }
+        Capability { concurrent: false, inline: false, keeps_slots: false }
     }
 
     fn execute(&self, slot: &mut Slot, batch: Batch) {

@@ -71,7 +71,7 @@ fn one_very_long_batch_sends_the_rest_to_the_threads_at_once() {
 
 #[test]
 fn engines_and_configurations_may_forbid_inline() {
-    let not_inline = Capability { concurrent: true, inline: false, decoupled: false };
+    let not_inline = Capability { concurrent: true, inline: false, keeps_slots: false };
     for scene in [
         Scene::on(echo_spec(), PuppetEngine::new(not_inline)),
         Scene::new(ModelSpec { inline: false, ..echo_spec() }),

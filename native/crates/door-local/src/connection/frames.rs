@@ -85,8 +85,8 @@ impl Connection {
 
     pub(super) fn submit(&mut self, id: u64, arrived: Arrived) -> Result<(), Violation> {
         match request::submit(&self.context, &self.client_slots, &self.sink, id, &arrived) {
-            Ok(Submitted::Queued(waiting, runner)) => {
-                self.requests.add(id, waiting, runner, arrived.answering);
+            Ok(Submitted::Queued(waiting, spec)) => {
+                self.requests.add(id, waiting, spec, arrived.answering);
             }
             Ok(Submitted::CopyFirst(aside)) => self.arriving.begin(&self.sink, id, async move {
                 let copied = tokio::task::spawn_blocking(move || aside.copy()).await;

@@ -51,3 +51,7 @@ fn declare(graph: Graph, spec: &ModelSpec) -> Graph {
 }
 
 kushi_testkit::conformance_tests!(OnnxRuntime);
+
+mod on_kept_slots {
+    kushi_testkit::conformance_tests!(kushi_testkit::conformance::Aside(super::OnnxRuntime));
+}

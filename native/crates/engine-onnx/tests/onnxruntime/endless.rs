@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Buffer, DataType, Engine, ErrorKind, ModelSpec, Reply, Request, Runner, RunnerOptions, Shape,
-    Tensor, Ticket, Wanted,
+    Admission, Buffer, Context, DataType, Engine, ErrorKind, ModelSpec, Reply, Request, Runner,
+    RunnerOptions, Shape, Tensor, Ticket, Wanted,
 };
 use kushi_engine_onnx::{OnnxEngine, OnnxSession, SessionOptions};
 use kushi_testkit::{Letterbox, echo_spec, tensor_spec};
@@ -73,6 +73,7 @@ impl Scene {
             timeout_us: None,
             deadline: None,
             arrived: self.runner.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         };
         match self.runner.submit(request) {

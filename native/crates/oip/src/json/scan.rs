@@ -94,6 +94,15 @@ impl<'a> Scanner<'a> {
     /// Passes over one value of any kind.
     pub fn skip(&mut self) -> Result<Span, Fault> {
         let start = self.at;
+        match self.peek() {
+            b'{' | b'[' => self.skip_containers()?,
+            b'"' => drop(self.string()?),
+            _ => self.scalar()?,
+        }
+        Ok(start..self.at)
+    }
+
+    fn skip_containers(&mut self) -> Result<(), Fault> {
         let base = self.depth;
         loop {
             match self.peek() {
@@ -109,13 +118,15 @@ impl<'a> Scanner<'a> {
                     self.enter()?;
                     self.kinds <<= 1;
                     if self.peek() != b']' {
+                        self.at += usual_numbers_length(&self.bytes[self.at..]);
+                        self.blanks();
                         continue;
                     }
                 }
                 _ => self.scalar()?,
             }
             if !self.close_containers(base)? {
-                return Ok(start..self.at);
+                return Ok(());
             }
         }
     }
@@ -348,6 +359,39 @@ fn plain_length(text: &[u8]) -> usize {
     text.len() - rest.len() + plain.count()
 }
 
+/// The length of the numbers that lead an array, each with the comma and the blank behind it, as far as they have
+/// neither an exponent nor very many digits: what most tensors consist of. Blanks and a value follow.
+fn usual_numbers_length(text: &[u8]) -> usize {
+    const MANY_DIGITS: usize = 100;
+    let byte = |at: usize| text.get(at).copied().unwrap_or(0);
+    let behind_digits = |mut at: usize| {
+        while byte(at).is_ascii_digit() {
+            at += 1;
+        }
+        at
+    };
+    let mut length = 0;
+    loop {
+        let start = length + usize::from(byte(length) == b'-');
+        let mut at = behind_digits(start);
+        let digits = at - start;
+        if digits == 0 || digits > MANY_DIGITS || (digits > 1 && byte(start) == b'0') {
+            return length;
+        }
+        if byte(at) == b'.' {
+            let fraction = at + 1;
+            at = behind_digits(fraction);
+            if at == fraction {
+                return length;
+            }
+        }
+        if byte(at) != b',' {
+            return length;
+        }
+        length = at + 1 + usize::from(byte(at + 1) == b' ');
+    }
+}
+
 /// A member's name or a string, still in its JSON form.
 #[derive(Clone, Copy)]
 pub struct Key<'a> {
@@ -425,6 +469,31 @@ mod tests {
                     assert_eq!(plain_length(&text), if is_special { place } else { length }, "{text:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn numbers_that_lead_an_array_are_refused_as_those_behind_other_values_are() {
+        let too_large = "9".repeat(400);
+        for wrong in
+            ["01", "-", "1.", "1.e5", ".5", "1 2", "", "1e", "-00", "1e400", "+1", "1\x002", &too_large]
+        {
+            for after in ["", ",5"] {
+                let found = |before: &str| {
+                    let text = format!("[{before}{wrong}{after}]");
+                    match check(text.as_bytes()) {
+                        Err(Fault::Syntax { what, offset }) => (what, offset - before.len()),
+                        other => panic!("{text}: {other:?}"),
+                    }
+                };
+                for before in ["1,", "-0.5, 12, ", "1e5,7,", "0,[2],3, ", "1,  2\t,3 ,"] {
+                    assert_eq!(found(before), found("true,"), "{before}{wrong}{after}");
+                }
+            }
+        }
+        let large = "9".repeat(300);
+        for right in ["0", "-0", "10.25", "1e5", "-1.5E-3", "NaN", "[1]", "\"a\"", &large] {
+            assert_eq!(check(format!("[1,2.0, {right},3]").as_bytes()), Ok(()), "{right}");
         }
     }
 

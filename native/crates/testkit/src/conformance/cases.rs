@@ -1,10 +1,12 @@
 //! The cases. Each runs alone, on engines of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, ThreadId};
 
 use kushi_core::{
-    Batch, Buffer, Capability, DataType, Engine, ErrorKind, FailureReason, ModelSpec, Slot, Tensor, Ticket,
+    Batch, Buffer, Capability, DataType, Engine, ErrorKind, FailureReason, ModelSpec, Runner, Slot,
+    SlotToken, Tensor, Ticket,
 };
 
 use crate::lock;
@@ -213,6 +215,17 @@ pub fn requests_of_a_failed_batch_that_nobody_waits_for_do_not_run_again(subject
         fn execute(&self, slot: &mut Slot, batch: Batch) {
             lock(&self.seen).push(batch.len());
             self.engine.execute(slot, batch);
+            self.cancel();
+        }
+
+        fn begin(&self, slot: SlotToken, batch: Batch) {
+            lock(&self.seen).push(batch.len());
+            self.engine.begin(slot, batch);
+            self.cancel();
+        }
+    }
+    impl Watched {
+        fn cancel(&self) {
             for ticket in lock(&self.tickets).drain(..) {
                 assert!(ticket.cancel(), "nothing is answered yet");
             }
@@ -250,11 +263,21 @@ pub fn a_panic_fails_its_batch_and_no_other(subject: &dyn Subject) {
         }
 
         fn execute(&self, slot: &mut Slot, mut batch: Batch) {
+            self.go_off(slot, &mut batch);
+            self.engine.execute(slot, batch);
+        }
+
+        fn begin(&self, mut slot: SlotToken, mut batch: Batch) {
+            self.go_off(&mut slot, &mut batch);
+            self.engine.begin(slot, batch);
+        }
+    }
+    impl Bomb {
+        fn go_off(&self, slot: &mut Slot, batch: &mut Batch) {
             if self.armed.swap(false, Ordering::Relaxed) {
                 batch.gather(&mut slot.scratch);
                 panic!("this panic is part of the test");
             }
-            self.engine.execute(slot, batch);
         }
     }
     let spec = identity(DataType::Uint8, &[-1]);
@@ -313,6 +336,48 @@ pub fn slots_run_side_by_side(subject: &dyn Subject) {
             });
         }
     });
+}
+
+/// What an engine says of itself, as far as a caller can see it.
+pub fn the_capability_is_true(subject: &dyn Subject) {
+    struct Watched {
+        engine: Arc<dyn Engine>,
+        runner: Mutex<Weak<Runner>>,
+        /// By which thread it was called, and how many requests were unanswered when it returned.
+        calls: Mutex<Vec<(ThreadId, usize)>>,
+    }
+    impl Engine for Watched {
+        fn capability(&self) -> Capability {
+            self.engine.capability()
+        }
+
+        fn execute(&self, slot: &mut Slot, batch: Batch) {
+            self.engine.execute(slot, batch);
+            let inside = lock(&self.runner).upgrade().map_or(0, |runner| runner.inside());
+            lock(&self.calls).push((thread::current().id(), inside));
+        }
+
+        fn begin(&self, slot: SlotToken, batch: Batch) {
+            self.engine.begin(slot, batch);
+        }
+    }
+    let spec = identity(DataType::Int32, &[-1]);
+    let engine = subject.engine(Model::Identity, &spec);
+    let capability = engine.capability();
+    let watched = Arc::new(Watched { engine, runner: Mutex::default(), calls: Mutex::default() });
+    let probe = Probe::new(spec, watched.clone());
+    *lock(&watched.runner) = Arc::downgrade(probe.runner());
+    for seed in 0..3 {
+        let key = probe.send(&[some_input(DataType::Int32, &[1, 4], seed)], &[]);
+        let answered_by = probe.answered_by(key);
+        if capability.keeps_slots {
+            continue;
+        }
+        crate::until("the engine's return", || lock(&watched.calls).len() as u64 > seed);
+        let (called_by, unanswered) = lock(&watched.calls)[seed as usize];
+        assert_eq!(unanswered, 0, "an engine that answers later keeps its slots");
+        assert!(!capability.inline || called_by == answered_by, "it computes on the calling thread");
+    }
 }
 
 pub fn large_tensors_pass(subject: &dyn Subject) {

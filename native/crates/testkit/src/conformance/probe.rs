@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use kushi_core::{
-    Admission, Buffer, Classes, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner,
-    RunnerOptions, Shape, Snapshot, Tensor, Ticket,
+    Admission, Buffer, Classes, Context, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request,
+    Runner, RunnerOptions, Shape, Snapshot, Tensor, Ticket,
 };
 
 use crate::{Letterbox, PATIENCE};
@@ -74,6 +75,7 @@ impl Probe {
             timeout_us: None,
             deadline: None,
             arrived: self.runner.now(),
+            context: Context::default(),
             reply: Reply::new(self.letters.clone(), key),
         };
         let Ok((ticket, admission)) = self.runner.submit(request) else {
@@ -84,6 +86,15 @@ impl Probe {
             drop(lease);
         }
         (key, ticket)
+    }
+
+    pub(super) fn runner(&self) -> &Arc<Runner> {
+        &self.runner
+    }
+
+    /// The thread that answered a request.
+    pub(super) fn answered_by(&self, key: u64) -> ThreadId {
+        self.letters.answer(key).thread
     }
 
     pub(super) fn wait(&self, key: u64) -> Answer {

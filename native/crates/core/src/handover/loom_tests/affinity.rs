@@ -24,6 +24,7 @@ fn work_for_one_slot_waits_for_it_while_the_other_is_free() {
             let other = scene.clone();
             let thread = thread::spawn(move || other.work(1, false));
             assert_eq!(scene.submit_for(slot), None);
+            assert_eq!(lock(&scene.desk.state).called, 0, "it wakes nobody");
             assert_eq!(scene.ran.load(Ordering::Relaxed), 0, "nobody else may run it");
             scene.desk.give_back(mine.unwrap(), scene.now);
             thread.join().unwrap();

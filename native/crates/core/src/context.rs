@@ -1,0 +1,55 @@
+//! What requests that belong together have in common: a child gets it from its parent.
+//!
+//! A request that goes through several models, or whose engine asks other models, has children. They are part of what
+//! a server has begun: a runner that drains takes them in, and refuses everything else. A context that says so can only
+//! be made while the parent is inside, and keeps every drain that it names waiting until it is dropped: nobody can hold
+//! one that no drain waits for.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::ledger::Ledger;
+use crate::{Error, Runner};
+
+/// Made by nobody: a request that begins.
+#[derive(Clone, Default)]
+pub struct Context {
+    /// Where the parent is inside.
+    parent: Option<Arc<[Pin]>>,
+}
+
+impl Context {
+    /// For the requests of a pipeline, of which these runners are the steps. A drain of any of them that begins from
+    /// now on waits for all clones to be dropped. Fails when one of them takes no requests any more.
+    pub fn pinning(steps: &[Arc<Runner>]) -> Result<Self, Error> {
+        let pins = steps.iter().map(|runner| runner.pin()).collect::<Result<SmallVec<[Pin; 4]>, _>>()?;
+        Ok(Self { parent: Some(pins.into_iter().collect()) })
+    }
+
+    /// For the children of a request that is inside, and stays there until this has been called.
+    pub(crate) fn of_child(ledger: &Arc<Ledger>) -> Self {
+        Self { parent: Some(Arc::new([Pin::new(ledger)])) }
+    }
+
+    pub(crate) fn is_of_child(&self) -> bool {
+        self.parent.is_some()
+    }
+}
+
+/// Keeps a drain waiting.
+pub(crate) struct Pin(Arc<Ledger>);
+
+impl Pin {
+    /// Whoever calls this knows that no drain has ended: a request is inside, or none has begun.
+    pub(crate) fn new(ledger: &Arc<Ledger>) -> Self {
+        ledger.pinned();
+        Self(ledger.clone())
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.unpinned();
+    }
+}
