@@ -303,7 +303,7 @@ def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
     plus(tmp_path)
     engine = Engine(tmp_path, options=EXPLICIT)
     with hold_file(tmp_path / "m/1/model.onnx") as held, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(engine._core.call, "POST", "/v2/repository/models/m/load", b"")
+        answer = pool.submit(engine._core.call, "RepositoryModelLoad", b'{"model_name":"m"}')
         held.wait_until_asked_for()
         engine.close()
         status, kind, body = answer.result()

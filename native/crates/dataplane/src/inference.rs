@@ -30,7 +30,7 @@ impl Inference {
     }
 
     /// The same with a version that has been found.
-    pub fn of(runner: Arc<Runner>, version: Option<u64>) -> Self {
+    pub(crate) fn of(runner: Arc<Runner>, version: Option<u64>) -> Self {
         Self { runner, version }
     }
 

@@ -36,4 +36,4 @@ pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
 pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
 pub use registry::{Registry, VersionRow};
-pub use traces::{Change, TraceChange, TraceSetting, TraceSettings};
+pub use traces::{Change, TraceChange, TraceSetting};

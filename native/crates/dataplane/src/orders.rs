@@ -8,6 +8,9 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use kushi_core::{Error, ErrorKind};
+
+use crate::plane::not_ready;
+
 /// Orders that may wait for a thread of the control plane.
 const CAPACITY: usize = 256;
 
@@ -57,7 +60,7 @@ impl Orders {
     fn take_in(&self, order: Order) -> Result<(), (Order, Error)> {
         let mut queue = self.queue();
         if queue.closed {
-            return Err((order, closing()));
+            return Err((order, not_ready()));
         }
         if queue.waiting.len() >= CAPACITY {
             let text = format!("{CAPACITY} loads and unloads of models wait already");
@@ -90,7 +93,7 @@ impl Orders {
         drop(queue);
         self.arrived.notify_all();
         for order in waiting {
-            order.answer(Err(closing()));
+            order.answer(Err(not_ready()));
         }
     }
 
@@ -115,10 +118,6 @@ impl Drop for Order {
     fn drop(&mut self) {
         self.send(Err(lost()));
     }
-}
-
-fn closing() -> Error {
-    Error::new(ErrorKind::ShuttingDown, "Server not ready")
 }
 
 fn lost() -> Error {
@@ -181,9 +180,9 @@ mod tests {
         let orders = Orders::default();
         let placed = place(&orders, Action::Load, "m");
         orders.close();
-        assert_eq!(placed.recv().expect("an answer"), Err(closing()));
+        assert_eq!(placed.recv().expect("an answer"), Err(not_ready()));
         assert!(orders.next(None).is_none());
-        assert_eq!(place(&orders, Action::Load, "m").recv().expect("an answer"), Err(closing()));
+        assert_eq!(place(&orders, Action::Load, "m").recv().expect("an answer"), Err(not_ready()));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use kushi_core::{Complaints, Error, ErrorKind, Runner};
 use kushi_shm::Regions;
 
 use crate::leaving::Leaving;
-use crate::{LogSwitch, MachineMeter, Orders, Registry, TraceSettings};
+use crate::traces::TraceSettings;
+use crate::{Inference, LogSwitch, MachineMeter, Orders, Registry};
 
 /// Whether the server is starting, serving or going away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,14 @@ pub struct DataPlane {
     pub registry: Registry,
     pub metadata: ServerMetadata,
     strict_readiness: bool,
-    pub repositories: Vec<PathBuf>,
-    pub explicit_control: bool,
+    pub(crate) repositories: Vec<PathBuf>,
+    pub(crate) explicit_control: bool,
     pub orders: Arc<Orders>,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
-    pub allow_client_regions: bool,
-    pub log: Arc<dyn LogSwitch>,
-    pub traces: TraceSettings,
+    pub(crate) allow_client_regions: bool,
+    pub(crate) log: Arc<dyn LogSwitch>,
+    pub(crate) traces: TraceSettings,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     /// About what clients may cause again and again.
@@ -113,6 +114,20 @@ impl DataPlane {
         (self.inflight_bytes)()
     }
 
+    /// The way of a request to a model; without a version, to the latest one. Fails when no such model serves.
+    pub fn inference(&self, model: &str, version: Option<u64>) -> Result<Inference, Error> {
+        Ok(Inference::of(self.find(model, version)?, version))
+    }
+
+    pub(crate) fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+        let found = self.registry.find(model, version);
+        if found.is_err() && self.phase() == Phase::Exiting {
+            // A model that is unloaded because the server closes is not an unknown one.
+            return Err(not_ready());
+        }
+        found
+    }
+
     /// Puts these versions in the place of all that the model had, and lets those finish. A server that
     /// closes retires them at once.
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
@@ -153,4 +168,9 @@ impl DataPlane {
             runner.renew_runs();
         }
     }
+}
+
+/// What a server says that takes nothing any more, or not yet.
+pub(crate) fn not_ready() -> Error {
+    Error::new(ErrorKind::ShuttingDown, "Server not ready")
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What was set; a model that is not here has the settings of all.
 #[derive(Default)]
-pub struct TraceSettings(Mutex<Stated>);
+pub(crate) struct TraceSettings(Mutex<Stated>);
 
 #[derive(Default)]
 struct Stated {
@@ -79,7 +79,7 @@ impl Statement {
 
 impl TraceSettings {
     /// The settings in effect for `model`, or for all where it is empty, after a change of what was stated for it.
-    pub fn change(&self, model: &str, change: TraceChange) -> TraceSetting {
+    pub(crate) fn change(&self, model: &str, change: TraceChange) -> TraceSetting {
         let mut stated = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stated { of_all, of_models } = &mut *stated;
         if model.is_empty() {

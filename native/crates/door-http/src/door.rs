@@ -15,7 +15,7 @@ use crate::body::{self, Plan, RequestBody};
 use crate::forwarding::Forwarding;
 use crate::refusal::Refusal;
 use crate::restrictions::{Restriction, Restrictions};
-use crate::route::{self, Inference, Management, NoRoute, Route};
+use crate::route::{self, InferenceRoute, Management, NoRoute, Route};
 use crate::{HttpLimits, connection, generate, infer, verb};
 
 pub struct HttpOptions {
@@ -106,11 +106,11 @@ pub(crate) async fn answer(
     let admit = |category| context.http.restrictions.check(category, &head.headers);
     match route::find(head.method.as_str(), head.uri.path(), admit) {
         Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
-        Ok(Route::Inference { model, version, kind: Inference::Infer }) => {
+        Ok(Route::Inference { model, version, kind: InferenceRoute::Infer }) => {
             infer::infer(context, activity, (&model, version), &head.headers, body).await
         }
         Ok(Route::Inference { model, version, kind }) => {
-            let streams = kind == Inference::GenerateStream;
+            let streams = kind == InferenceRoute::GenerateStream;
             generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
         }
         Ok(Route::Management(route)) => management(context, activity, route, body).await,

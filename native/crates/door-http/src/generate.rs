@@ -37,7 +37,7 @@ pub(crate) async fn generate(
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = version_number(version)?;
-    let inference = Inference::of(context.http.plane.find(model, version)?, version);
+    let inference = context.http.plane.inference(model, version)?;
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
     let deadline = infer::timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));

@@ -38,7 +38,7 @@ pub(crate) async fn infer(
     body: &mut RequestBody,
 ) -> Result<Answer, Refusal> {
     let version = version_number(version)?;
-    let inference = Inference::of(context.http.plane.find(model, version)?, version);
+    let inference = context.http.plane.inference(model, version)?;
     let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use kushi_dataplane::{Action, Memory};
 use percent_encoding::percent_decode_str;
 
-use crate::route::{About, Inference, Management, RegionAction, Route, Settings};
+use crate::route::{About, InferenceRoute, Management, RegionAction, Route, Settings};
 
 pub(crate) fn resource(path: &str) -> Option<Route<'_>> {
     if let Some(rest) = path.strip_prefix("/v2/models/")
@@ -63,9 +63,9 @@ fn model(rest: &str) -> Option<Route<'_>> {
         Some("ready") => about(model, About::Ready),
         Some("config") => about(model, About::Config),
         Some("stats") => about(model, About::Statistics),
-        Some("infer") => inference(model, Inference::Infer),
-        Some("generate") => inference(model, Inference::Generate),
-        Some("generate_stream") => inference(model, Inference::GenerateStream),
+        Some("infer") => inference(model, InferenceRoute::Infer),
+        Some("generate") => inference(model, InferenceRoute::Generate),
+        Some("generate_stream") => inference(model, InferenceRoute::GenerateStream),
         Some(_) => return None,
     })
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn finds_models_versions_and_nothing_else() {
         let infer = |model: &'static str, version| {
-            Some(Route::Inference { model: Cow::Borrowed(model), version, kind: Inference::Infer })
+            Some(Route::Inference { model: Cow::Borrowed(model), version, kind: InferenceRoute::Infer })
         };
         let (model, version) = (Cow::Borrowed("m"), "");
         let metadata = Management::Model { model, version, about: About::Metadata };

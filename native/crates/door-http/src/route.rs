@@ -15,13 +15,13 @@ pub(crate) enum Route<'a> {
     Inference {
         model: Cow<'a, str>,
         version: &'a str,
-        kind: Inference,
+        kind: InferenceRoute,
     },
     Management(Management<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inference {
+pub(crate) enum InferenceRoute {
     Infer,
     Generate,
     GenerateStream,

@@ -67,7 +67,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::route::{About, Inference, Management, RegionAction, Route, Settings};
+    use crate::route::{About, InferenceRoute, Management, RegionAction, Route, Settings};
     use kushi_dataplane::{Action, Memory};
 
     /// A route without an arm here does not compile, and an arm without a path fails.
@@ -93,16 +93,16 @@ mod tests {
         Route::Management(Management::Model { about: About::Ready, version: "", .. }),
         Route::Management(Management::Model { about: About::Config, version: "", .. }),
         Route::Management(Management::Model { about: About::Statistics, version: "", .. }),
-        Route::Inference { kind: Inference::Infer, version: "", .. },
-        Route::Inference { kind: Inference::Generate, version: "", .. },
-        Route::Inference { kind: Inference::GenerateStream, version: "", .. },
+        Route::Inference { kind: InferenceRoute::Infer, version: "", .. },
+        Route::Inference { kind: InferenceRoute::Generate, version: "", .. },
+        Route::Inference { kind: InferenceRoute::GenerateStream, version: "", .. },
         Route::Management(Management::Model { about: About::Metadata, version: _, .. }),
         Route::Management(Management::Model { about: About::Ready, version: _, .. }),
         Route::Management(Management::Model { about: About::Config, version: _, .. }),
         Route::Management(Management::Model { about: About::Statistics, version: _, .. }),
-        Route::Inference { kind: Inference::Infer, version: _, .. },
-        Route::Inference { kind: Inference::Generate, version: _, .. },
-        Route::Inference { kind: Inference::GenerateStream, version: _, .. },
+        Route::Inference { kind: InferenceRoute::Infer, version: _, .. },
+        Route::Inference { kind: InferenceRoute::Generate, version: _, .. },
+        Route::Inference { kind: InferenceRoute::GenerateStream, version: _, .. },
         Route::Management(Management::Index { repository: false }),
         Route::Management(Management::Index { repository: true }),
         Route::Management(Management::Control { repository: false, action: Action::Load, .. }),

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::{Buffer, Context, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request};
-use kushi_dataplane::Inference;
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::version_number;
@@ -93,7 +92,7 @@ pub(super) fn submit(
 ) -> Result<Submitted, RangeFault> {
     let mut message = InferRequest::read(&arrived.body)?;
     let version = version_number(message.model_version)?;
-    let mut inference = Inference::of(context.plane.find(message.model_name, version)?, version);
+    let mut inference = context.plane.inference(message.model_name, version)?;
     let mut data = data(&message, arrived, slots)?;
     let aside = aside(&message, &data);
     if aside.is_some() {

@@ -13,6 +13,7 @@ use std::sync::{Arc, mpsc};
 
 use kushi_core::{Error, ErrorKind};
 
+use crate::plane::not_ready;
 use crate::{Action, DataPlane, Phase, metrics};
 
 pub use answers::{Answer, IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata};
@@ -138,8 +139,4 @@ impl DataPlane {
 /// For an asker whose answer was lost: the work that would have brought it has failed.
 pub fn unanswered() -> Error {
     Error::new(ErrorKind::Internal, "an answer was lost, see the log of the server")
-}
-
-fn not_ready() -> Error {
-    Error::new(ErrorKind::ShuttingDown, "Server not ready")
 }

@@ -1,23 +1,11 @@
 //! What is asked of models: readiness, metadata, statistics.
 
-use std::sync::Arc;
+use kushi_core::{Error, State, TensorSpec};
 
-use kushi_core::{Error, Runner, State, TensorSpec};
-
-use super::not_ready;
+use crate::plane::not_ready;
 use crate::{Answer, DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
 
 impl DataPlane {
-    /// The runner that a request is for.
-    pub fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
-        let found = self.registry.find(model, version);
-        if found.is_err() && self.phase() == Phase::Exiting {
-            // A model that is unloaded because the server closes is not an unknown one.
-            return Err(not_ready());
-        }
-        found
-    }
-
     pub(super) fn model_ready(&self, model: &str, version: Option<u64>) -> Result<Answer, Error> {
         self.find(model, version)?;
         if self.phase() == Phase::Exiting { Err(not_ready()) } else { Ok(Answer::Health(true)) }
