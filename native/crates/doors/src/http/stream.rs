@@ -150,7 +150,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<'_, I> {
         let written = if length <= JOINED_BYTES {
             let mut joined = [0; JOINED_BYTES];
             let mut rest = &mut joined[..];
-            pieces.iter().for_each(|piece| rest.put_slice(piece));
+            for piece in pieces {
+                rest.put_slice(piece);
+            }
             Pin::new(&mut self.io).poll_write(context, &joined[..length])
         } else {
             Pin::new(&mut self.io).poll_write_vectored(context, pieces)
