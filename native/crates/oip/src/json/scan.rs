@@ -477,7 +477,7 @@ mod tests {
     fn numbers_that_lead_an_array_are_refused_as_those_behind_other_values_are() {
         let too_large = "9".repeat(400);
         for wrong in
-            ["01", "-", "1.", "1.e5", ".5", "1 2", "", "1e", "-00", "1e400", "+1", "1\02", &too_large]
+            ["01", "-", "1.", "1.e5", ".5", "1 2", "", "1e", "-00", "1e400", "+1", "1\x002", &too_large]
         {
             for after in ["", ",5"] {
                 let found = |before: &str| {
