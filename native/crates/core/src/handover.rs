@@ -170,13 +170,12 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         state.inline = inline;
         let index = slot.index();
         state.free.insert(index);
-        let mut due = state.due(now);
-        if matches!(due, Due::Only(other) if other != index) {
-            // This leader cannot take it, but may have work of its own.
-            self.call_for(&mut state, due);
-            due = state.work.due(now, &FreeSlots::only(index));
-        }
-        let goes_on = matches!(due, Due::Any { .. } | Due::Only(_)) && !moves && !state.closed;
+        let due = state.due(now);
+        let own = match due {
+            Due::Only(other) if other != index => state.work.due(now, &FreeSlots::only(index)),
+            due => due,
+        };
+        let goes_on = matches!(own, Due::Any { .. } | Due::Only(_)) && !moves && !state.closed;
         if !goes_on {
             state.slots[index] = Some(slot);
             self.came_home(&mut state, due);
@@ -184,7 +183,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         }
         state.free.remove(index);
         if matches!(due, Due::Only(_)) {
-            // What has finished may have set free work for other slots, too.
+            // There may be work for other slots, too, which this leader cannot take.
             self.call_a_sleeper(&mut state, now);
         }
         Some(slot)
