@@ -86,7 +86,7 @@ impl Batch {
     }
 
     /// Counts until all its requests have ended, or it is taken back.
-    pub(crate) fn count(&mut self, unanswered: Option<OneUnanswered>) {
+    pub(crate) fn set_unanswered(&mut self, unanswered: Option<OneUnanswered>) {
         self.unanswered = unanswered;
     }
 
