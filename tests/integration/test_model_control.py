@@ -171,10 +171,6 @@ def test_a_request_is_finished_where_it_began(repository: Path, start_server: St
         assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
 
 
-def instance_threads(pid: int) -> set[int]:
-    return {thread for thread, name in thread_names(pid).items() if name.startswith("plus_")}
-
-
 def test_a_request_that_a_reload_overtakes_is_answered_by_the_new_version(
     repository: Path, start_server: StartServer
 ) -> None:
@@ -185,8 +181,8 @@ def test_a_request_that_a_reload_overtakes_is_answered_by_the_new_version(
         connection.send(frame("GET", "/v2/health/live") + whole[:-1])
         assert connection.receive("GET").status == 200
         # a thread has its name once it has begun
-        eventually(lambda: bool(instance_threads(server.pid)), "the old version has its thread")
-        old = instance_threads(server.pid)
+        eventually(lambda: instance_threads(server, "plus") > 0, "the old version has its thread")
+        old = {thread for thread, name in thread_names(server.pid).items() if name.startswith("plus_")}
         write_plus(repository, 2)
         assert load(server, "plus").status == 200
         eventually(lambda: not old & thread_names(server.pid).keys(), "the old version is gone")

@@ -58,16 +58,18 @@ pub enum Sent {
 impl Batch {
     pub(crate) fn new(ledger: Arc<Ledger>, plan: Plan, sequence: u64, started: Instant) -> Self {
         let Plan { seats, inputs } = plan;
-        let open = seats.iter().filter(|seat| seat.entry.is_some()).count();
-        let rows_where = |taken: bool| {
-            let seats = seats.iter().filter(|seat| seat.entry.is_some() == taken);
-            seats.map(|seat| seat.rows).sum::<usize>()
-        };
-        let padding = rows_where(false);
+        let (mut open, mut rows, mut padding) = (0, 0, 0);
+        for seat in &seats {
+            rows += seat.rows;
+            match seat.entry {
+                Some(_) => open += 1,
+                None => padding += seat.rows,
+            }
+        }
         Self {
             ledger,
             open,
-            rows: rows_where(true) + padding,
+            rows,
             padding,
             of: open,
             seats,
@@ -143,7 +145,8 @@ impl Batch {
                 self.end(index, Err(error));
                 continue;
             }
-            let plan = Plan::from(vec![self.seats[index].entry.take()?]);
+            let seat = Seat::from(self.seats[index].entry.take()?);
+            let plan = Plan { seats: vec![seat], inputs: Vec::new() };
             self.open -= 1;
             let mut alone = Self::new(self.ledger.clone(), plan, self.sequence, now);
             alone.of = self.of;

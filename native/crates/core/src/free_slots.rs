@@ -2,15 +2,14 @@
 
 use std::num::NonZeroU64;
 
-use smallvec::SmallVec;
-
 const BITS: usize = u64::BITS as usize;
 
-/// A set of slots. Up to 128 need no memory of their own.
+/// A set of slots. It has no memory of its own where there are no more than 64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeSlots {
-    words: SmallVec<[u64; 2]>,
     count: usize,
+    first: u64,
+    others: Vec<u64>,
 }
 
 impl FreeSlots {
@@ -23,7 +22,7 @@ impl FreeSlots {
     }
 
     pub fn contains(&self, slot: usize) -> bool {
-        self.words.get(slot / BITS).is_some_and(|word| word & bit(slot) != 0)
+        self.words().nth(slot / BITS).is_some_and(|word| word & bit(slot) != 0)
     }
 
     /// The one with the lowest index: its memory is the warmest.
@@ -33,7 +32,7 @@ impl FreeSlots {
 
     /// In ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
+        self.words().enumerate().flat_map(|(index, word)| {
             let without_lowest = |rest: &NonZeroU64| NonZeroU64::new(rest.get() & (rest.get() - 1));
             let rests = std::iter::successors(NonZeroU64::new(word), without_lowest);
             rests.map(move |rest| index * BITS + rest.trailing_zeros() as usize)
@@ -41,23 +40,37 @@ impl FreeSlots {
     }
 
     pub(crate) fn only(slot: usize) -> Self {
-        [slot].into_iter().collect()
+        let mut free = Self::default();
+        free.insert(slot);
+        free
     }
 
     pub(crate) fn insert(&mut self, slot: usize) {
-        let index = slot / BITS;
-        if index >= self.words.len() {
-            self.words.resize(index + 1, 0);
-        }
-        self.count += usize::from(!self.contains(slot));
-        self.words[index] |= bit(slot);
+        let word = self.word(slot);
+        let is_new = *word & bit(slot) == 0;
+        *word |= bit(slot);
+        self.count += usize::from(is_new);
     }
 
     pub(crate) fn remove(&mut self, slot: usize) {
-        if self.contains(slot) {
-            self.count -= 1;
-            self.words[slot / BITS] &= !bit(slot);
+        let word = self.word(slot);
+        let was_in = *word & bit(slot) != 0;
+        *word &= !bit(slot);
+        self.count -= usize::from(was_in);
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+
+    fn word(&mut self, slot: usize) -> &mut u64 {
+        let Some(other) = (slot / BITS).checked_sub(1) else {
+            return &mut self.first;
+        };
+        if other >= self.others.len() {
+            self.others.resize(other + 1, 0);
         }
+        &mut self.others[other]
     }
 }
 

@@ -135,10 +135,14 @@ impl Scratch {
                     }
                 };
                 let parts = || seats.iter().filter_map(part);
-                if batched {
-                    shape[0] = parts().map(|(rows, _)| rows).sum();
+                let (mut rows, mut total) = (0, 0);
+                for (count, part) in parts() {
+                    rows += count;
+                    total += part.len();
                 }
-                let total = parts().map(|(_, part)| part.len()).sum();
+                if batched {
+                    shape[0] = rows;
+                }
                 piece.fill(parts().map(|(_, part)| part), total);
                 piece.as_bytes()
             };

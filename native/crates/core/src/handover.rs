@@ -47,11 +47,6 @@ struct State<W, S> {
 }
 
 impl<W: Work, S: Indexed> State<W, S> {
-    /// Whether there is one to call: one for each free slot at most.
-    fn has_sleeper(&self) -> bool {
-        self.called < self.sleepers.min(self.free.len())
-    }
-
     /// Slots that are out and have not begun: their holders look for work, or give the slot back.
     fn leaders_on_their_way(&self) -> usize {
         self.slots.len() - self.free.len() - self.executing
@@ -61,10 +56,9 @@ impl<W: Work, S: Indexed> State<W, S> {
         if self.free.is_empty() { Due::Nothing } else { self.work.due(now, &self.free) }
     }
 
-    fn put(&mut self, slot: S) {
-        let index = slot.index();
-        self.slots[index] = Some(slot);
-        self.free.insert(index);
+    /// Whether a sleeper is left for a free slot.
+    fn can_call(&self) -> bool {
+        self.called < self.sleepers.min(self.free.len())
     }
 
     fn take(&mut self, index: usize) -> Option<S> {
@@ -132,6 +126,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
             return Ok((added, None));
         }
         let lead = match state.due(now) {
+            Due::Nothing => None,
             Due::Any { .. } if state.leaders_on_their_way() > 0 => None,
             due => self.take_out(&mut state, due, now),
         };
@@ -151,13 +146,16 @@ impl<W: Work, S: Indexed> Handover<W, S> {
             return Begin::Nothing;
         };
         state.executing += 1;
-        let due = state.due(now);
-        // The rest of a batch is worth no second leader, who may be a thread that has to be woken; a sleeper is.
-        let second = if state.inline && !matches!(due, Due::Any { whole_batch: false }) {
-            self.take_out(&mut state, due, now)
-        } else {
-            self.call_for(&mut state, due);
-            None
+        let second = match state.due(now) {
+            Due::Nothing => None,
+            // The rest of a batch is worth no second leader: a sleeper takes it, or this one when it is back.
+            due if state.inline && !matches!(due, Due::Any { whole_batch: false }) => {
+                self.take_out(&mut state, due, now)
+            }
+            due => {
+                self.call_for(&mut state, due);
+                None
+            }
         };
         Begin::Run(batch, slot, second)
     }
@@ -170,18 +168,23 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         let inline = done(&mut state.work, &slot);
         let moves = state.inline && !inline;
         state.inline = inline;
-        let goes_on = !moves && !state.closed && {
-            let due = state.work.due(now, &FreeSlots::only(slot.index()));
-            matches!(due, Due::Any { .. } | Due::Only(_))
+        let index = slot.index();
+        state.free.insert(index);
+        let due = state.due(now);
+        let own = match due {
+            Due::Only(other) if other != index => state.work.due(now, &FreeSlots::only(index)),
+            due => due,
         };
+        let goes_on = matches!(own, Due::Any { .. } | Due::Only(_)) && !moves && !state.closed;
         if !goes_on {
-            self.put_home(&mut state, slot, now);
+            state.slots[index] = Some(slot);
+            self.came_home(&mut state, due);
             return None;
         }
-        // What has finished may have set free work that this leader cannot take.
-        match state.due(now) {
-            Due::Any { .. } => {}
-            due => self.call_for(&mut state, due),
+        state.free.remove(index);
+        if matches!(due, Due::Only(_)) {
+            // There may be work for other slots, too, which this leader cannot take.
+            self.call_a_sleeper(&mut state, now);
         }
         Some(slot)
     }
@@ -247,16 +250,24 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     fn put_home(&self, state: &mut State<W, S>, slot: S, now: Instant) {
-        state.put(slot);
+        let index = slot.index();
+        state.slots[index] = Some(slot);
+        state.free.insert(index);
+        let due = if state.can_call() { state.due(now) } else { Due::Nothing };
+        self.came_home(state, due);
+    }
+
+    fn came_home(&self, state: &mut State<W, S>, due: Due) {
         if state.closed {
             self.home.notify_all();
         } else {
-            self.call_a_sleeper(state, now);
+            self.call_for(state, due);
         }
     }
 
     /// The slot for work that is due now. Whoever gets it takes any work for any slot; for what is bound
     /// to the slots that are still free a sleeper is called.
+    #[inline]
     fn take_out(&self, state: &mut State<W, S>, due: Due, now: Instant) -> Option<S> {
         match due {
             Due::Any { .. } => state.free.first().and_then(|index| state.take(index)),
@@ -273,7 +284,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     fn call_a_sleeper(&self, state: &mut State<W, S>, now: Instant) {
-        if state.has_sleeper() {
+        if state.can_call() {
             let due = state.due(now);
             self.call_for(state, due);
         }
@@ -286,7 +297,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
             Due::Later(when) => state.alarm.is_none_or(|alarm| when < alarm),
             Due::Nothing => false,
         };
-        if needed && state.has_sleeper() {
+        if needed && state.can_call() {
             state.called += 1;
             self.work.notify_one();
         }

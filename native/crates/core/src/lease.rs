@@ -27,7 +27,7 @@ pub struct Lease {
 enum Work {
     New(Plan, u64),
     /// Its run was ended.
-    Moved(Batch),
+    Moved(Box<Batch>),
 }
 
 pub enum Step {
@@ -111,7 +111,7 @@ impl Lease {
                         .handover
                         .with(|desk| ended.into_iter().for_each(|number| desk.runs.forget(number)));
                 }
-                batch
+                *batch
             }
         };
         if let Some(second) = second {
@@ -181,6 +181,7 @@ impl Lease {
 }
 
 /// After a batch. Answers the slot if there is more for it.
+#[inline]
 fn finish(
     runner: &Runner,
     slot: Slot,
@@ -193,7 +194,7 @@ fn finish(
     runner.handover.finish(ended, slot, |desk, slot| {
         desk.scheduler.done(slot.index);
         desk.runs.finish(slot.index);
-        desk.moved.extend(moved.into_iter().map(|batch| (slot.index, batch)));
+        desk.moved.extend(moved.into_iter().map(|batch| (slot.index, Box::new(batch))));
         desk.gate.record(took, processor) == Placement::Inline
     })
 }

@@ -30,12 +30,6 @@ impl From<Entry> for Seat {
     }
 }
 
-impl From<Vec<Entry>> for Plan {
-    fn from(entries: Vec<Entry>) -> Self {
-        Self { seats: entries.into_iter().map(Seat::from).collect(), inputs: Vec::new() }
-    }
-}
-
 impl Plan {
     /// The numbers of its requests.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {

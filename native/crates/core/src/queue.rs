@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::policy::Waiting;
-use crate::{Error, QueueSpec, Request, TimeoutAction};
+use crate::{Error, Plan, QueueSpec, Request, Seat, TimeoutAction};
 
 /// A request as a scheduler has it, from [`Scheduler::admit`](crate::Scheduler::admit) until it hands it out.
 pub struct Entry {
@@ -193,20 +193,21 @@ impl Queue {
         })
     }
 
-    /// Takes the first `requests` out.
-    pub fn take(&mut self, requests: usize) -> Vec<Entry> {
-        let mut batch = Vec::with_capacity(requests);
-        for level in &mut self.levels {
-            while batch.len() < requests
-                && let Some(entry) = level.pop()
-            {
-                batch.push(entry);
-            }
+    /// Takes the first `requests` out, as a batch.
+    pub fn take(&mut self, requests: usize) -> Plan {
+        let mut seats = Vec::with_capacity(requests.min(self.backlog.requests));
+        while seats.len() < requests
+            && let Some(entry) = self.pop()
+        {
+            seats.push(Seat::from(entry));
         }
-        for entry in &batch {
-            self.forget(entry);
-        }
-        batch
+        Plan { seats, inputs: Vec::new() }
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.levels.iter_mut().find_map(Level::pop)?;
+        self.forget(&entry);
+        Some(entry)
     }
 
     /// Takes a request out; `None` when it is not in here any more.
@@ -218,7 +219,7 @@ impl Queue {
 
     /// Takes all out, in order.
     pub fn clear(&mut self) -> Vec<Entry> {
-        self.take(self.backlog.requests)
+        std::iter::from_fn(|| self.pop()).collect()
     }
 
     /// Takes out what has expired while it waited, and lets the others of their level pass those that

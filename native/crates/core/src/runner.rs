@@ -62,7 +62,7 @@ pub(crate) struct Desk {
     pub(crate) next_sequence: u64,
     pub(crate) runs: Runs,
     /// Batches whose runs are to begin again, each on its slot: instance threads execute them.
-    pub(crate) moved: VecDeque<(usize, Batch)>,
+    pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
     /// What waited was refused, or nothing did: children come too late, too.
@@ -74,10 +74,12 @@ impl Work for Desk {
         if self.is_held_back() {
             return Due::Nothing;
         }
-        match self.moved.iter().find(|(slot, _)| free.contains(*slot)) {
-            Some((slot, _)) => Due::Only(*slot),
-            None => self.scheduler.due(now, free),
+        if !self.moved.is_empty()
+            && let Some((slot, _)) = self.moved.iter().find(|(slot, _)| free.contains(*slot))
+        {
+            return Due::Only(*slot);
         }
+        self.scheduler.due(now, free)
     }
 }
 
@@ -87,7 +89,7 @@ impl Desk {
         self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
     }
 
-    pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Batch> {
+    pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
         let place = self.moved.iter().position(|(of, _)| *of == slot)?;
         self.moved.remove(place).map(|(_, batch)| batch)
     }

@@ -103,7 +103,7 @@ impl Scheduler for DynamicBatcher {
     fn next(&mut self, now: Instant, _slot: usize) -> Next {
         let dropped = self.queue.settle(now);
         let action = match self.decide(now) {
-            Decision::Run { requests } => Action::Run(self.queue.take(requests).into()),
+            Decision::Run { requests } => Action::Run(self.queue.take(requests)),
             Decision::Wait { until } => Action::Wait(self.alarm(until)),
             Decision::Idle => Action::Idle,
         };

@@ -1,6 +1,5 @@
 //! What a door sends back: status, headers and a body whose length is known.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use hyper::{Response, StatusCode};
 use kushi_core::{Error, ErrorKind, Timings};
 use kushi_net::{Answering, Budget, COUNTED_BYTES, Reservation};
 use kushi_oip::json::write;
+use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::infer_headers;
@@ -29,7 +29,8 @@ const TEXT_PIECE_BYTES: usize = 1 << 20;
 /// Pieces of a body, sent in order without joining them.
 #[derive(Default)]
 pub(crate) struct Chunks {
-    pieces: VecDeque<Bytes>,
+    /// Few: most answers are one.
+    pieces: SmallVec<[Bytes; 1]>,
     left: u64,
     answering: Option<Answering>,
     /// The last piece holds one.
@@ -64,7 +65,7 @@ impl Chunks {
     pub(crate) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.left += piece.len() as u64;
-            self.pieces.push_back(piece);
+            self.pieces.push(piece);
         }
     }
 }
@@ -107,16 +108,14 @@ impl Chunks {
             self.answering = Some(answering);
             return;
         }
-        match self.pieces.pop_back() {
+        match self.pieces.last_mut() {
             Some(last) if bytes >= COUNTED_BYTES => {
                 answering.owe_in_all(bytes);
                 self.held = true;
-                self.pieces.push_back(Bytes::from_owner(Last { bytes: last, _held: answering }));
+                let bytes = std::mem::take(last);
+                *last = Bytes::from_owner(Last { bytes, _held: answering });
             }
-            last => {
-                self.pieces.extend(last);
-                self.answering = Some(answering);
-            }
+            _ => self.answering = Some(answering),
         }
     }
 }
@@ -129,7 +128,7 @@ impl Body for Chunks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.pieces.pop_front();
+        let piece = (!self.pieces.is_empty()).then(|| self.pieces.remove(0));
         if let (None, Some(more)) = (&piece, &mut self.more) {
             return more.poll_recv(context).map(|piece| Some(Ok(Frame::data(piece?))));
         }

@@ -4,6 +4,9 @@ use kushi_oip::json::{Fault, Key, Scanner, Span};
 
 use crate::limits::HttpLimits;
 
+/// More than this are rare in one list.
+const USUAL_TENSORS: usize = 4;
+
 /// The members that matter, by their place in the document; the first of a name counts.
 #[derive(Default)]
 pub(crate) struct Document {
@@ -103,7 +106,7 @@ fn scan_list<T: Default>(
         scanner.skip()?;
         return Ok(List::NotAnArray);
     }
-    let mut items = Vec::new();
+    let mut items = Vec::with_capacity(USUAL_TENSORS);
     scanner.array(|scanner| {
         *tensors += 1;
         if *tensors > most {

@@ -105,7 +105,7 @@ impl<'a> InferRequest<'a> {
         if read::value(object) != Value::Object {
             return Err(unreadable("failed to get request params.: attempt to get members for non-object"));
         }
-        let mut members = Vec::new();
+        let mut members: SmallVec<[_; 4]> = SmallVec::new();
         let mut count = 0_usize;
         // The span is well formed: the first pass has been over it.
         let _ = Scanner::new(object).object(|scanner, key| {
@@ -220,7 +220,7 @@ fn check_one_way(json: &[u8], spans: &OutputSpans) -> Result<(), Error> {
 #[derive(Default)]
 pub(crate) struct Names<'a> {
     first: SmallVec<[Cow<'a, str>; 4]>,
-    rest: HashSet<Cow<'a, str>>,
+    rest: Option<HashSet<Cow<'a, str>>>,
 }
 
 impl<'a> Names<'a> {
@@ -233,7 +233,7 @@ impl<'a> Names<'a> {
             self.first.push(name);
             return true;
         }
-        self.rest.insert(name)
+        self.rest.get_or_insert_default().insert(name)
     }
 }
 

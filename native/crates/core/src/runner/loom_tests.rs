@@ -116,7 +116,17 @@ impl Scene {
     }
 
     fn ask_as_child(&self, key: u64, context: Context) -> Option<Ticket> {
-        let request = Request {
+        let (ticket, admission) = self.submit_as_child(key, context)?;
+        drive(admission);
+        Some(ticket)
+    }
+
+    fn submit(&self, key: u64) -> Option<(Ticket, Admission)> {
+        self.submit_as_child(key, Context::default())
+    }
+
+    fn submit_as_child(&self, key: u64, context: Context) -> Option<(Ticket, Admission)> {
+        let request = Box::new(Request {
             id: String::new(),
             inputs: Inputs::default(),
             wanted: Wanted::default(),
@@ -129,14 +139,8 @@ impl Scene {
             arrived: Instant::now(),
             context,
             reply: Reply::new(self.seen.clone(), key),
-        };
-        let (ticket, admission) = self.runner.submit(request).ok()?;
-        if let Admission::Lead(mut lease) = admission {
-            while let Step::Again(next) = lease.run() {
-                lease = next;
-            }
-        }
-        Some(ticket)
+        });
+        self.runner.submit(request).ok()
     }
 
     /// That of a model without a runner.
@@ -149,6 +153,14 @@ impl Scene {
         assert!(self.runner.retire(PATIENCE));
         assert_eq!(self.seen.ends(), ends, "each request that was taken in has one end");
         assert!(!self.seen.overlapped.load(Ordering::SeqCst), "one leader at a time runs the slot");
+    }
+}
+
+fn drive(admission: Admission) {
+    if let Admission::Lead(mut lease) = admission {
+        while let Step::Again(next) = lease.run() {
+            lease = next;
+        }
     }
 }
 

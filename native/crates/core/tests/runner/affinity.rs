@@ -55,7 +55,7 @@ impl Scheduler for Affine {
             Some(when) if when <= now => {
                 let queue = &mut self.queues[slot];
                 let requests = queue.backlog().requests.min(self.most);
-                Action::Run(queue.take(requests).into())
+                Action::Run(queue.take(requests))
             }
             Some(when) => Action::Wait(when),
             None => Action::Idle,

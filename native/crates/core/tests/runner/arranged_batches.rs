@@ -37,11 +37,10 @@ impl Scheduler for Direct {
         if self.ready() < self.company {
             return Next { action: Action::Idle, dropped: vec![] };
         }
-        let seats: Vec<Option<Entry>> = self.rows.iter_mut().map(|row| row.take(1).pop()).collect();
-        let ready = seats.iter().map(|seat| i32::from(seat.is_some()));
+        let ready = self.rows.iter().map(|row| i32::from(row.backlog().requests > 0));
         let ready = int32(&[ROWS as i64, 1], ready.collect::<Vec<_>>());
-        let seats = seats.into_iter().map(|entry| entry.map_or_else(|| Seat::padding(1), Seat::from));
-        let plan = Plan { seats: seats.collect(), inputs: vec![(1, ready)] };
+        let seat = |row: &mut Queue| row.take(1).seats.pop().unwrap_or_else(|| Seat::padding(1));
+        let plan = Plan { seats: self.rows.iter_mut().map(seat).collect(), inputs: vec![(1, ready)] };
         Next { action: Action::Run(plan), dropped: vec![] }
     }
 

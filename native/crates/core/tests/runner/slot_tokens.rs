@@ -123,6 +123,7 @@ fn seen_first(scene: &Scene) -> thread::ThreadId {
 #[test]
 fn the_clock_thread_minds_delays() {
     let scene = Scene::keeping(delayed(2 * MS));
+    until("sleep", || scene.runner.at_rest());
     assert!(lead(&scene, 1).is_none(), "it waits for company");
     assert!(scene.puppet.seen().is_empty());
     scene.clock.advance(2 * MS);
@@ -136,6 +137,7 @@ fn the_clock_thread_minds_timeouts_in_the_queue() {
     level.default_timeout_us = 2000;
     spec.queue = queue_of([level]);
     let scene = Scene::keeping(spec);
+    until("sleep", || scene.runner.at_rest());
     assert!(lead(&scene, 1).is_none());
     scene.clock.advance(2 * MS);
     assert_eq!(kind(&scene, 1), Some(ErrorKind::DeadlineExceeded));
@@ -250,6 +252,27 @@ fn a_run_that_nobody_waits_for_is_ended_on_a_kept_slot() {
     token.fail(batch, &Error::new(ErrorKind::EngineFailed, "the run was ended"));
     drop(token);
     assert_eq!(kind(&scene, 1), Some(ErrorKind::Cancelled));
+}
+
+#[test]
+fn a_model_that_goes_ends_what_a_kept_slot_executes() {
+    let scene = Scene::keeping(echo_spec());
+    scene.puppet.usually(Act::Keep);
+    let lease = lead(&scene, 1);
+    scene.ask([2]);
+    lease.map(drive);
+    let (mut token, batch) = scene.puppet.kept();
+    thread::scope(|scope| {
+        let retired = scope.spawn(|| scene.runner.retire(Duration::ZERO));
+        scene.puppet.await_end(0);
+        token.fail(batch, &Error::new(ErrorKind::EngineFailed, "the run was ended"));
+        drop(token);
+        assert_eq!(retired.join().ok(), Some(true));
+    });
+    for answer in scene.letters.answers(2) {
+        let text = answer.error().map(|error| error.message.to_string());
+        assert_eq!(text.as_deref(), Some("the run was ended, because model 'echo' is being stopped"));
+    }
 }
 
 #[test]

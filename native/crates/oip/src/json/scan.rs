@@ -400,7 +400,8 @@ pub struct Key<'a> {
 }
 
 impl Key<'_> {
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "to compare with a constant takes less than the call")]
     pub fn is(&self, name: &str) -> bool {
         if self.escaped {
             super::read::unescape(self.raw) == name.as_bytes()

@@ -130,11 +130,34 @@ fn an_answer_makes_room_beside_an_admission_that_is_held_back() {
         let thread = thread::spawn(move || answer(other.kept().1));
         assert!(scene.ask(3).is_some());
         thread.join().unwrap();
-        while !scene.seen.ends().contains(&3) {
-            thread::yield_now();
-        }
+        await_end(&scene, 3);
         answer(keeper.kept().1);
         assert_eq!(scene.runner.drain(PATIENCE), 0);
         scene.end(&[1, 2, 3]);
     });
+}
+
+#[test]
+fn an_answer_makes_room_beside_a_leader_who_finds_the_bound_reached() {
+    check(3, || {
+        let keeper = Keeper::new(UNANSWERED_PER_SLOT, false);
+        let scene = scene(&keeper);
+        assert!(scene.ask(1).is_some());
+        let (_ticket, lead) = scene.submit(2).unwrap();
+        assert!(scene.submit(3).is_some());
+        let other = keeper.clone();
+        let thread = thread::spawn(move || answer(other.kept().1));
+        drive(lead);
+        thread.join().unwrap();
+        await_end(&scene, 3);
+        answer(keeper.kept().1);
+        assert_eq!(scene.runner.drain(PATIENCE), 0);
+        scene.end(&[1, 2, 3]);
+    });
+}
+
+fn await_end(scene: &Scene, key: u64) {
+    while !scene.seen.ends().contains(&key) {
+        thread::yield_now();
+    }
 }
