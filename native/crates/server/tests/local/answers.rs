@@ -345,13 +345,14 @@ fn answers_count_as_bytes_in_flight_until_they_are_read() {
 }
 
 #[test]
-fn everything_else_is_asked_by_verbs() {
+fn everything_else_is_asked_by_verbs_as_in_the_same_process() {
     let site = Site::default();
     let mut client = site.connect();
     let mut answer = |verb: &str, arguments: &str| {
         let call = Call { verb: verb.into(), arguments: arguments.to_owned().into() };
-        let CallAnswer { status, body, kind } = ask(&mut client, &call);
-        (status, kind, String::from_utf8_lossy(&body).into_owned())
+        let answer = ask(&mut client, &call);
+        assert_eq!(answer, site.server.call(verb, arguments.as_bytes()), "{verb}");
+        (answer.status, answer.kind, String::from_utf8_lossy(&answer.body).into_owned())
     };
     let fine = |body: &str| (200, String::new(), body.to_owned());
     let failed = |status, kind: &str, text: &str| (status, kind.into(), format!(r#"{{"error":"{text}"}}"#));
