@@ -104,7 +104,8 @@ test-rust: setup ## The tests of native/
 	@$(TIMED) test-rust $(MAKE) --no-print-directory cargo-tests
 	@$(TIMED) model-check $(MAKE) --no-print-directory model-check
 
-# every interleaving of threads in the core: who leads a slot, who ends a request, when a drain ends, what an inbox holds
+# every interleaving of threads in the core: who leads a slot, who ends a request, when a drain ends, what an inbox holds,
+# in which order answers leave, who is woken when there is room for one
 model-check:
 	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --profile model -p kushi-core --lib --target-dir target/loom loom_tests \
 	    | ../.ci/some '^test result: ok\. [1-9]'

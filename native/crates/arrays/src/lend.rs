@@ -14,39 +14,53 @@ use crate::Fault;
 use crate::datatypes::dtype;
 use crate::write::{View, copied, show};
 
-/// Calls `call` with the inputs of all requests, joined, by position in the model's specification. To be
-/// called before any of the requests ends.
-pub fn lend<'py, R>(
-    py: Python<'py>,
-    batch: &mut Batch,
-    scratch: &mut Scratch,
-    call: impl FnOnce(&[Option<Bound<'py, PyAny>>]) -> R,
-) -> Result<R, Fault> {
-    let loan = Bound::new(py, Loan { kept: Mutex::new(None) })?;
-    let guard = Guard { loan, batch, scratch };
-    let parts: SmallVec<[Option<Part>; 4]> = guard
-        .batch
-        .gather(guard.scratch)
-        .into_iter()
-        .map(|input| {
+/// The inputs of all requests, joined, by position in the model's specification. Made without the interpreter lock:
+/// to join them is to copy them.
+pub struct Joined<'a> {
+    batch: &'a mut Batch,
+    scratch: &'a mut Scratch,
+    parts: SmallVec<[Option<Part>; 4]>,
+}
+
+impl<'a> Joined<'a> {
+    /// To be called before any of the requests ends.
+    pub fn new(batch: &'a mut Batch, scratch: &'a mut Scratch) -> Self {
+        let parts = batch.gather(scratch).into_iter().map(|input| {
             input.map(|input| Part {
                 datatype: input.datatype,
                 start: input.bytes.as_ptr(),
                 length: input.bytes.len(),
                 shape: input.shape,
             })
-        })
-        .collect();
-    let arrays = parts.iter().map(|part| part.as_ref().map(|part| part.array(&guard.loan)).transpose());
-    let arrays: SmallVec<[_; 4]> = arrays.collect::<Result<_, Fault>>()?;
-    let result = call(&arrays);
-    // The references that are left then are not ours.
-    drop(arrays);
-    drop(guard);
-    Ok(result)
+        });
+        let parts = parts.collect();
+        Self { batch, scratch, parts }
+    }
+
+    pub fn batch(&self) -> &Batch {
+        self.batch
+    }
+
+    /// Calls `call` with the inputs.
+    pub fn lend<'py, R>(
+        self,
+        py: Python<'py>,
+        call: impl FnOnce(&[Option<Bound<'py, PyAny>>]) -> R,
+    ) -> Result<R, Fault> {
+        let Self { batch, scratch, parts } = self;
+        let loan = Bound::new(py, Loan { kept: Mutex::new(None) })?;
+        let guard = Guard { loan, batch, scratch };
+        let arrays = parts.iter().map(|part| part.as_ref().map(|part| part.array(&guard.loan)).transpose());
+        let arrays: SmallVec<[_; 4]> = arrays.collect::<Result<_, Fault>>()?;
+        let result = call(&arrays);
+        // The references that are left then are not ours.
+        drop(arrays);
+        drop(guard);
+        Ok(result)
+    }
 }
 
-/// Where one joined input is, for as long as the guard is there.
+/// Where one joined input is, for as long as its batch and scratch memory are not touched.
 struct Part {
     datatype: DataType,
     shape: Shape,

@@ -15,7 +15,7 @@ mod write;
 
 pub use dlpack::{CPU, capsule};
 pub use fault::Fault;
-pub use lend::lend;
+pub use lend::Joined;
 pub use read::{is_array, tensor};
 pub use write::{array, writable_array};
 

@@ -3,6 +3,8 @@
 //! Answers leave by [`Batch::send`] and [`Batch::end`], or all together by [`Batch::scatter`]. A
 //! batch that is dropped answers the rest with an error. A batch may move to another thread.
 
+mod sending;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,9 +16,11 @@ use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
 use crate::{
-    Context, Credit, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch,
-    Seat, Tensor, Timings,
+    Context, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat,
+    Tensor, Timings,
 };
+
+pub use sending::Sent;
 
 pub struct Batch {
     ledger: Arc<Ledger>,
@@ -40,19 +44,6 @@ pub struct Batch {
     responded: bool,
     /// Of an engine that may answer later.
     unanswered: Option<OneUnanswered>,
-}
-
-/// What became of a response that was sent.
-#[derive(Debug)]
-#[non_exhaustive]
-#[must_use = "a response that finds no room has not been sent"]
-pub enum Sent {
-    Accepted,
-    /// Its asker has not taken those before it. It comes back: to be sent again once there is room, see
-    /// [`Batch::when_room`].
-    Full(Response),
-    /// Nobody waits for it any more: further responses to this request are wasted work.
-    Abandoned,
 }
 
 impl Batch {
@@ -86,7 +77,7 @@ impl Batch {
     }
 
     /// Counts until all its requests have ended, or it is taken back.
-    pub(crate) fn count(&mut self, unanswered: Option<OneUnanswered>) {
+    pub(crate) fn set_unanswered(&mut self, unanswered: Option<OneUnanswered>) {
         self.unanswered = unanswered;
     }
 
@@ -214,42 +205,6 @@ impl Batch {
     /// Tells the statistics that the model has run and its outputs are being handed out.
     pub fn computed(&mut self) {
         self.output_started = Some(self.ledger.clock.now());
-    }
-
-    /// Sends one of any number of responses, as far as the request's [`Window`](crate::Window) has room for it. The
-    /// last one may go with the end, by [`Batch::scatter`], and needs no room.
-    pub fn send(&mut self, index: usize, response: Response) -> Sent {
-        let Some(entry) = &self.seats[index].entry else {
-            return Sent::Abandoned;
-        };
-        let reply = &entry.request.reply;
-        if reply.claim.abandoned().is_some() {
-            return Sent::Abandoned;
-        }
-        let credit = Credit::take(&reply.claim, response.byte_size());
-        if credit.is_none() {
-            return Sent::Full(response);
-        }
-        let mut outbox = Outbox::default();
-        outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });
-        self.responded = true;
-        self.post(outbox, 0);
-        Sent::Accepted
-    }
-
-    /// Calls `wake` once [`Batch::send`] will not answer [`Sent::Full`] for this request: when an answer has been taken,
-    /// or the asker has gone; at once where that is so already. It takes the place of one that waits. One that waits
-    /// when the request ends may be called later, or never.
-    ///
-    /// `wake` runs on the thread of whoever takes the answer or goes, inside what that thread is doing: it may push to
-    /// a queue or notify a thread, and nothing else. An engine that waits for room does so outside of
-    /// [`Engine::execute`](crate::Engine::execute), or never runs inline: the asker may be on the very thread that
-    /// executes.
-    pub fn when_room(&self, index: usize, wake: impl FnOnce() + Send + 'static) {
-        match &self.seats[index].entry {
-            Some(entry) => entry.request.reply.claim.when_room(Box::new(wake)),
-            None => wake(),
-        }
     }
 
     /// Ends one request; a second end of the same request does nothing.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::ledger::Ledger;
 use crate::{Error, Runner};
 
-/// Made by nobody: a request that begins.
+/// The default is that of a request without a parent.
 #[derive(Clone, Default)]
 pub struct Context {
     /// Where the parent is inside.

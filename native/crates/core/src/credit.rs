@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::Claim;
 use crate::sync::{Mutex, lock};
 
-/// What a request may have that its asker has not taken: no answer is sent beyond so many, nor beyond so many bytes.
-/// One answer always fits, so there may be one more than the bytes allow.
+/// How much a request may have that its asker has not taken: so many answers, and so many bytes of them. An answer is
+/// sent while there are fewer, so the last one may go beyond the bytes, and one answer always fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub answers: usize,
@@ -20,15 +20,15 @@ pub struct Window {
 }
 
 impl Default for Window {
-    /// Enough tokens that an engine does not wait for an asker that is woken once for a burst, and as many bytes as
-    /// the buffers of a socket hold: a slow reader costs about twice what it costs anyway.
+    /// Enough tokens that an engine does not wait for an asker which is woken once for many of them, and about as many
+    /// bytes as the buffers of a socket hold.
     fn default() -> Self {
         Self { answers: 64, bytes: 1 << 20 }
     }
 }
 
-/// An answer's place in the window of its request. Whoever has taken the answer drops it; the engine may be woken then,
-/// on this thread.
+/// An answer's place in the window of its request. Whoever has taken the answer drops it, which may wake the engine: on
+/// this thread, under no lock of the core.
 pub struct Credit {
     claim: Arc<Claim>,
     bytes: usize,
@@ -50,7 +50,6 @@ impl Drop for Credit {
 pub(crate) type Wake = Box<dyn FnOnce() + Send>;
 
 /// The window of one request, and what of it is used.
-#[derive(Default)]
 pub(crate) struct Account {
     window: Window,
     used: Mutex<Used>,
@@ -99,13 +98,13 @@ impl Account {
     /// Whoever gives the request up says so first, and calls [`Account::give_up`] then: `is_given_up` is asked under
     /// the lock.
     pub(crate) fn when_room(&self, wake: Wake, is_given_up: impl FnOnce() -> bool) {
-        let wake = {
+        // The one whose place it takes goes when the lock is free again.
+        let (wake, _earlier) = {
             let mut used = lock(&self.used);
             if used.has_room(self.window) || is_given_up() {
-                Some(wake)
+                (Some(wake), None)
             } else {
-                used.wake = Some(wake);
-                None
+                (None, used.wake.replace(wake))
             }
         };
         call(wake);

@@ -11,7 +11,7 @@ use crate::unanswered::Unanswered;
 use crate::{Batch, Placement, Plan, Runner, Slot, SlotToken};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
-/// it drops it, and an instance thread takes over.
+/// it drops it, and a thread of the model takes over.
 pub trait Drivers: Send + Sync {
     fn offer(&self, lease: Lease);
 }
@@ -118,13 +118,10 @@ impl Lease {
             runner.lease(second).leave_to_others();
         }
         if runner.keeps_slots {
-            batch.count(unanswered);
-            let Some(mut slot) = begin_once(&runner, slot, batch, started) else {
-                return Step::Done;
-            };
-            let moved = take_back(&runner, &mut slot);
-            self.slot = finish(&runner, slot, started, None, moved);
-            return if self.slot.is_some() { Step::Again(self) } else { Step::Done };
+            batch.set_unanswered(unanswered);
+            let back = begin_once(&runner, slot, batch, started);
+            let lease = back.and_then(|slot| Self::after(&runner, slot, started));
+            return lease.map_or(Step::Done, Step::Again);
         }
         let processor_before = meter.then(|| ledger.clock.processor_time());
         let moved = if batch.open() > 0 { self.execute(&mut slot, batch) } else { Vec::new() };
@@ -204,7 +201,7 @@ fn take_back(runner: &Runner, slot: &mut Slot) -> Vec<Batch> {
     let Some((mut batch, error)) = slot.failed.take().map(|failed| *failed) else {
         return Vec::new();
     };
-    batch.count(None);
+    batch.set_unanswered(None);
     match runner.handover.with(|desk| desk.runs.ending(slot.index)) {
         Some(Ending::Moved) => return vec![batch],
         Some(why) => batch.fail(&why.error(&runner.spec().name)),

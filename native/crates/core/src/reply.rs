@@ -14,7 +14,8 @@ use crate::{Credit, Error, Request, Tensor, Window};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
-/// Called from engine threads: it must not block, not panic and not call back into the core.
+/// Called from engine threads: it must not block, not panic and not call back into the core. It only collects: what
+/// follows from mail is done where its asker holds no lock and no slot.
 pub trait Mailbox: Send + Sync {
     fn deliver(&self, mail: Vec<Mail>);
 }

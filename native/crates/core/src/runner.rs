@@ -105,7 +105,7 @@ pub struct Occupancy {
 /// What [`Runner::submit`] asks of its caller.
 pub enum Admission {
     Queued,
-    /// Nobody runs this slot: drive the lease, or drop it and leave it to an instance thread.
+    /// Nobody runs this slot: drive the lease, or drop it and leave it to a thread of the model.
     Lead(Lease),
 }
 

@@ -18,7 +18,8 @@ pub enum Action {
 /// What there is to do for the slots that are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Any slot may do it: one of these, or one whose leader is about to look.
+    /// Any slot may do it: one of these, or one whose leader is about to look. Work that is bound to one of
+    /// these is named first.
     Any {
         /// It is worth a second leader.
         whole_batch: bool,
@@ -53,7 +54,7 @@ pub trait Scheduler: Send {
     /// [`Scheduler::next`] has a batch, or drops a request. What only other slots may do is not due.
     fn due(&self, now: Instant, free: &FreeSlots) -> Due;
 
-    /// The slot has returned from the engine.
+    /// The slot has come back from the engine.
     fn done(&mut self, slot: usize);
 
     /// Takes a queued request out; `None` when it is not in the queue any more.

@@ -36,7 +36,8 @@ impl SlotToken {
         (Self { slot: Some(slot), stay: stay.clone() }, stay)
     }
 
-    /// What dropping it does, but the caller may lead, if there is more for the slot.
+    /// What dropping it does, but the caller may lead, if there is more for the slot: not inside a call of
+    /// the engine, which would be called again.
     pub fn give_back(mut self) -> Option<Lease> {
         self.come_back()
     }

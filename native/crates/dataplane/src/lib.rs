@@ -19,6 +19,7 @@ mod one_call;
 mod only_response;
 mod orders;
 mod plane;
+mod region_outputs;
 mod registry;
 mod traces;
 
@@ -35,5 +36,6 @@ pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
 pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
+pub use region_outputs::fill_regions;
 pub use registry::{Registry, VersionRow};
 pub use traces::{Change, TraceChange, TraceSetting};

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use kushi_core::{Classes, DataType, Error, ModelSpec, Request, Response, Tensor, Wanted};
+use kushi_dataplane::fill_regions;
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use kushi_shm::RegionRange;
@@ -9,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::answer::{self, Answer, Chunks};
 use crate::request::Output;
-use crate::shared_memory;
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
 const COPIED_BYTES: usize = 16 << 10;
@@ -19,6 +19,15 @@ pub(crate) enum Way {
     Json,
     Binary,
     Region(RegionRange),
+}
+
+impl Way {
+    fn region(&self) -> Option<&RegionRange> {
+        match self {
+            Self::Region(range) => Some(range),
+            Self::Json | Self::Binary => None,
+        }
+    }
 }
 
 /// How each output comes.
@@ -72,7 +81,7 @@ pub(crate) fn write(
     format: &Format,
 ) -> Result<Answer, Error> {
     classes.choose(spec, &mut response)?;
-    shared_memory::fill(spec, &response, |index| format.way(index))?;
+    fill_regions(spec, &response, |index| format.way(index).region())?;
     let mut head = Vec::with_capacity(usual_length(&response));
     head.push(b'{');
     if !id.is_empty() {

@@ -1,12 +1,12 @@
 //! Tensors of a request that lie in regions of shared memory.
 //!
-//! Bytes are copied where the request is read: an input's once the model has nothing else against it, an
-//! output's before the answer is written. The regions are held until then.
+//! Bytes are copied where the request is read: an input's once the model has nothing else against it. The regions are
+//! held until the answer is written.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use kushi_core::{Buffer, Error, ErrorKind, InputData, ModelSpec, Response};
+use kushi_core::{Buffer, Error, InputData};
 use kushi_dataplane::region_error;
 use kushi_net::BodyMemory;
 use kushi_oip::json::{Span, read};
@@ -15,7 +15,6 @@ use kushi_shm::{RegionRange, Regions};
 use crate::body::Aligned;
 use crate::document::RegionSpans;
 use crate::members::{text, unsigned};
-use crate::response::Way;
 
 /// Smaller inputs are read into memory of their own.
 const KEPT_FROM_BYTES: usize = 16 << 10;
@@ -75,34 +74,4 @@ pub(crate) fn range(
     let offset = number(&spans.offset, "shared_memory_offset")?;
     let byte_size = number(&spans.byte_size, "shared_memory_byte_size")?;
     name.map(|name| regions.range(&name, offset, byte_size).map_err(region_error)).transpose()
-}
-
-/// Writes the outputs that are wanted in regions. Nothing is written when one of them is too large.
-pub(crate) fn fill<'a>(
-    spec: &ModelSpec,
-    response: &Response,
-    way: impl Fn(u16) -> &'a Way,
-) -> Result<(), Error> {
-    let in_regions = || {
-        response.outputs.iter().filter_map(|(index, tensor)| match way(*index) {
-            Way::Region(range) => Some((*index, tensor.data.as_bytes(), range)),
-            Way::Json | Way::Binary => None,
-        })
-    };
-    for (index, bytes, range) in in_regions() {
-        if bytes.len() > range.len() {
-            let text = format!(
-                "shared memory size specified with the request for output '{}' ({} bytes) should be at least {} bytes \
-                 to hold the results",
-                spec.outputs[usize::from(index)].name,
-                range.len(),
-                bytes.len()
-            );
-            return Err(Error::new(ErrorKind::UnreadableInput, text));
-        }
-    }
-    for (_, bytes, range) in in_regions() {
-        range.write(bytes).map_err(region_error)?;
-    }
-    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, ModelSpec, Scratch, Slot, Tensor};
+use kushi_arrays::Joined;
+use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, ModelSpec, Slot, Tensor};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -42,14 +43,13 @@ impl PythonEngine {
     fn run(
         &self,
         py: Python<'_>,
-        scratch: &mut Scratch,
-        batch: &mut Batch,
+        inputs: Joined<'_>,
         wanted: &[bool],
         of_data: &mut bool,
     ) -> Result<Outputs, Error> {
-        let (spec, rows) = (&*self.spec, batch.rows());
-        let parameters = self.takes_parameters.then(|| parameters::of_batch(py, batch));
-        let outputs = kushi_arrays::lend(py, batch, scratch, |inputs| {
+        let (spec, rows) = (&*self.spec, inputs.batch().rows());
+        let parameters = self.takes_parameters.then(|| parameters::of_batch(py, inputs.batch()));
+        let outputs = inputs.lend(py, |inputs| {
             // The references to the inputs, and an exception's to its frames, go before the loan is looked at.
             let call = || {
                 let Some(execute) = &self.execute else { return Ok(py.None().into_bound(py)) };
@@ -86,7 +86,8 @@ impl Engine for PythonEngine {
         let inside = exit::enter();
         let mut of_data = false;
         let result = inside.as_ref().and_then(|_| {
-            Python::try_attach(|py| self.run(py, &mut slot.scratch, &mut batch, &wanted, &mut of_data))
+            let inputs = Joined::new(&mut batch, &mut slot.scratch);
+            Python::try_attach(|py| self.run(py, inputs, &wanted, &mut of_data))
         });
         drop(inside);
         batch.computed();

@@ -195,9 +195,10 @@ impl Drop for Waiting {
             places.free.push(index);
             (left, sink)
         };
-        drop(left);
+        // Before its answers make room for others.
         if let Some(ticket) = self.ticket.take() {
             ticket.cancel();
         }
+        drop(left);
     }
 }

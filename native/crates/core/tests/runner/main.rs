@@ -23,3 +23,4 @@ mod properties;
 mod replies;
 mod slot_tokens;
 mod statistics;
+mod unanswered;

@@ -1,13 +1,14 @@
 //! Engines that keep their slots beyond the call and give them back later, from any thread.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use kushi_core::{
-    Batching, Buffer, Capability, DataType, Engine, Error, ErrorKind, Lease, ModelSpec, Request, Runner,
-    RunnerOptions, Shape, State, Step, Tensor, Ticket, UNANSWERED_PER_SLOT,
+    Batch, Batching, Capability, Engine, Error, ErrorKind, Lease, ModelSpec, Runner, RunnerOptions, Slot,
+    SlotToken, State, Step, Ticket,
 };
 use kushi_testkit::{Act, PATIENCE, PuppetEngine, Scene, drive, echo_spec, queue_of, respond, until, wide};
 
@@ -15,7 +16,7 @@ const MS: Duration = Duration::from_millis(1);
 const KEEPS: Capability = Capability { concurrent: true, inline: false, keeps_slots: true };
 
 /// A scene of batches of one request that stay on their slots.
-fn keeping(instances: usize) -> Scene {
+pub(crate) fn keeping(instances: usize) -> Scene {
     let scene = Scene::keeping(ModelSpec { instances, max_batch_size: 1, ..echo_spec() });
     scene.puppet.usually(Act::Keep);
     scene
@@ -27,12 +28,12 @@ fn delayed(delay: Duration) -> ModelSpec {
     ModelSpec { batching: Some(batching), ..echo_spec() }
 }
 
-fn lead(scene: &Scene, key: u64) -> Option<Lease> {
+pub(crate) fn lead(scene: &Scene, key: u64) -> Option<Lease> {
     scene.lead(scene.request(key, 1)).1
 }
 
 /// Brings a request that has to be led, and leads it.
-fn begin(scene: &Scene, key: u64) -> Ticket {
+pub(crate) fn begin(scene: &Scene, key: u64) -> Ticket {
     let (ticket, lease) = scene.lead(scene.request(key, 1));
     assert!(lease.is_some_and(|lease| matches!(lease.run(), Step::Done)), "the slot stays with its engine");
     ticket
@@ -275,77 +276,50 @@ fn a_model_that_goes_ends_what_a_kept_slot_executes() {
     }
 }
 
-#[test]
-fn unanswered_batches_are_bounded_and_an_answer_makes_room() {
-    for slots in [1, 2] {
-        let scene = keeping(slots);
-        scene.puppet.usually(Act::Late);
-        let most = (slots * UNANSWERED_PER_SLOT) as u64;
-        for key in 1..=most {
-            begin(&scene, key);
+/// Gives each slot back in the call that brings the next one.
+#[derive(Default)]
+struct Swapping {
+    kept: Mutex<Option<(SlotToken, Batch)>>,
+    calls: AtomicUsize,
+    most_calls: AtomicUsize,
+}
+
+impl Engine for Swapping {
+    fn capability(&self) -> Capability {
+        KEEPS
+    }
+
+    fn execute(&self, _slot: &mut Slot, _batch: Batch) {
+        unreachable!("it keeps its slots")
+    }
+
+    fn begin(&self, slot: SlotToken, batch: Batch) {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_calls.fetch_max(calls, Ordering::Relaxed);
+        let before = self.kept.lock().ok().and_then(|mut kept| kept.replace((slot, batch)));
+        if let Some((token, batch)) = before {
+            respond(batch, 0);
+            drop(token);
         }
-        assert!(lead(&scene, most + 1).is_none(), "every slot is free, and none of use");
-        assert_eq!(scene.runner.backlog().requests, 1);
-        // The engine may hold on to what it has answered.
-        let mut answered = scene.puppet.late();
-        answered.end(0, Ok(()));
-        assert_eq!(drive(scene.leases.lease()), 1);
-        drop(answered);
-        assert_eq!(scene.puppet.seen().len() as u64, most + 1);
-        for _ in 0..most {
-            respond(scene.puppet.late(), 0);
-        }
-        scene.letters.answers(most as usize + 1);
-        until("rest", || scene.runner.at_rest());
+        self.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn a_leader_on_its_way_begins_nothing_beyond_the_bound() {
-    let scene = keeping(2);
-    scene.puppet.usually(Act::Late);
-    let lease = lead(&scene, 0);
-    scene.ask(1..=2 * UNANSWERED_PER_SLOT as u64);
-    lease.map(drive);
-    while !scene.leases.is_empty() {
-        drive(scene.leases.lease());
+fn a_token_that_is_dropped_inside_a_call_begins_no_other_in_it() {
+    const MANY: u64 = 20;
+    let scene = Scene::new(echo_spec());
+    let swapping = Arc::new(Swapping::default());
+    let spec = ModelSpec { instances: 2, max_batch_size: 1, ..echo_spec() };
+    let engines = vec![swapping.clone() as Arc<dyn Engine>, swapping.clone()];
+    let Ok(runner) = Runner::start(spec, engines, RunnerOptions::default()) else { panic!("it starts") };
+    for key in 0..MANY {
+        assert!(runner.submit(scene.request(key, 1)).is_ok());
     }
-    assert_eq!(scene.puppet.await_batches(2 * UNANSWERED_PER_SLOT).len(), 2 * UNANSWERED_PER_SLOT);
-    assert_eq!(scene.runner.backlog().requests, 1);
-    for _ in 0..2 * UNANSWERED_PER_SLOT {
-        respond(scene.puppet.late(), 0);
-    }
-    drive(scene.leases.lease());
-    respond(scene.puppet.late(), 0);
-    scene.letters.answers(2 * UNANSWERED_PER_SLOT + 1);
-}
-
-/// Bytes whose owner can be counted.
-struct Owner(Arc<Vec<u8>>);
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-#[test]
-fn inputs_live_until_the_answer_though_the_slot_is_back() {
-    let scene = keeping(1);
-    scene.puppet.usually(Act::Late);
-    let owner = Arc::new(vec![0; 4]);
-    let data = Buffer::from_owner(Owner(owner.clone()));
-    let input = Tensor { datatype: DataType::Int32, shape: Shape::from_slice(&[1, 1]), data };
-    let request = Request { ..scene.request_of(1, input) };
-    scene.lead(request).1.map(drive);
-    let batch = scene.puppet.late();
-    until("the slot at home", || scene.runner.at_rest());
-    assert_eq!(Arc::strong_count(&owner), 2);
-    respond(batch, 0);
-    let answer = scene.letters.answer(1);
-    assert_eq!(Arc::strong_count(&owner), 2, "the asker drops them");
-    drop(answer);
-    assert_eq!(Arc::strong_count(&owner), 1);
+    scene.letters.answers(MANY as usize - 1);
+    drop(swapping.kept.lock().map(|mut kept| kept.take()));
+    assert!(runner.retire(PATIENCE));
+    assert_eq!(swapping.most_calls.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -108,6 +108,28 @@ fn a_slot_that_finishes_goes_home_when_the_work_is_for_another() {
 }
 
 #[test]
+fn a_slot_that_finishes_goes_on_with_its_own_work_though_another_is_named_first() {
+    check(|| {
+        let scene = Scene::new(2, false);
+        let lead = lock(&scene.desk.state).take(1);
+        let meeting = Arc::default();
+        let thread = lead_when_another_does(&scene, &meeting);
+        scene.add(|items| items.bound = [0, 1]);
+        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
+        let again = scene.desk.finish(scene.now, slot, |items, _| {
+            items.bound = [1, 1];
+            false
+        });
+        assert_eq!(again, Some(1));
+        meeting.meet();
+        scene.drive(again, false);
+        thread.join().unwrap();
+        scene.finished(2, 2);
+    });
+}
+
+#[test]
 fn a_leader_on_its_way_with_one_slot_leaves_work_for_the_other_to_whoever_brings_it() {
     check(|| {
         let scene = Scene::new(2, true);

@@ -1,0 +1,80 @@
+//! What an engine owes when it has given its slots back.
+
+use std::sync::Arc;
+
+use kushi_core::{Buffer, DataType, Shape, Tensor, UNANSWERED_PER_SLOT};
+use kushi_testkit::{Act, drive, respond, until};
+
+use crate::slot_tokens::{begin, keeping, lead};
+
+#[test]
+fn unanswered_batches_are_bounded_and_an_answer_makes_room() {
+    for slots in [1, 2] {
+        let scene = keeping(slots);
+        scene.puppet.usually(Act::Late);
+        let most = (slots * UNANSWERED_PER_SLOT) as u64;
+        for key in 1..=most {
+            begin(&scene, key);
+        }
+        assert!(lead(&scene, most + 1).is_none(), "every slot is free, and none of use");
+        assert_eq!(scene.runner.backlog().requests, 1);
+        // The engine may hold on to what it has answered.
+        let mut answered = scene.puppet.late();
+        answered.end(0, Ok(()));
+        assert_eq!(drive(scene.leases.lease()), 1);
+        drop(answered);
+        assert_eq!(scene.puppet.seen().len() as u64, most + 1);
+        for _ in 0..most {
+            respond(scene.puppet.late(), 0);
+        }
+        scene.letters.answers(most as usize + 1);
+        until("rest", || scene.runner.at_rest());
+    }
+}
+
+#[test]
+fn a_leader_on_its_way_begins_nothing_beyond_the_bound() {
+    let scene = keeping(2);
+    scene.puppet.usually(Act::Late);
+    let lease = lead(&scene, 0);
+    scene.ask(1..=2 * UNANSWERED_PER_SLOT as u64);
+    lease.map(drive);
+    while !scene.leases.is_empty() {
+        drive(scene.leases.lease());
+    }
+    assert_eq!(scene.puppet.await_batches(2 * UNANSWERED_PER_SLOT).len(), 2 * UNANSWERED_PER_SLOT);
+    assert_eq!(scene.runner.backlog().requests, 1);
+    for _ in 0..2 * UNANSWERED_PER_SLOT {
+        respond(scene.puppet.late(), 0);
+    }
+    drive(scene.leases.lease());
+    respond(scene.puppet.late(), 0);
+    scene.letters.answers(2 * UNANSWERED_PER_SLOT + 1);
+}
+
+/// Bytes whose owner can be counted.
+struct Owner(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn inputs_live_until_the_answer_though_the_slot_is_back() {
+    let scene = keeping(1);
+    scene.puppet.usually(Act::Late);
+    let owner = Arc::new(vec![0; 4]);
+    let data = Buffer::from_owner(Owner(owner.clone()));
+    let input = Tensor { datatype: DataType::Int32, shape: Shape::from_slice(&[1, 1]), data };
+    scene.lead(scene.request_of(1, input)).1.map(drive);
+    let batch = scene.puppet.late();
+    until("the slot at home", || scene.runner.at_rest());
+    assert_eq!(Arc::strong_count(&owner), 2);
+    respond(batch, 0);
+    let answer = scene.letters.answer(1);
+    assert_eq!(Arc::strong_count(&owner), 2, "the asker drops them");
+    drop(answer);
+    assert_eq!(Arc::strong_count(&owner), 1);
+}
