@@ -29,7 +29,7 @@ pub use kushi_shm::Registration;
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
 pub use manage::{
-    Answer, Answered, IndexEntry, Memory, ModelMetadata, ModelStatistics, RegionPlace, Sent, Slow,
+    Answer, IndexEntry, Memory, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow,
     TensorMetadata, Verb, region_error, unanswered,
 };
 pub use one_call::OneCall;

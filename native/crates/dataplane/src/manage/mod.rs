@@ -21,7 +21,7 @@ pub use regions::region_error;
 pub use verbs::{Memory, RegionPlace, Sent, Verb};
 
 /// Hears what comes of a verb, once. It must not wait.
-pub type Answered = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
 
 /// The rest of a verb's work: for a thread that may block.
 pub type Slow = Box<dyn FnOnce() + Send>;
@@ -38,21 +38,21 @@ enum Begun {
 }
 
 impl DataPlane {
-    /// Carries out a verb. `answered` hears what comes of it: before this returns, or later and on another thread.
+    /// Carries out a verb. `on_answer` hears what comes of it: before this returns, or later and on another thread.
     /// Work that is handed back answers when it has run.
     #[must_use = "work that is handed back has not been done"]
-    pub fn perform(self: &Arc<Self>, verb: Verb, answered: Answered) -> Option<Slow> {
+    pub fn perform(self: &Arc<Self>, verb: Verb, on_answer: OnAnswer) -> Option<Slow> {
         match self.begin(verb) {
-            Ok(Begun::Done(answer)) => answered(Ok(answer)),
+            Ok(Begun::Done(answer)) => on_answer(Ok(answer)),
             Ok(Begun::Index { ready_only }) => {
                 let plane = self.clone();
-                return Some(Box::new(move || answered(Ok(Answer::Index(plane.index(ready_only))))));
+                return Some(Box::new(move || on_answer(Ok(Answer::Index(plane.index(ready_only))))));
             }
             Ok(Begun::Ordered(action, model)) => {
-                let done = move |done: Result<(), Error>| answered(done.map(|()| Answer::Done));
+                let done = move |done: Result<(), Error>| on_answer(done.map(|()| Answer::Done));
                 self.orders.place(action, &model, Box::new(done));
             }
-            Err(error) => answered(Err(error)),
+            Err(error) => on_answer(Err(error)),
         }
         None
     }
