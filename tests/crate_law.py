@@ -20,13 +20,13 @@ Edge = tuple[str, str, str | None]
 
 
 def layer(crate: str) -> str:
-    kind = crate.split("-")[0]
+    kind = crate.split("-", maxsplit=1)[0]
     return kind if kind in ("door", "engine") and crate not in ALLOWED else crate
 
 
 def places(crate: str) -> frozenset[str]:
     """The names by which the law may speak of a crate"""
-    return frozenset({crate, crate.split("-")[0]})
+    return frozenset({crate, crate.split("-", maxsplit=1)[0]})
 
 
 ALLOWED: Mapping[str, frozenset[str]] = {
