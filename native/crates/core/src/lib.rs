@@ -50,7 +50,7 @@ mod unanswered;
 
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};
-pub use buffer::{Buffer, Place};
+pub use buffer::Buffer;
 pub use classes::Classes;
 pub use clock::{Clock, SystemClock};
 pub use complaints::Complaints;

@@ -33,14 +33,14 @@ impl Ending {
     }
 }
 
-/// One place for each slot.
+/// One for each slot.
 pub(crate) struct Runs {
-    places: Box<[Place]>,
+    runs: Box<[Run]>,
     /// Runs that begin are ended at once.
     stopped: bool,
 }
 
-struct Place {
+struct Run {
     engine: Weak<dyn Engine>,
     /// `None`: nothing is executed.
     since: Option<Instant>,
@@ -55,7 +55,7 @@ struct Place {
 
 impl Runs {
     pub(crate) fn new(engines: &[Arc<dyn Engine>]) -> Self {
-        let place = |engine| Place {
+        let run = |engine| Run {
             engine: Arc::downgrade(engine),
             since: None,
             inline: false,
@@ -63,7 +63,7 @@ impl Runs {
             left: None,
             ending: None,
         };
-        Self { places: engines.iter().map(place).collect(), stopped: false }
+        Self { runs: engines.iter().map(run).collect(), stopped: false }
     }
 
     pub(crate) fn begin(
@@ -73,34 +73,34 @@ impl Runs {
         now: Instant,
         inline: bool,
     ) {
-        let place = &mut self.places[slot.index];
-        place.awaited.clear();
-        place.awaited.extend(requests);
-        place.since = Some(now);
-        place.inline = inline;
-        place.left = None;
-        place.revoke(slot.index);
+        let run = &mut self.runs[slot.index];
+        run.awaited.clear();
+        run.awaited.extend(requests);
+        run.since = Some(now);
+        run.inline = inline;
+        run.left = None;
+        run.revoke(slot.index);
         if self.stopped {
-            place.end(slot.index, Ending::Stopped);
+            run.end(slot.index, Ending::Stopped);
         }
     }
 
     pub(crate) fn finish(&mut self, slot: usize) {
-        let place = &mut self.places[slot];
-        place.since = None;
-        place.awaited.clear();
-        place.revoke(slot);
+        let run = &mut self.runs[slot];
+        run.since = None;
+        run.awaited.clear();
+        run.revoke(slot);
     }
 
     /// Why what the slot executes was ended, if it was.
     pub(crate) fn ending(&self, slot: usize) -> Option<Ending> {
-        self.places[slot].ending
+        self.runs[slot].ending
     }
 
     /// Nobody waits for this request any more. Its run ends where it was the last one.
     pub(crate) fn abandon(&mut self, request: u64, now: Instant) {
-        if let Some(place) = self.take_out(request) {
-            place.left.get_or_insert(now);
+        if let Some(run) = self.take_out(request) {
+            run.left.get_or_insert(now);
         }
     }
 
@@ -109,30 +109,30 @@ impl Runs {
         self.take_out(request);
     }
 
-    fn take_out(&mut self, request: u64) -> Option<&mut Place> {
-        let awaits = |place: &Place| place.awaited.iter().position(|&number| number == request);
-        let (index, at) = (self.places.iter().enumerate())
-            .find_map(|(index, place)| awaits(place).map(|at| (index, at)))?;
-        let place = &mut self.places[index];
-        place.awaited.swap_remove(at);
-        if place.awaited.is_empty() {
-            place.end(index, Ending::Abandoned);
+    fn take_out(&mut self, request: u64) -> Option<&mut Run> {
+        let awaits = |run: &Run| run.awaited.iter().position(|&number| number == request);
+        let (index, at) =
+            (self.runs.iter().enumerate()).find_map(|(index, run)| awaits(run).map(|at| (index, at)))?;
+        let run = &mut self.runs[index];
+        run.awaited.swap_remove(at);
+        if run.awaited.is_empty() {
+            run.end(index, Ending::Abandoned);
         }
-        Some(place)
+        Some(run)
     }
 
     /// Ends the runs that are to begin again: those that keep a thread from its other work for longer than this,
     /// and those that go on for so long after a caller has left, but at least for as long as they took by then.
     pub(crate) fn move_longer_than(&mut self, longest: Duration, now: Instant) {
-        for (index, place) in self.places.iter_mut().enumerate() {
-            let Some(since) = place.since else { continue };
+        for (index, run) in self.runs.iter_mut().enumerate() {
+            let Some(since) = run.since else { continue };
             let took = now.saturating_duration_since(since);
-            let goes_on = place.left.is_some_and(|left| {
+            let goes_on = run.left.is_some_and(|left| {
                 let before = left.saturating_duration_since(since);
                 now.saturating_duration_since(left) > longest.max(before)
             });
-            if place.inline && took > longest || goes_on {
-                place.end(index, Ending::Moved);
+            if run.inline && took > longest || goes_on {
+                run.end(index, Ending::Moved);
             }
         }
     }
@@ -140,12 +140,12 @@ impl Runs {
     /// Ends all runs, those to come as well. Answers whether one goes on that an engine can end.
     pub(crate) fn stop(&mut self) -> bool {
         self.stopped = true;
-        let places = self.places.iter_mut().enumerate().filter(|(_, place)| place.since.is_some());
-        places.fold(false, |any, (index, place)| place.end(index, Ending::Stopped) || any)
+        let runs = self.runs.iter_mut().enumerate().filter(|(_, run)| run.since.is_some());
+        runs.fold(false, |any, (index, run)| run.end(index, Ending::Stopped) || any)
     }
 }
 
-impl Place {
+impl Run {
     /// A strong engine that is made here is never the last: the slot is out, and has one.
     fn end(&mut self, slot: usize, why: Ending) -> bool {
         let ends = self.engine.upgrade().is_some_and(|engine| engine.end_run(slot));
