@@ -76,12 +76,11 @@ impl Lease {
         // On a thread that has other work too.
         let inline = !self.of_instance_thread && !runner.keeps_slots;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
-            if desk.is_held_back() {
-                return None;
-            }
             let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 Work::Moved(batch)
+            } else if desk.is_held_back() {
+                return None;
             } else {
                 let next: Next = desk.scheduler.next(started, slot.index);
                 dropped = next.dropped;
