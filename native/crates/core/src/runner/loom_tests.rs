@@ -1,6 +1,8 @@
 //! A whole runner in loom: who leads a slot, who ends a request, and when a drain ends. Its instance thread is loom's,
 //! too.
 
+use std::time::Duration;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use loom::thread;
