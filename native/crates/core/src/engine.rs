@@ -42,7 +42,8 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Ends what a slot executes as soon as the engine can; the batch goes to [`Slot::fail`] then. False
-    /// where the engine cannot. Called from any thread, under a lock: it must not wait.
+    /// where the engine cannot. Called from any thread, under a lock that answers and tokens may take, too: it must
+    /// not wait, and takes no lock under which the engine ends a request or drops a token.
     fn end_run(&self, _slot: usize) -> bool {
         false
     }
