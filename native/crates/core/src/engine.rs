@@ -35,13 +35,15 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What an engine with [`Capability::keeps_slots`] is asked instead. It returns at once; the slot is
     /// free when the token is dropped. Batches that are still unanswered then are few: at
-    /// [`UNANSWERED_PER_SLOT`](crate::UNANSWERED_PER_SLOT) for each slot no further batch begins.
+    /// [`UNANSWERED_PER_SLOT`](crate::UNANSWERED_PER_SLOT) for each slot no further batch begins, but
+    /// those of [`Slot::fail`], which are executed once more.
     fn begin(&self, mut slot: SlotToken, batch: Batch) {
         self.execute(&mut slot, batch);
     }
 
     /// Ends what a slot executes as soon as the engine can; the batch goes to [`Slot::fail`] then. False
-    /// where the engine cannot. Called from any thread, under a lock: it must not wait.
+    /// where the engine cannot. Called from any thread, under a lock that answers and tokens may take, too: it must
+    /// not wait, and takes no lock under which the engine ends a request or drops a token.
     fn end_run(&self, _slot: usize) -> bool {
         false
     }
@@ -80,10 +82,10 @@ impl Slot {
 
     /// Takes back a batch that failed on this slot, perhaps because of the data of one of its
     /// requests: they are executed once more, each alone, and one that fails then ends with its own error.
-    /// Where that cannot be, `error` ends them all: the slot has state, a response has left already, or
-    /// the request was alone.
+    /// Where that cannot be, `error` ends them all: the slot has state or has taken one back already, a
+    /// response has left, or the request was alone.
     pub fn fail(&mut self, batch: Batch, error: &Error) {
-        if self.state.is_none() && batch.may_run_again() {
+        if self.state.is_none() && self.failed.is_none() && batch.may_run_again() {
             self.failed = Some(Box::new((batch, error.clone())));
         } else {
             batch.fail(error);

@@ -61,10 +61,11 @@ impl<W: Work, S: Indexed> State<W, S> {
         self.called < self.sleepers.min(self.free.len())
     }
 
+    /// `None`: it is not free, whatever the work says.
     fn take(&mut self, index: usize) -> Option<S> {
-        let slot = self.slots[index].take();
+        let slot = self.slots.get_mut(index)?.take()?;
         self.free.remove(index);
-        slot
+        Some(slot)
     }
 }
 
@@ -202,9 +203,14 @@ impl<W: Work, S: Indexed> Handover<W, S> {
                 return None;
             }
             let now = clock();
-            let alarm = match state.due(now) {
+            let due = state.due(now);
+            if matches!(due, Due::Any { .. } | Due::Only(_))
+                && let Some(slot) = self.take_out(&mut state, due, now)
+            {
                 // Whoever begins calls the next for what is left.
-                due @ (Due::Any { .. } | Due::Only(_)) => return self.take_out(&mut state, due, now),
+                return Some(slot);
+            }
+            let alarm = match due {
                 Due::Later(when) if state.alarm.is_none_or(|alarm| when < alarm) => Some(when),
                 _ => None,
             };

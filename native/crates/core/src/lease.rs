@@ -8,7 +8,7 @@ use crate::handover::Begin;
 use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
 use crate::unanswered::Unanswered;
-use crate::{Batch, Placement, Plan, Runner, Slot, SlotToken};
+use crate::{Batch, Error, Placement, Plan, Runner, Slot, SlotToken, State};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
 /// it drops it, and a thread of the model takes over.
@@ -76,12 +76,11 @@ impl Lease {
         // On a thread that has other work too.
         let inline = !self.of_instance_thread && !runner.keeps_slots;
         let begin = runner.handover.begin(started, slot, |desk, slot| {
-            if desk.is_held_back() {
-                return None;
-            }
             let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 Work::Moved(batch)
+            } else if desk.is_held_back() {
+                return None;
             } else {
                 let next: Next = desk.scheduler.next(started, slot.index);
                 dropped = next.dropped;
@@ -188,12 +187,21 @@ fn finish(
 ) -> Option<Slot> {
     let ended = runner.ledger.clock.now();
     let took = ended.saturating_duration_since(started);
-    runner.handover.finish(ended, slot, |desk, slot| {
+    let mut too_late = Vec::new();
+    let slot = runner.handover.finish(ended, slot, |desk, slot| {
         desk.scheduler.done(slot.index);
         desk.runs.finish(slot.index);
-        desk.moved.extend(moved.into_iter().map(|batch| (slot.index, Box::new(batch))));
+        if !moved.is_empty() && runner.state() == State::Failed {
+            too_late = moved;
+        } else {
+            desk.moved.extend(moved.into_iter().map(|batch| (slot.index, Box::new(batch))));
+        }
         desk.gate.record(took, processor) == Placement::Inline
-    })
+    });
+    for batch in too_late {
+        batch.fail(&Error::shutting_down());
+    }
+    slot
 }
 
 /// What failed on a slot that was kept, and is to be executed once more on it.

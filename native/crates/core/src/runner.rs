@@ -64,20 +64,21 @@ pub(crate) struct Desk {
 
 impl Work for Desk {
     fn due(&self, now: Instant, free: &FreeSlots) -> Due {
-        if self.is_held_back() {
-            return Due::Nothing;
-        }
+        // Never held back: answers to others may have to wait for theirs.
         if !self.moved.is_empty()
             && let Some((slot, _)) = self.moved.iter().find(|(slot, _)| free.contains(*slot))
         {
             return Due::Only(*slot);
+        }
+        if self.is_held_back() {
+            return Due::Nothing;
         }
         self.scheduler.due(now, free)
     }
 }
 
 impl Desk {
-    /// Whether no slot is of use, because too many batches are unanswered.
+    /// Whether nothing new begins on any slot, because too many batches are unanswered.
     pub(crate) fn is_held_back(&self) -> bool {
         self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
     }

@@ -54,3 +54,32 @@ fn a_sleeper_sets_its_alarm_for_every_delay_and_takes_the_work_when_it_rings() {
         }
     });
 }
+
+/// Work for a slot that is not free, and for one that there is not.
+struct DueForAnother(usize);
+
+impl Work for DueForAnother {
+    fn due(&self, _now: Instant, _free: &FreeSlots) -> Due {
+        Due::Only(self.0)
+    }
+}
+
+#[test]
+fn work_for_a_slot_that_is_not_free_sends_no_thread_away() {
+    for named in [1, 2] {
+        let desk = Handover::new(DueForAnother(named), vec![0_u8, 1]);
+        let out = lock(&desk.state).take(1);
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| desk.wait(Instant::now));
+            let patience = Instant::now() + Duration::from_secs(30);
+            while lock(&desk.state).sleepers == 0 {
+                assert!(!thread.is_finished(), "it has left");
+                assert!(Instant::now() < patience, "it does not sleep");
+                thread::yield_now();
+            }
+            desk.with(|work| work.0 = 1);
+            desk.give_back(out.unwrap_or(1), Instant::now());
+            assert_eq!(thread.join().ok().flatten(), Some(1));
+        });
+    }
+}

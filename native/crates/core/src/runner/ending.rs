@@ -41,10 +41,13 @@ impl Runner {
             let ends = self.end_runs();
             ends.then(|| self.handover.collect(Instant::now() + END_PATIENCE, Instant::now)).flatten()
         });
+        if collected.is_none() {
+            // From now on, whoever brings a slot home ends what would run again on it.
+            self.ledger.advance(State::Failed);
+        }
         // A run may have left an io thread meanwhile.
         self.refuse_queued();
         let Some(slots) = collected else {
-            self.ledger.advance(State::Failed);
             return false;
         };
         for thread in lock(&self.threads).drain(..) {

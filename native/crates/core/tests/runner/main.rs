@@ -15,6 +15,7 @@ mod endless_runs;
 mod errors;
 mod failed_batches;
 mod instances;
+mod late_slots;
 mod leases;
 mod memory;
 mod ordering;

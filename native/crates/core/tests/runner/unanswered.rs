@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Buffer, DataType, Shape, Tensor, UNANSWERED_PER_SLOT};
-use kushi_testkit::{Act, drive, respond, until};
+use kushi_core::{Buffer, DataType, Error, ErrorKind, ModelSpec, Shape, Tensor, UNANSWERED_PER_SLOT};
+use kushi_testkit::{Act, Scene, drive, echo_spec, respond, until};
 
 use crate::slot_tokens::{begin, keeping, lead};
 
@@ -77,4 +77,37 @@ fn inputs_live_until_the_answer_though_the_slot_is_back() {
     assert_eq!(Arc::strong_count(&owner), 2, "the asker drops them");
     drop(answer);
     assert_eq!(Arc::strong_count(&owner), 1);
+}
+
+#[test]
+fn what_runs_again_waits_for_no_answer_to_others() {
+    let spec = ModelSpec { instances: 2, ..echo_spec() };
+    let scene = Scene::keeping(spec);
+    scene.puppet.script([Act::Keep, Act::Late, Act::Late, Act::Late, Act::Late]);
+    let lease = lead(&scene, 1);
+    scene.ask([2]);
+    lease.map(drive);
+    let (mut token, batch) = scene.puppet.kept();
+    let others = 2 * UNANSWERED_PER_SLOT as u64;
+    for key in 0..others - 1 {
+        begin(&scene, 10 + key);
+    }
+    assert!(lead(&scene, 10 + others).is_none(), "no further batch begins");
+    // Answers to the others may be held until it has ended: of a model that keeps the order, say.
+    token.fail(batch, &Error::new(ErrorKind::EngineFailed, "of somebody's data"));
+    let lease = token.give_back();
+    // One more has begun, in its place.
+    while !scene.leases.is_empty() {
+        drive(scene.leases.lease());
+    }
+    assert_eq!(scene.puppet.seen().len() as u64, 1 + others);
+    lease.map(drive);
+    let ids: Vec<_> =
+        scene.puppet.seen().into_iter().skip(1 + others as usize).map(|seen| seen.ids).collect();
+    assert_eq!(ids, [["1"], ["2"]].map(|ids| ids.map(String::from).to_vec()));
+    for _ in 0..others {
+        respond(scene.puppet.late(), 0);
+    }
+    scene.letters.answers(2 + others as usize);
+    until("rest", || scene.runner.at_rest());
 }
