@@ -3,6 +3,7 @@
 //! Answers leave by [`Batch::send`] and [`Batch::end`], or all together by [`Batch::scatter`]. A
 //! batch that is dropped answers the rest with an error. A batch may move to another thread.
 
+mod alone;
 mod sending;
 
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
 use crate::{
-    Context, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Scratch, Seat,
-    Tensor, Timings,
+    Context, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Runner, Scratch,
+    Seat, Tensor, Timings,
 };
 
 pub use sending::Sent;
@@ -124,28 +125,6 @@ impl Batch {
         ended
     }
 
-    /// The next open request as a batch of its own, which `begin` hears of by its number. Those that nobody
-    /// waits for any more end here.
-    pub(crate) fn next_alone(&mut self, mut begin: impl FnMut(u64, Instant)) -> Option<Self> {
-        loop {
-            let now = self.ledger.clock.now();
-            let index = self.seats.iter().position(|seat| seat.entry.is_some())?;
-            begin(self.seats[index].entry.as_ref()?.number, now);
-            // Whoever gives it up from here on finds that it has begun.
-            if let Some(error) = self.request(index).and_then(|request| request.useless(now)) {
-                self.end(index, Err(error));
-                continue;
-            }
-            let seat = Seat::from(self.seats[index].entry.take()?);
-            let plan = Plan { seats: vec![seat], inputs: Vec::new() };
-            self.open -= 1;
-            let mut alone = Self::new(self.ledger.clone(), plan, self.sequence, now);
-            alone.of = self.of;
-            alone.dequeued = self.dequeued;
-            return Some(alone);
-        }
-    }
-
     pub fn spec(&self) -> &ModelSpec {
         &self.ledger.spec
     }
@@ -180,7 +159,16 @@ impl Batch {
     /// For requests that the engine makes on behalf of this one: a server that drains takes them in. `None` once nobody
     /// waits for its answer. To be dropped with the last of them.
     pub fn child_context(&self, index: usize) -> Option<Context> {
-        (!self.is_abandoned(index)).then(|| Context::of_child(&self.ledger))
+        let parent = self.request(index).filter(|_| !self.is_abandoned(index))?;
+        Some(Context::of_child(&self.ledger).below(&parent.context))
+    }
+
+    /// The same for requests to these models: a drain of any of them that has not ended waits for it. Fails when one of
+    /// them takes none any more.
+    pub fn child_context_in(&self, index: usize, steps: &[Arc<Runner>]) -> Result<Context, Error> {
+        let parent =
+            self.request(index).filter(|_| !self.is_abandoned(index)).ok_or_else(Error::cancelled)?;
+        Ok(Context::pinning(steps)?.below(&parent.context))
     }
 
     /// Whether any request wants output `index` of the specification.
@@ -212,6 +200,30 @@ impl Batch {
         let mut outgoing = Outgoing::new(self);
         outgoing.end(self, index, None, result);
         self.dispatch(outgoing);
+    }
+
+    /// Ends one request with its last response, which needs no room.
+    pub fn end_with(&mut self, index: usize, response: Response) {
+        let mut outgoing = Outgoing::new(self);
+        outgoing.end(self, index, Some(response), Ok(()));
+        self.dispatch(outgoing);
+    }
+
+    /// Ends some of its requests, each with its last response, which needs no room, or with an error.
+    pub fn end_each(&mut self, ends: impl IntoIterator<Item = (usize, Result<Option<Response>, Error>)>) {
+        let mut outgoing = Outgoing::new(self);
+        for (index, result) in ends {
+            match result {
+                Ok(response) => outgoing.end(self, index, response, Ok(())),
+                Err(error) => outgoing.end(self, index, None, Err(error)),
+            }
+        }
+        self.dispatch(outgoing);
+    }
+
+    /// Whether any of its requests has not ended.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
     }
 
     /// Answers every request with its share of the joined outputs, by position in the specification;

@@ -60,7 +60,8 @@ impl ModelSpec {
             })?;
             places.push(place);
         }
-        let rows = self.rows(&drafts).map_err(fault)?;
+        let shapes = drafts.iter().map(|draft| (&*draft.name, &draft.shape));
+        let rows = self.rows(shapes).map_err(fault)?;
         let mut inputs: Inputs = SmallVec::from_elem(None, self.inputs.len());
         for (draft, place) in drafts.into_iter().zip(places) {
             let (name, tensor) = self.check_tensor(&self.inputs[place], draft, fault)?;
@@ -76,6 +77,25 @@ impl ModelSpec {
             return Err(fault(self.wrong_inputs(&given)));
         }
         Ok(Bound { inputs, wanted, rows })
+    }
+
+    /// The same for tensors that other models have made, by position: what fills them has been checked there. Answers the
+    /// number of rows.
+    pub fn check_inputs(&self, request_id: &str, inputs: &Inputs) -> Result<usize, Error> {
+        let fault = |text: String| Error::invalid(text).of_request(request_id);
+        let by_spec = || self.inputs.iter().zip(inputs);
+        if by_spec().any(|(spec, input)| input.is_none() && !spec.optional) {
+            let given: Vec<&str> =
+                by_spec().filter(|(_, input)| input.is_some()).map(|(spec, _)| &*spec.name).collect();
+            return Err(fault(self.wrong_inputs(&given)));
+        }
+        let given = || by_spec().filter_map(|(spec, input)| Some((spec, input.as_ref()?)));
+        let rows = self.rows(given().map(|(spec, input)| (&*spec.name, &input.shape))).map_err(fault)?;
+        for (spec, input) in given() {
+            self.check_datatype(spec, &spec.name, Some(input.datatype)).map_err(fault)?;
+            self.check_shape(spec, &spec.name, &input.shape).map_err(fault)?;
+        }
+        Ok(rows)
     }
 
     /// The inputs that a caller means who gives `count` of them in the model's order.
@@ -138,13 +158,13 @@ impl ModelSpec {
         }
     }
 
-    fn rows<D>(&self, drafts: &[InputDraft<'_, D>]) -> Result<usize, String> {
+    fn rows<'a>(&self, inputs: impl Iterator<Item = (&'a str, &'a Shape)>) -> Result<usize, String> {
         if self.max_batch_size == 0 {
             return Ok(1);
         }
         let model = &self.name;
         let mut rows = None;
-        for InputDraft { name, shape, .. } in drafts {
+        for (name, shape) in inputs {
             let Some(&first) = shape.first() else {
                 return Err(format!(
                     "input '{name}' has no shape but model requires batch dimension for '{model}'"
@@ -167,19 +187,9 @@ impl ModelSpec {
         draft: InputDraft<'a, D>,
         fault: impl Fn(String) -> Error,
     ) -> Result<(Cow<'a, str>, Tensor), Error> {
-        let InputDraft { name, .. } = &draft;
         let model = &self.name;
-        let datatype = match draft.datatype {
-            Some(datatype) if datatype == spec.datatype => datatype,
-            other => {
-                let got = other.map_or("<invalid>", DataType::name);
-                let expected = spec.datatype;
-                return Err(fault(format!(
-                    "inference input '{name}' data-type is '{got}', but model '{model}' expects '{expected}'"
-                )));
-            }
-        };
-        self.check_shape(spec, &draft).map_err(&fault)?;
+        let datatype = self.check_datatype(spec, &draft.name, draft.datatype).map_err(&fault)?;
+        self.check_shape(spec, &draft.name, &draft.shape).map_err(&fault)?;
         let InputDraft { name, shape, data, .. } = draft;
         let count = element_count(&shape).ok_or_else(|| too_large(&name))?;
         let Some(size) = datatype.size() else {
@@ -201,8 +211,25 @@ impl ModelSpec {
         Ok((name, Tensor { datatype, shape, data: data.fetch()? }))
     }
 
-    fn check_shape<D>(&self, spec: &TensorSpec, draft: &InputDraft<'_, D>) -> Result<(), String> {
-        let InputDraft { name, shape, .. } = draft;
+    fn check_datatype(
+        &self,
+        spec: &TensorSpec,
+        name: &str,
+        datatype: Option<DataType>,
+    ) -> Result<DataType, String> {
+        match datatype {
+            Some(datatype) if datatype == spec.datatype => Ok(datatype),
+            other => {
+                let (model, expected) = (&self.name, spec.datatype);
+                let got = other.map_or("<invalid>", DataType::name);
+                Err(format!(
+                    "inference input '{name}' data-type is '{got}', but model '{model}' expects '{expected}'"
+                ))
+            }
+        }
+    }
+
+    fn check_shape(&self, spec: &TensorSpec, name: &str, shape: &Shape) -> Result<(), String> {
         let model = &self.name;
         let batched = self.max_batch_size > 0;
         let own = &shape[usize::from(batched)..];

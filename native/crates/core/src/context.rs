@@ -17,19 +17,33 @@ use crate::{Error, Runner};
 pub struct Context {
     /// Where the parent is inside.
     parent: Option<Arc<[Pin]>>,
+    /// How many parents there are, one above the other.
+    depth: usize,
 }
 
+/// So many models may ask one another in a row. One that asks itself in the end would do so for ever.
+const DEEPEST: usize = 32;
+
 impl Context {
-    /// For the requests of a pipeline, of which these runners are the steps. A drain of any of them that begins from
-    /// now on waits for all clones to be dropped. Fails when one of them takes no requests any more.
-    pub fn pinning(steps: &[Arc<Runner>]) -> Result<Self, Error> {
+    /// For the children of a request that is inside: its ways through these runners. A drain of any of them that has not
+    /// ended waits for all clones to be dropped. Fails when one of them takes no children any more.
+    pub(crate) fn pinning(steps: &[Arc<Runner>]) -> Result<Self, Error> {
         let pins = steps.iter().map(|runner| runner.pin()).collect::<Result<SmallVec<[Pin; 4]>, _>>()?;
-        Ok(Self { parent: Some(pins.into_iter().collect()) })
+        Ok(Self { parent: Some(pins.into_iter().collect()), depth: 0 })
     }
 
     /// For the children of a request that is inside, and stays there until this has been called.
     pub(crate) fn of_child(ledger: &Arc<Ledger>) -> Self {
-        Self { parent: Some(Arc::new([Pin::new(ledger)])) }
+        Self { parent: Some(Arc::new([Pin::new(ledger)])), depth: 0 }
+    }
+
+    /// For a child of a request with this context.
+    pub(crate) fn below(self, parent: &Self) -> Self {
+        Self { depth: parent.depth + 1, ..self }
+    }
+
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.depth > DEEPEST
     }
 
     pub(crate) fn is_of_child(&self) -> bool {

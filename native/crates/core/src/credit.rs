@@ -61,6 +61,8 @@ struct Used {
     bytes: usize,
     /// Called once there is room, or nobody waits for answers any more.
     wake: Option<Wake>,
+    /// Called once nobody waits for answers any more.
+    gone: Option<Wake>,
 }
 
 impl Used {
@@ -110,9 +112,22 @@ impl Account {
         call(wake);
     }
 
-    pub(crate) fn give_up(&self) {
-        let wake = lock(&self.used).wake.take();
+    /// The same for whoever waits for nothing else.
+    pub(crate) fn when_given_up(&self, wake: Wake, is_given_up: impl FnOnce() -> bool) {
+        let (wake, _earlier) = {
+            let mut used = lock(&self.used);
+            if is_given_up() { (Some(wake), None) } else { (None, used.gone.replace(wake)) }
+        };
         call(wake);
+    }
+
+    pub(crate) fn give_up(&self) {
+        let (wake, gone) = {
+            let mut used = lock(&self.used);
+            (used.wake.take(), used.gone.take())
+        };
+        call(wake);
+        call(gone);
     }
 }
 

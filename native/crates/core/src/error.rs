@@ -209,6 +209,10 @@ impl Error {
         Self::new(ErrorKind::Overloaded, "Exceeds maximum queue size")
     }
 
+    pub(crate) fn too_deep() -> Self {
+        Self::invalid("too many models ask one another in a row: one of them seems to ask itself in the end")
+    }
+
     /// Triton answers a cancelled request with an empty text.
     pub(crate) fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled, "")

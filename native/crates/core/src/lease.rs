@@ -8,7 +8,7 @@ use crate::handover::Begin;
 use crate::runs::Ending;
 use crate::scheduler::{Action, Next};
 use crate::unanswered::Unanswered;
-use crate::{Batch, Error, Placement, Plan, Runner, Slot, SlotToken, State};
+use crate::{Afterwards, Batch, Error, Placement, Plan, Runner, Slot, SlotToken, State};
 
 /// Takes a second lease when one io thread leaves a whole batch behind. A driver that does not want
 /// it drops it, and a thread of the model takes over.
@@ -57,6 +57,14 @@ impl Lease {
         Some(Self::new(runner.clone(), slot))
     }
 
+    /// Runs it on this thread, once that holds no slot and no lock of the core; see [`Afterwards`]. Where no scope is
+    /// open, others run it.
+    pub fn run_afterwards(self) {
+        if let Err(lease) = Afterwards::lead(self) {
+            lease.leave_to_others();
+        }
+    }
+
     /// For a thread that does not lead itself.
     pub(crate) fn leave_to_others(self) {
         if let Some(drivers) = self.runner.drivers.clone() {
@@ -64,8 +72,13 @@ impl Lease {
         }
     }
 
-    /// Runs at most one batch.
-    pub fn run(mut self) -> Step {
+    /// Runs at most one batch, and what follows from its answers.
+    pub fn run(self) -> Step {
+        let _afterwards = Afterwards::open();
+        self.run_batch()
+    }
+
+    fn run_batch(mut self) -> Step {
         let Some(slot) = self.slot.take() else {
             return Step::Done;
         };

@@ -45,6 +45,11 @@ impl Ledger {
         lock(&self.statistics).clone()
     }
 
+    /// Nothing has been counted, as far as anybody learns.
+    pub(crate) fn forget_statistics(&self) {
+        *lock(&self.statistics) = Snapshot::default();
+    }
+
     pub(crate) fn record_failure(&self, reason: FailureReason, after: Duration) {
         lock(&self.statistics).record_failure(reason, after);
     }

@@ -7,6 +7,7 @@
 //! out a [`Lease`]; whoever holds the lease runs batches on an [`Engine`]; answers reach the asker's [`Mailbox`].
 #![forbid(unsafe_code)]
 
+mod afterwards;
 mod batch;
 mod bind;
 mod buffer;
@@ -47,7 +48,9 @@ mod tensor;
 mod threads;
 mod ticket;
 mod unanswered;
+mod warm_up;
 
+pub use afterwards::{Afterwards, FollowUp};
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};
 pub use buffer::Buffer;
@@ -82,3 +85,4 @@ pub use tensor::{Shape, Tensor, element_count};
 pub use threads::lower_priority;
 pub use ticket::Ticket;
 pub use unanswered::UNANSWERED_PER_SLOT;
+pub use warm_up::WarmUpSample;

@@ -120,6 +120,11 @@ impl Claim {
         self.account.when_room(wake, || self.abandoned().is_some());
     }
 
+    /// Calls `wake` once nobody waits for an answer any more: at once where that is so already.
+    pub(crate) fn when_abandoned(&self, wake: Wake) {
+        self.account.when_given_up(wake, || self.abandoned().is_some());
+    }
+
     /// Why nobody waits for the answer any more, if that is so.
     pub fn abandoned(&self) -> Option<Error> {
         match self.fate.load(Ordering::Acquire) {

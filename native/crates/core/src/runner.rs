@@ -51,15 +51,15 @@ pub struct Runner {
 pub(crate) struct Desk {
     pub(crate) scheduler: Box<dyn Scheduler>,
     pub(crate) gate: Gate,
-    next_number: u64,
+    pub(crate) next_number: u64,
     pub(crate) next_sequence: u64,
     pub(crate) runs: Runs,
-    /// Batches whose runs are to begin again, each on its slot: instance threads execute them.
+    /// Batches that are bound to a slot, as those whose runs are to begin again: instance threads execute them.
     pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
     /// What waited was refused, or nothing did: children come too late, too.
-    closed: bool,
+    pub(crate) closed: bool,
 }
 
 impl Work for Desk {
@@ -245,6 +245,9 @@ impl Runner {
             if !admits {
                 return Err((Error::shutting_down(), entry));
             }
+            if entry.request.context.is_too_deep() {
+                return Err((Error::too_deep(), entry));
+            }
             desk.scheduler.admit(entry)?;
             desk.next_number += 1;
             ledger.admitted();
@@ -297,11 +300,13 @@ impl Runner {
         Lease::new(self.clone(), slot)
     }
 
-    /// From now on a drain waits for what comes of this.
+    /// From now on a drain waits for what comes of this. On behalf of a request that was admitted: where a child would be
+    /// taken in.
     pub(crate) fn pin(&self) -> Result<Pin, Error> {
         // Under the lock, as in `submit`.
-        self.handover.with(|_| match self.ledger.state() {
+        self.handover.with(|desk| match self.ledger.state() {
             State::Ready => Ok(Pin::new(&self.ledger)),
+            State::Draining if !desk.closed => Ok(Pin::new(&self.ledger)),
             _ => Err(Error::shutting_down()),
         })
     }

@@ -66,6 +66,11 @@ impl Runs {
         Self { runs: engines.iter().map(run).collect(), stopped: false }
     }
 
+    /// How many slots there are.
+    pub(crate) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
     pub(crate) fn begin(
         &mut self,
         slot: &Slot,

@@ -38,6 +38,15 @@ impl Batch {
         Sent::Accepted
     }
 
+    /// Calls `wake` once nobody waits for the answer to this request any more: at once where that is so already. As
+    /// [`Batch::when_room`] does, and beside it.
+    pub fn when_abandoned(&self, index: usize, wake: impl FnOnce() + Send + 'static) {
+        match &self.seats[index].entry {
+            Some(entry) => entry.request.reply.claim.when_abandoned(Box::new(wake)),
+            None => wake(),
+        }
+    }
+
     /// Calls `wake` once [`Batch::send`] will not answer [`Sent::Full`] for this request: when an answer has been taken,
     /// or the asker has gone; at once where that is so already. It takes the place of one that waits. One that waits
     /// when the request ends may be called later, or never.

@@ -59,6 +59,21 @@ fn a_sender_that_finds_no_room_hears_once_that_its_asker_has_gone() {
 }
 
 #[test]
+fn whoever_waits_for_the_asker_to_go_hears_of_it_once() {
+    for leave in [Claim::cancel, Claim::expire] {
+        loom::model(move || {
+            let claim = claim();
+            let asker = claim.clone();
+            let leaving = thread::spawn(move || leave(&asker));
+            let rings = Arc::new(AtomicUsize::new(0));
+            claim.when_abandoned(wake(&rings));
+            assert!(leaving.join().unwrap());
+            assert_eq!(rings.load(Ordering::SeqCst), 1);
+        });
+    }
+}
+
+#[test]
 fn a_sender_hears_that_its_asker_has_gone_with_answers_that_are_still_on_their_way() {
     loom::model(|| {
         let claim = claim();

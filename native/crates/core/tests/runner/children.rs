@@ -4,11 +4,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use kushi_core::{Context, ErrorKind, Request, State};
+use kushi_core::{Batch, Context, ErrorKind, Request, State};
 use kushi_testkit::{Act, PATIENCE, Scene, echo_spec, until};
 
+/// A request in an engine.
+fn parent(scene: &Scene) -> Batch {
+    scene.puppet.script([Act::Late]);
+    scene.ask([1]);
+    scene.puppet.late()
+}
+
+/// For a child of a request to another model.
 fn pinning(scene: &Scene) -> Context {
-    Context::pinning(std::slice::from_ref(&scene.runner)).unwrap_or_else(|error| panic!("{error}"))
+    let other = Scene::new(echo_spec());
+    let context = parent(&other).child_context_in(0, std::slice::from_ref(&scene.runner));
+    drop(other.letters.answer(1));
+    context.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn child(scene: &Scene, key: u64, context: &Context) -> Request {
@@ -83,11 +94,16 @@ fn nobody_makes_a_context_for_children_of_what_is_not_inside() {
     assert!(ticket.cancel());
     assert!(second.child_context(0).is_none(), "nobody waits for it");
     drop(second);
-    let other = Scene::new(echo_spec());
-    scene.runner.stop_admitting();
+    let (asking, other) = (Scene::new(echo_spec()), Scene::new(echo_spec()));
+    let batch = parent(&asking);
     let steps = [other.runner.clone(), scene.runner.clone()];
-    assert_eq!(Context::pinning(&steps).err().map(|error| error.kind), Some(ErrorKind::ShuttingDown));
-    assert_eq!(scene.runner.drain(PATIENCE) + other.runner.drain(PATIENCE), 0, "it pins none of them then");
+    scene.runner.stop_admitting();
+    assert!(batch.child_context_in(0, &steps).is_ok(), "its drain has not ended");
+    assert!(scene.runner.retire(PATIENCE));
+    let refused = batch.child_context_in(0, &steps).err().map(|error| error.kind);
+    assert_eq!(refused, Some(ErrorKind::ShuttingDown));
+    assert_eq!(other.runner.drain(PATIENCE), 0, "it pins none of them then");
+    assert!(asking.runner.inside() > 0);
 }
 
 #[test]

@@ -44,6 +44,15 @@ impl Stream {
         self.batch.send(0, response(value))
     }
 
+    fn when_abandoned(&self) -> Arc<AtomicUsize> {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let counter = woken.clone();
+        self.batch.when_abandoned(0, move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        woken
+    }
+
     /// Counts how often the engine is woken.
     fn when_room(&self) -> Arc<AtomicUsize> {
         let woken = Arc::new(AtomicUsize::new(0));
@@ -128,6 +137,23 @@ fn an_engine_is_woken_when_its_asker_goes() {
     stream.batch.end(0, Ok(()));
     assert_eq!(count(&stream.when_room()), 1, "it has ended");
     assert!(matches!(stream.send(3), Sent::Abandoned));
+}
+
+#[test]
+fn an_engine_hears_that_its_asker_goes_beside_waiting_for_room() {
+    let mut stream = Stream::of(1);
+    assert!(matches!(stream.send(1), Sent::Accepted));
+    let gone = stream.when_abandoned();
+    let room = stream.when_room();
+    drop(stream.reader.take());
+    assert_eq!((count(&gone), count(&room)), (0, 1), "room is no reason to go");
+    assert!(matches!(stream.send(2), Sent::Accepted));
+    let room = stream.when_room();
+    assert!(stream.ticket.cancel());
+    assert_eq!((count(&gone), count(&room)), (1, 1));
+    assert_eq!(count(&stream.when_abandoned()), 1, "it has gone");
+    stream.batch.end(0, Ok(()));
+    assert_eq!(count(&stream.when_abandoned()), 1, "it has ended");
 }
 
 #[test]

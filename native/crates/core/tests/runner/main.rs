@@ -1,6 +1,7 @@
 //! The core with puppet engines: what a model's clients see of queues, batches and instances.
 
 mod affinity;
+mod afterwards;
 mod arranged_batches;
 mod batching;
 mod binding;
@@ -25,3 +26,4 @@ mod replies;
 mod slot_tokens;
 mod statistics;
 mod unanswered;
+mod warm_up;
