@@ -67,7 +67,9 @@ impl Leaving {
     }
 
     pub(crate) fn end_runs(&self) {
-        for runner in &*self.inside() {
+        // Runners call mailboxes: not under the lock.
+        let inside = self.inside().clone();
+        for runner in inside {
             runner.end_runs();
         }
     }

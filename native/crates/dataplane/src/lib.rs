@@ -18,9 +18,11 @@ pub mod metrics;
 mod one_call;
 mod only_response;
 mod orders;
+mod pipeline;
 mod plane;
 mod region_outputs;
 mod registry;
+mod rings;
 mod traces;
 
 pub use alarm::Alarm;
@@ -35,7 +37,9 @@ pub use manage::{
 pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};
+pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
 pub use region_outputs::fill_regions;
 pub use registry::{Registry, VersionRow};
+pub use rings::Rings;
 pub use traces::{Change, TraceChange, TraceSetting};

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use kushi_core::{Complaints, Error, ErrorKind, Runner};
+use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_shm::Regions;
 
 use crate::leaving::Leaving;
+use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
 use crate::traces::TraceSettings;
-use crate::{Inference, LogSwitch, MachineMeter, Orders, Registry};
+use crate::{Inference, LogSwitch, MachineMeter, Orders, Registry, Rings, StepSpec};
 
 /// Whether the server is starting, serving or going away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +50,13 @@ pub struct DataPlaneOptions {
 pub type InflightBytes = Box<dyn Fn() -> usize + Send + Sync>;
 
 pub struct DataPlane {
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     pub metadata: ServerMetadata,
     strict_readiness: bool,
     pub(crate) repositories: Vec<PathBuf>,
     pub(crate) explicit_control: bool,
+    /// Which models ask which.
+    pub rings: Rings,
     pub orders: Arc<Orders>,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
@@ -66,17 +69,20 @@ pub struct DataPlane {
     pub complaints: Complaints,
     inflight_bytes: InflightBytes,
     leaving: Leaving,
+    beside: Beside,
     phase: AtomicU8,
 }
 
 impl DataPlane {
     pub fn new(options: &DataPlaneOptions, inflight_bytes: InflightBytes) -> Self {
         Self {
-            registry: Registry::default(),
+            registry: Arc::default(),
+            beside: Beside::default(),
             metadata: options.metadata.clone(),
             strict_readiness: options.strict_readiness,
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
+            rings: Rings::default(),
             orders: Arc::default(),
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
@@ -128,6 +134,23 @@ impl DataPlane {
         found
     }
 
+    /// Starts a version that is made of other models, which are found by their names when a request comes.
+    pub fn start_ensemble(
+        &self,
+        spec: ModelSpec,
+        steps: &[StepSpec],
+        options: RunnerOptions,
+    ) -> Result<Arc<Runner>, Error> {
+        let graph = Graph::new(&spec, steps)?;
+        self.rings.forget(&spec.name);
+        for step in steps {
+            self.rings.enter(&spec.name, &step.model)?;
+        }
+        let engine = Ensemble::new(&spec, graph, &self.registry, self.beside.start()?);
+        let scheduler = Box::new(AllAtOnce::new(&spec.queue));
+        Runner::start_with(spec, scheduler, vec![Arc::new(engine)], options)
+    }
+
     /// Puts these versions in the place of all that the model had, and lets those finish. A server that
     /// closes retires them at once.
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
@@ -143,6 +166,7 @@ impl DataPlane {
 
     /// Takes a model away, and lets its versions finish what they began.
     pub fn unload(&self, model: &str) {
+        self.rings.forget(model);
         self.leaving.retire(&self.registry.remove(model));
     }
 

@@ -1,15 +1,20 @@
 //! Which models there are: read by every request without a lock, written by the control plane.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, State};
+use rustc_hash::FxHashMap;
 
 #[derive(Default)]
 pub struct Registry {
-    models: ArcSwap<HashMap<String, Arc<Versions>>>,
+    /// Whoever owns the repository chooses the names in it: they need no hash that withstands a client's choice.
+    models: ArcSwap<FxHashMap<String, Arc<Versions>>>,
     writing: Mutex<()>,
+    /// How often the models have changed.
+    generation: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -85,6 +90,17 @@ impl Version {
 impl Registry {
     /// The runner for a request; without a version the latest that is ready.
     pub fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+        loop {
+            let generation = self.generation();
+            match self.look_up(model, version) {
+                // What it found may have been replaced, and have ended, before it looked at its state.
+                Err(_) if generation != self.generation() => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn look_up(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
         let models = self.models.load();
         let unknown = |what: String| {
             Error::new(ErrorKind::ModelNotFound, format!("Request for unknown model: '{model}'{what}"))
@@ -122,6 +138,11 @@ impl Registry {
         // A server that closes retires its runners where they are.
         let still_there = matches!(in_its_place, Some(Version::Serving(found)) if Arc::ptr_eq(found, runner));
         (!still_there).then(|| self.find(name, version))
+    }
+
+    /// Another number once the models have changed. What is found after a look at it may be newer than it says.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Every runner that serves.
@@ -218,11 +239,12 @@ impl Registry {
 
     fn change<T>(&self, model: &str, change: impl FnOnce(&mut Versions) -> T) -> T {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut models = HashMap::clone(&self.models.load());
+        let mut models = FxHashMap::clone(&self.models.load());
         let mut versions = models.get(model).map(|versions| Versions::clone(versions)).unwrap_or_default();
         let changed = change(&mut versions);
         models.insert(model.into(), Arc::new(versions));
         self.models.store(Arc::new(models));
+        self.generation.fetch_add(1, Ordering::Release);
         changed
     }
 }

@@ -1,51 +1,42 @@
-//! A pipeline of two models on the seams that every request uses: what a servable of several steps stands on.
+//! Ensembles: requests that go through several models, asked by every kind of asker.
 
 mod askers;
-mod runs;
+mod ends;
+mod graphs;
+mod reloads;
+mod site;
+mod streams;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use kushi_core::{Batching, ErrorKind, ModelSpec, Response, Runner, Sent, State, Window};
-use kushi_testkit::{Act, PATIENCE, Scene, echo_spec, int32, until};
+use kushi_core::{Batching, Buffer, End, Error, ErrorKind, Mail, ModelSpec, Reply, Request, Runner, Tensor};
+use kushi_testkit::{Act, PATIENCE, echo_spec, int32, until};
 
 use crate::askers::{Asker, BlockedThread, EventLoop, IoThread};
-use crate::runs::{Outcome, Runs};
+use crate::site::{Site, model, submit, value};
 
 /// The first model keeps the order of its answers; the second has one instance.
-struct Models {
-    first: Scene,
-    second: Scene,
+fn two_models(inline: bool) -> (Site, Arc<Runner>) {
+    let batching = Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering: true };
+    let first = ModelSpec { name: "first".into(), batching: Some(batching), ..echo_spec() };
+    let second = ModelSpec { name: "second".into(), ..echo_spec() };
+    let mut site = Site::new([first, second]);
+    if inline {
+        site.earn_inline();
+    }
+    let ensemble = site.chained(&["first", "second"]);
+    (site, ensemble)
 }
 
-impl Models {
-    fn new(inline: bool) -> Self {
-        let batching =
-            Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering: true };
-        let first = ModelSpec { name: "first".into(), batching: Some(batching), ..echo_spec() };
-        let second = ModelSpec { name: "second".into(), ..echo_spec() };
-        let models = Self { first: Scene::without_drivers(first), second: Scene::without_drivers(second) };
-        if inline {
-            models.first.earn_inline();
-            models.second.earn_inline();
-        }
-        models
-    }
-
-    fn steps(&self) -> [Arc<Runner>; 2] {
-        [self.first.runner.clone(), self.second.runner.clone()]
-    }
-
-    fn runs(&self, asker: &dyn Asker) -> Runs {
-        Runs::new(self.steps(), asker.mailbox())
-    }
-}
-
-/// One run for each key, of the key as the value; all are there before anyone leads.
-fn begin(asker: &dyn Asker, runs: &mut Runs, keys: impl Iterator<Item = u64>) {
+/// One request for each key, with the key as its value; all are there before anyone leads.
+fn begin(asker: &dyn Asker, site: &Site, ensemble: &Arc<Runner>, keys: impl Iterator<Item = u64>) {
     let leases: Vec<_> = keys
         .filter_map(|key| {
-            runs.begin(key, int32(&[1, 1], [key as i32])).unwrap_or_else(|error| panic!("{error}"))
+            let request = site.request(key, &[Some(key as i32)]);
+            let request = Request { reply: Reply::new(asker.mailbox(), key), ..request };
+            submit(ensemble, request).unwrap_or_else(|error| panic!("{error}")).1
         })
         .collect();
     for lease in leases {
@@ -53,64 +44,50 @@ fn begin(asker: &dyn Asker, runs: &mut Runs, keys: impl Iterator<Item = u64>) {
     }
 }
 
-/// Waits for so many outcomes.
-fn follow(asker: &dyn Asker, runs: &mut Runs, count: usize) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
-    while outcomes.len() < count {
-        let (ended, leases) = runs.go_on(asker.take());
-        outcomes.extend(ended);
-        for lease in leases {
-            asker.lead(lease);
+/// Waits for so many ends, and for what came with them.
+fn follow(asker: &dyn Asker, count: usize) -> Vec<(u64, Result<i32, Error>)> {
+    let mut ended = Vec::new();
+    while ended.len() < count {
+        for Mail { key, response, end, .. } in asker.take() {
+            let End { result, .. } = end.unwrap_or_else(|| panic!("request {key} goes on"));
+            let outputs = response.map(|response| response.outputs).unwrap_or_default();
+            ended.push((key, result.map(|()| value(outputs[0].1.data.as_bytes()))));
         }
     }
-    outcomes
-}
-
-fn value(outcome: &Outcome) -> (u64, i32) {
-    let (key, result) = outcome;
-    let tensor = result.as_ref().unwrap_or_else(|error| panic!("{key}: {error}"));
-    let bytes = tensor.data.as_bytes().first_chunk().copied();
-    (*key, bytes.map(i32::from_le_bytes).unwrap_or_default())
-}
-
-fn error_kind((_, result): &Outcome) -> Option<ErrorKind> {
-    result.as_ref().err().map(|error| error.kind)
+    ended
 }
 
 #[test]
-fn every_kind_of_asker_runs_it() {
+fn every_kind_of_asker_asks_it() {
     for inline in [false, true] {
         let askers: [Box<dyn Asker>; 3] =
             [Box::new(IoThread::new()), Box::new(EventLoop::new()), Box::new(BlockedThread::default())];
         for asker in askers {
-            let models = Models::new(inline);
-            let mut runs = models.runs(&*asker);
-            begin(&*asker, &mut runs, 1..=40);
-            let mut values: Vec<_> = follow(&*asker, &mut runs, 40).iter().map(value).collect();
-            values.sort_unstable();
-            assert!(values.into_iter().eq((1..=40).map(|key| (key, key as i32))));
-            assert_eq!(runs.inside(), 0);
+            let (site, ensemble) = two_models(inline);
+            begin(&*asker, &site, &ensemble, 1..=40);
+            let mut ended = follow(&*asker, 40);
+            ended.sort_unstable_by_key(|(key, _)| *key);
+            assert!(ended.into_iter().eq((1..=40).map(|key| (key, Ok(key as i32)))));
+            assert_eq!(ensemble.drain(PATIENCE), 0);
         }
     }
 }
 
 #[test]
 fn many_askers_at_once_meet_in_its_batches() {
-    let models = Models::new(true);
+    let (site, ensemble) = two_models(true);
     thread::scope(|scope| {
         for kind in 0..6 {
-            let models = &models;
+            let (site, ensemble) = (&site, &ensemble);
             scope.spawn(move || {
                 let asker: Box<dyn Asker> = match kind % 3 {
                     0 => Box::new(IoThread::new()),
                     1 => Box::new(EventLoop::new()),
                     _ => Box::new(BlockedThread::default()),
                 };
-                let mut runs = models.runs(&*asker);
                 for _ in 0..10 {
-                    begin(&*asker, &mut runs, 0..8);
-                    let outcomes = follow(&*asker, &mut runs, 8);
-                    assert!(outcomes.iter().map(value).all(|(key, value)| key == value as u64));
+                    begin(&*asker, site, ensemble, 0..8);
+                    assert!(follow(&*asker, 8).iter().all(|(key, value)| *value == Ok(*key as i32)));
                 }
             });
         }
@@ -118,120 +95,68 @@ fn many_askers_at_once_meet_in_its_batches() {
 }
 
 #[test]
-fn what_comes_in_one_mail_enters_the_next_queue_before_anyone_leads() {
-    let models = Models::new(true);
+fn a_burst_meets_in_one_batch_at_each_step_on_the_thread_that_brought_it() {
+    const BURST: usize = 32;
+    let names = ["first", "second", "third"];
+    let spec = |name: &str| ModelSpec { name: name.into(), max_batch_size: BURST, ..echo_spec() };
+    let mut site = Site::new(names.map(spec));
+    site.earn_inline();
+    let ensemble = site.chained(&names);
     let asker = IoThread::new();
-    let mut runs = models.runs(&asker);
-    let before = models.second.puppet.seen().len();
-    begin(&asker, &mut runs, 0..8);
-    follow(&asker, &mut runs, 8);
-    let seen = models.second.puppet.seen();
-    assert_eq!(seen[before..].iter().map(|batch| batch.rows).collect::<Vec<_>>(), [8]);
-    assert_eq!(seen.last().map(|batch| batch.thread), Some(thread::current().id()));
+    let before = names.map(|name| site.scene(name).puppet.seen().len());
+    begin(&asker, &site, &ensemble, 0..BURST as u64);
+    assert_eq!(follow(&asker, BURST).len(), BURST);
+    for (name, before) in names.into_iter().zip(before) {
+        let seen = &site.scene(name).puppet.seen()[before..];
+        assert_eq!(seen.iter().map(|batch| batch.rows).collect::<Vec<_>>(), [BURST], "{name}");
+        assert_eq!(seen[0].thread, thread::current().id(), "{name}");
+    }
+    // As for Triton, an ensemble executes each request by itself.
+    let statistics = ensemble.statistics();
+    assert_eq!((statistics.inference_count, statistics.execution_count), (BURST as u64, BURST as u64));
 }
 
 #[test]
-fn a_drain_that_begins_between_its_steps_lets_it_finish() {
-    for inline in [false, true] {
-        let models = Models::new(inline);
-        let asker = EventLoop::new();
-        let mut runs = models.runs(&asker);
-        models.first.puppet.hold();
-        let before = models.first.puppet.seen().len();
-        begin(&asker, &mut runs, 7..8);
-        models.first.puppet.await_batches(before + 1);
-        thread::scope(|scope| {
-            let drains = [&models.second, &models.first].map(|scene| {
-                let drain = scope.spawn(|| scene.runner.retire(PATIENCE));
-                until("draining", || scene.runner.state() == State::Draining);
-                drain
-            });
-            assert_eq!(models.second.refused(models.second.request(1, 1)).kind, ErrorKind::ShuttingDown);
-            assert!(runs.begin(8, int32(&[1, 1], [8])).is_err(), "nothing begins any more");
-            models.first.puppet.release_all();
-            let outcomes = follow(&asker, &mut runs, 1);
-            assert_eq!(value(&outcomes[0]), (7, 7));
-            assert!(drains.into_iter().all(|drain| drain.join().is_ok_and(|retired| retired)));
-        });
+fn a_tensor_is_handed_on_where_it_lies() {
+    let (site, ensemble) = two_models(true);
+    site.ask(&ensemble, 7);
+    let answer = site.letters.answer(7);
+    let at = |model: &str| site.scene(model).puppet.seen().last().map(|batch| batch.addresses[0]);
+    let given = answer.end.request.inputs[0].as_ref().map(|input| input.data.as_bytes().as_ptr().addr());
+    assert_eq!(at("first"), given);
+    assert_ne!(at("second"), given, "the first model has made another");
+}
+
+/// Memory of a tensor, which says when it is freed.
+struct Memory([u8; 4], Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
     }
 }
 
 #[test]
-fn a_drain_waits_for_no_run_that_has_failed() {
-    let models = Models::new(false);
-    let asker = BlockedThread::default();
-    let mut runs = models.runs(&asker);
-    models.first.puppet.script([Act::Drop]);
-    begin(&asker, &mut runs, 1..2);
-    assert_eq!(error_kind(&follow(&asker, &mut runs, 1)[0]), Some(ErrorKind::EngineFailed));
-    assert_eq!(models.second.runner.drain(PATIENCE), 0);
-}
-
-#[test]
-fn an_asker_that_goes_cancels_the_step_that_runs() {
-    for step in [0, 1] {
-        let models = Models::new(false);
-        let scene = [&models.first, &models.second][step];
-        let asker = EventLoop::new();
-        let mut runs = models.runs(&asker);
-        scene.puppet.script([Act::Late]);
-        begin(&asker, &mut runs, 1..2);
-        if step == 1 {
-            let (outcomes, leases) = runs.go_on(asker.take());
-            assert!(outcomes.is_empty() && leases.is_empty());
-        }
-        let batch = scene.puppet.late();
-        assert!(!batch.is_abandoned(0));
-        runs.cancel(1);
-        assert!(batch.is_abandoned(0));
-        drop(batch);
-        assert_eq!(error_kind(&follow(&asker, &mut runs, 1)[0]), Some(ErrorKind::Cancelled));
-        assert_eq!(models.second.runner.drain(PATIENCE) + models.first.runner.drain(PATIENCE), 0);
-    }
-}
-
-#[test]
-fn an_asker_that_goes_leaves_the_queue_of_its_step_at_once() {
-    let models = Models::new(false);
-    let asker = EventLoop::new();
-    let mut runs = models.runs(&asker);
-    models.second.plug();
-    begin(&asker, &mut runs, 1..2);
-    runs.go_on(asker.take());
-    assert_eq!(models.second.runner.backlog().requests, 1);
-    runs.cancel(1);
-    assert_eq!(models.second.runner.backlog().requests, 0);
-    assert_eq!(error_kind(&follow(&asker, &mut runs, 1)[0]), Some(ErrorKind::Cancelled));
-    models.second.puppet.release_all();
-}
-
-#[test]
-fn an_answer_is_taken_when_the_step_that_began_with_it_has_ended() {
-    let models = Models::new(false);
-    let asker = EventLoop::new();
-    let mut runs = models.runs(&asker);
-    runs.window = Window { answers: 2, ..Window::default() };
-    models.first.puppet.script([Act::Late]);
-    models.second.puppet.hold();
-    begin(&asker, &mut runs, 1..2);
-    let mut stream = models.first.puppet.late();
-    let mut send =
-        |value| stream.send(0, Response { outputs: [(0, int32(&[1, 1], [value]))].into_iter().collect() });
-    for value in [10, 11] {
-        assert!(matches!(send(value), Sent::Accepted));
-        let (outcomes, _) = runs.go_on(asker.take());
-        assert!(outcomes.is_empty(), "the second step is held");
-    }
-    assert!(matches!(send(12), Sent::Full(_)), "two are in the second step");
-    models.second.puppet.release_all();
-    let mut values: Vec<_> = follow(&asker, &mut runs, 2).iter().map(value).collect();
-    values.sort_unstable();
-    assert_eq!(values, [(1, 10), (1, 11)]);
-    assert!(matches!(send(12), Sent::Accepted));
-    stream.end(0, Ok(()));
-    assert_eq!(value(&follow(&asker, &mut runs, 1)[0]), (1, 12));
-    while runs.inside() > 0 {
-        runs.go_on(asker.take());
-    }
-    assert_eq!(models.second.runner.drain(PATIENCE), 0);
+fn a_tensor_that_nobody_reads_any_more_is_freed_though_the_request_goes_on() {
+    let names = ["first", "second", "third"];
+    let mut site = Site::new(names.map(|name| model(name, &["INPUT"], &["OUTPUT"])));
+    let ensemble = site.chained(&names);
+    site.scene("first").puppet.script([Act::Late]);
+    site.scene("third").puppet.script([Act::Late]);
+    site.ask(&ensemble, 1);
+    let freed = Arc::new(AtomicBool::new(false));
+    let data = Buffer::from_owner(Memory([7; 4], freed.clone()));
+    site.scene("first").puppet.late().scatter(&[Some(Tensor { data, ..int32(&[1, 1], [0]) })]);
+    let third = site.scene("third").puppet.late();
+    until("the first model's answer is freed", || freed.load(Ordering::SeqCst));
+    let input = third.request(0).and_then(|request| request.inputs[0].as_ref());
+    assert_eq!(input.map(|input| input.data.as_bytes()), Some(&[7; 4][..]));
+    drop(third);
+    assert_eq!(site.error(1).kind, ErrorKind::EngineFailed);
 }

@@ -1,0 +1,74 @@
+//! Which models stand behind the steps of an ensemble, until one of them is reloaded.
+
+use std::sync::Arc;
+
+use kushi_core::{Error, ErrorKind, ModelSpec, Runner, Tensor, TensorSpec, Wanted};
+
+use super::Graph;
+use crate::Registry;
+
+pub(super) struct Plan {
+    /// Of the steps, in their order.
+    pub(super) runners: Vec<Arc<Runner>>,
+    pub(super) steps: Vec<PlannedStep>,
+    /// Of the registry, when they were found.
+    pub(super) generation: u64,
+}
+
+pub(super) struct PlannedStep {
+    /// By position in the model's specification: the number of the tensor.
+    pub(super) inputs: Vec<Option<usize>>,
+    pub(super) outputs: Vec<Option<usize>>,
+    /// What is asked of the model: the outputs that have a number.
+    pub(super) wanted: Wanted,
+}
+
+impl Plan {
+    pub(super) fn find(graph: &Graph, registry: &Registry) -> Result<Self, Error> {
+        let generation = registry.generation();
+        let mut runners = Vec::with_capacity(graph.steps.len());
+        let mut steps = Vec::with_capacity(graph.steps.len());
+        for step in &graph.steps {
+            let runner = registry.find(&step.model, step.version)?;
+            let spec = runner.spec();
+            let inputs = places(spec, "input", &spec.inputs, &step.inputs)?;
+            let outputs = places(spec, "output", &spec.outputs, &step.outputs)?;
+            let is_wanted = |(place, tensor): (usize, &Option<usize>)| tensor.map(|_| place as u16);
+            let wanted = outputs.iter().enumerate().filter_map(is_wanted).collect();
+            steps.push(PlannedStep { inputs, outputs, wanted });
+            runners.push(runner);
+        }
+        Ok(Self { runners, steps, generation })
+    }
+}
+
+fn places(
+    spec: &ModelSpec,
+    what: &str,
+    tensors: &[TensorSpec],
+    map: &[(String, usize)],
+) -> Result<Vec<Option<usize>>, Error> {
+    let mut places = vec![None; tensors.len()];
+    for (name, tensor) in map {
+        let place = tensors.iter().position(|tensor| tensor.name == *name).ok_or_else(|| {
+            let model = &spec.name;
+            Error::new(
+                ErrorKind::ModelUnavailable,
+                format!("model '{model}' has no {what} '{name}' any more"),
+            )
+        })?;
+        places[place] = Some(*tensor);
+    }
+    Ok(places)
+}
+
+/// The same tensor for a model that has a batch dimension where the other had none, or the other way round: one of 1 row
+/// comes or goes.
+pub(super) fn fit(spec: &ModelSpec, place: &TensorSpec, tensor: &mut Tensor) {
+    let (rank, batched) = (tensor.shape.len(), spec.max_batch_size > 0);
+    if batched && rank == place.dims.len() {
+        tensor.shape.insert(0, 1);
+    } else if !batched && rank == place.dims.len() + 1 && tensor.shape[0] == 1 {
+        tensor.shape.remove(0);
+    }
+}

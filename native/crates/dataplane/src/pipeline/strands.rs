@@ -1,0 +1,243 @@
+//! The tensors of one run, and what is due with them.
+//!
+//! A step that answers once puts its outputs where its inputs are: in the first strand, which has the inputs of the run.
+//! Each answer of a stream begins a strand of its own, in which the steps behind it run once more; they see what the
+//! strands have that it came from. The n-th answers of two streams meet in the n-th strand.
+
+use kushi_core::{Credit, Inputs, Response, Tensor};
+use smallvec::SmallVec;
+
+use super::Graph;
+use super::plan::Plan;
+
+/// Which answer of which stream it came from, from the first stream on. Empty: the first strand.
+pub(super) type Path = SmallVec<[u32; 2]>;
+
+pub(super) struct Strands {
+    /// Ascending, which is the order in which their answers leave. A strand stands before those that came from it.
+    list: Vec<(Path, Strand)>,
+}
+
+struct Strand {
+    /// By the numbers of the tensors.
+    places: Vec<Place>,
+    begun: SmallVec<[bool; 8]>,
+    /// Of the answers that it began with: dropped with it, so that so many are behind their steps and no more.
+    credits: SmallVec<[Credit; 1]>,
+    /// A stream that began here has ended: there are no more strands from here than it had answers.
+    limit: Option<u32>,
+    /// Found no room.
+    unsent: Option<Response>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Empty,
+    /// An optional input that the asker left out.
+    LeftOut,
+    Full(Tensor),
+}
+
+impl Strand {
+    fn new(graph: &Graph) -> Self {
+        Self {
+            places: vec![Place::Empty; graph.tensors],
+            begun: SmallVec::from_elem(false, graph.steps.len()),
+            credits: SmallVec::new(),
+            limit: None,
+            unsent: None,
+        }
+    }
+}
+
+impl Strands {
+    pub(super) fn new(graph: &Graph, inputs: &Inputs) -> Self {
+        let mut first = Strand::new(graph);
+        for (&tensor, input) in graph.inputs.iter().zip(inputs) {
+            first.places[tensor] = input.clone().map_or(Place::LeftOut, Place::Full);
+        }
+        Self { list: vec![(Path::new(), first)] }
+    }
+
+    fn find(&self, path: &[u32]) -> Result<usize, usize> {
+        self.list.binary_search_by(|(at, _)| at[..].cmp(path))
+    }
+
+    /// Puts a tensor where a step has made it. False: this strand is of no use any more.
+    pub(super) fn put(&mut self, path: &[u32], tensors: impl Iterator<Item = (usize, Tensor)>) -> bool {
+        let Ok(at) = self.find(path) else { return false };
+        for (place, tensor) in tensors {
+            self.list[at].1.places[place] = Place::Full(tensor);
+        }
+        true
+    }
+
+    /// The strand of the n-th answer of a stream that began at `path`; `None`: it is of no use.
+    pub(super) fn branch(&mut self, graph: &Graph, path: &[u32], answer: u32) -> Option<Path> {
+        let from = &self.list[self.find(path).ok()?].1;
+        if from.limit.is_some_and(|limit| answer >= limit) {
+            return None;
+        }
+        let mut branch = Path::from_slice(path);
+        branch.push(answer);
+        if let Err(at) = self.find(&branch) {
+            self.list.insert(at, (branch.clone(), Strand::new(graph)));
+        }
+        Some(branch)
+    }
+
+    pub(super) fn keep(&mut self, path: &[u32], credit: Credit) {
+        if let Ok(at) = self.find(path) {
+            self.list[at].1.credits.push(credit);
+        }
+    }
+
+    /// A stream that began at `path` had so many answers. Takes out the strands that cannot come to an end.
+    pub(super) fn limit(&mut self, path: &[u32], answers: u32, out: &mut Vec<Credit>) {
+        let Ok(at) = self.find(path) else { return };
+        let limit = self.list[at].1.limit.map_or(answers, |limit| limit.min(answers));
+        self.list[at].1.limit = Some(limit);
+        self.list.retain_mut(|(other, strand)| {
+            let goes = other.starts_with(path) && other.get(path.len()).is_some_and(|&nth| nth >= limit);
+            if goes {
+                out.extend(strand.credits.drain(..));
+            }
+            !goes
+        });
+    }
+
+    pub(super) fn clear(&mut self, out: &mut Vec<Credit>) {
+        self.list.drain(..).for_each(|(_, strand)| out.extend(strand.credits));
+    }
+
+    /// What a strand sees of a tensor, and whether that is its own.
+    fn see(&self, path: &[u32], tensor: usize) -> Option<(&Place, bool)> {
+        (0..=path.len()).rev().find_map(|depth| {
+            let place = &self.list[self.find(&path[..depth]).ok()?].1.places[tensor];
+            (!matches!(place, Place::Empty)).then_some((place, depth == path.len()))
+        })
+    }
+
+    /// Whether a strand sees all of these, and has one of them.
+    fn sees(&self, path: &[u32], tensors: impl Iterator<Item = usize>) -> bool {
+        let mut own = false;
+        for tensor in tensors {
+            match self.see(path, tensor) {
+                Some((_, is_own)) => own |= is_own,
+                None => return false,
+            }
+        }
+        own
+    }
+
+    /// The steps that can begin with what has come to `path`, there and in the strands that came from it.
+    pub(super) fn begin_due(
+        &mut self,
+        plan: &Plan,
+        needed: &[bool],
+        path: &[u32],
+    ) -> SmallVec<[(usize, Path); 2]> {
+        let mut due = SmallVec::new();
+        let first = self.find(path).unwrap_or_else(|at| at);
+        for at in first..self.list.len() {
+            if !self.list[at].0.starts_with(path) {
+                break;
+            }
+            for (step, &is_needed) in needed.iter().enumerate() {
+                let (here, strand) = &self.list[at];
+                let inputs = || plan.steps[step].inputs.iter().flatten().copied();
+                if is_needed && !strand.begun[step] && self.sees(here, inputs()) {
+                    due.push((step, here.clone()));
+                    self.list[at].1.begun[step] = true;
+                }
+            }
+        }
+        due
+    }
+
+    /// Takes out of the first strand what nobody reads any more.
+    pub(super) fn release(&mut self, graph: &Graph, needed: &[bool], out: &mut Vec<Tensor>) {
+        let Some((_, first)) = self.list.first_mut() else { return };
+        for (tensor, place) in first.places.iter_mut().enumerate() {
+            if let Place::Full(_) = place
+                && graph.nobody_reads(tensor, needed, &first.begun)
+                && let Place::Full(read) = std::mem::replace(place, Place::Empty)
+            {
+                out.push(read);
+            }
+        }
+    }
+
+    /// By position in the specification of the step's model.
+    pub(super) fn inputs(&self, path: &[u32], tensors: &[Option<usize>]) -> Inputs {
+        let input = |tensor: &Option<usize>| match self.see(path, (*tensor)?)? {
+            (Place::Full(tensor), _) => Some(tensor.clone()),
+            _ => None,
+        };
+        tensors.iter().map(input).collect()
+    }
+
+    /// What the first strand answers.
+    pub(super) fn answer(&self, graph: &Graph, wanted: &[u16]) -> Option<Response> {
+        self.answer_at(&[], graph, wanted)
+    }
+
+    fn answer_at(&self, path: &[u32], graph: &Graph, wanted: &[u16]) -> Option<Response> {
+        let is_wanted = |output: &u16| wanted.is_empty() || wanted.contains(output);
+        let outputs = || (0..graph.outputs.len() as u16).filter(is_wanted);
+        if !self.sees(path, outputs().map(|output| graph.outputs[usize::from(output)])) {
+            return None;
+        }
+        let tensor = |output: u16| match self.see(path, graph.outputs[usize::from(output)])? {
+            (Place::Full(tensor), _) => Some((output, tensor.clone())),
+            _ => None,
+        };
+        Some(Response { outputs: outputs().filter_map(tensor).collect() })
+    }
+
+    /// The answer that leaves next, of strands of streams. Those that have come to their end without one go.
+    pub(super) fn next_answer(
+        &mut self,
+        graph: &Graph,
+        wanted: &[u16],
+        is_busy: impl Fn(&[u32]) -> bool,
+        out: &mut Vec<Credit>,
+    ) -> Option<(Path, Response)> {
+        let mut at = 1;
+        while at < self.list.len() {
+            let path = self.list[at].0.clone();
+            let unsent = self.list[at].1.unsent.take();
+            if let Some(answer) = unsent.or_else(|| self.answer_at(&path, graph, wanted)) {
+                return Some((path, answer));
+            }
+            let has_branch = self.list.get(at + 1).is_some_and(|(next, _)| next.starts_with(&path));
+            if has_branch {
+                at += 1;
+            } else if self.list[at].1.limit.is_some() && !is_busy(&path) {
+                self.remove(&path, out);
+                at = 1;
+            } else {
+                break;
+            }
+        }
+        None
+    }
+
+    pub(super) fn found_no_room(&mut self, path: &[u32], answer: Response) {
+        if let Ok(at) = self.find(path) {
+            self.list[at].1.unsent = Some(answer);
+        }
+    }
+
+    /// A strand that has answered.
+    pub(super) fn remove(&mut self, path: &[u32], out: &mut Vec<Credit>) {
+        if let Ok(at) = self.find(path) {
+            out.extend(self.list.remove(at).1.credits);
+        }
+    }
+
+    /// Whether all strands of streams have answered.
+    pub(super) fn has_streamed_all(&self) -> bool {
+        self.list.len() <= 1
+    }
+}

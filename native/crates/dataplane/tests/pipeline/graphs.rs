@@ -1,0 +1,198 @@
+//! What an ensemble may be made of.
+
+use std::sync::Arc;
+
+use kushi_core::{ErrorKind, ModelSpec, Request, Runner, RunnerOptions};
+use kushi_dataplane::StepSpec;
+use kushi_testkit::{Scene, int32};
+
+use crate::site::{Site, chain, lead, model, step, value};
+
+fn batches(site: &Site, model: &str) -> usize {
+    site.scene(model).puppet.seen().len()
+}
+
+/// One row of these values at each output.
+#[track_caller]
+fn gives(site: &Site, key: u64, expected: &[i32]) {
+    let answer = site.letters.answer(key);
+    assert_eq!(answer.error(), None);
+    let outputs = answer.responses[0].outputs.iter();
+    assert_eq!(outputs.map(|(_, tensor)| value(tensor.data.as_bytes())).collect::<Vec<_>>(), expected);
+}
+
+/// `left` and `right` run beside one another, and `join` with what both have made.
+fn diamond() -> (Site, Arc<Runner>) {
+    let mut site = Site::new([
+        model("left", &["A"], &["B"]),
+        model("right", &["A"], &["B"]),
+        model("join", &["A", "B"], &["C", "D"]),
+    ]);
+    let steps = [
+        step("join", &[("A", "l"), ("B", "r")], &[("C", "x"), ("D", "y")]),
+        step("left", &[("A", "in")], &[("B", "l")]),
+        step("right", &[("A", "other")], &[("B", "r")]),
+    ];
+    let ensemble = site.ensemble(model("ensemble", &["in", "other"], &["x", "y", "r"]), &steps);
+    (site, ensemble)
+}
+
+#[test]
+fn branches_run_beside_one_another() {
+    let (site, ensemble) = diamond();
+    site.scene("left").puppet.hold();
+    site.scene("right").puppet.hold();
+    lead(&ensemble, site.request(1, &[Some(10), Some(20)]));
+    site.scene("left").puppet.await_batches(1);
+    site.scene("right").puppet.await_batches(1);
+    assert_eq!(batches(&site, "join"), 0);
+    site.scene("right").puppet.release_all();
+    site.scene("left").puppet.release_all();
+    gives(&site, 1, &[10, 20, 20]);
+    assert_eq!(batches(&site, "join"), 1);
+}
+
+#[test]
+fn steps_that_nobody_needs_are_not_run() {
+    let (site, ensemble) = diamond();
+    let wanted = [2].into_iter().collect();
+    lead(&ensemble, Request { wanted, ..site.request(1, &[Some(10), Some(20)]) });
+    gives(&site, 1, &[20]);
+    assert_eq!(["left", "right", "join"].map(|name| batches(&site, name)), [0, 1, 0]);
+}
+
+#[test]
+fn an_optional_input_that_is_left_out_is_left_out_of_its_steps() {
+    let optional = |mut spec: ModelSpec| {
+        spec.inputs[1].optional = true;
+        spec
+    };
+    let mut site =
+        Site::new([optional(model("both", &["A", "B"], &["C", "D"])), model("one", &["A"], &["B"])]);
+    let steps =
+        [step("both", &[("A", "a"), ("B", "b")], &[("C", "c")]), step("one", &[("A", "c")], &[("B", "d")])];
+    let ensemble = site.ensemble(optional(model("ensemble", &["a", "b"], &["d"])), &steps);
+    lead(&ensemble, site.request(1, &[Some(10), None]));
+    gives(&site, 1, &[10]);
+    lead(&ensemble, site.request(2, &[Some(10), Some(20)]));
+    gives(&site, 2, &[10]);
+    let addresses =
+        site.scene("both").puppet.seen().iter().map(|batch| batch.addresses.len()).collect::<Vec<_>>();
+    assert_eq!(addresses, [1, 2]);
+}
+
+#[test]
+fn a_step_that_needs_what_was_left_out_says_what_it_misses() {
+    let mut site = Site::new([model("one", &["A"], &["B"])]);
+    let mut spec = model("ensemble", &["a"], &["b"]);
+    spec.inputs[0].optional = true;
+    let ensemble = site.ensemble(spec, &[step("one", &[("A", "a")], &[("B", "b")])]);
+    lead(&ensemble, site.request(1, &[None]));
+    let error = site.error(1);
+    assert_eq!(error.kind, ErrorKind::InvalidInput);
+    let text = "in ensemble 'ensemble', [request id: 1] expected 1 inputs but got 0 inputs for model 'one'.";
+    assert!(error.message.starts_with(text), "{error}");
+}
+
+#[test]
+fn ensembles_are_steps_of_ensembles() {
+    let mut site = Site::new(["a", "b"].map(|name| model(name, &["INPUT"], &["OUTPUT"])));
+    site.earn_inline();
+    let inner = model("inner", &["INPUT"], &["OUTPUT"]);
+    let steps = [
+        step("a", &[("INPUT", "INPUT")], &[("OUTPUT", "between")]),
+        step("b", &[("INPUT", "between")], &[("OUTPUT", "OUTPUT")]),
+    ];
+    site.ensemble(inner, &steps);
+    let outer = site.chained(&["b", "inner", "a", "inner"]);
+    for key in 0..20 {
+        site.ask(&outer, key);
+    }
+    for key in 0..20 {
+        assert_eq!(site.value(key), key as i32);
+    }
+}
+
+#[test]
+fn a_step_may_name_a_version() {
+    let version =
+        |number| Scene::without_drivers(ModelSpec { version: number, ..model("m", &["INPUT"], &["OUTPUT"]) });
+    let (one, two) = (version(1), version(2));
+    let mut site = Site::new([]);
+    let _ = site.plane.registry.publish("m", vec![one.runner.clone(), two.runner.clone()]);
+    let tensors = (&[("INPUT", "0")], &[("OUTPUT", "1")]);
+    let pinned = StepSpec { version: Some(1), ..step("m", tensors.0, tensors.1) };
+    for (steps, expected) in [([pinned], [1, 0]), ([step("m", tensors.0, tensors.1)], [1, 1])] {
+        let ensemble = site.ensemble(model("ensemble", &["0"], &["1"]), &steps);
+        site.ask(&ensemble, 7);
+        assert_eq!(site.value(7), 7);
+        assert_eq!([&one, &two].map(|scene| scene.puppet.seen().len()), expected);
+    }
+}
+
+#[test]
+fn a_row_comes_or_goes_where_one_of_two_models_has_no_batch_dimension() {
+    let plain =
+        |name: &str| ModelSpec { max_batch_size: 0, batching: None, ..model(name, &["INPUT"], &["OUTPUT"]) };
+    let mut site = Site::new([plain("plain"), model("batched", &["INPUT"], &["OUTPUT"])]);
+    let steps = chain(&["plain", "batched", "plain"]);
+    let ensemble = site.ensemble(ModelSpec { name: "ensemble".into(), ..ends("0", "3") }, &steps);
+    lead(&ensemble, site.request_of(1, [Some(int32(&[1, 2], [5, 6]))]));
+    let answer = site.letters.answer(1);
+    assert_eq!(answer.error(), None);
+    assert_eq!(answer.responses[0].outputs[0].1.shape.as_slice(), [1, 2]);
+}
+
+fn ends(input: &str, output: &str) -> ModelSpec {
+    model("ensemble", &[input], &[output])
+}
+
+#[test]
+fn a_shape_that_does_not_fit_the_next_step_is_that_requests_error() {
+    let mut narrow = model("narrow", &["INPUT"], &["OUTPUT"]);
+    narrow.inputs[0].dims = vec![3];
+    let mut site = Site::new([model("wide", &["INPUT"], &["OUTPUT"]), narrow]);
+    let ensemble = site.chained(&["wide", "narrow"]);
+    site.ask(&ensemble, 1);
+    let error = site.error(1);
+    let text = "in ensemble 'ensemble', [request id: 1] unexpected shape for input 'INPUT' for model 'narrow'. \
+                Expected [-1,3], got [1,1].";
+    assert!(error.kind == ErrorKind::InvalidInput && error.message.starts_with(text), "{error}");
+    assert_eq!(batches(&site, "narrow"), 0);
+}
+
+#[test]
+fn an_output_that_a_step_does_not_give_is_that_requests_error() {
+    // A puppet has no second output to echo.
+    let mut site = Site::new([
+        model("first", &["INPUT"], &["OUTPUT", "MORE"]),
+        model("second", &["INPUT"], &["OUTPUT"]),
+    ]);
+    let steps = [
+        step("first", &[("INPUT", "a")], &[("MORE", "b")]),
+        step("second", &[("INPUT", "b")], &[("OUTPUT", "c")]),
+    ];
+    let ensemble = site.ensemble(ends("a", "c"), &steps);
+    site.ask(&ensemble, 1);
+    let error = site.error(1);
+    let text = "in ensemble 'ensemble', [request id: 1] unexpected deadlock, at least one output is not set while no \
+                more ensemble steps can be made";
+    assert_eq!((error.kind, &*error.message), (ErrorKind::InvalidInput, text));
+}
+
+#[test]
+fn a_graph_that_leads_nowhere_is_refused() {
+    let site = Site::new([model("m", &["INPUT"], &["OUTPUT"])]);
+    for (steps, text) in [
+        (vec![step("m", &[("INPUT", "a")], &[("OUTPUT", "b")])], "nothing makes tensor 'c'"),
+        (vec![step("m", &[("INPUT", "a")], &[("OUTPUT", "c")]); 2], "an output of step 'm' is made twice"),
+        (vec![step("m", &[], &[("OUTPUT", "c")])], "step 'm' has no input"),
+    ] {
+        let error = site.plane.start_ensemble(ends("a", "c"), &steps, RunnerOptions::default()).err();
+        let error = error.unwrap_or_else(|| panic!("not refused: {text}"));
+        assert_eq!(
+            (error.kind, error.to_string()),
+            (ErrorKind::ConfigInvalid, format!("ensemble 'ensemble': {text}"))
+        );
+    }
+}
