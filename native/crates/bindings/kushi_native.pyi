@@ -10,6 +10,7 @@ from typing_extensions import CapsuleType
 __all__ = [
     "BUILD_LABEL",
     "Core",
+    "Ensemble",
     "Exchange",
     "HttpClient",
     "LocalClient",
@@ -18,9 +19,11 @@ __all__ = [
     "Orders",
     "PythonModel",
     "Result",
+    "StartedVersion",
     "Tensor",
     "Timings",
     "Upstream",
+    "WorkerModel",
     "__version__",
     "init_onnxruntime",
     "log_settings",
@@ -61,6 +64,16 @@ class PythonModel:
     def __new__(cls, engine: Any) -> Self: ...
     @property
     def engine(self) -> Any: ...
+
+@final
+class Ensemble:
+    def __new__(cls, steps_json: str) -> Self: ...
+
+@final
+class WorkerModel:
+    def __new__(cls, options_json: str) -> Self: ...
+    @staticmethod
+    def complete(launch_json: str, order_json: str, seconds: float) -> str: ...
 
 @final
 class Timings:
@@ -117,9 +130,19 @@ class Result(Mapping[str, NDArray[Any]]):
     def get_response(self) -> dict[str, Any]: ...
 
 @final
+class StartedVersion:
+    def warm_up(
+        self, samples: Sequence[tuple[str, int, int, Sequence[tuple[str, str, Sequence[int], bytes]]]]
+    ) -> None: ...
+    def retire(self) -> None: ...
+
+@final
 class Core:
     def __new__(cls, options_json: str) -> Self: ...
-    def load(self, name: str, versions: Sequence[tuple[str, Sequence[OnnxModel | PythonModel]]]) -> None: ...
+    def start(
+        self, name: str, spec: str, loaded: Sequence[OnnxModel | PythonModel | WorkerModel | Ensemble]
+    ) -> StartedVersion: ...
+    def publish(self, name: str, versions: Sequence[StartedVersion]) -> None: ...
     def announce(self, name: str, version: int) -> None: ...
     def fail(self, name: str, version: int | None, reason: str) -> None: ...
     def withdraw(self, name: str) -> None: ...

@@ -15,12 +15,13 @@ use serde::Deserialize;
 use crate::calls::Arguments;
 use crate::errors::{About, guarded, raise};
 use crate::infer;
-use crate::loaded::{Loaded, engines};
+use crate::loaded::{Loaded, start};
 use crate::logging::{self, LogOptions};
 use crate::orders::Orders;
 use crate::process::{Process, close_at_exit, usable_cores};
 use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
+use crate::started::StartedVersion;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 
 #[derive(Deserialize)]
@@ -142,20 +143,21 @@ impl Core {
         Ok(Self { server, process: Process::current() })
     }
 
-    /// Starts a runner for each version and puts them in the place of what the model had, which
-    /// finishes what it began. A version has one loaded model for all its instances, or one for each.
+    /// Starts a runner for one version, which has one loaded model for all its instances, or one for each.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-    fn load(&self, py: Python<'_>, name: &str, versions: Vec<(String, Vec<Loaded>)>) -> PyResult<()> {
-        let load = || {
-            let mut runners = Vec::new();
-            for (spec, loaded) in &versions {
-                // The threads of those that did start would keep them for ever.
-                let runner = self.start(name, spec, loaded).inspect_err(|_| discard(&runners))?;
-                runners.push(runner);
-            }
-            self.server.publish(name, runners)
+    fn start(&self, py: Python<'_>, name: &str, spec: &str, loaded: Vec<Loaded>) -> PyResult<StartedVersion> {
+        let started = py.detach(|| self.start_runner(name, spec, &loaded));
+        started.map(StartedVersion::new).map_err(|error| raise(py, &error, Some(name)))
+    }
+
+    /// Puts these versions in the place of what the model had, which finishes what it began.
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn publish(&self, py: Python<'_>, name: &str, versions: Vec<Py<StartedVersion>>) -> PyResult<()> {
+        let publish = || {
+            let runners = versions.iter().map(|version| version.get().publish());
+            self.server.publish(name, runners.collect::<Result<_, _>>()?)
         };
-        py.detach(load).map_err(|error| raise(py, &error, Some(name)))
+        py.detach(publish).map_err(|error| raise(py, &error, Some(name)))
     }
 
     /// Names a version that is on its way.
@@ -275,15 +277,14 @@ impl Core {
 }
 
 impl Core {
-    fn start(&self, name: &str, spec: &str, loaded: &[Loaded]) -> Result<Arc<Runner>, Error> {
+    fn start_runner(&self, name: &str, spec: &str, loaded: &[Loaded]) -> Result<Arc<Runner>, Error> {
         let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
-        let engines = engines(loaded, &spec)?;
         let options = RunnerOptions {
             drivers: Some(self.server.drivers()),
             thread_start: give_way,
             ..RunnerOptions::default()
         };
-        Runner::start(spec, engines, options)
+        start(&self.server, loaded, spec, options)
     }
 }
 
@@ -314,11 +315,4 @@ fn tls((certificate, key, client_authorities): (PathBuf, PathBuf, Option<PathBuf
 #[pyfunction]
 pub(crate) fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
     kushi_server::routes()
-}
-
-/// Runners that never served.
-fn discard(runners: &[Arc<Runner>]) {
-    for runner in runners {
-        runner.retire(Duration::ZERO);
-    }
 }

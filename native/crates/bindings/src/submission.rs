@@ -22,16 +22,29 @@ pub(crate) struct Submitted {
 /// the first.
 pub(crate) fn submit(
     server: &Server,
-    mut call: InferCall,
+    call: InferCall,
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
     let arrived = Instant::now();
     let deadline = call.patience.and_then(|patience| arrived.checked_add(patience));
+    submit_child(server, call, deadline, &Context::default(), reply)
+}
+
+/// The same for a request that another one has caused.
+pub(crate) fn submit_child(
+    server: &Server,
+    mut call: InferCall,
+    deadline: Option<Instant>,
+    context: &Context,
+    reply: impl Fn() -> Reply,
+) -> Result<Submitted, Error> {
+    let arrived = Instant::now();
     let mut inference = server.find(&call.model, &call.version)?;
     loop {
         let spec = inference.spec().clone();
         let mut request = request(&spec, call, arrived, reply())?;
         request.deadline = deadline;
+        request.context = context.clone();
         match inference.submit(server.registry(), request)? {
             kushi_dataplane::Submitted::Queued(ticket, lease) => {
                 return Ok(Submitted { spec, ticket, lease });

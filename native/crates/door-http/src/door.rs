@@ -7,8 +7,7 @@ use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{Answer as Answered, DataPlane, Verb, metrics, unanswered};
-use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage};
-use tokio::sync::oneshot;
+use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage, answered};
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
@@ -138,13 +137,8 @@ async fn management(
 }
 
 async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
-    let (sender, receiver) = oneshot::channel();
-    // Whoever asked may have gone.
-    let answered = Box::new(move |answer| drop(sender.send(answer)));
-    if let Some(work) = plane.perform(verb?, answered) {
-        tokio::task::spawn_blocking(work);
-    }
-    receiver.await.unwrap_or_else(|_| Err(unanswered()))
+    let verb = verb?;
+    answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }
 
 fn full(guest: &Guest) -> Error {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{Answer, DataPlane, unanswered};
-use kushi_net::{Answering, Sink};
+use kushi_net::{Answering, Sink, answered};
 use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES, management};
 use prost::Message;
-use tokio::sync::oneshot;
 
 use crate::LocalContext;
 use crate::Violation;
@@ -50,13 +49,7 @@ pub(super) fn begin(
 
 async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<Answer, Error> {
     let verb = management::verb(&call.verb, &call.arguments)?;
-    let (sender, receiver) = oneshot::channel();
-    // Whoever asked may have gone.
-    let answered = Box::new(move |answer| drop(sender.send(answer)));
-    if let Some(work) = plane.perform(verb, answered) {
-        tokio::task::spawn_blocking(work);
-    }
-    receiver.await.unwrap_or_else(|_| Err(unanswered()))
+    answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }
 
 fn framed(answer: &Result<Answer, Error>) -> CallAnswer {

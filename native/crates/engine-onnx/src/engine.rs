@@ -105,9 +105,11 @@ impl Engine for OnnxEngine {
         let result = self.run(&self.run_options[slot.index], &mut slot.scratch, &mut batch);
         batch.computed();
         let outputs = result.and_then(|values| {
-            let tensors = values.into_iter().zip(&batch.spec().outputs);
-            let tensors = tensors.map(|(value, spec)| value.map(|value| to_tensor(value, spec)).transpose());
-            Ok(tensors.collect::<Result<SmallVec<[Option<Tensor>; 4]>, Error>>()?)
+            let mut tensors = SmallVec::<[Option<Tensor>; 4]>::new();
+            for (value, spec) in values.into_iter().zip(&batch.spec().outputs) {
+                tensors.push(value.map(|value| to_tensor(value, spec)).transpose()?);
+            }
+            Ok(tensors)
         });
         match outputs {
             Ok(outputs) => slot.scatter(batch, &outputs),

@@ -2,13 +2,11 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
 use kushi_core::{DataType, Gathered, Shape, element_count};
-use ort::sys::{
-    OrtAllocator, OrtAllocatorType, OrtMemType, OrtMemoryInfo, OrtTensorTypeAndShapeInfo, OrtValue,
-};
+use ort::sys::{OrtAllocator, OrtAllocatorType, OrtMemType, OrtMemoryInfo, OrtValue};
 
 use crate::status::{Failure, check};
 use crate::types::to_element;
@@ -111,25 +109,24 @@ impl Value {
 
     /// A tensor's element type, by its number in the C API, and shape.
     pub(crate) fn element_and_shape(&self) -> Result<(u32, Shape), Failure> {
-        let api = ort::api();
-        let mut info: *mut OrtTensorTypeAndShapeInfo = null_mut();
         let mut element = 0_u32;
+        let mut dimensions = null();
         let mut rank = 0;
-        let mut shape = Shape::new();
-        // SAFETY: the value is alive. The description is released after its last use. The element
-        // type is received as the number that it is in C, because the library may know more of them
-        // than the enum does.
-        unsafe {
-            check((api.GetTensorTypeAndShape)(self.as_ptr(), &raw mut info))?;
-            let read = check((api.GetTensorElementType)(info, (&raw mut element).cast()))
-                .and_then(|()| check((api.GetDimensionsCount)(info, &raw mut rank)))
-                .and_then(|()| {
-                    shape.resize(rank, 0);
-                    check((api.GetDimensions)(info, shape.as_mut_ptr(), rank))
-                });
-            (api.ReleaseTensorTypeAndShapeInfo)(info);
-            read?;
-        }
+        // SAFETY: the value is alive; a value that is no tensor is refused with a status. The element type is
+        // received as the number that it is in C, because the library may know more of them than the enum does.
+        check(unsafe {
+            (ort::api().GetTensorElementTypeAndShapeDataReference)(
+                self.as_ptr(),
+                (&raw mut element).cast(),
+                &raw mut dimensions,
+                &raw mut rank,
+            )
+        })?;
+        let shape = match rank {
+            0 => Shape::new(),
+            // SAFETY: the dimensions lie in the value, which is alive and which nothing writes to.
+            _ => Shape::from_slice(unsafe { std::slice::from_raw_parts(dimensions, rank) }),
+        };
         Ok((element, shape))
     }
 

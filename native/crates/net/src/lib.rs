@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod answered;
 mod body_memory;
 mod budget;
 mod connections;
@@ -21,6 +22,7 @@ mod pool;
 mod tls;
 
 pub use activity::{Activity, Span, Stage};
+pub use answered::answered;
 pub use body_memory::BodyMemory;
 pub use budget::{Budget, COUNTED_BYTES, Reservation};
 pub use connections::{Connections, Entered};

@@ -165,18 +165,24 @@ impl Waiting {
 
     pub async fn next(&mut self) -> Counted {
         poll_fn(|context| {
-            let mut places = self.pending.places.borrow_mut();
-            let place = &mut places.all[self.key as u32 as usize];
-            let Some(counted) = place.take() else {
-                place.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            };
-            if counted.0.end.is_some() {
-                self.ticket = None;
+            let taken = self.take_or_wait(context.waker());
+            // Behind the borrow: who gives up the last ticket of a runner may deliver mail.
+            if taken.as_ref().is_some_and(|(mail, _)| mail.end.is_some()) {
+                self.ended();
             }
-            Poll::Ready(counted)
+            taken.map_or(Poll::Pending, Poll::Ready)
         })
         .await
+    }
+
+    fn take_or_wait(&self, waker: &Waker) -> Option<Counted> {
+        let mut places = self.pending.places.borrow_mut();
+        let place = &mut places.all[self.key as u32 as usize];
+        let taken = place.take();
+        if taken.is_none() {
+            place.waker = Some(waker.clone());
+        }
+        taken
     }
 }
 

@@ -6,6 +6,7 @@ mod socket_file;
 
 pub use kushi_dataplane::{
     Action, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Order, Orders, ServerMetadata,
+    StepSpec,
 };
 pub use kushi_door_http::{HttpLimits, HttpOptions, Restriction, routes};
 pub use kushi_net::{Limits, TlsOptions};

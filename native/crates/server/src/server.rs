@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Drivers, Error, ErrorKind, Runner, os_text};
-use kushi_dataplane::{DataPlane, DataPlaneOptions, Inference, Orders, Phase, Registry};
+use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Runner, RunnerOptions, os_text};
+use kushi_dataplane::{DataPlane, DataPlaneOptions, Inference, Orders, Phase, Registry, StepSpec};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
 use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
@@ -78,6 +78,16 @@ impl Server {
         &self.plane.registry
     }
 
+    /// Starts a version that is made of other models.
+    pub fn start_ensemble(
+        &self,
+        spec: ModelSpec,
+        steps: &[StepSpec],
+        options: RunnerOptions,
+    ) -> Result<Arc<Runner>, Error> {
+        self.plane.start_ensemble(spec, steps, options)
+    }
+
     /// Puts these versions in the place of all that the model had, and lets those finish.
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
         self.plane.publish(model, runners)
@@ -106,6 +116,16 @@ impl Server {
             Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
             _ => error,
         })
+    }
+
+    /// Before one model asks another, on behalf of a request.
+    pub fn enter_ring(&self, caller: &str, asked: &str) -> Result<(), Error> {
+        self.plane.rings.enter(caller, asked)
+    }
+
+    /// Another version of this model may ask others.
+    pub fn forget_ring(&self, caller: &str) {
+        self.plane.rings.forget(caller);
     }
 
     /// The io threads, for runners to offer their second leases to.

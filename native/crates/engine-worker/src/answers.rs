@@ -1,0 +1,170 @@
+//! Answers of a worker, on their way to those who asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kushi_core::{Afterwards, Sent, SlotToken};
+
+use crate::frame::{Head, kind};
+use crate::message::{Answer, Garbage, read_answers};
+use crate::worker::{Running, Shared};
+
+/// Answers to requests of one batch, and perhaps the news that the model can take the next one.
+pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<(), Garbage> {
+    let answers = read_answers(payload, head.count, shared.options.outputs)?;
+    // Answers are delivered without the lock: somebody may begin a batch where they arrive.
+    let running = {
+        let mut state = shared.state();
+        if head.id >= state.next_batch {
+            return Err(Garbage("answers to a batch that there is not"));
+        }
+        state.batches.remove(&head.id)
+    };
+    // All its requests have their ends: an error was one, and the model says once more that it is done.
+    let Some(mut running) = running else { return Ok(()) };
+    if answers.iter().any(|answer| answer.position >= running.places.len()) {
+        shared.state().batches.insert(head.id, running);
+        return Err(Garbage("an answer to a request that there is not"));
+    }
+    running.batch.computed();
+    let mut last = Vec::with_capacity(answers.len());
+    for Answer { position, response, end } in answers {
+        let waits = running.held.iter().any(|(other, _)| *other == position);
+        match end {
+            Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),
+            end => {
+                running.held.extend(response.map(|response| (position, response)));
+                running.ends.extend(end.map(|end| (position, end)));
+            }
+        }
+    }
+    running.batch.end_each(last);
+    send_held(shared, head.id, &mut running);
+    let token = running.token.take_if(|_| head.kind == kind::RETURNED);
+    if running.batch.is_open() || running.token.is_some() {
+        shared.state().batches.insert(head.id, running);
+    }
+    // Behind the answers; what is due for the slot goes on here.
+    if let Some(lease) = token.and_then(SlotToken::give_back) {
+        lease.run_afterwards();
+    }
+    Ok(())
+}
+
+/// There may be room for what has found none.
+pub(crate) fn send_again(shared: &Arc<Shared>) {
+    let _afterwards = Afterwards::open();
+    let holding: Vec<u64> = {
+        let state = shared.state();
+        state.batches.iter().filter(|(_, running)| !running.held.is_empty()).map(|(id, _)| *id).collect()
+    };
+    for id in holding {
+        let Some(mut running) = shared.state().batches.remove(&id) else { continue };
+        send_held(shared, id, &mut running);
+        if running.batch.is_open() || running.token.is_some() {
+            shared.state().batches.insert(id, running);
+        }
+    }
+}
+
+/// Sends what there is room for, and tells the worker how much that was.
+fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
+    if running.held.is_empty() {
+        return;
+    }
+    // By the number of the request: how many responses were taken, and whether anybody waits for more.
+    let mut taken: BTreeMap<usize, (u32, bool)> = BTreeMap::new();
+    let mut full: Vec<usize> = Vec::new();
+    for (position, response) in std::mem::take(&mut running.held) {
+        if full.contains(&position) {
+            running.held.push_back((position, response));
+            continue;
+        }
+        let place = running.places[position];
+        match running.batch.send(place, response) {
+            Sent::Full(response) => {
+                running.held.push_back((position, response));
+                full.push(position);
+                let shared = shared.clone();
+                running.batch.when_room(place, move || shared.ring());
+            }
+            sent => {
+                let entry = taken.entry(position).or_default();
+                entry.0 += 1;
+                entry.1 |= matches!(sent, Sent::Abandoned);
+            }
+        }
+    }
+    for (position, end) in std::mem::take(&mut running.ends) {
+        if full.contains(&position) {
+            running.ends.push((position, end));
+        } else {
+            running.batch.end(running.places[position], end);
+        }
+    }
+    let mut state = shared.state();
+    let Some(outgoing) = &mut state.outgoing else { return };
+    for (position, (count, is_gone)) in taken {
+        let payload = [count.to_le_bytes(), u32::from(is_gone).to_le_bytes()].concat();
+        // A worker that has gone is found by reading.
+        let _ = outgoing.send_text(kind::GRANT, position as u32, id, &payload);
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+enum Question {
+    IsCancelled { batch: u64, position: usize },
+    Perform { name: String, arguments: serde_json::Value },
+}
+
+/// What a model wants to know of the server, or wants done.
+pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
+    match serde_json::from_slice(payload) {
+        Ok(Question::IsCancelled { batch, position }) => {
+            let is_cancelled = {
+                let state = shared.state();
+                let running = state.batches.get(&batch);
+                running.is_none_or(|running| {
+                    running.places.get(position).is_none_or(|&place| running.batch.is_abandoned(place))
+                })
+            };
+            answer(shared, shared.calls.life(), head.id, Ok(is_cancelled.to_string()));
+        }
+        Ok(Question::Perform { name, arguments }) => {
+            let Some(host) = shared.host.get() else {
+                let text = "the server can be asked once this model serves";
+                return answer(shared, shared.calls.life(), head.id, Err(text.into()));
+            };
+            let (to, life, number) = (shared.clone(), shared.calls.life(), head.id);
+            let on_answer = Box::new(move |result| answer(&to, life, number, result));
+            host.perform(name, arguments.to_string(), on_answer);
+        }
+        Err(error) => {
+            log::debug!("{}: a question that has no answer: {error}", shared.options.launch.name);
+            let text = "this version does not serve metrics of models";
+            answer(shared, shared.calls.life(), head.id, Err(text.into()));
+        }
+    }
+}
+
+/// To the process that has asked.
+fn answer(shared: &Shared, life: u64, number: u64, result: Result<String, String>) {
+    if life != shared.calls.life() {
+        return;
+    }
+    let (failed, text) = match result {
+        Ok(value) => (0, value),
+        Err(error) => (1, error),
+    };
+    let mut state = shared.state();
+    if let Some(outgoing) = &mut state.outgoing {
+        // A worker that has gone is found by reading.
+        let _ = outgoing.send_text(kind::ANSWER, failed, number, text.as_bytes());
+        // What has found no room is sent by the supervisor, which may not be the one that is here.
+        if outgoing.is_blocked() {
+            shared.ring();
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Executes the core's batches in another process.
+
+use std::sync::Arc;
+
+use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Slot, SlotToken};
+
+use crate::{Host, Worker};
+
+/// One instance, in a process of its own.
+pub struct WorkerEngine {
+    worker: Worker,
+}
+
+impl WorkerEngine {
+    pub fn new(worker: Worker, host: Arc<dyn Host>) -> Self {
+        worker.serve_for(host);
+        Self { worker }
+    }
+}
+
+impl Engine for WorkerEngine {
+    fn capability(&self) -> Capability {
+        Capability { concurrent: false, inline: false, keeps_slots: true }
+    }
+
+    /// Never called: the slot is kept until the worker gives it back.
+    fn execute(&self, _slot: &mut Slot, batch: Batch) {
+        batch.fail(&Error::new(ErrorKind::Internal, "a worker keeps its slot"));
+    }
+
+    fn begin(&self, token: SlotToken, batch: Batch) {
+        self.worker.begin(token, batch);
+    }
+}

@@ -1,0 +1,24 @@
+//! Executes models in processes of the user's own Python: one for each instance, started and watched here.
+//!
+//! A [`Worker`] is one process after another: when one ends, its batch fails with what is known of the reason, and the
+//! next one is started. Tensors travel in shared memory, or on the socket where they are small.
+
+mod answers;
+mod calls;
+mod engine;
+mod frame;
+mod host;
+mod incoming;
+mod message;
+mod once;
+mod outgoing;
+mod output;
+mod process;
+mod supervisor;
+mod worker;
+
+pub use engine::WorkerEngine;
+pub use host::{Begun, Call, Host};
+pub use once::complete;
+pub use process::Launch;
+pub use worker::{Worker, WorkerOptions};

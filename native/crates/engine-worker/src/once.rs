@@ -1,0 +1,85 @@
+//! A process that is asked one thing.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use kushi_core::{Error, ErrorKind, os_text};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::frame::kind;
+use crate::incoming::{Incoming, News};
+use crate::outgoing::{Outgoing, Released};
+use crate::process::{Launch, Process, timespec};
+
+/// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it.
+pub fn complete(launch: &Launch, order: &str, patience: Duration) -> Result<String, Error> {
+    let failed = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
+    let process = Process::start(launch).map_err(|error| {
+        let program = launch.command.first().cloned();
+        failed(format!("cannot start '{}': {}", program.unwrap_or_default(), os_text(&error)))
+    })?;
+    let released = Released::default();
+    let mut incoming = Incoming::new(process.socket.clone(), released.clone());
+    let mut outgoing = Outgoing::new(process.socket.clone(), released);
+    // Where this cannot be sent, its end says why.
+    let _ = outgoing.send_text(kind::AUTO_COMPLETE, 0, 0, order.as_bytes());
+    let answer = converse(process, &mut incoming, &mut outgoing, Instant::now() + patience);
+    answer.map_err(|error| failed(format!("{}: {error}", launch.name)))
+}
+
+fn converse(
+    mut process: Process,
+    incoming: &mut Incoming,
+    outgoing: &mut Outgoing,
+    until: Instant,
+) -> Result<String, String> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            process.kill();
+            return Err(format!(
+                "its configuration was not complete in time; {}",
+                process.end(left).description()
+            ));
+        }
+        let interest = if outgoing.is_blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let timeout = timespec(left);
+        let socket = process.socket.clone();
+        let mut descriptors = [
+            PollFd::from_borrowed_fd(socket.as_fd(), interest),
+            PollFd::new(&process.ended, PollFlags::IN),
+            match process.output.pipe() {
+                Some(pipe) => PollFd::new(pipe, PollFlags::IN),
+                None => PollFd::new(&process.ended, PollFlags::empty()),
+            },
+        ];
+        let _ = poll(&mut descriptors, Some(&timeout));
+        let [has_frames, has_ended, has_output] =
+            descriptors.map(|descriptor| !descriptor.revents().is_empty());
+        let _ = outgoing.flush();
+        if has_output {
+            process.output.read();
+        }
+        let goes_on = if has_frames { incoming.receive().unwrap_or(false) } else { !has_ended };
+        while let Some(news) = incoming.next().map_err(|garbage| garbage.0)? {
+            let News::Frame(head, payload) = news else { continue };
+            let text = String::from_utf8_lossy(&payload).into_owned();
+            match head.kind {
+                kind::READY | kind::FAILED => {
+                    process.kill();
+                    drop(process);
+                    return if head.kind == kind::READY { Ok(text) } else { Err(text) };
+                }
+                kind::LOG => log::info!("{text}"),
+                _ => {
+                    return Err(
+                        "it asks the server, which it cannot while its configuration is completed".into()
+                    );
+                }
+            }
+        }
+        if !goes_on {
+            return Err(process.end(Duration::from_secs(1)).description());
+        }
+    }
+}

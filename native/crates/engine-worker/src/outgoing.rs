@@ -1,0 +1,142 @@
+//! The way to a worker: frames leave at once as far as the socket takes them, and otherwise when it does.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kushi_shm::{LentSlot, PoolLimits, SlotPool, send};
+
+use crate::frame::{Head, INLINE_BYTES, kind};
+use crate::message::Payload;
+
+/// What is kept of memory for large batches while none is on its way.
+const KEPT: PoolLimits = PoolLimits { kept_bytes: 256 << 20, kept_slots: 8 };
+
+/// Numbers of slots of the worker's that nobody here needs any more.
+pub(crate) type Released = Arc<Mutex<Vec<u64>>>;
+
+pub(crate) struct Outgoing {
+    socket: Arc<OwnedFd>,
+    waiting: VecDeque<Piece>,
+    pool: SlotPool,
+    announced: HashSet<u64>,
+    /// Of the pool, when the worker was last told of them.
+    drops: u64,
+    /// What the worker reads, until it says that it needs it no more.
+    lent: HashMap<u64, LentSlot>,
+    released: Released,
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// Its descriptor leaves with the first byte.
+    slot: Option<LentSlot>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(socket: Arc<OwnedFd>, released: Released) -> Self {
+        Self {
+            socket,
+            waiting: VecDeque::new(),
+            pool: SlotPool::new(KEPT),
+            announced: HashSet::new(),
+            drops: 0,
+            lent: HashMap::new(),
+            released,
+        }
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The worker needs a slot no more.
+    pub(crate) fn take_back(&mut self, slot: u64) {
+        self.lent.remove(&slot);
+    }
+
+    /// Short.
+    pub(crate) fn send_text(&mut self, kind: u32, count: u32, id: u64, text: &[u8]) -> io::Result<()> {
+        let payload = Payload { heads: text.to_vec(), tensors: Vec::new(), length: text.len() };
+        self.send(kind, count, id, &payload)
+    }
+
+    /// Fails where there is no memory for a long payload; then nothing is sent.
+    pub(crate) fn send(&mut self, kind: u32, count: u32, id: u64, payload: &Payload<'_>) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(128 + payload.length.min(INLINE_BYTES));
+        for slot in std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner)) {
+            Head { kind: kind::RELEASE_SLOT, slot, ..Head::default() }.write(&mut bytes);
+        }
+        let mut head = Head { kind, count, id, slot: 0, length: payload.length as u64 };
+        if payload.length <= INLINE_BYTES {
+            head.write(&mut bytes);
+            let start = bytes.len();
+            bytes.extend_from_slice(&payload.heads);
+            for (at, data) in &payload.tensors {
+                bytes.resize(start + at, 0);
+                bytes.extend_from_slice(data);
+            }
+            self.push(bytes, None);
+            return Ok(());
+        }
+        let slot = self.pool.take(payload.length)?;
+        slot.write(0, &payload.heads);
+        for (at, data) in &payload.tensors {
+            slot.write(*at, data);
+        }
+        if self.drops != self.pool.drops() {
+            self.drops = self.pool.drops();
+            self.forget_dropped(&mut bytes);
+        }
+        if self.announced.insert(slot.id()) {
+            let mut add = Vec::new();
+            let size = slot.len() as u64;
+            Head { kind: kind::ADD_SLOT, id: size, slot: slot.id(), ..Head::default() }.write(&mut add);
+            self.push(add, Some(slot.clone()));
+        }
+        head.slot = slot.id();
+        head.write(&mut bytes);
+        self.lent.insert(slot.id(), slot);
+        self.push(bytes, None);
+        Ok(())
+    }
+
+    /// Tells the worker of slots that are no more.
+    fn forget_dropped(&mut self, bytes: &mut Vec<u8>) {
+        let pool = &self.pool;
+        self.announced.retain(|&slot| {
+            let is_alive = pool.is_alive(slot);
+            if !is_alive {
+                Head { kind: kind::DROP_SLOT, slot, ..Head::default() }.write(bytes);
+            }
+            is_alive
+        });
+    }
+
+    /// A socket that fails is found by the supervisor, which sends the rest.
+    fn push(&mut self, bytes: Vec<u8>, slot: Option<LentSlot>) {
+        let was_blocked = self.is_blocked();
+        self.waiting.push_back(Piece { bytes, sent: 0, slot });
+        if !was_blocked {
+            let _ = self.flush();
+        }
+    }
+
+    /// Sends as much as the socket takes.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while let Some(piece) = self.waiting.front_mut() {
+            let descriptor = piece.slot.as_ref().filter(|_| piece.sent == 0).map(|slot| slot.fd());
+            match send(self.socket.as_fd(), &[IoSlice::new(&piece.bytes[piece.sent..])], descriptor) {
+                Ok(sent) => piece.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            if piece.sent == piece.bytes.len() {
+                self.waiting.pop_front();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! The process of a worker: how it is started, and how it ended.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::output::Output;
+
+/// How a worker is started.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// The interpreter and its arguments; the number of the socket comes behind them.
+    pub command: Vec<String>,
+    /// Beside those of the server.
+    pub environment: Vec<(String, String)>,
+    pub directory: PathBuf,
+    /// In the log, and in errors.
+    pub name: String,
+}
+
+pub(crate) struct Process {
+    child: Child,
+    /// Readable once it has ended, also where a child of its own keeps the socket open.
+    pub(crate) ended: OwnedFd,
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) output: Output,
+}
+
+impl Process {
+    /// It ends with the thread that has started it.
+    pub(crate) fn start(launch: &Launch) -> io::Result<Self> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        let (output, writer) = io::pipe()?;
+        let (program, arguments) = launch.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .arg(theirs.as_raw_fd().to_string())
+            .envs(launch.environment.iter().cloned())
+            .current_dir(&launch.directory)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0);
+        let (socket, parent) = (theirs.as_raw_fd(), std::process::id());
+        // SAFETY: between fork and exec only system calls are made, which allocate nothing.
+        unsafe {
+            command.pre_exec(move || {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid().cast_unsigned() != parent {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                // Without the mark that would close it.
+                if libc::fcntl(socket, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let output = Output::new(output, launch.name.clone())?;
+        let mut child = command.spawn()?;
+        let ended = pidfd(&child).inspect_err(|_| reap(&mut child))?;
+        Ok(Self { child, ended, socket: Arc::new(ours), output })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+    }
+
+    /// Waits for its end; one that does not come is brought about.
+    pub(crate) fn end(mut self, patience: Duration) -> Ended {
+        let until = Instant::now() + patience;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                Ok(None) if Instant::now() < until => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    wait_for(&self.ended, left);
+                }
+                _ => {
+                    self.kill();
+                    break self.child.wait().ok();
+                }
+            }
+        };
+        self.output.read_rest();
+        Ended { status, tail: self.output.tail() }
+    }
+}
+
+/// None is left behind as a zombie.
+impl Drop for Process {
+    fn drop(&mut self) {
+        reap(&mut self.child);
+    }
+}
+
+/// Does nothing to one that was waited for.
+fn reap(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn pidfd(child: &Child) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+fn wait_for(ended: &OwnedFd, patience: Duration) {
+    let patience = timespec(patience);
+    let mut descriptors = [rustix::event::PollFd::new(ended, rustix::event::PollFlags::IN)];
+    let _ = rustix::event::poll(&mut descriptors, Some(&patience));
+}
+
+pub(crate) fn timespec(time: Duration) -> rustix::event::Timespec {
+    rustix::event::Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// How a process ended.
+pub(crate) struct Ended {
+    status: Option<ExitStatus>,
+    tail: String,
+}
+
+impl Ended {
+    pub(crate) fn description(&self) -> String {
+        let how = match self.status {
+            None => "it ended".into(),
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("it exited with code {code}"),
+                (None, Some(signal)) => format!("it was killed by signal {signal} ({})", signal_name(signal)),
+                (None, None) => status.to_string(),
+            },
+        };
+        if self.tail.is_empty() { how } else { format!("{how}; the last it printed:\n{}", self.tail) }
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGABRT => "SIGABRT: it aborted",
+        libc::SIGBUS => "SIGBUS: a bus error",
+        libc::SIGFPE => "SIGFPE: an arithmetic error",
+        libc::SIGILL => "SIGILL: an illegal instruction",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV: a segmentation fault",
+        libc::SIGTERM => "SIGTERM",
+        _ => "a signal",
+    }
+}

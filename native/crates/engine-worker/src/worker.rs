@@ -1,0 +1,322 @@
+//! One worker: what it is asked, and what it owes.
+//!
+//! Batches are sent by whoever begins them, under a lock that is held for no longer than that; the supervisor's thread
+//! takes the answers. While there is no process, a batch waits for the next one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use kushi_core::{Batch, Context, Error, ErrorKind, Response, SlotToken, os_text};
+
+use crate::calls::Calls;
+use crate::frame::kind;
+use crate::host::Host;
+use crate::message::batch_payload;
+use crate::outgoing::Outgoing;
+use crate::process::Launch;
+use crate::supervisor::Supervisor;
+
+/// One instance of a model.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerOptions {
+    pub launch: Launch,
+    /// What it is told first, as JSON.
+    pub initialize: String,
+    pub model: String,
+    /// How many outputs the model has.
+    pub outputs: usize,
+    /// How long it may take until it is ready.
+    pub start_seconds: f64,
+    /// How long a batch may take; 0: as long as it does.
+    pub execute_seconds: f64,
+    /// How long it may take to end.
+    pub finalize_seconds: f64,
+}
+
+/// Dropping it ends its process.
+pub struct Worker {
+    shared: Arc<Shared>,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: WorkerOptions,
+    state: Mutex<State>,
+    changed: Condvar,
+    pub(crate) calls: Calls,
+    pub(crate) host: OnceLock<Arc<dyn Host>>,
+    /// Has the supervisor look at the state.
+    pub(crate) bell: std::os::fd::OwnedFd,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) batches: HashMap<u64, Running>,
+    /// Not sent yet.
+    waiting: Vec<(SlotToken, Batch)>,
+    pub(crate) next_batch: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Starting,
+    Ready,
+    /// There is none, for this reason: for good, or until the next one is tried.
+    Failed(Error),
+    Closing,
+}
+
+/// What children inherit.
+#[derive(Default)]
+pub(crate) struct Parent {
+    pub(crate) context: Context,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) priority: u32,
+}
+
+/// A batch that the worker has.
+pub(crate) struct Running {
+    pub(crate) batch: Batch,
+    /// The requests that were sent, by their places in the batch.
+    pub(crate) places: Vec<usize>,
+    /// `None` once the model can take the next batch.
+    pub(crate) token: Option<SlotToken>,
+    pub(crate) begun: Instant,
+    /// Responses that have found no room yet, with the number of their request, in the order in which they came.
+    pub(crate) held: VecDeque<(usize, Response)>,
+    /// Requests that end behind what is held.
+    pub(crate) ends: Vec<(usize, Result<(), Error>)>,
+}
+
+impl Worker {
+    /// Waits until it is ready.
+    pub fn start(options: WorkerOptions) -> Result<Self, Error> {
+        let internal = |what: &str, error: &std::io::Error| {
+            Error::new(ErrorKind::Internal, format!("cannot make {what}: {}", os_text(error)))
+        };
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags).map_err(|error| internal("an event", &error.into()))?;
+        let name = options.launch.name.clone();
+        let shared = Arc::new(Shared {
+            options,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            calls: Calls::default(),
+            host: OnceLock::new(),
+            bell,
+        });
+        let supervisor = Supervisor::new(shared.clone());
+        let supervisor = thread::Builder::new().name(name).spawn(move || supervisor.run());
+        let supervisor = supervisor.map_err(|error| internal("a thread", &error))?;
+        let worker = Self { shared, supervisor: Some(supervisor) };
+        worker.wait_until_ready()?;
+        Ok(worker)
+    }
+
+    fn wait_until_ready(&self) -> Result<(), Error> {
+        let state = self.shared.state();
+        let state = self.shared.changed.wait_while(state, |state| state.phase == Phase::Starting);
+        match &state.unwrap_or_else(PoisonError::into_inner).phase {
+            Phase::Failed(error) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on its model can ask the server.
+    pub(crate) fn serve_for(&self, host: Arc<dyn Host>) {
+        // A worker has one engine, and that one server.
+        let _ = self.shared.host.set(host);
+    }
+
+    /// Never blocks.
+    pub(crate) fn begin(&self, token: SlotToken, batch: Batch) {
+        let mut state = self.shared.state();
+        match state.phase {
+            Phase::Ready => {
+                let sent = state.send(token, batch);
+                drop(state);
+                match sent {
+                    Ok(false) => {}
+                    Ok(true) => self.shared.ring(),
+                    Err(unsent) => unsent.fail(),
+                }
+            }
+            // The next process takes it.
+            Phase::Starting => state.waiting.push((token, batch)),
+            Phase::Failed(_) | Phase::Closing => {
+                let error = match &state.phase {
+                    Phase::Failed(error) => error.clone(),
+                    _ => Error::new(ErrorKind::EngineFailed, "the worker of the model has ended"),
+                };
+                drop(state);
+                batch.fail(&error);
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = self.shared.state();
+            state.phase = Phase::Closing;
+            if let Some(outgoing) = &mut state.outgoing {
+                // Whether it hears of it or not, it ends in time.
+                let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        self.shared.ring();
+        drop(waiting);
+        // Its own thread may be the last to hold the model.
+        let own = |supervisor: &JoinHandle<()>| supervisor.thread().id() == thread::current().id();
+        if let Some(supervisor) = self.supervisor.take().filter(|supervisor| !own(supervisor)) {
+            let _ = supervisor.join();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// A process is there, and the model in it.
+    pub(crate) fn is_ready(&self, mut outgoing: Outgoing) {
+        let mut state = self.state();
+        if state.phase == Phase::Closing {
+            let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
+            state.outgoing = Some(outgoing);
+            return;
+        }
+        state.outgoing = Some(outgoing);
+        state.phase = Phase::Ready;
+        let waiting = std::mem::take(&mut state.waiting);
+        let unsent: Vec<_> =
+            waiting.into_iter().filter_map(|(token, batch)| state.send(token, batch).err()).collect();
+        drop(state);
+        for unsent in unsent {
+            unsent.fail();
+        }
+        self.changed.notify_all();
+        self.ring();
+    }
+
+    /// The process has gone. Answers what it owed; true, where it is to be replaced.
+    pub(crate) fn has_ended(&self) -> (Vec<Running>, bool) {
+        let mut state = self.state();
+        state.outgoing = None;
+        if state.phase == Phase::Ready {
+            state.phase = Phase::Starting;
+        }
+        let owed = state.batches.drain().map(|(_, running)| running).collect();
+        (owed, state.phase == Phase::Starting)
+    }
+
+    /// The next process is tried.
+    pub(crate) fn starts(&self) {
+        let mut state = self.state();
+        if matches!(state.phase, Phase::Failed(_)) {
+            state.phase = Phase::Starting;
+        }
+    }
+
+    /// It did not come to be ready.
+    pub(crate) fn has_failed(&self, error: &Error) {
+        let waiting = {
+            let mut state = self.state();
+            if state.phase == Phase::Starting {
+                state.phase = Phase::Failed(error.clone());
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        self.changed.notify_all();
+        for (token, batch) in waiting {
+            batch.fail(error);
+            drop(token);
+        }
+    }
+
+    /// What a call has from the request on whose behalf it is made: of a batch with several, from the first.
+    pub(crate) fn parent(&self, batch: Option<u64>) -> Parent {
+        let state = self.state();
+        let Some(running) = batch.and_then(|batch| state.batches.get(&batch)) else {
+            return Parent::default();
+        };
+        let open = || (0..running.batch.len()).filter_map(|index| running.batch.request(index));
+        let alone = open().count() == 1;
+        Parent {
+            context: (0..running.batch.len())
+                .find_map(|index| running.batch.child_context(index))
+                .unwrap_or_default(),
+            deadline: open().next().filter(|_| alone).and_then(|request| request.deadline),
+            priority: open().next().map_or(0, |request| request.priority),
+        }
+    }
+
+    pub(crate) fn start_patience(&self) -> Duration {
+        Duration::from_secs_f64(self.options.start_seconds)
+    }
+
+    pub(crate) fn finalize_patience(&self) -> Duration {
+        Duration::from_secs_f64(self.options.finalize_seconds)
+    }
+
+    pub(crate) fn execute_patience(&self) -> Option<Duration> {
+        (self.options.execute_seconds > 0.0).then(|| Duration::from_secs_f64(self.options.execute_seconds))
+    }
+}
+
+impl State {
+    /// Answers whether the supervisor has to see to the rest.
+    fn send(&mut self, token: SlotToken, batch: Batch) -> Result<bool, Box<Unsent>> {
+        let Some(outgoing) = &mut self.outgoing else {
+            self.waiting.push((token, batch));
+            return Ok(false);
+        };
+        let id = self.next_batch;
+        let places: Vec<usize> = (0..batch.len()).filter(|&index| batch.request(index).is_some()).collect();
+        let sent = outgoing.send(kind::EXECUTE, places.len() as u32, id, &batch_payload(&batch));
+        if let Err(error) = sent {
+            return Err(Box::new(Unsent { token, batch, error }));
+        }
+        self.next_batch += 1;
+        let is_blocked = outgoing.is_blocked();
+        let running = Running {
+            batch,
+            places,
+            token: Some(token),
+            begun: Instant::now(),
+            held: VecDeque::new(),
+            ends: Vec::new(),
+        };
+        self.batches.insert(id, running);
+        Ok(is_blocked)
+    }
+}
+
+/// A batch that found no memory.
+struct Unsent {
+    token: SlotToken,
+    batch: Batch,
+    error: std::io::Error,
+}
+
+impl Unsent {
+    /// To be called without the lock.
+    fn fail(self) {
+        let text = format!("a batch cannot be handed to its process: {}", os_text(&self.error));
+        self.batch.fail(&Error::new(ErrorKind::EngineFailed, text));
+        drop(self.token);
+    }
+}
