@@ -17,19 +17,20 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kushi_native import Core, Order, Orders, shortened
+from kushi_native import Core, Order, StartedVersion, shortened
 
-from .backends import pipeline
-from .backends.native import NativeModel
+from .backends import ensemble, pipeline
 from .backends.pipeline import Loaded
+from .composition import Composition, circle, in_order, not_available
+from .control_threads import CLOSED, attend, end, give_up
 from .errors import (
     ConfigInvalid,
     InternalError,
@@ -39,20 +40,21 @@ from .errors import (
     ModelUnavailable,
     ShuttingDown,
 )
-from .loading import Load, Loads, failure_of
+from .loading import Load, Loads, failure_of, forget_frames
 from .repository.backend_config import BackendConfig, settings_of
+from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.layout import ModelSource, check_model_name, find, scan
+from .repository.messages import ModelConfig
 from .repository.resolve import NoVersion, Resolved, resolve
+from .repository.warm_up import WarmUpSample
 from .settings import ALL_MODELS, ModelOptions
 
 __all__ = ["Control"]
 
 _LOG = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 2.0
-_END_PATIENCE_SECONDS = 10.0
 _NOT_READY = "Server not ready"
 """Triton's text for a load when the server exits"""
-_CLOSED = "the load is given up: the engine is closed"
 _GIVE_UP_PATIENCE_SECONDS = 5.0
 
 Failures = dict[int | None, KushiError]
@@ -77,6 +79,7 @@ class Control:
         self._load_threads = options.load_threads
         self._backend_config = backend_config
         self._failures: dict[str, KushiError] = {}
+        self._composition = Composition()
         self._loads = Loads(options.load_timeout_seconds)
         self._changing: dict[str, Load | None] = {}
         self._changed = threading.Condition()
@@ -100,7 +103,15 @@ class Control:
             elif name not in sources:
                 self._failures[name] = error = _not_in_repository(name)
                 _LOG.error("%s: model not found in any model repository", error)
-        self._load_all([source for name, source in sources.items() if everything or name in names])
+        chosen = [source for name, source in sources.items() if everything or name in names]
+        ensembles: dict[str, Resolved] = {}
+        begun: set[str] = set()
+        while chosen:
+            begun.update(source.name for source in chosen)
+            ensembles |= self._load_all(chosen)
+            steps = {step for one in ensembles.values() for step in composing(one.config)}
+            chosen = [sources[name] for name in sorted(steps - begun) if name in sources]
+        self._start_ensembles(ensembles, {*sources, *found.refused})
 
     def attend(self) -> None:
         """Carries out what the doors ask, from now until the control is closed or nobody refers to it any more"""
@@ -109,14 +120,14 @@ class Control:
         threads = [
             threading.Thread(
                 # the last one is for unloads alone: it gives up a load that keeps one of the others
-                target=partial(_attend, only_unloads=index == self._load_threads),
+                target=partial(attend, only_unloads=index == self._load_threads),
                 args=(orders, control),
                 name=f"kushi-control-{index}",
                 daemon=True,
             )
             for index in range(self._load_threads + 1)
         ]
-        self._end = weakref.finalize(self, _end, os.getpid(), orders, threads, self._changing)
+        self._end = weakref.finalize(self, end, os.getpid(), orders, threads, self._changing)
         for thread in threads:
             thread.start()
 
@@ -124,7 +135,7 @@ class Control:
         """From now on no load begins, and those that go on are given up"""
         with self._changed:
             self._loads_ended = True
-            _give_up(self._changing, _NOT_READY)
+            give_up(self._changing, _NOT_READY)
 
     def close(self) -> None:
         """Ends the control threads; loads that go on are given up"""
@@ -135,7 +146,14 @@ class Control:
             self._end()
 
     def load(self, name: str) -> None:
-        """Loads a model as it lies in the repository now; where it fails, what served goes on serving"""
+        """
+        Loads a model as it lies in the repository now, and those of its steps that are not loaded; where it fails, what
+        served goes on serving
+        """
+        self._load(name, ())
+
+    def _load(self, name: str, above: tuple[str, ...]) -> None:
+        """`above` are the ensembles for which it is loaded"""
         check_model_name(name)
         with self._change(name, self._loads.begin(name)) as load:
             try:
@@ -151,17 +169,24 @@ class Control:
                 self._fail(name, {None: error})
                 kind = InternalError if isinstance(error, InternalError) else ConfigInvalid
                 raise kind(f"{_not_in_repository(name)}: {error}", model=name, status=500) from error
-            if failures := self._load_versions(load, source, resolved):
+            try:
+                self._load_steps(resolved, (*above, name))
+                failures = self._load_versions(load, source, resolved)
+            except ConfigInvalid as error:
+                failures = dict.fromkeys(resolved.versions, error)
+            if failures:
                 self._fail(name, failures)
                 clauses = "".join(
                     f"version {version} is at UNAVAILABLE state: {error};" for version, error in failures.items()
                 )
                 raise _load_failed(name, f"{clauses}\n") from next(iter(failures.values()))
+        self._revise_ensembles(name, above)
 
-    def unload(self, name: str) -> None:
+    def unload(self, name: str, *, dependents: bool = False) -> None:
         """
         Takes a model away; what it has accepted is still answered. Nothing happens where it is not loaded, and a load
-        that goes on is given up
+        that goes on is given up. Ensembles of it wait until it is loaded again. With `dependents` the models of an
+        ensemble go with it, but for those that another one needs
         """
         with self._changed:
             load = self._changing.get(name)
@@ -171,6 +196,73 @@ class Control:
         with self._change(name, None):
             self._core.unload(name)
             self._failures.pop(name, None)
+            gone = self._composition.forget(name)
+        self._revise_ensembles(name)
+        for step in composing(gone.config) if gone and dependents else ():
+            if not self._composition.ensembles_of(step):
+                self.unload(step, dependents=True)
+
+    def _load_steps(self, resolved: Resolved, above: tuple[str, ...]) -> None:
+        """The models of an ensemble that are not loaded; one that fails is named when the ensemble is checked"""
+        if not is_ensemble(resolved.config):
+            return
+        missing = []
+        for step in composing(resolved.config):
+            if step in above:
+                raise circle((*above[above.index(step) :], step))
+            if step not in self._composition.serving():
+                try:
+                    self._load(step, above)
+                except ModelNotFound:
+                    missing.append(step)
+                except ShuttingDown:
+                    raise
+                except KushiError as error:
+                    self._failures.setdefault(step, error)
+        if missing:
+            raise not_available(resolved.source.name, missing)
+        self._composition.wanted(resolved)
+
+    def _start_ensembles(self, ensembles: Mapping[str, Resolved], there: Iterable[str]) -> None:
+        ordered, circles = in_order(ensembles)
+        for name, error in circles.items():
+            self._fail(name, {None: error})
+        for resolved in ordered:
+            missing = sorted({*composing(resolved.config)}.difference(there))
+            if missing:
+                self._fail(resolved.source.name, {None: not_available(resolved.source.name, missing)})
+            else:
+                self._composition.wanted(resolved)
+                self._load_resolved(resolved)
+
+    def _load_resolved(self, resolved: Resolved) -> None:
+        name = resolved.source.name
+        with suppress(ShuttingDown), self._change(name, self._loads.begin(name)) as load:
+            if failures := self._load_versions(load, resolved.source, resolved):
+                self._fail(name, failures)
+
+    def _revise_ensembles(self, name: str, above: Sequence[str] = ()) -> None:
+        """The ensembles of a model that was loaded or has left: each begins to serve, goes on, or waits for it"""
+        for resolved in self._composition.ensembles_of(name):
+            of = resolved.source.name
+            # what is loaded for it just now is no news
+            if of in above:
+                continue
+            serving = self._composition.serving()
+            try:
+                check_composing(resolved.config, serving, self._failures)
+            except ConfigInvalid as error:
+                if of in serving:
+                    with suppress(ShuttingDown, ModelNotReady), self._change(of, None):
+                        self._core.unload(of)
+                        self._composition.left(of)
+                        self._fail(of, dict.fromkeys(serving[of], error))
+            else:
+                if of in serving:
+                    continue
+                with suppress(ModelNotReady):
+                    self._load_resolved(resolved)
+            self._revise_ensembles(of, (*above, of))
 
     def carry_out(self, order: Order) -> None:
         """Loads or unloads, and answers"""
@@ -209,7 +301,8 @@ class Control:
                 del self._changing[name]
                 self._changed.notify_all()
 
-    def _load_all(self, sources: Sequence[ModelSource]) -> None:
+    def _load_all(self, sources: Sequence[ModelSource]) -> dict[str, Resolved]:
+        """All but the ensembles, which are answered: they come when the others are loaded"""
         with ThreadPoolExecutor(self._load_threads, thread_name_prefix="kushi-start") as pool:
             waiting = {pool.submit(self._load_first, source): source.name for source in sources}
             try:
@@ -221,32 +314,36 @@ class Control:
                 # no load begins behind those that are given up
                 with self._changed:
                     self._closed = True
-                    _give_up(self._changing, _CLOSED)
+                    give_up(self._changing, CLOSED)
                 raise
-        for done in waiting:
-            done.result()
+        found = [done.result() for done in waiting]
+        return {one.source.name: one for one in found if one}
 
-    def _load_first(self, source: ModelSource) -> None:
+    def _load_first(self, source: ModelSource) -> Resolved | None:
         try:
             with self._change(source.name, self._loads.begin(source.name)) as load:
                 try:
                     resolved = load.run(source.path, partial(resolve, source, auto_complete=self._auto_complete))
+                    if is_ensemble(resolved.config):
+                        return resolved
                     failures = self._load_versions(load, source, resolved)
                 except KushiError as error:
                     failures = {None: error}
                 if failures:
                     self._fail(source.name, failures)
         except ShuttingDown:
-            return
+            pass
+        return None
 
     def _load_versions(self, load: Load, source: ModelSource, resolved: Resolved) -> Failures:
         """All versions or none: they serve together, once each of them is loaded"""
         for version in resolved.versions:
             self._core.announce(source.name, version)
         try:
-            ready, failures = self._open_versions(load, source, resolved)
+            loaded, failures = self._open_versions(load, source, resolved)
             if not failures:
-                self._core.load(source.name, ready)
+                self._core.publish(source.name, [started for started, _ in loaded.values()])
+                self._composition.serves(source.name, {version: config for version, (_, config) in loaded.items()})
         except ShuttingDown:
             raise
         except Exception as error:  # noqa: BLE001 - it is the failure of this model
@@ -261,45 +358,40 @@ class Control:
 
     def _open_versions(
         self, load: Load, source: ModelSource, resolved: Resolved
-    ) -> tuple[list[tuple[str, Sequence[NativeModel]]], Failures]:
-        ready: list[tuple[str, Sequence[NativeModel]]] = []
+    ) -> tuple[dict[int, tuple[StartedVersion, ModelConfig]], Failures]:
+        opened: dict[int, tuple[StartedVersion, ModelConfig]] = {}
         failures: Failures = {}
         for version in resolved.versions:
             _LOG.info("loading: %s:%d", source.name, version)
-            work = partial(_open, resolved, version, self._auto_complete, self._backend_config)
+            opening: Callable[[], Loaded]
+            if is_ensemble(resolved.config):
+                serving, why = self._composition.serving(), self.failures
+                opening = partial(ensemble.load, source, resolved.config, version, serving, why)
+            else:
+                opening = partial(_open, resolved, version, self._auto_complete, self._backend_config)
+            work = partial(_start, self._core, source.name, version, opening)
             try:
-                loaded = load.run(source.path, work)
+                loaded, started = load.run(source.path, work)
+                if loaded.warm_up:
+                    _warm_up(load, source, started, loaded.warm_up)
             except ShuttingDown:
                 raise
             except KushiError as error:
                 failures[version] = error
             else:
-                ready.append((loaded.specification.model_dump_json(), loaded.sessions))
-                _LOG.debug("'%s' version %d runs on %d thread(s)", source.name, version, loaded.intra_op_threads)
-        return ready, failures
+                opened[version] = started, loaded.config
+        return opened, failures
 
     def _fail(self, name: str, failures: Failures) -> None:
         for error in failures.values():
             # names and values in it come from files
             error.args = (shortened(str(error)),)
-            _forget_frames(error)
+            forget_frames(error)
         self._failures[name] = next(iter(failures.values()))
         for version, error in failures.items():
             named = f"'{name}'" if version is None else f"'{name}' version {version}"
             _LOG.error("failed to load %s: %s", named, error)
             self._core.fail(name, version, str(error))
-
-
-def _forget_frames(error: BaseException) -> None:
-    """Tracebacks would keep this control alive, and what was opened of the model with all its memory"""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        one = waiting.pop()
-        if one and id(one) not in seen:
-            seen.add(id(one))
-            one.__traceback__ = None
-            waiting += [one.__cause__, one.__context__]
 
 
 def _find(repositories: Sequence[Path], name: str, auto_complete: bool) -> tuple[ModelSource, Resolved]:  # noqa: FBT001 - only partial gives it
@@ -314,35 +406,19 @@ def _open(resolved: Resolved, version: int, auto_complete: bool, config: Backend
     return pipeline.load(resolved.source, resolved.config, version, auto_complete=auto_complete, settings=settings)
 
 
-def _attend(orders: Orders, control: weakref.ref[Control], *, only_unloads: bool) -> None:
-    while (order := orders.next(only_unloads=only_unloads)) is not None:
-        if (alive := control()) is not None:
-            alive.carry_out(order)
-        del alive, order
+def _start(core: Core, name: str, version: int, opening: Callable[[], Loaded]) -> tuple[Loaded, StartedVersion]:
+    loaded = opening()
+    _LOG.debug("'%s' version %d runs on %d thread(s)", name, version, loaded.intra_op_threads)
+    return loaded, core.start(name, loaded.specification.model_dump_json(), loaded.sessions)
 
 
-def _end(
-    process: int, orders: Orders, threads: Sequence[threading.Thread], changing: Mapping[str, Load | None]
-) -> None:
-    if os.getpid() != process:
-        return
-    orders.close()
-    _give_up(changing, _CLOSED)
-    _join(threads, _END_PATIENCE_SECONDS)
-
-
-def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    for thread in threads:
-        # the last reference to a control may go on one of its own threads
-        if thread is not threading.current_thread() and thread.ident is not None:
-            thread.join(max(0, until - time.monotonic()))
-
-
-def _give_up(changing: Mapping[str, Load | None], why: str) -> None:
-    for load in [*changing.values()]:
-        if load:
-            load.give_up(ShuttingDown(why))
+def _warm_up(load: Load, source: ModelSource, started: StartedVersion, samples: Sequence[WarmUpSample]) -> None:
+    try:
+        load.run(source.path, partial(started.warm_up, samples))
+    except BaseException:
+        # one that was given up ends with it
+        started.retire()
+        raise
 
 
 def _not_in_repository(name: str) -> ModelNotFound:
@@ -353,7 +429,7 @@ def _load_failed(name: str, what: str) -> ModelUnavailable:
     return ModelUnavailable(f"load failed for model '{name}': {what}", model=name, status=400)
 
 
-def _still_waiting(futures: Mapping[Future[None], str]) -> Iterator[list[str]]:
+def _still_waiting(futures: Mapping[Future[Any], str]) -> Iterator[list[str]]:
     """The names of what is not done, each time that a while has passed, until all is"""
     started = time.monotonic()
     while pending := wait(futures, timeout=_PROGRESS_SECONDS).not_done:

@@ -111,11 +111,15 @@ class Engine(Calls):
         """The same as `load_model`, for an event loop"""
         await asyncio.to_thread(self.load_model, model_name, config=config, files=files)
 
-    def unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:  # noqa: ARG002 - tritonclient's
-        """Takes a model away; the requests that it has accepted are answered. No model depends on another here"""
+    def unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
+        """
+        Takes a model away; the requests that it has accepted are answered.
+
+        unload_dependents: the models of an ensemble go with it, but for those that another one needs.
+        """
         check_name(model_name)
         self._own()
-        self._control.unload(model_name)
+        self._control.unload(model_name, dependents=unload_dependents)
 
     async def async_unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
         """The same as `unload_model`, for an event loop"""

@@ -4,7 +4,15 @@ import os
 import site
 from pathlib import Path
 
-__all__ = ["environment_of_child", "environment_with", "runtime_directory", "set_variable", "variables"]
+__all__ = [
+    "cache_directory",
+    "environment_of_child",
+    "environment_with",
+    "path_with",
+    "runtime_directory",
+    "set_variable",
+    "variables",
+]
 
 
 def variables(prefix: str) -> dict[str, str]:
@@ -16,6 +24,16 @@ def runtime_directory() -> Path | None:
     """The directory that the system keeps for sockets of this user: XDG_RUNTIME_DIR, where it can be written to"""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     return Path(directory) if directory and os.access(directory, os.W_OK) else None
+
+
+def cache_directory() -> Path:
+    """Where this user keeps what can be made again"""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kushi"
+
+
+def path_with(name: str, directory: Path) -> str:
+    """A variable that lists directories, with one more in front"""
+    return os.pathsep.join(filter(None, (str(directory), os.environ.get(name))))
 
 
 def set_variable(name: str, value: str) -> None:

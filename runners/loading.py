@@ -21,7 +21,7 @@ from kushi_native import leave_threads_at_exit
 
 from .errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
 
-__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of"]
+__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of", "forget_frames"]
 
 _LOG = logging.getLogger(__name__)
 MOST_LEFT = 8
@@ -44,6 +44,18 @@ def failure_of(error: BaseException, what: object) -> KushiError:
     cause = error.__cause__ or error if isinstance(error, _Broken) else error
     _LOG.error("%s cannot be loaded", what, exc_info=cause)
     return InternalError(f"{what}: {type(cause).__name__}: {cause}")
+
+
+def forget_frames(error: BaseException) -> None:
+    """Tracebacks would keep this control alive, and what was opened of the model with all its memory"""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            waiting += [one.__cause__, one.__context__]
 
 
 @dataclass(frozen=True)

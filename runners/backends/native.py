@@ -1,7 +1,7 @@
-"""What the native core makes engines of: a class for each of its crates `engine-…`"""
+"""What the native core makes engines of: a class for each of its crates `engine-…`, and the steps of an ensemble"""
 
-from kushi_native import OnnxModel, PythonModel
+from kushi_native import Ensemble, OnnxModel, PythonModel, WorkerModel
 
 __all__ = ["NativeModel"]
 
-NativeModel = OnnxModel | PythonModel
+NativeModel = Ensemble | OnnxModel | PythonModel | WorkerModel

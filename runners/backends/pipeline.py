@@ -20,6 +20,7 @@ from ..repository.normalize import fill_defaults, fill_instance_groups
 from ..repository.specification import Specification, specify
 from ..repository.tensors import scalar_names
 from ..repository.validate import check_instance_groups, check_model, check_outputs, check_tensors, check_threads
+from ..repository.warm_up import WarmUpSample, warm_up_samples
 from .native import NativeModel
 from .steps import Backend, Placed
 
@@ -31,8 +32,12 @@ class Loaded:
     """One version, ready to be handed to the core: one session for all instances, or one for each"""
 
     specification: Specification
+    config: ModelConfig
+    """Complete, as it is in effect"""
     sessions: Sequence[NativeModel]
     intra_op_threads: int
+    warm_up: Sequence[WarmUpSample]
+    """What every instance executes before the version takes its first request"""
 
 
 def load(
@@ -74,7 +79,8 @@ def load(
             load_seconds=time.monotonic() - started,
             labels=read_labels(source.path, config),
         )
-    return Loaded(specification, bound.sessions(threads), threads)
+        samples = warm_up_samples(source.path, config)
+    return Loaded(specification, config, bound.sessions(threads), threads, samples)
 
 
 def _backend(name: str, settings: Mapping[str, str]) -> Backend:

@@ -1,7 +1,7 @@
 """config.pbtxt: the text as the user wrote it → one ModelConfig message, or an error that names file, line and field"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,14 @@ __all__ = ["parse", "read"]
 
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _NO_NUMBER = re.compile(r"[+-]?[0-9.][^_\s]*_")
+_COMMENT = re.compile(r"#[^\"']*$")
+_OTHER_NAMES = {
+    "TYPE_BYTES": "TYPE_STRING",
+    "BYTES": "TYPE_STRING",
+    "TYPE_FLOAT": "TYPE_FP32",
+    "TYPE_DOUBLE": "TYPE_FP64",
+}
+"""What the protocol and other formats call a value, and what config.pbtxt does"""
 _MOST_SHOWN = 80
 """Characters of a line before and behind a fault"""
 
@@ -39,6 +47,8 @@ def parse(text: str, source: str) -> ModelConfig:
         _check_numbers(text)
     except text_format.ParseError as error:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
+        if empty := _field_without_value(text.split("\n"), line, column):
+            raise ConfigInvalid(f"{source}:{empty[0]}:{empty[1]}: field '{empty[2]}' has no value") from None
         raise ConfigInvalid(f"{source}:{line}:{column}: {_explain(str(error), text, line, column)}") from None
     return read
 
@@ -73,8 +83,25 @@ def _explain(message: str, text: str, line: int, column: int) -> str:
     return f"{named}{message[:1].lower()}{message[1:]}, in: {shown.strip()}"
 
 
+def _field_without_value(lines: Sequence[str], line: int, column: int) -> tuple[int, int, str] | None:
+    """Line, column and name of the field whose colon is the last thing before what could not be read"""
+    rest = lines[line - 1][column - 1 :] if line <= len(lines) else ""
+    # a value that is wrong in itself stands in the line of its field
+    if rest.strip() and not re.match(r"[A-Za-z_]\w*\s*[:{\[<]|[}\]>]", rest):
+        return None
+    for number in range(min(line, len(lines)), 0, -1):
+        text = lines[number - 1]
+        before = _COMMENT.sub("", text[: column - 1] if number == line else text).rstrip()
+        if before:
+            field = re.search(r"(\w+)\s*:$", before)
+            return (number, field.start() + 1, field[1]) if field else None
+    return None
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
+    if name in _OTHER_NAMES:
+        return f", did you mean '{_OTHER_NAMES[name]}'?"
     near = [k for k in names if k.removeprefix("TYPE_") == name] or get_close_matches(name, names, n=1)
     return f", did you mean '{near[0]}'?" if near else f", expected one of {', '.join(names)}"
 

@@ -31,7 +31,8 @@ class Descriptor:
         decides. Triton's own backends have numbers below 100.
     bare_suffixes: of files that say all that a configuration would, and can be served without one.
     cpu_instances: how many instances there are on the CPU, where nothing is said.
-    parameters: those of config.pbtxt that it supports; with `any_parameter` it takes others as well.
+    parameters: those of config.pbtxt that it supports; others are kept for clients, and with `any_parameter`
+        they mean something to the backend, so that none is taken for a mistake.
     refused: parameters that it knows and does not take, with the reason, a sentence after "it".
     fields: those of config.pbtxt that it supports beside the ones that all backends do.
     settings: what --backend-config may say of it; `check_settings` raises for those that do not go together.

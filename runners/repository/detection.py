@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from ..errors import ConfigInvalid
-from .discovery import default_file, found
+from .discovery import found
 from .layout import ModelSource
 from .messages import ModelConfig
 
@@ -13,10 +13,14 @@ __all__ = ["detect_backend"]
 # (order, backend, platform, default file) of those that Triton knows and this version does not have: they are found, so
 # that a model for them is refused by the name of its backend
 _ONLY_IN_TRITON = (
+    (5, "tensorflow", "tensorflow_savedmodel", "model.savedmodel"),
+    (6, "tensorflow", "tensorflow_graphdef", "model.graphdef"),
     (10, "tensorrt", "tensorrt_plan", "model.plan"),
-    (30, "openvino", "", "model.xml"),
-    (50, "python", "", "model.py"),
+    (30, "openvino", "openvino", "model.xml"),
+    (60, "dali", "dali", "model.dali"),
 )
+# Triton's backends that models name as their platform, which is a mistake, but says what is missing
+_NAMED_AS_BACKEND = frozenset({"fil", "tensorrtllm", "vllm"})
 
 
 def detect_backend(source: ModelSource, config: ModelConfig) -> str:
@@ -24,6 +28,8 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
     for backend, platform, file in _kinds():
         if (platform and config.platform == platform) or config.default_model_filename == file:
             return backend
+    if config.platform in _NAMED_AS_BACKEND:
+        return config.platform
     if config.platform or config.default_model_filename:
         return ""
     first = next(iter(source.versions.values()), None)
@@ -33,11 +39,11 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
     _, dot, suffix = source.name.partition(".")
     if dot:
         return suffix
-    expected = (first or source.path / "1") / default_file()
+    files = " or ".join(f"'{file}'" for one in found().all for file in one.files)
     raise ConfigInvalid(
-        f"no model file found, expected '{expected}': Invalid model name: Could not determine backend for "
-        f"model '{source.name}' with no backend in model configuration. Expected model name of the form "
-        "'model.<backend_name>'."
+        f"no model file found in '{first or source.path / '1'}', expected {files}: Invalid model name: Could not "
+        f"determine backend for model '{source.name}' with no backend in model configuration. Expected model name of "
+        "the form 'model.<backend_name>'."
     )
 
 

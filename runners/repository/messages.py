@@ -12,11 +12,13 @@ from types import ModuleType
 __all__ = [
     "DataType",
     "ModelConfig",
+    "ModelEnsembling",
     "ModelInput",
     "ModelInstanceGroup",
     "ModelOptimizationPolicy",
     "ModelOutput",
     "ModelQueuePolicy",
+    "ModelWarmup",
 ]
 
 _GENERATED = "tritonclient.grpc.model_config_pb2"
@@ -37,8 +39,10 @@ def _generated() -> ModuleType:
 _module = _generated()
 DataType = _module.DataType
 ModelConfig = _module.ModelConfig
+ModelEnsembling = _module.ModelEnsembling
 ModelInput = _module.ModelInput
 ModelInstanceGroup = _module.ModelInstanceGroup
 ModelOptimizationPolicy = _module.ModelOptimizationPolicy
 ModelOutput = _module.ModelOutput
 ModelQueuePolicy = _module.ModelQueuePolicy
+ModelWarmup = _module.ModelWarmup

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .detection import detect_backend
 from .discovery import descriptors
+from .ensemble import is_ensemble
 from .layout import ModelSource
 from .messages import ModelConfig, ModelInstanceGroup
 
@@ -20,7 +21,7 @@ def fill_backend(source: ModelSource, written: ModelConfig) -> ModelConfig:
     config = ModelConfig()
     config.CopyFrom(written)
     config.name = config.name or source.name
-    if config.platform == "ensemble":
+    if is_ensemble(config):
         return config
     if not config.backend:
         config.backend = detect_backend(source, config)
@@ -45,6 +46,8 @@ def fill_defaults(written: ModelConfig) -> ModelConfig:
     if config.HasField("dynamic_batching") and config.max_batch_size > 0:
         sizes = config.dynamic_batching.preferred_batch_size
         sizes.extend([] if sizes else [config.max_batch_size])
+    if is_ensemble(config):
+        return config
     for memory in ("input_pinned_memory", "output_pinned_memory"):
         if not config.optimization.HasField(memory):
             getattr(config.optimization, memory).enable = True

@@ -128,7 +128,7 @@ def specify(
         ),
         batching=_batching(config),
         queue=_queue(config),
-        instances=instances_of(config),
+        instances=max(1, instances_of(config)),
         inline=inline and _inline_wanted(config),
         config_json=json.dumps(to_plain(config), separators=(",", ":")),
         load_seconds=load_seconds,

@@ -1,20 +1,25 @@
 """
 Which fields of config.pbtxt have an effect in this version. Every other field that is set is refused by its name:
-a setting that is silently ignored is worse than one that is missing.
+a setting that is silently ignored is worse than one that is missing. What Triton ignores without a flag of the server
+is ignored here as well, with a line in the log. Parameters are free: clients and models read their own.
 """
 
+import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import Message
 
 from ..errors import Unsupported
-from ..nearest import hint
+from ..nearest import nearly
+from .descriptor import Descriptor
 from .discovery import descriptor_of
 from .messages import ModelConfig
 
 __all__ = ["check_supported_fields"]
 
+_LOG = logging.getLogger(__name__)
 _TENSOR = dict.fromkeys(("name", "data_type", "dims", "reshape"))
 _SUPPORTED: dict[str, Any] = {
     "name": None,
@@ -38,8 +43,19 @@ _SUPPORTED: dict[str, Any] = {
     # pinned memory speeds up copies to a GPU; on CPU both of its values mean the same
     "optimization": {"graph": None, "input_pinned_memory": None, "output_pinned_memory": None},
     "parameters": None,
+    "ensemble_scheduling": {
+        "step": dict.fromkeys(("model_name", "model_version", "input_map", "output_map")),
+        "max_inflight_requests": None,
+    },
+    "model_warmup": {"name": None, "batch_size": None, "inputs": None, "count": None},
 }
+_WITHOUT_EFFECT = {
+    "response_cache": "the server has no response cache",
+    "instance_group[].rate_limiter": "the server does not limit rates",
+}
+"""Fields that mean something with a flag of Triton's alone, and what is off"""
 _MAX_LEVELS = 1024
+_INDEX = re.compile(r"\[\d+\]")
 _OWN = "kushi."
 _PARAMETERS = (f"{_OWN}inline", f"{_OWN}max_queue_bytes")
 
@@ -50,19 +66,36 @@ def check_supported_fields(config: ModelConfig) -> None:
     for path in _beyond(config, _SUPPORTED, ""):
         if descriptor and path.startswith(descriptor.fields):
             continue
+        if why := _without_effect(path):
+            _LOG.warning("model '%s': field '%s' has no effect: %s", config.name, path, why)
+            continue
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
     levels = config.dynamic_batching.priority_levels
     if levels > _MAX_LEVELS:
         raise Unsupported(
             f"field 'dynamic_batching.priority_levels' is {levels}, at most {_MAX_LEVELS} are supported by this version"
         )
+    _check_parameters(config, descriptor)
+
+
+def _without_effect(path: str) -> str | None:
+    plain = _INDEX.sub("[]", path)
+    return next((why for field, why in _WITHOUT_EFFECT.items() if f"{plain}.".startswith(f"{field}.")), None)
+
+
+def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> None:
+    """Refuses what the backend knows and does not take; warns of what is probably a mistake"""
+    backends = () if not descriptor or descriptor.any_parameter else descriptor.parameters
     known = (*(descriptor.parameters if descriptor else ()), *_PARAMETERS)
     for key in sorted(config.parameters):
         if why := descriptor and descriptor.refused.get(key):
             raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
-        free = descriptor and descriptor.any_parameter and not key.startswith(_OWN)
-        if key not in known and not free:
-            raise Unsupported(f"parameter '{key}' is not supported by this version, {hint(key, known)}")
+        if key in known:
+            continue
+        meant = nearly(key, _PARAMETERS if key.startswith(_OWN) else backends)
+        if meant or key.startswith(_OWN):
+            instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(_PARAMETERS)}"
+            _LOG.warning("model '%s': parameter '%s' is not known here and has no effect%s", config.name, key, instead)
 
 
 def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from math import prod
 from ..errors import ConfigInvalid, Unsupported
 from ..integers import MAX_THREADS
 from .discovery import descriptor_of
+from .ensemble import PLATFORM, check_steps, is_ensemble
 from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput, ModelQueuePolicy
 from .specification import instances_of
 
@@ -20,9 +21,11 @@ _MAX_THREADS_OF_ALL = 4 * MAX_THREADS
 def check_model(config: ModelConfig, directory: str) -> None:
     """The configuration as a whole, before the model file is opened"""
     name = config.name
-    if not config.backend:
+    check_steps(config)
+    if not config.backend and not is_ensemble(config):
         raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}")
-    if config.platform not in descriptor_of(config.backend).platforms:
+    platforms = descriptor_of(config.backend).platforms if config.backend else (PLATFORM,)
+    if config.platform not in platforms:
         raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
     if config.max_batch_size < 0:
         raise ConfigInvalid(f"'max_batch_size' must be non-negative value for {name}")

@@ -1,9 +1,10 @@
 """
 What optimization.execution_accelerators of config.pbtxt says, for ONNX Runtime's execution providers: Triton's names
-for their options on the one side, the providers' own on the other. What is not known is refused by its name, and so is
-what would be without effect.
+for their options on the one side, the providers' own on the other. What is not known is refused by its name; what would
+be without effect is logged.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ from .values import Accelerator, Option, Provider, at_least, off, one_of, switch
 
 __all__ = ["check_accelerators", "providers_at"]
 
+_LOG = logging.getLogger(__name__)
 _Stated = ModelOptimizationPolicy.ExecutionAccelerators.Accelerator
 
 _SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
@@ -78,7 +80,7 @@ _ACCELERATORS = MappingProxyType({"cuda": _CUDA, "tensorrt": TENSORRT, "openvino
 
 
 def check_accelerators(config: ModelConfig, places: Sequence[int | None], runtime: Runtime) -> None:
-    """Refuses accelerators that no instance could use: of the GPU without one, of the CPU where all are on GPUs"""
+    """Refuses accelerators that are not there. Those that no instance could use have no effect, as in Triton"""
     stated = config.optimization.execution_accelerators
     names = [one.name for one in (*stated.gpu_execution_accelerator, *stated.cpu_execution_accelerator)]
     for name in names:
@@ -86,17 +88,19 @@ def check_accelerators(config: ModelConfig, places: Sequence[int | None], runtim
             raise ConfigInvalid(f"{_named(config, name)} is requested {names.count(name)} times, expected it once")
     for accelerator in stated.gpu_execution_accelerator:
         _check_known(accelerator, ("tensorrt", "cuda"))
-        _check_available(config, accelerator.name, runtime)
         if set(places) == {None}:
-            raise ConfigInvalid(f"{_named(config, accelerator.name)} {_no_gpu(runtime)}")
+            _LOG.warning("%s has no effect: it %s", _named(config, accelerator.name), _no_gpu(runtime))
+            continue
+        _check_available(config, accelerator.name, runtime)
     for key in _CUDA_PARAMETERS:
         if key in config.parameters and set(places) == {None}:
-            raise ConfigInvalid(f"parameter '{key}' of model '{config.name}' {_no_gpu(runtime)}")
+            _LOG.warning("parameter '%s' of model '%s' has no effect: it %s", key, config.name, _no_gpu(runtime))
     for accelerator in stated.cpu_execution_accelerator:
         _check_known(accelerator, ("openvino",))
-        _check_available(config, accelerator.name, _with_openvino(config, runtime))
         if None not in places:
-            raise ConfigInvalid(f"{_named(config, accelerator.name)} needs an instance group of KIND_CPU")
+            _LOG.warning("%s has no effect: no instance group is of KIND_CPU", _named(config, accelerator.name))
+            continue
+        _check_available(config, accelerator.name, _with_openvino(config, runtime))
 
 
 def providers_at(config: ModelConfig, gpu: int | None, files: ModelFiles) -> tuple[Provider, ...]:

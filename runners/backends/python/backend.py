@@ -1,0 +1,139 @@
+"""Loads Python models: finds the interpreter, lets the model complete its configuration, starts its processes"""
+
+import json
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import ParseDict, ParseError
+from kushi_native import WorkerModel
+
+from ...errors import ConfigInvalid
+from ...repository.config_json import to_plain
+from ...repository.messages import ModelConfig
+from ...repository.tensors import protocol_type
+from .. import Backend, Bound, Opened, Placed, Prepared
+from .interpreter import Interpreter, find_interpreter
+
+__all__ = ["PythonBackend"]
+
+_LOG = logging.getLogger(__name__)
+_WORKER = Path(__file__).parents[2] / "worker"
+_START_SECONDS = "30"
+_FINALIZE_SECONDS = 10.0
+_MOST_AT_ONCE = 8
+"""Processes that are started at the same time: each imports what its model needs"""
+
+
+class PythonBackend(Backend):
+    """Processes of the interpreter that a model asks for"""
+
+    def prepare(self, model: Placed) -> Prepared:
+        interpreter = find_interpreter(model, self.settings.get("python-runtime"))
+        how = _How(
+            model=model,
+            interpreter=interpreter,
+            start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
+            execute_seconds=_seconds(model.config, "kushi.execute_timeout"),
+        )
+        return Prepared(partial(_Opened, how=how))
+
+
+@dataclass(frozen=True)
+class _How:
+    """How the processes of a version are started"""
+
+    model: Placed
+    interpreter: Interpreter
+    start_seconds: float
+    execute_seconds: float
+
+    def launch(self, name: str) -> dict[str, Any]:
+        return {
+            "command": [str(self.interpreter.program), "-u", str(_WORKER)],
+            "environment": self.interpreter.environment,
+            "directory": str(self.model.source.path),
+            "name": name,
+        }
+
+    def order(self, path: Path) -> dict[str, Any]:
+        return {"path": str(path), "directories": [str(path.parent), str(self.model.source.path)]}
+
+
+class _Opened(Opened):
+    """A file that was found; it is read in the processes alone"""
+
+    def __init__(self, path: Path, *, how: _How) -> None:
+        self._path = path
+        self._how = how
+
+    def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:  # noqa: ARG002 - the model says it
+        """By the model's `auto_complete_config`, if it has one"""
+        if "auto_complete_config" not in self._path.read_text(errors="replace"):
+            return config
+        how = self._how
+        order = {**how.order(self._path), "config": json.dumps(to_plain(config))}
+        launch = json.dumps(how.launch(f"{config.name}_auto_complete"))
+        completed = WorkerModel.complete(launch, json.dumps(order), how.start_seconds)
+        try:
+            return ParseDict(json.loads(completed), ModelConfig())
+        except ParseError as error:
+            raise ConfigInvalid(f"'{self._path}' completes the configuration wrongly: {error}") from error
+
+    def bind(self, config: ModelConfig) -> Bound:
+        return Bound(partial(self._sessions, config))
+
+    def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
+        places = list(enumerate(self._how.model.places))
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(places)), thread_name_prefix="kushi-start") as starting:
+            return list(starting.map(lambda place: self._start(config, *place), places))
+
+    def _start(self, config: ModelConfig, index: int, gpu: int | None) -> WorkerModel:
+        how = self._how
+        instance = f"{config.name}_{index}"
+        decoupled = config.model_transaction_policy.decoupled
+        args = {
+            "model_config": json.dumps(to_plain(config)),
+            "model_instance_kind": "CPU" if gpu is None else "GPU",
+            "model_instance_name": instance,
+            "model_instance_device_id": str(gpu or 0),
+            "model_repository": str(how.model.source.path),
+            "model_version": str(how.model.version),
+            "model_name": config.name,
+        }
+        order = {
+            **how.order(self._path),
+            "args": args,
+            "instance": instance,
+            "decoupled": decoupled,
+            "inputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.input],
+            "outputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.output],
+        }
+        options = {
+            "launch": how.launch(instance),
+            "initialize": json.dumps(order),
+            "model": config.name,
+            "outputs": len(config.output),
+            "start_seconds": how.start_seconds,
+            "execute_seconds": how.execute_seconds,
+            "finalize_seconds": _FINALIZE_SECONDS,
+        }
+        return WorkerModel(json.dumps(options))
+
+
+def _seconds(config: ModelConfig, name: str) -> float:
+    """A parameter in seconds; 0 where it is not there"""
+    if name not in config.parameters:
+        return 0.0
+    text = config.parameters[name].string_value
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e6:
+        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be seconds above 0, got '{text}'")
+    return seconds

@@ -1,0 +1,72 @@
+"""
+What a server would make of repositories, without one: each configuration is read and checked, and files are looked for.
+No model file is opened, so that what only the file says stays unknown.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os.path import lexists
+from pathlib import Path
+
+from .composition import in_order
+from .errors import ConfigInvalid, KushiError
+from .repository.ensemble import composing, is_ensemble
+from .repository.layout import ModelSource, scan
+from .repository.resolve import Resolved, resolve
+
+__all__ = ["Finding", "check"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One model: the versions that would be served, or why there are none"""
+
+    name: str
+    backend: str
+    versions: tuple[int, ...]
+    reason: str = ""
+
+    @property
+    def served(self) -> bool:
+        """Whether it would be served, as far as its configuration tells"""
+        return not self.reason
+
+
+def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[Finding]:
+    """All models of these repositories, by name"""
+    found = scan(repositories)
+    findings = {name: Finding(name, "", (), reason) for name, reason in found.refused.items()}
+    ensembles: dict[str, Resolved] = {}
+    for source in found.models:
+        try:
+            resolved = resolve(source, auto_complete=auto_complete)
+            _check_files(source, resolved)
+        except (KushiError, OSError) as error:
+            findings[source.name] = Finding(source.name, "", (), str(error))
+        else:
+            backend = resolved.config.backend or resolved.config.platform
+            findings[source.name] = Finding(source.name, backend, resolved.versions)
+            if is_ensemble(resolved.config):
+                ensembles[source.name] = resolved
+    ordered, circles = in_order(ensembles)
+    findings |= {name: Finding(name, "ensemble", (), str(error)) for name, error in circles.items()}
+    for resolved in ordered:
+        name = resolved.source.name
+        if reasons := list(_missing(resolved, findings)):
+            findings[name] = Finding(name, "ensemble", (), "; ".join(reasons))
+    return [findings[name] for name in sorted(findings)]
+
+
+def _check_files(source: ModelSource, resolved: Resolved) -> None:
+    for version in () if is_ensemble(resolved.config) else resolved.versions:
+        path = source.versions[version] / resolved.config.default_model_filename
+        if not lexists(path):
+            raise ConfigInvalid(f"unable to find '{path}'")
+
+
+def _missing(ensemble: Resolved, findings: Mapping[str, Finding]) -> Iterator[str]:
+    for step in composing(ensemble.config):
+        if step not in findings:
+            yield f"its model '{step}' is not in the repository"
+        elif not findings[step].served:
+            yield f"its model '{step}' would not be served"

@@ -1,0 +1,59 @@
+"""The threads of a control that carry out what the doors ask, from their begin to their end"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from .errors import ShuttingDown
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Mapping, Sequence
+
+    from kushi_native import Order, Orders
+
+    from .loading import Load
+
+__all__ = ["CLOSED", "attend", "end", "give_up"]
+
+_PATIENCE_SECONDS = 10.0
+CLOSED = "the load is given up: the engine is closed"
+
+
+class _Control(Protocol):
+    def carry_out(self, order: Order) -> None: ...
+
+
+def attend(orders: Orders, control: weakref.ref[_Control], *, only_unloads: bool) -> None:
+    """Until there are no orders any more, or nobody refers to the control"""
+    while (order := orders.next(only_unloads=only_unloads)) is not None:
+        if (alive := control()) is not None:
+            alive.carry_out(order)
+        del alive, order
+
+
+def end(process: int, orders: Orders, threads: Sequence[threading.Thread], changing: Mapping[str, Load | None]) -> None:
+    """Ends the threads; `changing` are the loads that go on"""
+    if os.getpid() != process:
+        return
+    orders.close()
+    give_up(changing, CLOSED)
+    _join(threads, _PATIENCE_SECONDS)
+
+
+def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for thread in threads:
+        # the last reference to a control may go on one of its own threads
+        if thread is not threading.current_thread() and thread.ident is not None:
+            thread.join(max(0, until - time.monotonic()))
+
+
+def give_up(changing: Mapping[str, Load | None], why: str) -> None:
+    """Ends the wait for all loads that go on"""
+    for load in [*changing.values()]:
+        if load:
+            load.give_up(ShuttingDown(why))

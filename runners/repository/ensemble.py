@@ -1,0 +1,225 @@
+"""
+The steps of an ensemble: `ensemble_scheduling` of config.pbtxt, checked with Triton's messages; by itself first, and
+against the configurations of its composing models once they are loaded.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..errors import ConfigInvalid
+from .messages import DataType, ModelConfig, ModelEnsembling, ModelInput, ModelOutput
+from .tensors import shape_text
+
+__all__ = ["LATEST", "PLATFORM", "check_composing", "check_steps", "composing", "is_ensemble", "steps_json"]
+
+PLATFORM = "ensemble"
+LATEST = -1
+"""What `model_version` of a step says for the latest one"""
+_ANY = -1
+
+
+def is_ensemble(config: ModelConfig) -> bool:
+    """Whether models of the repository make its answers"""
+    return config.platform == PLATFORM
+
+
+def composing(config: ModelConfig) -> list[str]:
+    """The models of its steps, each once"""
+    return list(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+
+
+def steps_json(config: ModelConfig) -> str:
+    """The steps as the native core takes them"""
+    scheduling = config.ensemble_scheduling
+    return json.dumps(
+        [
+            {
+                "model": step.model_name,
+                "version": None if step.model_version == LATEST else step.model_version,
+                "inputs": dict(step.input_map),
+                "outputs": dict(step.output_map),
+                "max_inflight_requests": scheduling.max_inflight_requests,
+            }
+            for step in scheduling.step
+        ]
+    )
+
+
+def check_steps(config: ModelConfig) -> None:
+    """The graph by itself, for any model: one that is no ensemble has no steps"""
+    name, scheduling = config.name, config.ensemble_scheduling
+    if not is_ensemble(config):
+        if config.HasField("ensemble_scheduling"):
+            raise ConfigInvalid(
+                f"ensemble scheduling cannot be set for model '{name}' whose platform is not {PLATFORM}"
+            )
+        return
+    if not config.HasField("ensemble_scheduling"):
+        raise ConfigInvalid(f"ensemble scheduling must be set for ensemble {name} whose platform is {PLATFORM}")
+    if config.instance_group:
+        raise ConfigInvalid(f"instance group should not be specified for ensemble '{name}'")
+    if config.HasField("optimization"):
+        raise ConfigInvalid(f"optimization should not be specified for ensemble '{name}'")
+    if config.model_warmup:
+        raise ConfigInvalid(f"model_warmup can not be specified for ensemble '{name}'")
+    if not scheduling.step:
+        raise ConfigInvalid(f"must specify 'step' for ensemble '{name}'")
+    for index, step in enumerate(scheduling.step):
+        _check_step(f"step {index} of ensemble '{name}'", step)
+    _check_flow(config)
+
+
+def _check_step(subject: str, step: ModelEnsembling.Step) -> None:
+    for field in ("model_name", "input_map", "output_map"):
+        if not getattr(step, field):
+            raise ConfigInvalid(f"must specify '{field}' in {subject}")
+    if step.model_version < 1 and step.model_version != LATEST:
+        raise ConfigInvalid(
+            f"{subject} has model_version {step.model_version}, expected a version from 1, or {LATEST} for the latest"
+        )
+
+
+def _check_flow(config: ModelConfig) -> None:
+    """Each tensor is made once, from the inputs, and is of use"""
+    name, steps = config.name, config.ensemble_scheduling.step
+    inputs = [tensor.name for tensor in config.input]
+    outputs = [tensor.name for tensor in config.output]
+    makers = _makers(config)
+    taken = {tensor for step in steps for tensor in step.input_map.values()}
+    unused = [("input", tensor) for tensor in inputs if tensor not in taken]
+    unused += [("output", tensor) for tensor in outputs if tensor not in makers and tensor not in taken]
+    for role, tensor in unused:
+        raise ConfigInvalid(f"ensemble {role} '{tensor}' for ensemble '{name}' is not used")
+    ready = _ready(inputs, list(steps))
+    for tensor in outputs:
+        if tensor not in ready:
+            missing = _unconnected(tensor, makers, ready)
+            raise ConfigInvalid(
+                f"output '{tensor}' for ensemble '{name}' is not written: at least one of its depending tensors, "
+                f"'{missing}', is not connected"
+            )
+    for tensor in [*makers, *sorted(taken)]:
+        if tensor not in outputs and (tensor not in ready or tensor not in taken):
+            raise ConfigInvalid(f"ensemble tensor '{tensor}' is unused in ensemble '{name}'")
+
+
+def _makers(config: ModelConfig) -> dict[str, ModelEnsembling.Step]:
+    """The step that makes each tensor"""
+    makers: dict[str, ModelEnsembling.Step] = {}
+    inputs = {tensor.name for tensor in config.input}
+    for index, step in enumerate(config.ensemble_scheduling.step):
+        for tensor in step.output_map.values():
+            if tensor in makers or tensor in inputs:
+                raise ConfigInvalid(
+                    f"ensemble tensor '{tensor}' can appear in an output map only once for ensemble '{config.name}' "
+                    f"step {index}"
+                )
+            makers[tensor] = step
+    return makers
+
+
+def _ready(inputs: list[str], waiting: list[ModelEnsembling.Step]) -> set[str]:
+    """The tensors that are made from the inputs of the ensemble"""
+    ready = set(inputs)
+    while begun := [step for step in waiting if ready.issuperset(step.input_map.values())]:
+        waiting = [step for step in waiting if step not in begun]
+        ready.update(tensor for step in begun for tensor in step.output_map.values())
+    return ready
+
+
+def _unconnected(tensor: str, makers: Mapping[str, ModelEnsembling.Step], ready: set[str]) -> str:
+    """What a tensor waits for in the end; in a ring, any tensor of it"""
+    seen: set[str] = set()
+    while tensor in makers and tensor not in seen:
+        seen.add(tensor)
+        tensor = next(one for one in sorted(makers[tensor].input_map.values()) if one not in ready)
+    return tensor
+
+
+@dataclass(frozen=True)
+class _Inferred:
+    """What a model says of a tensor of the ensemble"""
+
+    model: str
+    datatype: int
+    dims: tuple[int, ...]
+    batches: bool
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """With the dimension of the batch"""
+        return (_ANY, *self.dims) if self.batches else self.dims
+
+
+def check_composing(
+    config: ModelConfig, models: Mapping[str, Mapping[int, ModelConfig]], failures: Mapping[str, Exception]
+) -> None:
+    """The ensemble against the versions of its models that are loaded; `failures` are why others are not"""
+    name = config.name
+    tensors = {
+        tensor.name: _inferred(tensor, config) for tensors in (config.input, config.output) for tensor in tensors
+    }
+    for step in config.ensemble_scheduling.step:
+        versions = models.get(step.model_name)
+        if not versions:
+            why = failures.get(step.model_name)
+            more = f". Model '{step.model_name}' loading failed with error: {why}" if why else ""
+            raise ConfigInvalid(f"ensemble '{name}' depends on '{step.model_name}' which has no loaded version{more}")
+        version = max(versions) if step.model_version == LATEST else step.model_version
+        if version not in versions:
+            raise ConfigInvalid(
+                f"ensemble '{name}' depends on '{step.model_name}' whose required version {version} is not loaded"
+            )
+        model = versions[version]
+        # a model without batches takes each request as it is
+        if 0 < model.max_batch_size < config.max_batch_size:
+            raise ConfigInvalid(
+                f"ensemble {name} allows maximum batch size {config.max_batch_size}, but it contains model "
+                f"{model.name} which only allows maximum batch size to be {model.max_batch_size}"
+            )
+        for tensor, of_step in _mapped(config, step, model):
+            known = tensors.setdefault(tensor, of_step)
+            _check_consistent(f"in ensemble {name}, ensemble tensor {tensor}: ", known, of_step)
+
+
+def _mapped(config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig) -> Iterator[tuple[str, _Inferred]]:
+    prefix = f"in ensemble {config.name}, "
+    inputs = {tensor.name: tensor for tensor in model.input}
+    outputs = {tensor.name: tensor for tensor in model.output}
+    for key, tensor in sorted(step.input_map.items()):
+        if key not in inputs:
+            raise ConfigInvalid(
+                f"{prefix}ensemble tensor {tensor} is mapping to non-existing input {key} in model {model.name}"
+            )
+        yield tensor, _inferred(inputs[key], model)
+    for key, stated in inputs.items():
+        if key not in step.input_map and not stated.optional:
+            raise ConfigInvalid(f"{prefix}input {key} in model {model.name} is not mapped to any ensemble tensors")
+    for key, tensor in sorted(step.output_map.items()):
+        if key not in outputs:
+            raise ConfigInvalid(
+                f"{prefix}ensemble tensor {tensor} is mapped from non-existing output {key} in model {model.name}"
+            )
+        yield tensor, _inferred(outputs[key], model)
+
+
+def _inferred(tensor: ModelInput | ModelOutput, config: ModelConfig) -> _Inferred:
+    return _Inferred(config.name, tensor.data_type, tuple(tensor.dims), config.max_batch_size > 0)
+
+
+def _check_consistent(prefix: str, one: _Inferred, other: _Inferred) -> None:
+    if one.datatype != other.datatype:
+        what, first, second = "data type", DataType.Name(one.datatype), DataType.Name(other.datatype)
+    elif not _fits(one.dims, other.dims) and not (one.batches != other.batches and _fits(one.whole, other.whole)):
+        what, first, second = "shape", shape_text(one.whole), shape_text(other.whole)
+    else:
+        return
+    raise ConfigInvalid(
+        f"{prefix}inconsistent {what}: {first} is inferred from model {one.model} while {second} is inferred from "
+        f"model {other.model}"
+    )
+
+
+def _fits(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(one) == len(other) and all(a == b or _ANY in {a, b} for a, b in zip(one, other, strict=True))

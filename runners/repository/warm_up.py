@@ -1,0 +1,126 @@
+"""
+Warm-up: the samples of `model_warmup` in config.pbtxt, made ready to be executed.
+
+Every instance executes each of them before the version takes its first request. The texts are Triton's. Whether the
+inputs are those of the model is checked where requests are.
+"""
+
+import os
+import random
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import ConfigInvalid
+from .files import is_within, read_file
+from .messages import DataType, ModelConfig, ModelWarmup
+from .tensors import protocol_type
+
+__all__ = ["WarmUpInput", "WarmUpSample", "warm_up_samples"]
+
+_BYTES_OF = {
+    "BOOL": 1,
+    "UINT8": 1,
+    "UINT16": 2,
+    "UINT32": 4,
+    "UINT64": 8,
+    "INT8": 1,
+    "INT16": 2,
+    "INT32": 4,
+    "INT64": 8,
+    "FP16": 2,
+    "FP32": 4,
+    "FP64": 8,
+    "BF16": 2,
+    # that of an empty text
+    "BYTES": 4,
+}
+_MOST_BYTES = 1024 * 1024 * 1024
+_ZERO_OR_ONE = bytes(value & 1 for value in range(256))
+
+
+class WarmUpInput(NamedTuple):
+    """One input of each request of a sample"""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+class WarmUpSample(NamedTuple):
+    """A batch of `batch_size` requests of one row each, to be executed so many times"""
+
+    name: str
+    batch_size: int
+    times: int
+    inputs: tuple[WarmUpInput, ...]
+
+
+def warm_up_samples(directory: Path, config: ModelConfig) -> tuple[WarmUpSample, ...]:
+    """The samples of a model in this directory; one with a batch of 0 is left out"""
+    return tuple(
+        WarmUpSample(
+            name=sample.name,
+            batch_size=sample.batch_size,
+            times=max(1, sample.count),
+            inputs=tuple(
+                _input(directory, config, sample.name, name, given) for name, given in sorted(sample.inputs.items())
+            ),
+        )
+        for sample in config.model_warmup
+        if sample.batch_size > 0
+    )
+
+
+def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: ModelWarmup.Input) -> WarmUpInput:
+    if given.data_type == DataType.Value("TYPE_INVALID"):
+        raise ConfigInvalid(f"warmup sample '{sample}': input '{name}' must specify 'data_type'")
+    datatype = protocol_type(given.data_type)
+    if any(dim < 0 for dim in given.dims):
+        raise ConfigInvalid(f"warmup setting expects all variable-size dimensions are specified for input '{name}'")
+    size = prod(given.dims) * _BYTES_OF[datatype]
+    if size > _MOST_BYTES:
+        raise ConfigInvalid(
+            f"warmup sample '{sample}': input '{name}' has {size} bytes, expected at most {_MOST_BYTES}"
+        )
+    match given.WhichOneof("input_data_type"):
+        case "input_data_file":
+            data = _content(directory / "warmup", sample, name, given.input_data_file)
+        case "random_data" if datatype == "BOOL":
+            data = _random(sample, size).translate(_ZERO_OR_ONE)
+        case "random_data" if datatype != "BYTES":
+            data = _random(sample, size)
+        case "zero_data" | "random_data":
+            # texts are empty ones, since random bytes would be no lengths
+            data = bytes(size)
+        case _:
+            raise ConfigInvalid(f"warmup setting expects input '{name}' to have input_data_type set")
+    if datatype != "BYTES":
+        if len(data) < size:
+            raise ConfigInvalid(
+                f"warmup setting expects {size} bytes, but the data provided from {given.input_data_file} "
+                f"only has {len(data)} bytes"
+            )
+        data = data[:size]
+    batch = (1,) if config.max_batch_size > 0 else ()
+    return WarmUpInput(name, datatype, (*batch, *given.dims), data)
+
+
+def _random(seed: str, size: int) -> bytes:
+    """The same bytes at each load"""
+    return random.Random(seed).randbytes(size)  # noqa: S311 - nothing is kept secret by it
+
+
+def _content(directory: Path, sample: str, name: str, filename: str) -> bytes:
+    # a leading slash does not make it another root
+    path = Path(f"{directory}/{filename.removeprefix('/')}")
+    if not is_within(path, directory):
+        raise ConfigInvalid(
+            f"warmup sample '{sample}': file path '{path}' for input '{name}' is outside directory '{directory}'"
+        )
+    try:
+        return read_file(path, "warm-up file")
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigInvalid(f"failed to open text file for read {path}: {reason}") from None

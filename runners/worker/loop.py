@@ -1,0 +1,131 @@
+"""
+The life of a worker: it makes the model, executes its batches, and ends when the server says so or has gone.
+
+Whoever waits for something of the server reads the socket, one thread at a time; the others wait until that one has
+read what they wait for. So a batch costs no thread a hand-off, and a model may ask the server from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from . import calls, failures, kinds, server
+from .channel import Channel, Closed, Frame
+from .execution import Execution
+from .messages import TensorInfo
+from .model_file import model_class
+from .upcalls import Upcalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Worker"]
+
+_WORK = (kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE)
+
+
+class Worker:
+    """The loop; what models ask of the server goes through `Upcalls`"""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._changed = threading.Condition()
+        self._is_read = False
+        self._work: deque[Frame] = deque()
+        self._upcalls = Upcalls(channel, self.wait_until)
+        self._model: calls.Model | None = None
+        self._execution: Execution | None = None
+        server.set_current(self._upcalls)
+
+    def run(self) -> None:
+        """Until the server ends it"""
+        try:
+            while self._do(self._next_work()):
+                pass
+        except Closed:
+            # nobody is there to hear of an error; threads of the model may never end
+            os._exit(0)
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Returns once something that the server sends has made it so; raises Closed"""
+        while True:
+            with self._changed:
+                while True:
+                    if done():
+                        return
+                    if not self._is_read:
+                        self._is_read = True
+                        break
+                    self._changed.wait()
+            try:
+                frame = self._channel.read()
+                with self._changed:
+                    self._take(frame)
+            finally:
+                with self._changed:
+                    self._is_read = False
+                    self._changed.notify_all()
+
+    def _take(self, frame: Frame) -> None:
+        """Under the lock"""
+        if frame.kind in _WORK:
+            self._work.append(frame)
+        else:
+            self._upcalls.take(frame)
+
+    def _next_work(self) -> Frame:
+        self.wait_until(lambda: bool(self._work))
+        return self._work.popleft()
+
+    def _do(self, frame: Frame) -> bool:
+        if frame.kind == kinds.EXECUTE and self._execution is not None:
+            self._execution.execute(frame)
+        elif frame.kind == kinds.FINALIZE:
+            self._finalize()
+            return False
+        else:
+            order = json.loads(bytes(frame.payload))
+            answer = self._complete if frame.kind == kinds.AUTO_COMPLETE else self._initialize
+            try:
+                text = answer(order)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, and may raise anything
+                self._upcalls.log("error", failures.logged(error))
+                self._channel.send(kinds.FAILED, [failures.described(error).encode("utf-8", "replace")])
+            else:
+                self._channel.send(kinds.READY, [text.encode()])
+        return True
+
+    @staticmethod
+    def _complete(order: dict[str, Any]) -> str:
+        return calls.auto_complete(model_class(order["path"], order["directories"]), order["config"])
+
+    def _initialize(self, order: dict[str, Any]) -> str:
+        args = order["args"]
+        self._upcalls.directory = args["model_repository"]
+        found = model_class(order["path"], order["directories"])
+        model = calls.Model(found, order["instance"], decoupled=order["decoupled"])
+        model.initialize(args)
+        self._model = model
+        self._execution = Execution(
+            self._channel,
+            self._upcalls,
+            model,
+            name=args["model_name"],
+            version=int(args["model_version"]),
+            inputs=[TensorInfo(*tensor) for tensor in order["inputs"]],
+            outputs=[TensorInfo(*tensor) for tensor in order["outputs"]],
+            decoupled=order["decoupled"],
+        )
+        return ""
+
+    def _finalize(self) -> None:
+        if self._model is not None:
+            try:
+                self._model.finalize()
+            except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
+                self._upcalls.log("error", failures.logged(error))
+        self._channel.send(kinds.FINALIZED, [])

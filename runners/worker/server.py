@@ -1,0 +1,121 @@
+"""What the API asks of the server, as one object: the loop of a worker sets it, and so does a model in process"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .errors import TritonModelException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .requests import InferenceRequest
+    from .responses import InferenceResponse
+
+__all__ = ["Answers", "Server", "current", "executing", "set_current"]
+
+
+class Answers(Protocol):
+    """The responses of another model; `next` waits for one"""
+
+    def __iter__(self) -> Iterator[InferenceResponse]: ...
+
+    def __next__(self) -> InferenceResponse: ...
+
+    def cancel(self) -> None:
+        """Nobody waits any more; without effect once the last response is here"""
+        ...
+
+
+class Server(Protocol):
+    """Called from any thread. What is refused raises TritonModelException"""
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> Answers:  # noqa: FBT001
+        """
+        Ask another model; the request has left when this returns, and the answers are waited for one by one.
+
+        It is a child of the requests in `executing`, which it inherits its deadline and its trace from.
+        A failure is a response with an error, also that of a decoupled model that was not asked as one.
+        """
+        ...
+
+    def send(self, request_key: Any, response: InferenceResponse | None, flags: int) -> None:
+        """An answer to a request, its end, or both; waits for a slow reader and raises where it has gone"""
+        ...
+
+    def dropped(self, request_key: Any) -> None:
+        """
+        The model holds nothing any more by which it could end the request, and has not ended it.
+
+        A decoupled request ends here, and one that has no response gets an error. Called by destructors, so anywhere:
+        it takes no lock and never waits (`queue.SimpleQueue.put` is made for that).
+        """
+        ...
+
+    def is_cancelled(self, request_key: Any) -> bool:
+        """Whether nobody waits for the request any more"""
+        ...
+
+    def model_dir(self) -> str:
+        """The directory of the version that runs here"""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """A line for the log, at the level "error", "warning", "info" or "verbose"."""
+        ...
+
+    def load_model(self, name: str, config: str, files: Mapping[str, bytes]) -> None:
+        """Load a model, with another configuration and other files where they are given"""
+        ...
+
+    def unload_model(self, name: str, unload_dependents: bool) -> None:  # noqa: FBT001
+        """Unload a model, and the models of an ensemble with it"""
+        ...
+
+    def is_model_ready(self, name: str, version: str) -> bool:
+        """Whether a version serves; any one, where the version is empty"""
+        ...
+
+    def metric_family(self, name: str, description: str, kind: str) -> Any:
+        """A "counter", "gauge" or "histogram" for the metrics port, or the family that has the name already"""
+        ...
+
+    def metric(self, family: Any, labels: Mapping[str, str], buckets: Sequence[float] | None) -> Any:
+        """One metric of a family, or the one with those labels"""
+        ...
+
+    def metric_change(self, metric: Any, verb: str, value: float) -> None:
+        """Change it; the verb is "increment", "set" or "observe"."""
+        ...
+
+    def metric_value(self, metric: Any) -> float:
+        """What it stands at"""
+        ...
+
+    def metric_drop(self, handle: Any) -> None:
+        """
+        The model does not hold a family or a metric any more.
+
+        It comes once for each answer of `metric_family` and `metric`; called by destructors, as `dropped` is.
+        """
+        ...
+
+
+# the keys of the requests that the model executes here; a thread that it starts itself executes none
+executing: ContextVar[tuple[Any, ...]] = ContextVar("executing", default=())
+
+_server: Server | None = None
+
+
+def set_current(server: Server | None) -> None:
+    """Who answers the API from now on"""
+    global _server  # noqa: PLW0603 - one process has one
+    _server = server
+
+
+def current() -> Server:
+    """Who answers the API"""
+    if _server is None:
+        raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
+    return _server

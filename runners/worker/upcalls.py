@@ -1,0 +1,271 @@
+"""What a model asks of the server while it runs, as frames"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import threading
+from base64 import b64encode
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Callable
+from weakref import WeakValueDictionary
+
+from . import kinds, server
+from .channel import Closed
+from .errors import TritonError, TritonModelException
+from .messages import FINAL, response_parts, write_responses
+from .responses import RESPONSE_FINAL, InferenceResponse
+from .tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .channel import Channel, Frame
+    from .execution import Key
+    from .requests import InferenceRequest
+
+__all__ = ["Upcalls"]
+
+_LEVELS = ("error", "warning", "info", "verbose")
+_TAKEN = struct.Struct("<II")
+
+
+class Upcalls:
+    """The server, as the API sees it from a worker"""
+
+    def __init__(self, channel: Channel, wait_until: Callable[[Callable[[], bool]], None]) -> None:
+        self._channel = channel
+        self.wait_until = wait_until
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, tuple[bool, bytes]] = {}
+        self._open: dict[tuple[int, int], Key] = {}
+        self._calls: WeakValueDictionary[int, _Answers] = WeakValueDictionary()
+        self.positions: dict[str, int] = {}
+        # of the model
+        self.directory = ""
+        # requests and calls that nobody holds any more
+        self._dropped: SimpleQueue[Key | int] = SimpleQueue()
+        threading.Thread(target=self._end_dropped, name="kushi-dropped", daemon=True).start()
+
+    def take(self, frame: Frame) -> None:
+        """What came from the server; under the lock of whoever waits"""
+        if frame.kind == kinds.ANSWER:
+            self._answers[frame.id] = (frame.value == 0, bytes(frame.payload))
+        elif frame.kind == kinds.GRANT:
+            key = self._open.get((frame.id, frame.value))
+            if key is not None:
+                taken, gone = _TAKEN.unpack(frame.payload)
+                key.untaken -= taken
+                key.gone = key.gone or bool(gone)
+        elif frame.kind == kinds.CALL_RESPONSE:
+            call = self._calls.get(frame.id)
+            if call is not None:
+                call.take(frame)
+
+    def open(self, key: Key) -> None:
+        """Responses to this request will be counted"""
+        self._open[key.batch, key.position] = key
+
+    def close(self, key: Key) -> None:
+        """It has got its end"""
+        self._open.pop((key.batch, key.position), None)
+
+    def send(self, request_key: Key, response: InferenceResponse | None, flags: int) -> None:
+        """As `server.Server` says, and so are the others"""
+        key = request_key
+        if key.ended:
+            return
+        final = flags & RESPONSE_FINAL
+        # for the server an error is an end
+        ends = bool(final) or (response is not None and response.has_error())
+        if not ends:
+            self.wait_until(key.has_room)
+            if key.gone:
+                raise TritonModelException("Unable to send response. Nobody waits for it any more.")
+        parts = [] if response is None else response_parts(response, key.wanted, self.positions)
+        answer = (key.position, FINAL if final else 0, response, parts)
+        key.ended = ends
+        self._channel.send(kinds.RESPONSES, write_responses([answer]), count=1, id=key.batch)
+        if ends:
+            self.close(key)
+
+    def _end_dropped(self) -> None:
+        """A destructor must not wait, so a thread does"""
+        while True:
+            dropped = self._dropped.get()
+            try:
+                if isinstance(dropped, int):
+                    self.cancel(dropped)
+                else:
+                    self._end(dropped)
+            except Closed:
+                return
+
+    def _end(self, key: Key) -> None:
+        response = None
+        if not key.decoupled:
+            text = "the model dropped its response sender without a response"
+            response = InferenceResponse(error=TritonError(text))
+        self.send(key, response, RESPONSE_FINAL)
+
+    def is_cancelled(self, request_key: Key) -> bool:
+        place = {"batch": request_key.batch, "position": request_key.position}
+        return bool(self._ask("is_cancelled", place))
+
+    def log(self, level: str, text: str) -> None:
+        self._channel.send(kinds.LOG, [text.encode("utf-8", "replace")], count=_LEVELS.index(level))
+
+    def dropped(self, request_key: Key | int) -> None:
+        self._dropped.put(request_key)
+
+    def load_model(self, name: str, config: str, files: Mapping[str, bytes]) -> None:
+        parameters = {path: b64encode(content).decode() for path, content in files.items()}
+        if config:
+            parameters["config"] = config
+        self._perform("RepositoryModelLoad", {"model_name": name, "parameters": parameters})
+
+    def model_dir(self) -> str:
+        return self.directory
+
+    def unload_model(self, name: str, unload_dependents: bool) -> None:  # noqa: FBT001
+        parameters = {"unload_dependents": unload_dependents}
+        self._perform("RepositoryModelUnload", {"model_name": name, "parameters": parameters})
+
+    def is_model_ready(self, name: str, version: str) -> bool:
+        try:
+            self._perform("ModelReady", {"name": name, "version": version})
+        except TritonModelException:
+            return False
+        return True
+
+    def metric_family(self, name: str, description: str, kind: str) -> Any:
+        return self._ask("metric_family", {"name": name, "description": description, "kind": kind})
+
+    def metric(self, family: Any, labels: Mapping[str, str], buckets: Sequence[float] | None) -> Any:
+        return self._ask("metric", {"family": family, "labels": dict(labels), "buckets": buckets})
+
+    def metric_change(self, metric: Any, verb: str, value: float) -> None:
+        self._ask("metric_change", {"metric": metric, "verb": verb, "value": value})
+
+    def metric_value(self, metric: Any) -> float:
+        return float(self._ask("metric_value", {"metric": metric}))
+
+    def metric_drop(self, handle: Any) -> None:
+        self._ask("metric_drop", {"handle": handle})
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: ARG002, FBT001
+        number = next(self._numbers)
+        answers = _Answers(self, number)
+        self._calls[number] = answers
+        head, tensors = _call(request, self._parent())
+        self._channel.send(kinds.CALL, [struct.pack("<I", len(head)), head, *tensors], id=number)
+        return answers
+
+    def _perform(self, name: str, arguments: Mapping[str, Any]) -> None:
+        self._ask("perform", {"name": name, "arguments": arguments})
+
+    def _ask(self, verb: str, arguments: Mapping[str, Any]) -> Any:
+        number = next(self._numbers)
+        payload = json.dumps({"verb": verb, **arguments}).encode()
+        self._channel.send(kinds.ASK, [payload], id=number)
+        self.wait_until(lambda: number in self._answers)
+        succeeded, answer = self._answers.pop(number)
+        if not succeeded:
+            raise TritonModelException(answer.decode("utf-8", "replace"))
+        return json.loads(answer) if answer else None
+
+    def _parent(self) -> int | None:
+        """The batch on whose behalf this thread or coroutine asks, as far as that is known"""
+        executing = server.executing.get()
+        return executing[0].batch if executing else None
+
+    def cancel(self, number: int) -> None:
+        self._channel.send(kinds.CALL_CANCEL, [], id=number)
+
+    def taken(self, number: int) -> None:
+        """There is room for another answer"""
+        self._channel.send(kinds.CALL_TAKEN, [], id=number)
+
+    def drop(self, number: int) -> None:
+        self._calls.pop(number, None)
+
+
+class _Answers:
+    """The responses of another model to one request"""
+
+    def __init__(self, upcalls: Upcalls, number: int) -> None:
+        self._upcalls = upcalls
+        self._number = number
+        self._arrived: list[Frame] = []
+        self._has_ended = False
+
+    def __iter__(self) -> Iterator[InferenceResponse]:
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        while True:
+            if self._has_ended and not self._arrived:
+                raise StopIteration
+            self._upcalls.wait_until(lambda: bool(self._arrived))
+            frame = self._arrived.pop(0)
+            if frame.value & FINAL:
+                self._has_ended = True
+                self._upcalls.drop(self._number)
+            else:
+                self._upcalls.taken(self._number)
+            response = _response(frame)
+            if response is not None:
+                return response
+
+    def take(self, frame: Frame) -> None:
+        self._arrived.append(frame)
+
+    def __del__(self) -> None:
+        if not self._has_ended:
+            self._upcalls.dropped(self._number)
+
+    def cancel(self) -> None:
+        """Nobody waits any more"""
+        if not self._has_ended:
+            self._upcalls.cancel(self._number)
+
+
+def _call(request: InferenceRequest, batch: int | None) -> tuple[bytes, list[Any]]:
+    """The head of a request to another model, and the bytes of its tensors"""
+    tensors: list[Any] = []
+    inputs = []
+    offset = 0
+    for tensor in request.inputs():
+        data = tensor.wire()
+        inputs.append([tensor.name(), tensor.datatype, tensor.shape(), offset, len(data)])
+        tensors.append(data)
+        offset += len(data)
+    head = {
+        "model": request.model_name(),
+        "version": request.model_version(),
+        "id": request.request_id(),
+        "wanted": request.requested_output_names(),
+        "timeout": request.timeout(),
+        "parameters": json.loads(request.parameters() or "{}"),
+        "inputs": inputs,
+        "parent": batch,
+    }
+    return json.dumps(head).encode(), tensors
+
+
+def _response(frame: Frame) -> InferenceResponse | None:
+    """What a frame says; none where it is an end alone"""
+    if len(frame.payload) == 0:
+        return None
+    payload = memoryview(frame.payload)
+    (length,) = struct.unpack_from("<I", payload)
+    head = json.loads(bytes(payload[4 : 4 + length]))
+    if "error" in head:
+        return InferenceResponse(error=TritonError(head["error"], head["code"]))
+    start = 4 + length
+    tensors = [
+        Tensor.from_wire(name, datatype, shape, payload[start + offset : start + offset + size])
+        for name, datatype, shape, offset, size in head["outputs"]
+    ]
+    return InferenceResponse(tensors)
