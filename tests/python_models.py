@@ -85,7 +85,8 @@ def served(
     try:
         complete = fill_defaults(fill_instance_groups(config(text)))
         specification = specify(complete, version=1, scalars=(), inline=False, load_seconds=0.0)
-        core.load("m", [(specification.model_dump_json(), [PythonModel(engine) for engine in engines])])
+        loaded = [PythonModel(engine) for engine in engines]
+        core.publish("m", [core.start("m", specification.model_dump_json(), loaded)])
         yield Model(core)
     finally:
         core.close()

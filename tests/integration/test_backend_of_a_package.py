@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -114,12 +115,14 @@ def test_its_parameter_counts(repository: Path) -> None:
     np.testing.assert_array_equal(answer(repository), 3 * ROWS @ np.array(MATRIX, np.float32))
 
 
-def test_a_parameter_that_it_does_not_have_is_refused_by_name(repository: Path) -> None:
+def test_a_parameter_that_it_does_not_have_is_kept_and_a_warning(
+    repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write(repository, text='parameters { key: "scael" value { string_value: "3" } }')
-    error = refused(repository)
-    assert isinstance(error, Unsupported)
-    text = "parameter 'scael' is not supported by this version, did you mean 'scale'?"
-    assert str(error) == f"{repository}/m/config.pbtxt: {text}"
+    with caplog.at_level(logging.WARNING, "runners"):
+        np.testing.assert_array_equal(answer(repository), ROWS @ np.array(MATRIX, np.float32))
+    text = "model 'm': parameter 'scael' is not known here and has no effect, did you mean 'scale'?"
+    assert text in caplog.messages
 
 
 def test_its_setting_counts(repository: Path) -> None:

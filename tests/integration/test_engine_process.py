@@ -44,10 +44,12 @@ def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path:
             "load_seconds": 0.0,
         }
         bad = {**good, "version": 2, "inputs": []}
+        started = core.start("halfgood", json.dumps(good), [session])
         with pytest.raises(ConfigInvalid, match="the model needs input 'INPUT0'"):
-            core.load("halfgood", [(json.dumps(spec), [session]) for spec in (good, bad)])
+            core.start("halfgood", json.dumps(bad), [session])
+        del started
         assert threads_of("halfgood") == []
-        core.load("halfgood", [(json.dumps(good), [session])])
+        core.publish("halfgood", [core.start("halfgood", json.dumps(good), [session])])
         eventually(lambda: len(threads_of("halfgood")) == 1, "its thread has its name")
 
 

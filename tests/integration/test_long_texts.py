@@ -24,7 +24,6 @@ LONG_NAMES = {
     "a_backend": 'backend: "{long}"',
     "a_platform": 'platform: "{long}"',
     "an_input": 'backend: "onnxruntime" input [ {{ name: "{long}" data_type: TYPE_FP32 dims: [ -1 ] }} ]',
-    "a_parameter": 'backend: "onnxruntime" parameters {{ key: "{long}" value {{ string_value: "1" }} }}',
     "a_value": 'backend: "onnxruntime" parameters {{ key: "execution_mode" value {{ string_value: "{long}" }} }}',
     "a_label_file": 'output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "{long}" }} ]',
 }

@@ -112,8 +112,6 @@ def test_a_wrong_configuration_names_its_file_and_field(repository: Path) -> Non
     ("text", "field"),
     [
         ("sequence_batching { }", "sequence_batching"),
-        ('model_warmup [ { name: "w" batch_size: 1 } ]', "model_warmup"),
-        ("response_cache { enable: true }", "response_cache"),
         ("instance_group [ { kind: KIND_GPU } ]", "KIND_GPU"),
     ],
 )

@@ -105,7 +105,7 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert text.startswith("usage: kushi [-h] [--version] COMMAND ...\n")
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve", "export"]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve", "export", "check"]
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

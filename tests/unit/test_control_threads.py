@@ -299,7 +299,7 @@ def test_a_load_that_takes_too_long_at_the_start_fails_and_the_others_are_served
 def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.control._END_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("runners.control_threads._PATIENCE_SECONDS", 0.1)
     plus(tmp_path)
     engine = Engine(tmp_path, options=EXPLICIT)
     with hold_file(tmp_path / "m/1/model.onnx") as held, ThreadPoolExecutor(1) as pool:

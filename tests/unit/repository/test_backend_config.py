@@ -44,7 +44,10 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
         (
             "dali,x=1",
             Unsupported,
-            "backend config: backend 'dali' is not supported by this version, expected one of onnxruntime, pytorch",
+            (
+                "backend config: backend 'dali' is not supported by this version, expected one of onnxruntime, "
+                "pytorch, python"
+            ),
         ),
         (
             "onnxruntime,enable-global-threadpol=1",

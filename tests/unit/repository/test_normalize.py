@@ -41,6 +41,19 @@ def test_other_backends_are_recognised_so_that_they_can_be_refused_by_name(
     assert fill_backend(source(tmp_path, file=file), config("")).backend == backend
 
 
+@pytest.mark.parametrize(
+    ("platform", "backend"),
+    [
+        ("tensorflow_savedmodel", "tensorflow"),
+        ("tensorflow_graphdef", "tensorflow"),
+        ("python", "python"),
+        ("fil", "fil"),
+    ],
+)
+def test_a_platform_names_the_backend_that_is_missing(tmp_path: Path, platform: str, backend: str) -> None:
+    assert fill_backend(source(tmp_path), config(f'platform: "{platform}"')).backend == backend
+
+
 @pytest.mark.parametrize("file", ["model.pt", "model.pt2"])
 @pytest.mark.parametrize("text", ["", 'backend: "pytorch"', 'platform: "pytorch_libtorch"'])
 def test_the_file_of_a_pytorch_model_is_the_one_that_is_there(tmp_path: Path, file: str, text: str) -> None:
@@ -60,7 +73,7 @@ def test_a_name_ending_in_a_backend_gives_it(tmp_path: Path) -> None:
 def test_nothing_to_go_by_is_tritons_error(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigInvalid,
-        match=r"expected '.*/m/1/model\.onnx': Invalid model name: Could not determine backend for model 'm' with no",
+        match=r"found in '.*/m/1', expected 'model\.onnx' or .*: Invalid model name: Could not determine backend",
     ):
         fill_backend(source(tmp_path), config(""))
 

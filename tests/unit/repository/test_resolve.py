@@ -31,7 +31,7 @@ def test_a_model_without_configuration_is_filled_in(tmp_path: Path) -> None:
         ("max_batch_size: -1", ConfigInvalid, "config.pbtxt: 'max_batch_size' must be non-negative value for m"),
         ("sequence_batching { }", Unsupported, "config.pbtxt: field 'sequence_batching' is not supported"),
         ('name: "other"', ConfigInvalid, "config.pbtxt: unexpected directory name 'm' for model 'other'"),
-        ('platform: "ensemble"', ConfigInvalid, "config.pbtxt: unexpected platform type 'ensemble' for m"),
+        ('platform: "ensemble"', ConfigInvalid, "config.pbtxt: ensemble scheduling must be set for ensemble m"),
     ],
 )
 def test_an_error_names_the_file(tmp_path: Path, text: str, error: type[KushiError], message: str) -> None:
@@ -53,7 +53,8 @@ def test_an_empty_version_directory_is_told_what_belongs_there(tmp_path: Path, v
     (source,) = scan([tmp_path]).models
     with pytest.raises(ConfigInvalid) as raised:
         resolve(source, auto_complete=True)
-    assert f"no model file found, expected '{expected / 'model.onnx'}': Invalid model name" in str(raised.value)
+    files = "'model.onnx' or 'model.ort' or 'model.pt' or 'model.pt2' or 'model.py'"
+    assert f"no model file found in '{expected}', expected {files}: Invalid model name" in str(raised.value)
 
 
 def test_a_model_without_a_version_is_tritons_error(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
+import logging
+
 import pytest
 
 from runners.errors import Unsupported
 from runners.repository.discovery import descriptors
+from runners.repository.messages import ModelConfig
 from runners.repository.supported_fields import check_supported_fields
 from tests.unit.text import INPUT, ONNX, OUTPUT, config
 
@@ -21,12 +24,14 @@ HONOURED = [
     'instance_group { name: "g" kind: KIND_CPU count: 2 }',
     "instance_group { kind: KIND_AUTO }",
     "optimization { graph { level: 1 } }",
+    "model_warmup { name: 'w' batch_size: 2 count: 3 inputs { key: 'X' value { dims: 4 zero_data: true } } }",
     "optimization { input_pinned_memory { enable: false } output_pinned_memory { enable: true } }",
     *(
         f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
         for backend, descriptor in descriptors().items()
         for key in (*descriptor.parameters, "kushi.inline", "kushi.max_queue_bytes")
     ),
+    "ensemble_scheduling { step { model_name: 'a' model_version: 1 } max_inflight_requests: 3 }",
     # set, but to what they are without being set
     "response_cache { enable: false }",
     "model_transaction_policy { decoupled: false }",
@@ -40,23 +45,19 @@ REFUSED = {
     "runtime: 'libx.so'": "runtime",
     "sequence_batching { }": "sequence_batching",
     "sequence_batching { direct { } }": "sequence_batching.direct",
-    "ensemble_scheduling { }": "ensemble_scheduling",
-    "ensemble_scheduling { step { model_name: 'a' } }": "ensemble_scheduling.step",
+    "ensemble_scheduling { step { model_namespace: 'a' } }": "ensemble_scheduling.step[0].model_namespace",
     "batch_input { kind: BATCH_ELEMENT_COUNT }": "batch_input",
     "batch_output { }": "batch_output",
     "cc_model_filenames { key: '7.5' value: 'a' }": "cc_model_filenames",
     "metric_tags { key: 'a' value: 'b' }": "metric_tags",
-    "model_warmup { name: 'w' }": "model_warmup",
     "model_operations { op_library_filename: 'a.so' }": "model_operations.op_library_filename",
     "model_transaction_policy { decoupled: true }": "model_transaction_policy.decoupled",
     "model_repository_agents { agents { name: 'a' } }": "model_repository_agents.agents",
-    "response_cache { enable: true }": "response_cache.enable",
     "model_metrics { metric_control { } }": "model_metrics.metric_control",
     "input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": "input[1].allow_ragged_batch",
     "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
     "input { is_non_linear_format_io: true }": "input[0].is_non_linear_format_io",
     "output { is_shape_tensor: true }": "output[0].is_shape_tensor",
-    "instance_group { rate_limiter { priority: 1 } }": "instance_group[0].rate_limiter.priority",
     "instance_group { secondary_devices { device_id: 1 } }": "instance_group[0].secondary_devices",
     "instance_group { passive: true }": "instance_group[0].passive",
     "instance_group { host_policy: 'p' }": "instance_group[0].host_policy",
@@ -97,28 +98,70 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "response_cache { enable: true }",
+            "field 'response_cache.enable' has no effect: the server has no response c",
+        ),
+        (
+            "instance_group { } instance_group { rate_limiter { priority: 1 } }",
+            "field 'instance_group[1].rate_limiter.priority' has no effect: the server does not limit rates",
+        ),
+        (
+            "instance_group { rate_limiter { resources { name: 'a' count: 1 } } }",
+            "field 'instance_group[0].rate_limiter.resources' has no effect: the server does not limit rates",
+        ),
+    ],
+)
+def test_what_means_nothing_without_a_flag_is_logged(caplog: pytest.LogCaptureFixture, text: str, message: str) -> None:
+    with caplog.at_level(logging.WARNING, "runners"):
+        check_supported_fields(config(f"{ONNX} {text}"))
+    assert f"model 'm': {message}" in caplog.text
+
+
+def parameter(backend: str, key: str) -> ModelConfig:
+    return config(f'name: "m" backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}')
+
+
+@pytest.mark.parametrize(
     ("backend", "key", "hint"),
     [
         ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
+        ("onnxruntime", "kushi.nothing", "those of Kushi are kushi.inline, kushi.max_queue_bytes"),
         ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
         ("onnxruntime", "session.disable_prepack", "did you mean 'session.disable_prepacking'?"),
-        ("onnxruntime", "sesion.disable_prepacking", "did you mean 'session.disable_prepacking'?"),
-        ("onnxruntime", "session.nope", "expected one of session.disable_aot_function_inlining, session."),
-        ("onnxruntime", "session.save_model_format", "it would read or write files of the host"),
-        ("onnxruntime", "session.intra_op_num_threads", "it is said by 'intra_op_thread_count'"),
-        ("onnxruntime", "session.set_denormal_as_zero", "it would change how the thread computes"),
         ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),
-        ("pytorch", "execution_mode", "expected one of DISABLE_CUDNN, DISABLE_OPTIMIZED_EXECUTION"),
-        ("onnxruntime", "INFERENCE_MODE", "expected one of arena_extend_strategy, cudnn_conv_algo_search"),
     ],
 )
-def test_an_unknown_parameter_is_refused_with_a_hint(backend: str, key: str, hint: str) -> None:
+def test_a_parameter_that_is_nearly_one_of_ours_is_a_warning(
+    caplog: pytest.LogCaptureFixture, backend: str, key: str, hint: str
+) -> None:
+    with caplog.at_level(logging.WARNING, "runners"):
+        check_supported_fields(parameter(backend, key))
+    assert caplog.messages[0].startswith(f"model 'm': parameter '{key}' is not known here and has no effect, ")
+    assert hint in caplog.text
+
+
+@pytest.mark.parametrize("key", ["metadata", "model_dir", "tokenizer_dir", "version", "INFERENCE", "memory"])
+def test_a_free_parameter_is_taken_without_a_word(caplog: pytest.LogCaptureFixture, key: str) -> None:
+    with caplog.at_level(logging.WARNING, "runners"):
+        check_supported_fields(parameter("onnxruntime", key))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("session.save_model_format", "it would read or write files of the host"),
+        ("session.intra_op_num_threads", "it is said by 'intra_op_thread_count'"),
+        ("session.set_denormal_as_zero", "it would change how the thread computes"),
+    ],
+)
+def test_a_parameter_that_the_backend_refuses_is_an_error_with_its_reason(key: str, why: str) -> None:
     with pytest.raises(Unsupported) as raised:
-        check_supported_fields(
-            config(f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}')
-        )
-    assert f"parameter '{key}' is not supported by this version" in str(raised.value)
-    assert hint in str(raised.value)
+        check_supported_fields(parameter("onnxruntime", key))
+    assert f"parameter '{key}' is not supported by this version: {why}" in str(raised.value)
 
 
 def test_what_a_backend_refuses_is_not_what_it_takes() -> None:
@@ -128,7 +171,6 @@ def test_what_a_backend_refuses_is_not_what_it_takes() -> None:
 
 def test_a_backend_that_is_not_there_is_refused_before_its_parameters() -> None:
     with pytest.raises(Unsupported) as raised:
-        check_supported_fields(config('backend: "python" parameters { key: "EXECUTION_ENV_PATH" }'))
-    assert str(raised.value) == (
-        "backend 'python' is not supported by this version, expected 'onnxruntime' or 'pytorch'"
-    )
+        check_supported_fields(config('backend: "dali" parameters { key: "EXECUTION_ENV_PATH" }'))
+    expected = "expected 'onnxruntime' or 'pytorch' or 'python'"
+    assert str(raised.value) == f"backend 'dali' is not supported by this version, {expected}"

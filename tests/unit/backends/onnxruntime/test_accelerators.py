@@ -1,4 +1,5 @@
 import json
+import logging
 from pathlib import Path
 from unittest import mock
 
@@ -232,7 +233,7 @@ def test_what_no_provider_knows_is_refused_by_name(
     [
         (
             accelerator("cuda"),
-            [None],
+            [0],
             CPU,
             Unsupported,
             (
@@ -242,7 +243,7 @@ def test_what_no_provider_knows_is_refused_by_name(
         ),
         (
             accelerator("tensorrt"),
-            [None],
+            [0],
             CPU,
             Unsupported,
             (
@@ -269,30 +270,9 @@ def test_what_no_provider_knows_is_refused_by_name(
         ),
         (accelerator("amx"), [0], ALL, ConfigInvalid, "unknown Execution Accelerator 'amx' is requested, expected"),
         (accelerator("cuda", "cpu"), [None], ALL, ConfigInvalid, "unknown Execution Accelerator 'cuda' is requested"),
-        (
-            accelerator("cuda"),
-            [None],
-            ALL,
-            ConfigInvalid,
-            "execution accelerator 'cuda' of model 'm' needs an instance group on a GPU: the driver is not there",
-        ),
-        (
-            parameter("gpu_mem_limit", "1"),
-            [None],
-            CPU,
-            ConfigInvalid,
-            "parameter 'gpu_mem_limit' of model 'm' needs an instance group on a GPU: onnxruntime 1.31.1 has no CUDA",
-        ),
-        (
-            accelerator("openvino", "cpu"),
-            [0],
-            ALL,
-            ConfigInvalid,
-            "execution accelerator 'openvino' of model 'm' needs an instance group of KIND_CPU",
-        ),
     ],
 )
-def test_an_accelerator_that_nothing_could_use_is_refused(
+def test_an_accelerator_that_is_not_there_is_refused(
     text: str, places: list[int | None], runtime: Runtime, kind: type[KushiError], message: str
 ) -> None:
     nothing = mock.patch.object(cuda, "_found", return_value=(0, "the driver is not there"))
@@ -300,3 +280,42 @@ def test_an_accelerator_that_nothing_could_use_is_refused(
     with nothing, absent, pytest.raises(kind) as raised:
         check_accelerators(config(f"{ONNX} {text}"), places, runtime)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "runtime", "message"),
+    [
+        (
+            accelerator("cuda"),
+            [None],
+            ALL,
+            "execution accelerator 'cuda' of model 'm' has no effect: it needs an instance group on a GPU: the driv",
+        ),
+        (
+            accelerator("tensorrt"),
+            [None],
+            CPU,
+            "execution accelerator 'tensorrt' of model 'm' has no effect: it needs an instance group on a GPU: onnxrun",
+        ),
+        (
+            parameter("gpu_mem_limit", "1"),
+            [None],
+            CPU,
+            "parameter 'gpu_mem_limit' of model 'm' has no effect: it needs an instance group on a GPU: onnxruntime 1.",
+        ),
+        (
+            accelerator("openvino", "cpu"),
+            [0],
+            CPU,
+            "execution accelerator 'openvino' of model 'm' has no effect: no instance group is of KIND_CPU",
+        ),
+    ],
+)
+def test_an_accelerator_that_no_instance_could_use_is_logged(
+    caplog: pytest.LogCaptureFixture, text: str, places: list[int | None], runtime: Runtime, message: str
+) -> None:
+    nothing = mock.patch.object(cuda, "_found", return_value=(0, "the driver is not there"))
+    with nothing, caplog.at_level(logging.WARNING, "runners"):
+        check_accelerators(config(f"{ONNX} {text}"), places, runtime)
+    (line,) = caplog.messages
+    assert line.startswith(message)

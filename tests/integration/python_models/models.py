@@ -1,0 +1,176 @@
+"""Python models of the tests, each as a user would write it"""
+
+from pathlib import Path
+
+ADD_SUB = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        output = pb_utils.get_output_config_by_name(config, "OUTPUT0")
+        self.dtype = pb_utils.triton_string_to_numpy(output["data_type"])
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
+            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
+            outputs = [
+                pb_utils.Tensor("OUTPUT0", (a + b).astype(self.dtype)),
+                pb_utils.Tensor("OUTPUT1", (a - b).astype(self.dtype)),
+            ]
+            responses.append(pb_utils.InferenceResponse(outputs))
+        return responses
+
+    def finalize(self):
+        print("finalized")
+"""
+
+ADD_SUB_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
+dynamic_batching { }
+"""
+
+ASKING = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        asked = pb_utils.InferenceRequest(
+            model_name="NAME", requested_output_names=["OUTPUT1"], inputs=request.inputs()
+        ).exec()
+        if asked.has_error():
+            return pb_utils.InferenceResponse(error=asked.error())
+        difference = pb_utils.get_output_tensor_by_name(asked, "OUTPUT1").as_numpy()
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT1", difference * 10)])
+"""
+
+COUNTING = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            count = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
+            threading.Thread(target=self.count, args=(request.get_response_sender(), count)).start()
+
+    def count(self, sender, count):
+        for number in range(count):
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", np.array([number], np.int32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+COUNTING_CONFIG = """
+backend: "python"
+input [ { name: "COUNT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "NUMBER" data_type: TYPE_INT32 dims: [ 1 ] } ]
+model_transaction_policy { decoupled: true }
+"""
+
+FAULTY = """
+import ctypes
+import os
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0].decode()
+        if what == "segfault":
+            print("the last words", flush=True)
+            ctypes.string_at(0)
+        elif what == "exit":
+            os._exit(3)
+        elif what == "sys.exit":
+            sys.exit(4)
+        elif what == "raise":
+            raise ValueError("no such thing")
+        elif what == "hang":
+            import threading
+            threading.Event().wait()
+        elif what == "error":
+            return pb_utils.InferenceResponse(
+                error=pb_utils.TritonError("not for you", pb_utils.TritonError.NOT_FOUND)
+            )
+        elif what == "garbage":
+            os.write(int(sys.argv[1]), b"x" * 64)
+        elif what == "closed":
+            os.closerange(3, 64)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([what.encode()], np.object_))])
+"""
+
+FAULTY_CONFIG = """
+backend: "python"
+input [ { name: "WHAT" data_type: TYPE_STRING dims: [ 1 ] } ]
+output [ { name: "SAID" data_type: TYPE_STRING dims: [ 1 ] } ]
+parameters { key: "kushi.execute_timeout" value { string_value: "1" } }
+"""
+
+
+def write(repository: Path, name: str, source: str, config: str) -> None:
+    version = repository / name / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(source)
+    (repository / name / "config.pbtxt").write_text(config)
+
+
+FAILING_STREAM = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            count = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
+            threading.Thread(target=self.count, args=(request.get_response_sender(), count)).start()
+
+    def count(self, sender, count):
+        if count:
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", np.array([count], np.int32))]))
+        else:
+            sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("nothing to count")))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+GIVING_UP = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        asked = pb_utils.InferenceRequest(
+            model_name="counting", requested_output_names=["NUMBER"], inputs=request.inputs()
+        ).exec(decoupled=True)
+        first = next(asked).output_tensors()[0].as_numpy()
+        del asked
+        return pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", first + 100)])
+"""

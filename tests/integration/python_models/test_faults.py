@@ -1,0 +1,148 @@
+"""What becomes of requests when a Python model's process fails"""
+
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient.http import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_models import client_of, pair, tensor
+from tests.serving import Server, eventually
+
+
+def say(client: InferenceServerClient, what: str) -> str:
+    word = np.array([what.encode()], np.object_)
+    answer: bytes = client.infer("faulty", [tensor("WHAT", word)]).as_numpy("SAID")[0]
+    return answer.decode()
+
+
+def workers_of(server: Server) -> list[int]:
+    """The processes that the server has started"""
+    found = []
+    for task in Path(f"/proc/{server.pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("segfault", "killed by signal 11 (SIGSEGV: a segmentation fault); the last it printed:\nthe last words"),
+        ("exit", "faulty_0 ended while it executed: it exited with code 3"),
+        ("sys.exit", "faulty_0 ended while it executed: it exited with code 4"),
+        ("hang", "faulty_0 ended while it executed: it has executed a batch for more than 1 s"),
+        ("garbage", "faulty_0 ended while it executed: it wrote what makes no sense"),
+        ("closed", "faulty_0 ended while it executed"),
+    ],
+)
+def test_a_worker_that_fails_fails_its_request_and_is_started_again(
+    fault: str, text: str, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    client = client_of(start_server(repository))
+    assert say(client, "hello") == "hello"
+    with pytest.raises(InferenceServerException) as raised:
+        say(client, fault)
+    assert text in raised.value.message()
+    assert raised.value.status() == "500"
+    assert say(client, "hello again") == "hello again"
+
+
+def test_an_exception_is_an_error_of_its_request_and_whole_in_the_log(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository)
+    client = client_of(server)
+    with pytest.raises(InferenceServerException, match="ValueError: no such thing"):
+        say(client, "raise")
+    server.log.wait_for(re.compile(r"faulty_0: ValueError: no such thing$"), 10)
+    with pytest.raises(InferenceServerException) as raised:
+        say(client, "error")
+    assert (raised.value.status(), raised.value.message()) == ("404", "not for you")
+
+
+def wait_for_answers(outcomes: list[str]) -> None:
+    before = len(outcomes)
+    eventually(lambda: outcomes[before:].count("") >= 50, "answers of a worker")
+
+
+def test_workers_that_are_killed_under_load_lose_no_request(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    server = start_server(repository)
+    one = np.ones((1, 4), np.float32)
+    outcomes: list[str] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        client = client_of(server)
+        while not stop.is_set():
+            try:
+                assert client.infer("add_sub", pair(one, one)).as_numpy("OUTPUT0").tolist() == [[2] * 4]
+                outcomes.append("")
+            except InferenceServerException as error:
+                outcomes.append(error.message())
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for _ in range(3):
+        wait_for_answers(outcomes)
+        for worker in workers_of(server):
+            os.kill(worker, signal.SIGKILL)
+    wait_for_answers(outcomes)
+    stop.set()
+    for asker in askers:
+        asker.join(30)
+    assert not any(asker.is_alive() for asker in askers), "a request has no end"
+    assert set(outcomes) - {""} <= {
+        error for error in outcomes if "add_sub_0 ended while it executed: it was killed by signal 9" in error
+    }
+
+
+def test_workers_go_with_a_server_that_is_killed(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    server = start_server(repository)
+    workers = workers_of(server)
+    assert workers
+    server.kill()
+    eventually(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "they are gone", 5)
+
+
+def test_a_model_is_finalized_when_the_server_ends(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    server = start_server(repository)
+    assert server.stop() == 0
+    server.log.wait_for(re.compile(r"add_sub_0: finalized"), 10)
+
+
+def test_a_model_that_cannot_be_started_again_answers_so_at_once(repository: Path, start_server: StartServer) -> None:
+    once = """
+import pathlib
+
+mark = pathlib.Path(__file__).with_name("mark")
+if mark.exists():
+    raise OSError("no more")
+mark.touch()
+"""
+    models.write(repository, "faulty", once + models.FAULTY, models.FAULTY_CONFIG)
+    client = client_of(start_server(repository))
+    for fault, text in [("exit", "exited with code 3"), ("hello", "OSError: no more"), ("hello", "OSError: no more")]:
+        with pytest.raises(InferenceServerException, match=text):
+            say(client, fault)
+
+
+def test_a_model_that_cannot_start_is_not_served(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", "import nothing_like_this\n", models.FAULTY_CONFIG)
+    models.write(repository, "slow", "import time\ntime.sleep(60)\n", models.FAULTY_CONFIG)
+    setting = "--backend-config=python,stub-timeout-seconds=1"
+    server = start_server(repository, "--exit-on-error=false", "--strict-readiness=false", setting, ready=False)
+    server.log.wait_for(re.compile("failed to load 'faulty' version 1: .*No module named 'nothing_like_this'"), 20)
+    server.log.wait_for(re.compile(r"failed to load 'slow' version 1: .*it was not ready within 1 s"), 20)

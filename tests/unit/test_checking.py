@@ -1,0 +1,47 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from runners.cli import main
+from tests.unit.controlled import plus
+from tests.unit.test_ensembles import ensemble, step, two
+
+
+def repository(path: Path) -> None:
+    two(path)
+    (path / "tokens" / "1").mkdir(parents=True)
+    (path / "tokens" / "config.pbtxt").write_text('platform: "tensorflow_savedmodel" parameters { key: "free" }')
+    ensemble(path, "f", step("a", "A", "B"), step("tokens", "B", "C"))
+    ensemble(path, "g", step("nowhere", "A", "C"))
+
+
+def test_every_model_has_a_line_that_says_whether_it_would_be_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository(tmp_path)
+    assert main(["check", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "a: served, onnxruntime, version 1",
+        "b: served, onnxruntime, version 1",
+        "e: served, ensemble, version 1",
+    ]
+    assert lines[3:5] == [
+        "f: not served: its model 'tokens' would not be served",
+        "g: not served: its model 'nowhere' is not in the repository",
+    ]
+    assert "config.pbtxt: backend 'tensorflow' is not supported by this version" in lines[5]
+
+
+def test_the_same_is_there_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plus(tmp_path, "a")
+    assert main(["check", "--format", "json", str(tmp_path)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row == {"name": "a", "served": True, "backend": "onnxruntime", "versions": [1], "reason": ""}
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plus(tmp_path, "a", text='backend: "pytorch"')
+    assert main(["check", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == f"a: not served: unable to find '{tmp_path}/a/1/model.pt'\n"
