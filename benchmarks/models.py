@@ -2,6 +2,7 @@
 
 * add_sub: two INT32 vectors of 16, their sum and difference: all that is measured is the server.
 * mlp: 128-512-512-512-10: so short that batching decides, so small that the server still shows.
+* square: 128-512-512-512-128: like mlp, and one can follow another.
 * convnet: a ResNet-18 of half the width on 224x224 pictures, 4.5 ms on a server core of 2025: it needs its own thread.
 * large: 100 MB of weights.
 * wide: 600 KB in, the first ten numbers out: what costs is the way of the tensor.
@@ -55,6 +56,7 @@ MODELS = {
             (("OUTPUT0", 16), ("OUTPUT1", 16)),
         ),
         Model("mlp", (Input("INPUT", "FP32", (128,)),), (("OUTPUT", 10),)),
+        Model("square", (Input("INPUT", "FP32", (128,)),), (("OUTPUT", 128),)),
         Model("convnet", (Input("INPUT", "FP32", (3, 224, 224)),), (("OUTPUT", 1000),)),
         Model("wide", (Input("INPUT", "FP32", (WIDE,)),), (("OUTPUT", 10),)),
         Model("large", (Input("INPUT", "FP32", (LARGE_WIDTH,)),), (("OUTPUT", LARGE_WIDTH),)),
@@ -134,6 +136,8 @@ def _build(name: str) -> onnx.ModelProto:
             graph.node("Sub", ["INPUT0", "INPUT1"], "OUTPUT1")
         case "mlp":
             graph.dense_layers("INPUT", [128, 512, 512, 512, 10], "OUTPUT")
+        case "square":
+            graph.dense_layers("INPUT", [128, 512, 512, 512, 128], "OUTPUT")
         case "wide":
             graph.first("INPUT", 10, "OUTPUT")
         case "large":

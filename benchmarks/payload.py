@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import numpy as np
+
 from benchmarks.models import MODELS, inputs
 
-__all__ = ["Payload", "binary_request"]
+__all__ = ["Payload", "binary_request", "numbers_request", "stream_request", "text_request"]
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,41 @@ class Payload:
 def binary_request(name: str, model: str) -> Payload:
     """A request of one row to the model served as `name`."""
     arrays = inputs(model, rows=1)
+    return _binary(
+        name,
+        [
+            (spec.name, spec.datatype, arrays[spec.name].shape, arrays[spec.name].tobytes())
+            for spec in MODELS[model].inputs
+        ],
+    )
+
+
+def numbers_request(name: str, tensor: str, count: int) -> Payload:
+    """One row of so many FP32."""
+    return _binary(name, [(tensor, "FP32", (1, count), np.ones(count, np.float32).tobytes())])
+
+
+def text_request(name: str, tensor: str, text: str) -> Payload:
+    """One row of one text."""
+    value = text.encode()
+    return _binary(name, [(tensor, "BYTES", (1, 1), len(value).to_bytes(4, "little") + value)])
+
+
+def stream_request(name: str, tensor: str, value: int) -> Payload:
+    """One number, to be answered by a stream."""
+    body = json.dumps({tensor: [value]}).encode()
+    return Payload(f"/v2/models/{name}/generate_stream", {"Content-Type": "application/json"}, body)
+
+
+def _binary(name: str, tensors: list[tuple[str, str, tuple[int, ...], bytes]]) -> Payload:
     described = [
         {
-            "name": spec.name,
-            "datatype": spec.datatype,
-            "shape": list(arrays[spec.name].shape),
-            "parameters": {"binary_data_size": arrays[spec.name].nbytes},
+            "name": tensor,
+            "datatype": datatype,
+            "shape": list(shape),
+            "parameters": {"binary_data_size": len(value)},
         }
-        for spec in MODELS[model].inputs
+        for tensor, datatype, shape, value in tensors
     ]
     header = json.dumps(
         {"inputs": described, "parameters": {"binary_data_output": True}}, separators=(",", ":")
@@ -35,5 +64,5 @@ def binary_request(name: str, model: str) -> Payload:
     return Payload(
         f"/v2/models/{name}/infer",
         {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(header))},
-        header + b"".join(arrays[spec.name].tobytes() for spec in MODELS[model].inputs),
+        header + b"".join(value for *_, value in tensors),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from typing import Any, Self
 from benchmarks import processes
 from benchmarks.options import BUILD, ROOT
 from benchmarks.payload import Payload
+from tests.tritonserver import Tritonserver, is_installed
 
-__all__ = ["HOST", "Program", "Server", "free_port", "wait_for_port"]
+__all__ = ["HOST", "Program", "Server", "Triton", "free_port", "wait_for_port"]
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
@@ -53,6 +55,7 @@ class Program:
         ready_path: str,
         environment: Mapping[str, str] | None = None,
         look_s: float = 0.002,
+        log: str = "server.log",
     ) -> None:
         self.port = port
         self.ready_after_s = 0.0
@@ -60,7 +63,7 @@ class Program:
         self._ready_path = ready_path
         self._look_s = look_s
         self._environment = {**os.environ, **(environment or {})}
-        self._log = BUILD / "server.log"
+        self._log = BUILD / log
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -145,14 +148,16 @@ class Program:
 class Server(Program):
     """The shipped `python -m runners serve`."""
 
-    def __init__(self, repository: Path, *, local_socket: Path | None = None) -> None:
+    def __init__(
+        self, repository: Path, *, local_socket: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         port, self.metrics_port = free_port(), free_port()
         command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
         command += ["--http-address", HOST, "--http-port", str(port)]
         command += ["--metrics-address", HOST, "--metrics-port", str(self.metrics_port)]
         if local_socket is not None:
             command += ["--local-socket", str(local_socket)]
-        super().__init__(command, port, "/v2/health/ready")
+        super().__init__(command, port, "/v2/health/ready", environment)
 
     def counts(self, model: str) -> tuple[int, int]:
         """Inferences and executions so far: their difference over a window is the mean batch size."""
@@ -171,3 +176,17 @@ class Server(Program):
         if status != http.client.OK:
             raise SystemExit(f"GET /metrics: HTTP {status}")
         return body.decode()
+
+
+class Triton(Program):
+    """The tritonserver of nvidia-pytriton, as it starts by default."""
+
+    def __init__(self, repository: Path, *, environment: Mapping[str, str]) -> None:
+        if not is_installed():
+            raise SystemExit("the tritonserver of nvidia-pytriton is not installed: make .venv-triton/.synced")
+        home = BUILD / "tritonserver"
+        shutil.rmtree(home, ignore_errors=True)
+        server = Tritonserver.at(home)
+        port = free_port()
+        command = server.command(repository, http=port, grpc=free_port(), metrics=free_port())
+        super().__init__(command, port, "/v2/health/ready", {**server.environment(), **environment}, log="triton.log")
