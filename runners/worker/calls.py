@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import failures, server
@@ -88,7 +89,7 @@ class Model:
         `done` gets the outcomes once: before this returns, or where the coroutine of a decoupled model goes on, when
         that ends. It is called on this thread or on that of the coroutines.
         """
-        token = server.executing.set(tuple(request.key for request in requests))
+        token = server.executing.set(tuple([request.key for request in requests]))
         try:
             self._execute(requests, done)
         finally:
@@ -100,7 +101,7 @@ class Model:
         except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
             done(self._failed(requests, error))
             return
-        if not inspect.iscoroutine(returned):
+        if not isinstance(returned, CoroutineType):
             done(self._outcomes(requests, returned))
             return
         # it takes the context of this thread with it
@@ -148,6 +149,8 @@ class Model:
 
     def _outcome(self, request: IncomingRequest, response: Any, absent: str) -> InferenceResponse | None:
         """What `execute` has returned for one request, checked"""
+        if request.sender is None and not request.rescheduled and isinstance(response, InferenceResponse):
+            return response
         if response is None and request.rescheduled:
             if request.sender is not None:
                 request.sender.keep_open()

@@ -24,6 +24,8 @@ __all__ = ["Channel", "Closed", "Frame"]
 
 # kind, count, id, slot, length
 _HEAD = struct.Struct("<IIQQQ")
+_HEAD_BYTES = _HEAD.size
+_DESCRIPTOR_BYTES = socket.CMSG_SPACE(4)
 _READ_BYTES = 256 << 10
 # longer payloads lie in slots
 INLINE_BYTES = 32 << 10
@@ -84,6 +86,7 @@ class Channel:
         self._unread = bytearray()
         self._descriptors: list[int] = []
         self._room = bytearray(_READ_BYTES)
+        self._rooms = [self._room]
         self._theirs: dict[int, mmap.mmap] = {}
         self._sending = threading.Lock()
         # slots of the server's that nobody here needs any more
@@ -95,17 +98,21 @@ class Channel:
     def read(self) -> Frame:
         """Waits for the next frame that is not about slots; raises Closed"""
         while True:
-            frame = self._next()
+            frame = self._next() if self._unread else None
+            if frame is None:
+                frame = self._receive()
             if frame is not None:
                 return frame
-            self._receive()
 
     def send(self, kind: int, payload: list[Any], *, count: int = 0, id: int = 0) -> None:  # noqa: A002
         """Sends a frame whose payload are these buffers, one behind the other; raises Closed"""
-        length = sum(len(piece) for piece in payload)
+        length = sum(map(len, payload))
         with self._sending:
             if length <= INLINE_BYTES:
-                self._write([self._releases(), _HEAD.pack(kind, count, id, 0, length), *payload])
+                payload.insert(0, _HEAD.pack(kind, count, id, 0, length))
+                if self._released:
+                    payload.insert(0, self._releases())
+                self._write(payload)
                 return
             slot = self._take(length)
             offset = 0
@@ -122,12 +129,12 @@ class Channel:
 
     def _next(self) -> Frame | None:
         unread = self._unread
-        while len(unread) >= _HEAD.size:
+        while len(unread) >= _HEAD_BYTES:
             kind, count, number, slot, length = _HEAD.unpack_from(unread)
-            end = _HEAD.size if slot else _HEAD.size + length
+            end = _HEAD_BYTES if slot else _HEAD_BYTES + length
             if len(unread) < end:
                 return None
-            payload: Any = unread[_HEAD.size : end]
+            payload: Any = unread[_HEAD_BYTES : end]
             del unread[:end]
             if kind == ADD_SLOT:
                 self._theirs[slot] = _mapped(self._descriptors.pop(0), number)
@@ -139,17 +146,24 @@ class Channel:
                 return Frame(kind, count, number, self._block(slot, length) if slot else payload)
         return None
 
-    def _receive(self) -> None:
+    def _receive(self) -> Frame | None:
+        """Takes what the socket has; answers with the frame, where that is just one"""
         try:
-            length, ancillary, _, _ = self._socket.recvmsg_into([self._room], socket.CMSG_SPACE(4))
+            length, ancillary, _, _ = self._socket.recvmsg_into(self._rooms, _DESCRIPTOR_BYTES)
         except OSError as error:
             raise Closed from error
         if length == 0:
             raise Closed
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self._descriptors.extend(array.array("i", data[: len(data) - len(data) % 4]))
+        if ancillary:
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    self._descriptors.extend(array.array("i", data[: len(data) - len(data) % 4]))
+        elif not self._unread and length >= _HEAD_BYTES:
+            kind, count, number, slot, behind = _HEAD.unpack_from(self._room)
+            if kind > RELEASE_SLOT and slot == 0 and length == _HEAD_BYTES + behind:
+                return Frame(kind, count, number, self._room[_HEAD_BYTES:length])
         self._unread += memoryview(self._room)[:length]
+        return None
 
     def _block(self, slot: int, length: int) -> Any:
         block = np.frombuffer(self._theirs[slot], np.uint8, length).view(_Block)

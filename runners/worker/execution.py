@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import kinds
@@ -29,7 +29,7 @@ class Key:
 
     __slots__ = ("batch", "decoupled", "ended", "gone", "position", "untaken", "wanted")
 
-    def __init__(self, batch: int, position: int, wanted: Sequence[str], *, decoupled: bool) -> None:
+    def __init__(self, batch: int, position: int, wanted: Sequence[str] | None, *, decoupled: bool) -> None:
         self.batch = batch
         self.position = position
         self.wanted = wanted
@@ -82,6 +82,7 @@ class Execution:
         self._version = version
         self._inputs = inputs
         self._outputs = outputs
+        self._names = [output.name for output in outputs]
         self._decoupled = decoupled
         self._positions = {output.name: position for position, output in enumerate(outputs)}
         upcalls.positions = self._positions
@@ -91,40 +92,40 @@ class Execution:
         batch = frame.id
         requests = self._requests(frame)
         keys = [request.key for request in requests]
-        lock = threading.Lock()
-        has_returned = False
-        early: list[Any] = []
-
-        def done(outcomes: Outcomes) -> None:
-            answers = self._answers(keys, outcomes)
-            with lock:
-                if not has_returned:
-                    early.extend(answers)
-                    return
-            if answers:
-                self._channel.send(kinds.RESPONSES, write_responses(answers), count=len(answers), id=batch)
-
+        arrived: list[Outcomes] = []
+        # the coroutine of a decoupled model may go on
+        done = partial(self._answer, kinds.RESPONSES, batch, keys) if self._decoupled else arrived.append
         self._model.execute(requests, done)
         # slots that only these hold are released with the answer
         del requests
-        with lock:
-            has_returned = True
-        self._channel.send(kinds.RETURNED, write_responses(early), count=len(early), id=batch)
+        self._answer(kinds.RETURNED, batch, keys, arrived[0] if arrived else ())
+
+    def _answer(self, kind: int, batch: int, keys: Sequence[Key], outcomes: Outcomes | tuple[()]) -> None:
+        answers = []
+        for key, response in zip(keys, outcomes):
+            if response is not None:
+                parts = response_parts(response, key.wanted, self._positions)
+                answers.append((key.position, FINAL, response, parts))
+                if self._decoupled:
+                    self._upcalls.close(key)
+        if answers or kind == kinds.RETURNED:
+            self._channel.send(kind, write_responses(answers), count=len(answers), id=batch)
 
     def _requests(self, frame: Frame) -> list[IncomingRequest]:
         requests: list[IncomingRequest] = []
-        for position, incoming in enumerate(read_batch(frame.payload, frame.value, self._inputs, self._outputs)):
-            key = Key(frame.id, position, incoming.wanted, decoupled=self._decoupled)
-            if self._decoupled:
+        decoupled = self._decoupled
+        for incoming in read_batch(frame.payload, frame.value, self._inputs, self._outputs):
+            key = Key(frame.id, len(requests), incoming.wanted, decoupled=decoupled)
+            if decoupled:
                 self._upcalls.open(key)
             requests.append(
                 _Request(
                     key,
                     incoming.inputs,
-                    decoupled=self._decoupled,
+                    decoupled=decoupled,
                     request_id=incoming.request_id,
                     correlation_id=incoming.correlation_id,
-                    requested_output_names=incoming.wanted,
+                    requested_output_names=list(self._names) if incoming.wanted is None else incoming.wanted,
                     model_name=self._name,
                     model_version=self._version,
                     flags=incoming.flags,
@@ -133,12 +134,3 @@ class Execution:
                 )
             )
         return requests
-
-    def _answers(self, keys: Sequence[Key], outcomes: Outcomes) -> list[Any]:
-        answers = []
-        for key, response in zip(keys, outcomes):
-            if response is not None:
-                parts = response_parts(response, key.wanted, self._positions)
-                answers.append((key.position, FINAL, response, parts))
-                self._upcalls.close(key)
-        return answers

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_WORK = (kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE)
+_WORK = frozenset({kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE})
 
 
 class Worker:
@@ -33,8 +33,11 @@ class Worker:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._is_read = False
+        # threads that wait until somebody else has read
+        self._others = 0
         self._work: deque[Frame] = deque()
         self._upcalls = Upcalls(channel, self.wait_until)
         self._model: calls.Model | None = None
@@ -52,23 +55,28 @@ class Worker:
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Returns once something that the server sends has made it so; raises Closed"""
+        lock = self._lock
         while True:
-            with self._changed:
+            with lock:
                 while True:
                     if done():
                         return
                     if not self._is_read:
                         self._is_read = True
                         break
+                    self._others += 1
                     self._changed.wait()
+                    self._others -= 1
+            frame = None
             try:
                 frame = self._channel.read()
-                with self._changed:
-                    self._take(frame)
             finally:
-                with self._changed:
+                with lock:
                     self._is_read = False
-                    self._changed.notify_all()
+                    if frame is not None:
+                        self._take(frame)
+                    if self._others:
+                        self._changed.notify_all()
 
     def _take(self, frame: Frame) -> None:
         """Under the lock"""
@@ -78,8 +86,11 @@ class Worker:
             self._upcalls.take(frame)
 
     def _next_work(self) -> Frame:
-        self.wait_until(lambda: bool(self._work))
+        self.wait_until(self._has_work)
         return self._work.popleft()
+
+    def _has_work(self) -> bool:
+        return bool(self._work)
 
     def _do(self, frame: Frame) -> bool:
         if frame.kind == kinds.EXECUTE and self._execution is not None:

@@ -2,16 +2,17 @@
 What stands in the payloads of frames.
 
 All numbers are little endian. A batch is a head for each request, its parts in the order of the head, and behind all of
-them the bytes of the tensors; their offsets count from the start of the payload. The layout is that of
+them the bytes of the tensors; their offsets count from the start of the payload. Answers are written in the same way,
+but without offsets: each tensor begins at the next multiple of the alignment. The layout is that of
 `native/crates/engine-worker/src/message.rs`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .datatypes import BY_NAME, BY_NUMBER
+from .datatypes import BY_NUMBER
 from .tensors import Tensor
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     from .responses import InferenceResponse
 
 __all__ = [
+    "ALIGNMENT",
     "FINAL",
     "Incoming",
     "TensorInfo",
+    "aligned",
+    "dimensions",
     "read_batch",
     "response_parts",
     "write_responses",
@@ -31,18 +35,27 @@ __all__ = [
 # flags of the sequence, time in microseconds, correlation id, lengths of the request id, the parameters and the
 # correlation id as text, number of inputs and of wanted outputs
 _REQUEST = struct.Struct("<IQQIIIII")
+_REQUEST_BYTES = _REQUEST.size
 # position, data type, number of dimensions, offset, length
 _TENSOR = struct.Struct("<IIIQQ")
+_TENSOR_BYTES = _TENSOR.size
 _WANTED = struct.Struct("<I")
 # position of the request, flags, code of the error, its length, number of tensors
 _RESPONSE = struct.Struct("<IIIII")
-_ALIGNMENT = 64
+# position of the output, data type, number of dimensions, length
+_OUTPUT = struct.Struct("<IIIQ")
+ALIGNMENT = 64
+_GAPS = [bytes(length) for length in range(ALIGNMENT)]
 
 HAS_RESPONSE = 1
 FINAL = 2
 HAS_ERROR = 4
 
 _DIMENSIONS = [struct.Struct(f"<{count}q") for count in range(9)]
+
+_MOST_HEADS = 1024
+# of outputs, by position, data type, length and shape: most models answer with the same ones again and again
+_output_heads: dict[tuple[Any, ...], bytes] = {}
 
 
 class TensorInfo:
@@ -55,28 +68,17 @@ class TensorInfo:
         self.datatype = datatype
 
 
-class Incoming:
+class Incoming(NamedTuple):
     """A request as it came"""
 
-    __slots__ = ("correlation_id", "flags", "inputs", "parameters", "request_id", "timeout", "wanted")
-
-    def __init__(  # noqa: PLR0917
-        self,
-        inputs: list[Tensor],
-        wanted: list[str],
-        flags: int,
-        timeout: int,
-        correlation_id: int | str,
-        request_id: str,
-        parameters: str,
-    ) -> None:
-        self.inputs = inputs
-        self.wanted = wanted
-        self.flags = flags
-        self.timeout = timeout
-        self.correlation_id = correlation_id
-        self.request_id = request_id
-        self.parameters = parameters
+    inputs: list[Tensor]
+    # none: all outputs
+    wanted: list[str] | None
+    flags: int
+    timeout: int
+    correlation_id: int | str
+    request_id: str
+    parameters: str
 
 
 def read_batch(
@@ -87,14 +89,13 @@ def read_batch(
 ) -> list[Incoming]:
     """The requests of a batch"""
     view = memoryview(payload)
-    all_outputs = [output.name for output in outputs]
     at = 0
     requests = []
     for _ in range(count):
         flags, timeout, correlation, id_length, parameters_length, text_length, given, wanted = _REQUEST.unpack_from(
             view, at
         )
-        at += _REQUEST.size
+        at += _REQUEST_BYTES
         request_id = parameters = ""
         correlation_id: int | str = correlation
         if id_length:
@@ -108,72 +109,81 @@ def read_batch(
             at += text_length
         tensors = []
         for _ in range(given):
-            tensor, at = _read_tensor(view, at, inputs)
-            tensors.append(tensor)
+            position, number, rank, offset, length = _TENSOR.unpack_from(view, at)
+            at += _TENSOR_BYTES
+            shape = list(dimensions(rank).unpack_from(view, at))
+            at += 8 * rank
+            data = view[offset : offset + length]
+            tensors.append(Tensor.from_wire(inputs[position].name, BY_NUMBER[number], shape, data))
+        names = None
         if wanted:
             names = [outputs[position].name for (position,) in _WANTED.iter_unpack(view[at : at + 4 * wanted])]
             at += 4 * wanted
-        else:
-            names = list(all_outputs)
         requests.append(Incoming(tensors, names, flags, timeout, correlation_id, request_id, parameters))
     return requests
 
 
-def _read_tensor(view: memoryview, at: int, infos: Sequence[TensorInfo]) -> tuple[Tensor, int]:
-    position, number, rank, offset, length = _TENSOR.unpack_from(view, at)
-    at += _TENSOR.size
-    shape = list(_dimensions(rank).unpack_from(view, at))
-    at += 8 * rank
-    tensor = Tensor.from_wire(infos[position].name, BY_NUMBER[number].name, shape, view[offset : offset + length])
-    return tensor, at
-
-
-def _dimensions(rank: int) -> struct.Struct:
+def dimensions(rank: int) -> struct.Struct:
+    """A shape with so many of them"""
     return _DIMENSIONS[rank] if rank < len(_DIMENSIONS) else struct.Struct(f"<{rank}q")
 
 
 def response_parts(
-    response: InferenceResponse, wanted: Sequence[str], positions: dict[str, int]
+    response: InferenceResponse, wanted: Sequence[str] | None, positions: dict[str, int]
 ) -> list[tuple[int, Tensor]]:
     """The tensors of a response that were asked for, in the order of the outputs"""
-    found: dict[int, Tensor] = {}
+    found = {}
     for tensor in response.output_tensors():
-        position = positions.get(tensor.name())
-        if position is not None and tensor.name() in wanted:
+        name = tensor.name()
+        position = positions.get(name)
+        if position is not None and (wanted is None or name in wanted):
             found[position] = tensor
-    return sorted(found.items())
+    return sorted(found.items()) if len(found) > 1 else list(found.items())
 
 
 def write_responses(
     responses: Sequence[tuple[int, int, InferenceResponse | None, list[tuple[int, Tensor]]]],
 ) -> list[Any]:
     """The payload of answers: for each the position of the request, the flags, the response and its tensors"""
-    heads = []
-    tensors = []
+    pieces: list[Any] = []
+    tensors: list[Any] = []
     for position, flags, response, parts in responses:
         error = None if response is None else response.error()
         if error is not None:
             text = error.message().encode("utf-8", "replace")
-            heads.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0))
-            heads.append(text)
+            pieces.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0))
+            pieces.append(text)
             continue
         given = 0 if response is None else HAS_RESPONSE
-        heads.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parts)))
+        pieces.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parts)))
         for place, tensor in parts:
             data = tensor.wire()
-            tensors.append((len(heads), place, tensor, data))
-            # its head is written when its offset is known
-            heads.append(b"")
-    at = sum(len(head) for head in heads)
-    at += sum(_TENSOR.size + 8 * len(tensor.shape()) for _, _, tensor, _ in tensors)
-    pieces: list[Any] = heads
-    for index, place, tensor, data in tensors:
-        gap = -at % _ALIGNMENT
-        shape = tensor.shape()
-        head = _TENSOR.pack(place, BY_NAME[tensor.datatype].number, len(shape), at + gap, len(data))
-        pieces[index] = head + _dimensions(len(shape)).pack(*shape)
-        if gap:
-            pieces.append(bytes(gap))
-        pieces.append(data)
-        at += gap + len(data)
+            pieces.append(_output_head(place, tensor, len(data)))
+            tensors.append(data)
+    return aligned(pieces, tensors)
+
+
+def aligned(pieces: list[Any], tensors: list[Any]) -> list[Any]:
+    """A payload: these pieces, and behind them the bytes of tensors, each at a multiple of the alignment"""
+    if tensors:
+        at = sum(map(len, pieces))
+        for data in tensors:
+            gap = -at % ALIGNMENT
+            if gap:
+                pieces.append(_GAPS[gap])
+            pieces.append(data)
+            at += gap + len(data)
     return pieces
+
+
+def _output_head(place: int, tensor: Tensor, length: int) -> bytes:
+    shape = tensor.shape()
+    key = (place, tensor.triton_dtype(), length, *shape)
+    head = _output_heads.get(key)
+    if head is None:
+        if len(_output_heads) >= _MOST_HEADS:
+            _output_heads.clear()
+        rank = len(shape)
+        head = _OUTPUT.pack(place, tensor.triton_dtype(), rank, length) + dimensions(rank).pack(*shape)
+        _output_heads[key] = head
+    return head

@@ -34,10 +34,11 @@ class InferenceResponse:
     ) -> None:
         self._output_tensors = items(output_tensors, "output_tensors")
         for tensor in self._output_tensors:
+            if isinstance(tensor, Tensor):
+                continue
             if tensor is None:
                 raise TritonModelException("Output tensor for inference response should not be empty.")
-            if not isinstance(tensor, Tensor):
-                raise TypeError(f"expected a Tensor in output_tensors, got {type(tensor).__name__}")
+            raise TypeError(f"expected a Tensor in output_tensors, got {type(tensor).__name__}")
         if error is not None and not isinstance(error, TritonError):
             raise TypeError(f"expected a TritonError as error, got {type(error).__name__}")
         self._error = error

@@ -21,6 +21,8 @@ __all__ = ["Tensor"]
 
 _BYTES = BY_NAME["BYTES"]
 _BF16 = BY_NAME["BF16"]
+# bytes that are copied faster than they are looked at
+_SHORT = 4096
 
 
 class Tensor:
@@ -38,24 +40,35 @@ class Tensor:
     _memory: Memory | None
 
     def __init__(self, name: str, array: np.ndarray[Any, Any]) -> None:
-        name = text(name, "the name of a tensor")
+        if type(name) is not str:
+            name = text(name, "the name of a tensor")
         if not isinstance(array, np.ndarray):
             raise TypeError(f"expected an array of NumPy's for tensor '{name}', got {type(array).__name__}")
-        if name == "":
+        if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
-        datatype = datatype_of(array.dtype)
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
+        dtype = array.dtype
+        datatype = datatype_of(dtype)
+        if not dtype.isnative:
+            array = array.astype(dtype.newbyteorder("="))
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
-        wire = strings.encoded(array) if datatype is _BYTES else None
-        self._fill(name, datatype, list(array.shape), array=array, wire=wire)
+        self._name = name
+        self._datatype = datatype
+        self._shape = list(array.shape)
+        self._array = array
+        self._wire = strings.encoded(array) if datatype is _BYTES else None
+        self._memory = None
 
     @classmethod
-    def from_wire(cls, name: str, datatype: str, shape: list[int], payload: Any) -> Tensor:
+    def from_wire(cls, name: str, datatype: Datatype, shape: list[int], payload: Any) -> Tensor:
         """A tensor whose bytes came in a message; they are read where they lie, when they are asked for"""
         tensor = cls.__new__(cls)
-        tensor._fill(name, BY_NAME[datatype], shape, wire=payload)
+        tensor._name = name
+        tensor._datatype = datatype
+        tensor._shape = shape
+        tensor._array = None
+        tensor._wire = payload
+        tensor._memory = None
         return tensor
 
     @staticmethod
@@ -68,8 +81,9 @@ class Tensor:
             return Tensor(name, tensor)
         memory = memory_of(tensor)
         array = memory.array() if memory.is_cpu and memory.datatype is not _BF16 else None
-        made = Tensor.__new__(Tensor)
-        made._fill(name, memory.datatype, memory.shape, array=array, memory=memory)
+        made = Tensor.from_wire(name, memory.datatype, memory.shape, None)
+        made._array = array
+        made._memory = memory
         return made
 
     def name(self) -> str:
@@ -130,27 +144,15 @@ class Tensor:
 
     def wire(self) -> Any:
         """Its bytes as they are sent; those of a GPU are copied out of it"""
-        return self._bytes().data if self._wire is None else self._wire
+        if self._wire is not None:
+            return self._wire
+        array = self._array
+        if array is not None and array.nbytes <= _SHORT:
+            return array.tobytes()
+        return self._bytes().data
 
     def __repr__(self) -> str:
         return f"Tensor({self._name!r}, {self._datatype.name}, {self._shape})"
-
-    def _fill(
-        self,
-        name: str,
-        datatype: Datatype,
-        shape: list[int],
-        *,
-        array: np.ndarray[Any, Any] | None = None,
-        wire: Any = None,
-        memory: Memory | None = None,
-    ) -> None:
-        self._name = name
-        self._datatype = datatype
-        self._shape = shape
-        self._array = array
-        self._wire = wire
-        self._memory = memory
 
     def _read(self) -> np.ndarray[Any, Any]:
         """The array of what came from the wire"""
@@ -159,10 +161,8 @@ class Tensor:
         if self._datatype is _BF16:
             raise TritonModelException("Tensor dtype is BF16 and cannot be converted to NumPy.")
         if self._datatype is _BYTES:
-            array: np.ndarray[Any, Any] = strings.decoded(self._wire)
-        else:
-            array = np.frombuffer(self._wire, dtype=self._datatype.numpy)
-        return array.reshape(self._shape)
+            return strings.decoded(self._wire).reshape(self._shape)
+        return np.ndarray(self._shape, self._datatype.numpy, self._wire)
 
     def _bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Its bytes as an array over the same memory; not for strings"""

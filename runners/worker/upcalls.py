@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Callable
 from weakref import WeakValueDictionary
 
 from . import kinds, server
+from .call_messages import read_answer, write_call
 from .channel import Closed
 from .errors import TritonError, TritonModelException
 from .messages import FINAL, response_parts, write_responses
 from .responses import RESPONSE_FINAL, InferenceResponse
-from .tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -158,8 +158,7 @@ class Upcalls:
         number = next(self._numbers)
         answers = _Answers(self, number)
         self._calls[number] = answers
-        head, tensors = _call(request, self._parent())
-        self._channel.send(kinds.CALL, [struct.pack("<I", len(head)), head, *tensors], id=number)
+        self._channel.send(kinds.CALL, write_call(request, self._parent()), id=number)
         return answers
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -214,9 +213,8 @@ class _Answers:
                 self._upcalls.drop(self._number)
             else:
                 self._upcalls.taken(self._number)
-            response = _response(frame)
-            if response is not None:
-                return response
+            if len(frame.payload) > 0:
+                return read_answer(frame.payload)
 
     def take(self, frame: Frame) -> None:
         self._arrived.append(frame)
@@ -230,42 +228,3 @@ class _Answers:
         if not self._has_ended:
             self._upcalls.cancel(self._number)
 
-
-def _call(request: InferenceRequest, batch: int | None) -> tuple[bytes, list[Any]]:
-    """The head of a request to another model, and the bytes of its tensors"""
-    tensors: list[Any] = []
-    inputs = []
-    offset = 0
-    for tensor in request.inputs():
-        data = tensor.wire()
-        inputs.append([tensor.name(), tensor.datatype, tensor.shape(), offset, len(data)])
-        tensors.append(data)
-        offset += len(data)
-    head = {
-        "model": request.model_name(),
-        "version": request.model_version(),
-        "id": request.request_id(),
-        "wanted": request.requested_output_names(),
-        "timeout": request.timeout(),
-        "parameters": json.loads(request.parameters() or "{}"),
-        "inputs": inputs,
-        "parent": batch,
-    }
-    return json.dumps(head).encode(), tensors
-
-
-def _response(frame: Frame) -> InferenceResponse | None:
-    """What a frame says; none where it is an end alone"""
-    if len(frame.payload) == 0:
-        return None
-    payload = memoryview(frame.payload)
-    (length,) = struct.unpack_from("<I", payload)
-    head = json.loads(bytes(payload[4 : 4 + length]))
-    if "error" in head:
-        return InferenceResponse(error=TritonError(head["error"], head["code"]))
-    start = 4 + length
-    tensors = [
-        Tensor.from_wire(name, datatype, shape, payload[start + offset : start + offset + size])
-        for name, datatype, shape, offset, size in head["outputs"]
-    ]
-    return InferenceResponse(tensors)

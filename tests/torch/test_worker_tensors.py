@@ -41,7 +41,7 @@ def test_a_tensor_goes_to_pytorch_and_comes_back(dtype: torch.dtype) -> None:
 def test_what_came_by_the_wire_goes_to_pytorch(dtype: torch.dtype) -> None:
     original = torch.arange(6).reshape(2, 3).to(dtype)
     sent = Tensor.from_dlpack("x", original)
-    came = Tensor.from_wire("x", sent.datatype, sent.shape(), bytearray(sent.wire()))
+    came = Tensor.from_wire("x", BY_NAME[sent.datatype], sent.shape(), bytearray(sent.wire()))
     assert torch.equal(from_dlpack(came.to_dlpack()), original)
 
 
@@ -79,7 +79,7 @@ def test_a_tensor_of_a_gpu_stays_there_until_it_is_sent(dtype: torch.dtype) -> N
             tensor.as_numpy()
         taken = torch.from_dlpack(tensor)
         assert taken.data_ptr() == original.data_ptr()
-        came = Tensor.from_wire("x", tensor.datatype, tensor.shape(), bytearray(tensor.wire()))
+        came = Tensor.from_wire("x", BY_NAME[tensor.datatype], tensor.shape(), bytearray(tensor.wire()))
         assert torch.equal(torch.from_dlpack(came), original.cpu())
 
 

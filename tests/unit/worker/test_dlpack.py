@@ -59,7 +59,7 @@ def test_an_array_is_taken_as_it_is() -> None:
 
 
 def test_bf16_travels_by_dlpack_alone() -> None:
-    tensor = Tensor.from_wire("x", "BF16", [2, 1], bytearray(b"\x80\x3f\x00\x40"))
+    tensor = Tensor.from_wire("x", BY_NAME["BF16"], [2, 1], bytearray(b"\x80\x3f\x00\x40"))
     came = Tensor.from_dlpack("y", tensor)
     assert (came.datatype, came.shape(), bytes(came.wire())) == ("BF16", [2, 1], b"\x80\x3f\x00\x40")
     with pytest.raises(TritonModelException, match="BF16"):

@@ -18,7 +18,7 @@ NUMBERS = [name for name, datatype in BY_NAME.items() if name not in {"BYTES", "
 def test_numbers_come_from_the_wire_and_go_back_as_they_are(name: str) -> None:
     datatype = BY_NAME[name]
     payload = bytearray(np.arange(6).astype(datatype.numpy).tobytes())
-    tensor = Tensor.from_wire("x", name, [2, 3], payload)
+    tensor = Tensor.from_wire("x", BY_NAME[name], [2, 3], payload)
     array = tensor.as_numpy()
     assert (tensor.name(), tensor.shape(), tensor.triton_dtype()) == ("x", [2, 3], datatype.number)
     assert array.dtype == datatype.numpy
@@ -29,13 +29,13 @@ def test_numbers_come_from_the_wire_and_go_back_as_they_are(name: str) -> None:
 
 def test_an_array_lies_where_its_bytes_came() -> None:
     payload = bytearray(8)
-    array = Tensor.from_wire("x", "INT32", [2], payload).as_numpy()
+    array = Tensor.from_wire("x", BY_NAME["INT32"], [2], payload).as_numpy()
     array[1] = 7
     assert struct.unpack("<2i", payload) == (0, 7)
 
 
 def test_what_was_changed_in_place_is_sent_changed() -> None:
-    tensor = Tensor.from_wire("x", "INT32", [1], bytearray(4))
+    tensor = Tensor.from_wire("x", BY_NAME["INT32"], [1], bytearray(4))
     tensor.as_numpy()[0] = 5
     assert bytes(tensor.wire()) == struct.pack("<i", 5)
 
@@ -48,14 +48,14 @@ def test_nobody_can_change_the_shape_from_outside() -> None:
 
 def test_strings_are_bytes() -> None:
     payload = strings.encoded(np.array(["héllo", b"\xff\x00", ""], dtype=np.object_))
-    array = Tensor.from_wire("x", "BYTES", [3, 1], payload).as_numpy()
+    array = Tensor.from_wire("x", BY_NAME["BYTES"], [3, 1], payload).as_numpy()
     assert array.dtype == np.object_
     assert array.tolist() == [["héllo".encode()], [b"\xff\x00"], [b""]]
 
 
 def test_strings_that_nobody_has_read_are_handed_on_unread() -> None:
     payload = strings.encoded(np.array([b"a", b"b"], dtype=np.object_))
-    assert Tensor.from_wire("x", "BYTES", [2], payload).wire() is payload
+    assert Tensor.from_wire("x", BY_NAME["BYTES"], [2], payload).wire() is payload
 
 
 def test_strings_are_sent_as_they_were_when_the_tensor_was_made() -> None:
@@ -97,7 +97,7 @@ def test_other_objects_are_sent_as_they_are_printed() -> None:
 @pytest.mark.parametrize("payload", [b"\x01\x00", b"\x02\x00\x00\x00a"])
 def test_strings_that_end_too_early_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="ends at byte"):
-        Tensor.from_wire("x", "BYTES", [1], payload).as_numpy()
+        Tensor.from_wire("x", BY_NAME["BYTES"], [1], payload).as_numpy()
 
 
 def test_an_array_that_is_not_contiguous_is_sent_in_c_order() -> None:
@@ -123,7 +123,7 @@ def test_scalars_and_empty_arrays_are_sent(shape: tuple[int, ...]) -> None:
     tensor = Tensor("x", array)
     assert tensor.shape() == list(shape)
     assert len(bytes(tensor.wire())) == array.nbytes
-    again = Tensor.from_wire("x", "FP32", list(shape), bytes(tensor.wire()))
+    again = Tensor.from_wire("x", BY_NAME["FP32"], list(shape), bytes(tensor.wire()))
     assert again.as_numpy().shape == shape
 
 
@@ -133,7 +133,7 @@ def test_a_tensor_keeps_the_array_it_was_made_with() -> None:
 
 
 def test_bf16_has_no_array() -> None:
-    tensor = Tensor.from_wire("x", "BF16", [2], bytearray(b"\x80\x3f\x00\x40"))
+    tensor = Tensor.from_wire("x", BY_NAME["BF16"], [2], bytearray(b"\x80\x3f\x00\x40"))
     with pytest.raises(TritonModelException, match="Tensor dtype is BF16 and cannot be converted to NumPy"):
         tensor.as_numpy()
     assert bytes(tensor.wire()) == b"\x80\x3f\x00\x40"

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BufMut, Bytes};
-use kushi_core::{
-    Buffer, Credit, DataType, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Parameter, Reply, Response,
-    Shape, Tensor, Ticket, element_count,
-};
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use kushi_core::{Credit, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Ticket};
 
+use crate::call_message::{Order, answer_payload, error_payload, read_order};
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
 use crate::message::{FINAL, Garbage, Payload};
@@ -39,32 +36,6 @@ struct Open {
     credit: VecDeque<Option<Credit>>,
 }
 
-/// A request, as the model writes it.
-#[derive(Deserialize)]
-struct Order {
-    model: String,
-    version: i64,
-    id: String,
-    wanted: Vec<String>,
-    /// In microseconds; 0: none.
-    timeout: u64,
-    parameters: serde_json::Map<String, serde_json::Value>,
-    inputs: Vec<(String, String, Vec<i64>, usize, usize)>,
-    /// The batch that it is executing.
-    parent: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Answered<'a> {
-    outputs: Vec<(&'a str, &'static str, &'a [i64], usize, usize)>,
-}
-
-#[derive(Serialize)]
-struct Failed<'a> {
-    error: &'a str,
-    code: u32,
-}
-
 /// Where the answers to one worker's calls come.
 struct Post(Weak<Shared>);
 
@@ -80,9 +51,9 @@ impl Mailbox for Post {
 /// Begins a call; its failure is an answer, too.
 pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<(), Garbage> {
     let key = shared.calls.key(head.id);
-    let (order, inputs) = read(payload)?;
+    let order = read_order(payload)?;
     shared.calls.open().insert(key, Open::default());
-    match submit(shared, key, order, inputs) {
+    match submit(shared, key, order) {
         Ok(Begun { spec, ticket, lease }) => {
             shared.calls.has_begun(shared, key, spec, ticket);
             if let Some(lease) = lease {
@@ -114,12 +85,7 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
     drop(credit);
 }
 
-fn submit(
-    shared: &Arc<Shared>,
-    key: u64,
-    order: Order,
-    inputs: Vec<(String, Tensor)>,
-) -> Result<Begun, Error> {
+fn submit(shared: &Arc<Shared>, key: u64, order: Order) -> Result<Begun, Error> {
     let host = shared.host.get().ok_or_else(|| {
         Error::new(ErrorKind::ModelNotReady, "other models can be asked once this one serves, in `execute`")
     })?;
@@ -130,56 +96,15 @@ fn submit(
         model: order.model,
         version: if order.version < 0 { String::new() } else { order.version.to_string() },
         id: order.id,
-        inputs,
+        inputs: order.inputs,
         wanted: order.wanted,
-        parameters: order
-            .parameters
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, parameter(value)?)))
-            .collect(),
+        parameters: order.parameters,
         priority: parent.priority,
         deadline: own.into_iter().chain(parent.deadline).min(),
         context: parent.context,
     };
     let post: Arc<dyn Mailbox> = Arc::new(Post(Arc::downgrade(shared)));
     host.begin(call, &|| Reply::new(post.clone(), key))
-}
-
-fn parameter(value: serde_json::Value) -> Option<Parameter> {
-    Some(match value {
-        serde_json::Value::Bool(value) => Parameter::Bool(value),
-        serde_json::Value::String(value) => Parameter::String(value),
-        serde_json::Value::Number(value) => match value.as_i64() {
-            Some(value) => Parameter::Int(value),
-            None => Parameter::Double(value.as_f64()?),
-        },
-        _ => return None,
-    })
-}
-
-fn read(payload: &Bytes) -> Result<(Order, Vec<(String, Tensor)>), Garbage> {
-    let garbage = || Garbage("a call cannot be read");
-    let mut rest = payload.clone();
-    if rest.len() < 4 {
-        return Err(garbage());
-    }
-    let length = rest.get_u32_le() as usize;
-    if length > rest.len() {
-        return Err(garbage());
-    }
-    let mut order: Order = serde_json::from_slice(&rest.split_to(length)).map_err(|_| garbage())?;
-    let mut inputs = Vec::with_capacity(order.inputs.len());
-    for (name, datatype, shape, offset, length) in std::mem::take(&mut order.inputs) {
-        let datatype: DataType = datatype.parse().map_err(|()| garbage())?;
-        let end = offset.checked_add(length).filter(|&end| end <= rest.len()).ok_or_else(garbage)?;
-        let elements = element_count(&shape).ok_or_else(garbage)?;
-        if datatype.size().is_some_and(|size| elements.checked_mul(size) != Some(length)) {
-            return Err(garbage());
-        }
-        let data = Buffer::host(rest.slice(offset..end));
-        inputs.push((name, Tensor { datatype, shape: Shape::from_vec(shape), data }));
-    }
-    Ok((order, inputs))
 }
 
 impl Calls {
@@ -259,25 +184,11 @@ impl Calls {
 }
 
 fn send(shared: &Shared, key: u64, spec: &ModelSpec, response: Option<&Response>, is_last: bool) {
-    let mut heads = Vec::new();
-    let mut tensors = Vec::new();
-    let mut outputs = Vec::new();
-    let mut size = 0;
-    for (place, tensor) in response.iter().flat_map(|response| &response.outputs) {
-        let data = tensor.data.as_bytes();
-        let name = spec.outputs[usize::from(*place)].name.as_str();
-        outputs.push((name, tensor.datatype.name(), tensor.shape.as_slice(), size, data.len()));
-        tensors.push((size, data));
-        size += data.len();
-    }
-    if response.is_some() {
-        let text = serde_json::to_vec(&Answered { outputs }).unwrap_or_default();
-        heads.put_u32_le(text.len() as u32);
-        heads.extend_from_slice(&text);
-    }
-    let start = heads.len();
-    let tensors = tensors.into_iter().map(|(at, data)| (start + at, data)).collect();
-    let payload = Payload { heads, tensors, length: start + size };
+    let payload = match response {
+        Some(response) => answer_payload(spec, response),
+        // An end alone.
+        None => Payload { heads: Vec::new(), tensors: Vec::new(), length: 0 },
+    };
     if !write(shared, key, is_last, &payload) {
         let text = "there is no memory for the answer";
         send_error(shared, key, &Error::new(ErrorKind::Internal, text));
@@ -285,13 +196,7 @@ fn send(shared: &Shared, key: u64, spec: &ModelSpec, response: Option<&Response>
 }
 
 fn send_error(shared: &Shared, key: u64, error: &Error) {
-    let text =
-        serde_json::to_vec(&Failed { error: &error.message, code: code(error.kind) }).unwrap_or_default();
-    let mut heads = Vec::with_capacity(4 + text.len());
-    heads.put_u32_le(text.len() as u32);
-    heads.extend_from_slice(&text);
-    let length = heads.len();
-    write(shared, key, true, &Payload { heads, tensors: Vec::new(), length });
+    write(shared, key, true, &error_payload(error));
 }
 
 /// False where there is no memory for it.
@@ -308,16 +213,4 @@ fn write(shared: &Shared, key: u64, is_last: bool, payload: &Payload<'_>) -> boo
         shared.ring();
     }
     sent.is_ok()
-}
-
-/// As `TritonError` has them.
-fn code(kind: ErrorKind) -> u32 {
-    match kind.http_status() {
-        404 => 2,
-        _ if kind == ErrorKind::Cancelled => 7,
-        400 => 3,
-        503 => 4,
-        501 => 5,
-        _ => 1,
-    }
 }

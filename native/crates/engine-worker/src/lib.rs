@@ -4,6 +4,7 @@
 //! next one is started. Tensors travel in shared memory, or on the socket where they are small.
 
 mod answers;
+mod call_message;
 mod calls;
 mod engine;
 mod frame;

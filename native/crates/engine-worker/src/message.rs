@@ -7,8 +7,8 @@ use kushi_core::{
     Batch, Buffer, DataType, Error, ErrorKind, Parameter, Request, Response, Shape, Tensor, element_count,
 };
 
-const ALIGNMENT: usize = 64;
-const TENSOR_BYTES: usize = 28;
+pub(crate) const ALIGNMENT: usize = 64;
+const OUTPUT_BYTES: usize = 20;
 
 const HAS_RESPONSE: u32 = 1;
 pub(crate) const FINAL: u32 = 2;
@@ -85,8 +85,14 @@ fn parameters(request: &Request) -> String {
 }
 
 /// Triton's number of a data type.
-fn number(datatype: DataType) -> u32 {
+pub(crate) fn number(datatype: DataType) -> u32 {
     DataType::ALL.iter().position(|known| *known == datatype).map_or(0, |position| position as u32 + 1)
+}
+
+/// The data type with Triton's number.
+pub(crate) fn datatype(number: usize) -> Result<DataType, Garbage> {
+    let datatype = number.checked_sub(1).and_then(|index| DataType::ALL.get(index)).copied();
+    datatype.ok_or(Garbage("a tensor has an unknown data type"))
 }
 
 /// One answer: to the request at this place of the batch.
@@ -101,10 +107,11 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 
-/// The answers in a payload.
+/// The answers in a payload: heads, and the bytes of all their tensors behind them in the same order, each aligned.
 pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Result<Vec<Answer>, Garbage> {
     let mut rest = &payload[..];
     let mut answers = Vec::with_capacity(count.min(1024) as usize);
+    let mut lengths = Vec::with_capacity(count.min(1024) as usize * outputs.min(16));
     for _ in 0..count {
         if rest.len() < 20 {
             return Err(Garbage("an answer is cut short"));
@@ -116,46 +123,57 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
         }
         let text = String::from_utf8_lossy(&rest[..length]).into_owned();
         rest.advance(length);
+        let is_response = flags & HAS_RESPONSE != 0 && flags & HAS_ERROR == 0;
+        if tensors > 0 && !is_response {
+            return Err(Garbage("an answer has outputs and is no response"));
+        }
         let mut response = Response { outputs: smallvec::SmallVec::new() };
         for _ in 0..tensors {
-            let (place, tensor) = read_tensor(&mut rest, payload)?;
+            let (place, tensor, length) = read_output(&mut rest)?;
             if place >= outputs
                 || response.outputs.last().is_some_and(|(last, _)| usize::from(*last) >= place)
             {
                 return Err(Garbage("an answer has outputs that are none of the model"));
             }
             response.outputs.push((place as u16, tensor));
+            lengths.push(length);
         }
         let end = if flags & HAS_ERROR != 0 {
             Some(Err(Error::new(error_kind(code), text)))
         } else {
             (flags & FINAL != 0).then_some(Ok(()))
         };
-        let response = (flags & HAS_RESPONSE != 0 && flags & HAS_ERROR == 0).then_some(response);
-        answers.push(Answer { position, response, end });
+        answers.push(Answer { position, response: is_response.then_some(response), end });
+    }
+    let mut at = payload.len() - rest.len();
+    let tensors = answers.iter_mut().flat_map(|answer| &mut answer.response).flat_map(|one| &mut one.outputs);
+    for ((_, tensor), length) in tensors.zip(lengths) {
+        let start = at.next_multiple_of(ALIGNMENT);
+        let end = start.checked_add(length).filter(|&end| end <= payload.len());
+        at = end.ok_or(Garbage("a tensor lies outside of its message"))?;
+        tensor.data = Buffer::host(payload.slice(start..at));
     }
     Ok(answers)
 }
 
-fn read_tensor(rest: &mut &[u8], payload: &Bytes) -> Result<(usize, Tensor), Garbage> {
-    if rest.len() < TENSOR_BYTES {
+/// Its place, what it is without its bytes, and how many these are.
+fn read_output(rest: &mut &[u8]) -> Result<(usize, Tensor, usize), Garbage> {
+    if rest.len() < OUTPUT_BYTES {
         return Err(Garbage("the head of a tensor is cut short"));
     }
-    let (place, number, rank) = (rest.get_u32_le() as usize, rest.get_u32_le(), rest.get_u32_le() as usize);
-    let (offset, length) = (rest.get_u64_le() as usize, rest.get_u64_le() as usize);
+    let [place, number, rank] = std::array::from_fn(|_| rest.get_u32_le() as usize);
+    let length =
+        usize::try_from(rest.get_u64_le()).map_err(|_| Garbage("a tensor has an impossible length"))?;
     if rest.len() / 8 < rank {
         return Err(Garbage("the shape of a tensor is cut short"));
     }
     let shape: Shape = (0..rank).map(|_| rest.get_i64_le()).collect();
-    let datatype = (number as usize).checked_sub(1).and_then(|index| DataType::ALL.get(index)).copied();
-    let datatype = datatype.ok_or(Garbage("a tensor has an unknown data type"))?;
-    let end = offset.checked_add(length).filter(|&end| end <= payload.len());
-    let end = end.ok_or(Garbage("a tensor lies outside of its message"))?;
+    let datatype = datatype(number)?;
     let elements = element_count(&shape).ok_or(Garbage("a tensor has an impossible shape"))?;
     if datatype.size().is_some_and(|size| elements.checked_mul(size) != Some(length)) {
         return Err(Garbage("a tensor has not the length of its shape"));
     }
-    Ok((place, Tensor { datatype, shape, data: Buffer::host(payload.slice(offset..end)) }))
+    Ok((place, Tensor { datatype, shape, data: Buffer::host(Bytes::new()) }, length))
 }
 
 /// For the codes of `TritonError`.

@@ -1,0 +1,171 @@
+//! What stands in the payloads of a worker's requests to other models, and of the answers to them.
+//!
+//! The other end is `runners/worker/call_messages.py`. What a worker writes is not trusted.
+
+use bytes::{Buf, BufMut, Bytes};
+use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Parameter, Response, Shape, Tensor, element_count};
+
+use crate::message::{ALIGNMENT, Garbage, Payload, datatype, number};
+
+const CALL_BYTES: usize = 44;
+const TENSOR_BYTES: usize = 20;
+const NO_BATCH: u64 = u64::MAX;
+
+/// A request, as the model writes it.
+pub(crate) struct Order {
+    pub(crate) model: String,
+    pub(crate) version: i64,
+    pub(crate) id: String,
+    pub(crate) wanted: Vec<String>,
+    /// In microseconds; 0: none.
+    pub(crate) timeout: u64,
+    pub(crate) parameters: Vec<(String, Parameter)>,
+    pub(crate) inputs: Vec<(String, Tensor)>,
+    /// The batch that it is executing.
+    pub(crate) parent: Option<u64>,
+}
+
+pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
+    let mut rest = &payload[..];
+    if rest.len() < CALL_BYTES {
+        return Err(cut_short());
+    }
+    let (version, timeout, parent) = (rest.get_i64_le(), rest.get_u64_le(), rest.get_u64_le());
+    let [model, id, parameters, inputs, wanted] = std::array::from_fn(|_| rest.get_u32_le() as usize);
+    let model = text(&mut rest, model)?;
+    let id = text(&mut rest, id)?;
+    let parameters = read_parameters(take(&mut rest, parameters)?)?;
+    let mut tensors = Vec::with_capacity(inputs.min(64));
+    for _ in 0..inputs {
+        tensors.push(read_tensor(&mut rest)?);
+    }
+    let mut names = Vec::with_capacity(wanted.min(64));
+    for _ in 0..wanted {
+        let length = take(&mut rest, 4)?.get_u32_le() as usize;
+        names.push(text(&mut rest, length)?);
+    }
+    let mut at = payload.len() - rest.len();
+    let mut filled = Vec::with_capacity(tensors.len());
+    for (name, mut tensor, length) in tensors {
+        let start = at.next_multiple_of(ALIGNMENT);
+        at = start.checked_add(length).filter(|&end| end <= payload.len()).ok_or_else(cut_short)?;
+        tensor.data = Buffer::host(payload.slice(start..at));
+        filled.push((name, tensor));
+    }
+    Ok(Order {
+        model,
+        version,
+        id,
+        wanted: names,
+        timeout,
+        parameters,
+        inputs: filled,
+        parent: (parent != NO_BATCH).then_some(parent),
+    })
+}
+
+/// Its name, what it is without its bytes, and how many these are.
+fn read_tensor(rest: &mut &[u8]) -> Result<(String, Tensor, usize), Garbage> {
+    let mut head = take(rest, TENSOR_BYTES)?;
+    let (name, number, rank) =
+        (head.get_u32_le() as usize, head.get_u32_le() as usize, head.get_u32_le() as usize);
+    let length = usize::try_from(head.get_u64_le()).map_err(|_| cut_short())?;
+    let mut dims = take(rest, rank.checked_mul(8).ok_or_else(cut_short)?)?;
+    let shape: Shape = (0..rank).map(|_| dims.get_i64_le()).collect();
+    let datatype = datatype(number)?;
+    let elements = element_count(&shape).ok_or(Garbage("an input of a call has an impossible shape"))?;
+    if datatype.size().is_some_and(|size| elements.checked_mul(size) != Some(length)) {
+        return Err(Garbage("an input of a call has not the length of its shape"));
+    }
+    let name = text(rest, name)?;
+    Ok((name, Tensor { datatype, shape, data: Buffer::host(Bytes::new()) }, length))
+}
+
+fn read_parameters(json: &[u8]) -> Result<Vec<(String, Parameter)>, Garbage> {
+    if json.is_empty() {
+        return Ok(Vec::new());
+    }
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(json).map_err(|_| Garbage("the parameters of a call cannot be read"))?;
+    let members = members.into_iter();
+    Ok(members.filter_map(|(name, value)| Some((name, parameter(value)?))).collect())
+}
+
+fn parameter(value: serde_json::Value) -> Option<Parameter> {
+    Some(match value {
+        serde_json::Value::Bool(value) => Parameter::Bool(value),
+        serde_json::Value::String(value) => Parameter::String(value),
+        serde_json::Value::Number(value) => match value.as_i64() {
+            Some(value) => Parameter::Int(value),
+            None => Parameter::Double(value.as_f64()?),
+        },
+        _ => return None,
+    })
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Garbage> {
+    let (taken, others) = rest.split_at_checked(length).ok_or_else(cut_short)?;
+    *rest = others;
+    Ok(taken)
+}
+
+fn text(rest: &mut &[u8], length: usize) -> Result<String, Garbage> {
+    let bytes = take(rest, length)?.to_vec();
+    String::from_utf8(bytes).map_err(|_| Garbage("a text in a call is not UTF-8"))
+}
+
+fn cut_short() -> Garbage {
+    Garbage("a call is cut short")
+}
+
+/// The outputs that another model has answered with.
+pub(crate) fn answer_payload<'a>(spec: &ModelSpec, response: &'a Response) -> Payload<'a> {
+    let mut heads = Vec::with_capacity(16 + response.outputs.len() * 64);
+    heads.put_u32_le(0);
+    heads.put_u32_le(0);
+    heads.put_u32_le(response.outputs.len() as u32);
+    for (place, tensor) in &response.outputs {
+        let name = spec.outputs[usize::from(*place)].name.as_bytes();
+        heads.put_u32_le(name.len() as u32);
+        heads.put_u32_le(number(tensor.datatype));
+        heads.put_u32_le(tensor.shape.len() as u32);
+        heads.put_u64_le(tensor.data.len() as u64);
+        for &dim in &tensor.shape {
+            heads.put_i64_le(dim);
+        }
+        heads.put_slice(name);
+    }
+    let mut at = heads.len();
+    let place = |(_, tensor): &'a (u16, Tensor)| {
+        let data = tensor.data.as_bytes();
+        let start = at.next_multiple_of(ALIGNMENT);
+        at = start + data.len();
+        (start, data)
+    };
+    let tensors = response.outputs.iter().map(place).collect();
+    Payload { heads, tensors, length: at }
+}
+
+/// Why there are none.
+pub(crate) fn error_payload(error: &Error) -> Payload<'static> {
+    let text = if error.message.is_empty() { "an error without a text" } else { &error.message };
+    let mut heads = Vec::with_capacity(12 + text.len());
+    heads.put_u32_le(code(error.kind));
+    heads.put_u32_le(text.len() as u32);
+    heads.put_u32_le(0);
+    heads.put_slice(text.as_bytes());
+    let length = heads.len();
+    Payload { heads, tensors: Vec::new(), length }
+}
+
+/// As `TritonError` has them.
+fn code(kind: ErrorKind) -> u32 {
+    match kind.http_status() {
+        404 => 2,
+        _ if kind == ErrorKind::Cancelled => 7,
+        400 => 3,
+        503 => 4,
+        501 => 5,
+        _ => 1,
+    }
+}
