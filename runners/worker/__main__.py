@@ -27,6 +27,7 @@ def main() -> None:
     _package()
     channel = importlib.import_module(f"{_NAME}.channel")
     loop = importlib.import_module(f"{_NAME}.loop")
+    importlib.import_module(f"{_NAME}.memory").keep()
     importlib.import_module(f"{_NAME}.pb_utils").install()
     loop.Worker(channel.Channel(int(sys.argv[1]))).run()
 

@@ -10,6 +10,10 @@ use crate::frame::{Head, kind};
 use crate::message::{Answer, Garbage, read_answers};
 use crate::worker::{Running, Shared};
 
+/// Responses of a request that were taken and of which its worker hears at once: half of those that it may have on
+/// their way, which `runners/worker/execution.py` says.
+const GRANTED_TOGETHER: u32 = 16;
+
 /// Answers to requests of one batch, and perhaps the news that the model can take the next one.
 pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<(), Garbage> {
     let answers = read_answers(payload, head.count, shared.options.outputs)?;
@@ -74,7 +78,7 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
         return;
     }
     // By the number of the request: how many responses were taken, and whether anybody waits for more.
-    let mut taken: BTreeMap<usize, (u32, bool)> = BTreeMap::new();
+    let mut grants: BTreeMap<usize, (u32, bool)> = BTreeMap::new();
     let mut full: Vec<usize> = Vec::new();
     for (position, response) in std::mem::take(&mut running.held) {
         if full.contains(&position) {
@@ -90,9 +94,14 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
                 running.batch.when_room(place, move || shared.ring());
             }
             sent => {
-                let entry = taken.entry(position).or_default();
-                entry.0 += 1;
-                entry.1 |= matches!(sent, Sent::Abandoned);
+                let taken = running.taken.entry(position).or_default();
+                *taken += 1;
+                let is_gone = matches!(sent, Sent::Abandoned);
+                if is_gone || *taken >= GRANTED_TOGETHER {
+                    let grant = grants.entry(position).or_default();
+                    grant.0 += std::mem::take(taken);
+                    grant.1 |= is_gone;
+                }
             }
         }
     }
@@ -103,9 +112,12 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
             running.batch.end(running.places[position], end);
         }
     }
+    if grants.is_empty() {
+        return;
+    }
     let mut state = shared.state();
     let Some(outgoing) = &mut state.outgoing else { return };
-    for (position, (count, is_gone)) in taken {
+    for (position, (count, is_gone)) in grants {
         let payload = [count.to_le_bytes(), u32::from(is_gone).to_le_bytes()].concat();
         // A worker that has gone is found by reading.
         let _ = outgoing.send_text(kind::GRANT, position as u32, id, &payload);

@@ -90,6 +90,8 @@ pub(crate) struct Running {
     pub(crate) begun: Instant,
     /// Responses that have found no room yet, with the number of their request, in the order in which they came.
     pub(crate) held: VecDeque<(usize, Response)>,
+    /// How many responses to a request were taken since its worker has last heard of it.
+    pub(crate) taken: HashMap<usize, u32>,
     /// Requests that end behind what is held.
     pub(crate) ends: Vec<(usize, Result<(), Error>)>,
 }
@@ -298,6 +300,7 @@ impl State {
             token: Some(token),
             begun: Instant::now(),
             held: VecDeque::new(),
+            taken: HashMap::new(),
             ends: Vec::new(),
         };
         self.batches.insert(id, running);
