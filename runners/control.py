@@ -270,7 +270,7 @@ class Control:
             if order.loads:
                 self.load(order.model)
             else:
-                self.unload(order.model)
+                self.unload(order.model, dependents=order.dependents)
         except KushiError as error:
             order.fail(error.kind, error.status, str(error))
         except BaseException as error:  # noqa: BLE001 - the thread has other orders to carry out

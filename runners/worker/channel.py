@@ -134,7 +134,7 @@ class Channel:
             end = _HEAD_BYTES if slot else _HEAD_BYTES + length
             if len(unread) < end:
                 return None
-            payload: Any = unread[_HEAD_BYTES : end]
+            payload: Any = unread[_HEAD_BYTES:end]
             del unread[:end]
             if kind == ADD_SLOT:
                 self._theirs[slot] = _mapped(self._descriptors.pop(0), number)

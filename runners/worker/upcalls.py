@@ -227,4 +227,3 @@ class _Answers:
         """Nobody waits any more"""
         if not self._has_ended:
             self._upcalls.cancel(self._number)
-

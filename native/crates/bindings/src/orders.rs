@@ -17,9 +17,11 @@ impl Orders {
     /// Sleeps until there is an order, or one to unload; `None` once the server closes.
     #[pyo3(signature = (*, only_unloads = false))]
     fn next(&self, py: Python<'_>, only_unloads: bool) -> Option<Order> {
-        let order = py.detach(|| self.0.next(only_unloads.then_some(Action::Unload)))?;
-        let (loads, model) = (order.action == Action::Load, order.model.clone());
-        Some(Order { loads, model, unanswered: Mutex::new(Some(order)) })
+        let order = py.detach(|| self.0.next(only_unloads))?;
+        let loads = order.action == Action::Load;
+        let dependents = order.dependents;
+        let model = order.model.clone();
+        Some(Order { loads, dependents, model, unanswered: Mutex::new(Some(order)) })
     }
 
     fn close(&self, py: Python<'_>) {
@@ -33,6 +35,9 @@ pub(crate) struct Order {
     /// Whether the model is to be loaded, or else unloaded.
     #[pyo3(get)]
     loads: bool,
+    /// Whether the models of an ensemble are to be unloaded with it.
+    #[pyo3(get)]
+    dependents: bool,
     #[pyo3(get)]
     model: String,
     unanswered: Mutex<Option<kushi_server::Order>>,

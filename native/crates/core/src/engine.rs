@@ -18,6 +18,9 @@ pub struct Capability {
     pub keeps_slots: bool,
 }
 
+/// Says whether an engine can execute just now; from any thread, without waiting.
+pub type Readiness = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Contract: every request of the batch is answered, now or later, from any thread. A batch dropped
 /// unanswered, by an early return or a panic, answers its requests with an error. An engine that is not
 /// [`Capability::concurrent`] is never called by two slots at once.
@@ -28,6 +31,11 @@ pub struct Capability {
 /// answers later.
 pub trait Engine: Send + Sync + 'static {
     fn capability(&self) -> Capability;
+
+    /// Asked once, when its runner starts; `None`: it always can. What it answers with does not keep the engine alive.
+    fn readiness(&self) -> Option<Readiness> {
+        None
+    }
 
     /// Executes a batch. Returning means that the slot is free, not that all is answered; but an engine
     /// that answers later should be one that keeps its slots, since nothing else bounds what it owes.

@@ -61,7 +61,7 @@ pub use context::Context;
 pub use credit::{Credit, Window};
 pub use datatype::DataType;
 pub use drain::{Count, Drain};
-pub use engine::{Capability, Engine, Slot};
+pub use engine::{Capability, Engine, Readiness, Slot};
 pub use error::{Error, ErrorKind, FailureReason};
 pub use free_slots::FreeSlots;
 pub use gate::{Gate, Placement};

@@ -22,7 +22,7 @@ use crate::threads;
 use crate::unanswered::Unanswered;
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
-    ModelSpec, Placement, Request, Slot, Snapshot, State, SystemClock, Ticket,
+    ModelSpec, Placement, Readiness, Request, Slot, Snapshot, State, SystemClock, Ticket,
 };
 
 pub struct RunnerOptions {
@@ -42,6 +42,8 @@ pub struct Runner {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) handover: Handover<Desk, Slot>,
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
+    /// Of its engines; empty where one of them always can execute.
+    readiness: Vec<Readiness>,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -136,6 +138,8 @@ impl Runner {
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
         let instances = engines.len();
+        let readiness =
+            engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
         let runs = Runs::new(&engines);
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
         let runner = Arc::new_cyclic(|runner| {
@@ -153,6 +157,7 @@ impl Runner {
                 ledger: Arc::new(Ledger::new(spec, options.clock)),
                 handover: Handover::new(desk, slots),
                 drivers: options.drivers,
+                readiness,
                 keeps_slots,
                 threads: Mutex::new(Vec::new()),
             }
@@ -174,6 +179,12 @@ impl Runner {
 
     pub fn state(&self) -> State {
         self.ledger.state()
+    }
+
+    /// Whether it serves, and one of its engines at least can execute.
+    pub fn is_ready(&self) -> bool {
+        self.state() == State::Ready
+            && (self.readiness.is_empty() || self.readiness.iter().any(|is_ready| is_ready()))
     }
 
     pub fn statistics(&self) -> Snapshot {

@@ -24,6 +24,8 @@ pub enum Action {
 pub struct Order {
     pub action: Action,
     pub model: String,
+    /// The models of an ensemble are to be unloaded with it.
+    pub dependents: bool,
     answer: Option<OrderAnswer>,
 }
 
@@ -50,8 +52,8 @@ impl fmt::Debug for Order {
 
 impl Orders {
     /// `answer` hears what becomes of it, also where it is refused.
-    pub fn place(&self, action: Action, model: &str, answer: OrderAnswer) {
-        let order = Order { action, model: model.into(), answer: Some(answer) };
+    pub fn place(&self, action: Action, model: &str, dependents: bool, answer: OrderAnswer) {
+        let order = Order { action, model: model.into(), dependents, answer: Some(answer) };
         if let Err((order, refusal)) = self.take_in(order) {
             order.answer(Err(refusal));
         }
@@ -72,11 +74,11 @@ impl Orders {
         Ok(())
     }
 
-    /// Sleeps until there is an order, of this kind where one is asked for; `None` once the server closes.
-    pub fn next(&self, only: Option<Action>) -> Option<Order> {
+    /// Sleeps until there is an order, or one to unload; `None` once the server closes.
+    pub fn next(&self, only_unloads: bool) -> Option<Order> {
         let mut queue = self.queue();
         while !queue.closed {
-            let fits = |order: &Order| only.is_none_or(|action| order.action == action);
+            let fits = |order: &Order| !only_unloads || order.action != Action::Load;
             if let Some(at) = queue.waiting.iter().position(fits) {
                 return queue.waiting.remove(at);
             }
@@ -136,7 +138,7 @@ mod tests {
     fn place(orders: &Orders, action: Action, model: &str) -> Placed {
         let (answer, placed) = mpsc::channel();
         let answer = move |result| answer.send(result).unwrap_or_default();
-        orders.place(action, model, Box::new(answer));
+        orders.place(action, model, false, Box::new(answer));
         placed
     }
 
@@ -145,7 +147,7 @@ mod tests {
         let orders = Orders::default();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let order = orders.next(None).expect("an order");
+                let order = orders.next(false).expect("an order");
                 assert_eq!((order.action, &*order.model), (Action::Load, "m"));
                 order.answer(Err(Error::invalid("no")));
             });
@@ -158,12 +160,12 @@ mod tests {
     fn who_waits_for_one_kind_of_order_leaves_the_others_where_they_are() {
         let orders = Orders::default();
         thread::scope(|scope| {
-            let taken = scope.spawn(|| orders.next(Some(Action::Unload)).map(|order| order.model.clone()));
+            let taken = scope.spawn(|| orders.next(true).map(|order| order.model.clone()));
             let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model));
             let _last = place(&orders, Action::Unload, "c");
             assert_eq!(taken.join().expect("no panic"), Some("c".into()));
         });
-        let models = [(); 2].map(|()| orders.next(None).expect("an order").model.clone());
+        let models = [(); 2].map(|()| orders.next(false).expect("an order").model.clone());
         assert_eq!(models, ["a", "b"]);
     }
 
@@ -171,7 +173,7 @@ mod tests {
     fn a_dropped_order_is_answered() {
         let orders = Orders::default();
         let placed = place(&orders, Action::Unload, "m");
-        drop(orders.next(None));
+        drop(orders.next(false));
         assert_eq!(placed.recv().expect("an answer"), Err(lost()));
     }
 
@@ -181,7 +183,7 @@ mod tests {
         let placed = place(&orders, Action::Load, "m");
         orders.close();
         assert_eq!(placed.recv().expect("an answer"), Err(not_ready()));
-        assert!(orders.next(None).is_none());
+        assert!(orders.next(false).is_none());
         assert_eq!(place(&orders, Action::Load, "m").recv().expect("an answer"), Err(not_ready()));
     }
 

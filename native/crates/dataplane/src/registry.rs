@@ -179,7 +179,12 @@ impl Registry {
 
     /// Whether every model that should serve does.
     pub fn all_ready(&self) -> bool {
-        self.rows().iter().all(|row| matches!(row.state, State::Ready | State::Unloaded))
+        let is_well = |version: &Version| match version {
+            Version::Serving(runner) => runner.is_ready(),
+            _ => version.state() == State::Unloaded,
+        };
+        let models = self.models.load();
+        models.values().all(|model| model.reason.is_none() && model.by_number.values().all(is_well))
     }
 
     /// Names a version that is on its way; one that serves goes on serving.

@@ -32,10 +32,10 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
             model: model.into_owned(),
             parameters: management::load_parameters(body)?,
         },
-        Management::Control { model, action: Action::Unload, .. } => {
-            management::check_unload_parameters(body)?;
-            Verb::RepositoryModelUnload { model: model.into_owned() }
-        }
+        Management::Control { model, .. } => Verb::RepositoryModelUnload {
+            model: model.into_owned(),
+            dependents: management::unload_dependents(body)?,
+        },
         Management::Regions { memory, region, action } => {
             let region = region.into_owned();
             match (action, memory) {
@@ -128,7 +128,11 @@ mod tests {
                 r#"{"parameters":{"config":"{}"}}"#,
                 Verb::RepositoryModelLoad { model: name(), parameters: vec!["config".into()] },
             ),
-            ("/v2/repository/models/m/unload", "{}", Verb::RepositoryModelUnload { model: name() }),
+            (
+                "/v2/repository/models/m/unload",
+                "{}",
+                Verb::RepositoryModelUnload { model: name(), dependents: false },
+            ),
             (
                 "/v2/systemsharedmemory/region/m/register",
                 r#"{"key":"/k","byte_size":8}"#,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Slot, SlotToken};
+use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Readiness, Slot, SlotToken};
 
 use crate::{Host, Worker};
 
@@ -21,6 +21,10 @@ impl WorkerEngine {
 impl Engine for WorkerEngine {
     fn capability(&self) -> Capability {
         Capability { concurrent: false, inline: false, keeps_slots: true }
+    }
+
+    fn readiness(&self) -> Option<Readiness> {
+        Some(self.worker.readiness())
     }
 
     /// Never called: the slot is kept until the worker gives it back.

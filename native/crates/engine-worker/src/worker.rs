@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Context, Error, ErrorKind, Response, SlotToken, os_text};
+use kushi_core::{Batch, Context, Error, ErrorKind, Readiness, Response, SlotToken, os_text};
 
 use crate::calls::Calls;
 use crate::frame::kind;
@@ -134,6 +134,12 @@ impl Worker {
     pub(crate) fn serve_for(&self, host: Arc<dyn Host>) {
         // A worker has one engine, and that one server.
         let _ = self.shared.host.set(host);
+    }
+
+    /// Whether its process is there, and the model in it.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let shared = self.shared.clone();
+        Arc::new(move || shared.state().phase == Phase::Ready)
     }
 
     /// Never blocks.

@@ -34,7 +34,11 @@ enum Begun {
         ready_only: bool,
     },
     /// The control plane carries it out.
-    Ordered(Action, String),
+    Ordered {
+        action: Action,
+        model: String,
+        dependents: bool,
+    },
 }
 
 impl DataPlane {
@@ -48,9 +52,9 @@ impl DataPlane {
                 let plane = self.clone();
                 return Some(Box::new(move || on_answer(Ok(Answer::Index(plane.index(ready_only))))));
             }
-            Ok(Begun::Ordered(action, model)) => {
+            Ok(Begun::Ordered { action, model, dependents }) => {
                 let done = move |done: Result<(), Error>| on_answer(done.map(|()| Answer::Done));
-                self.orders.place(action, &model, Box::new(done));
+                self.orders.place(action, &model, dependents, Box::new(done));
             }
             Err(error) => on_answer(Err(error)),
         }
@@ -91,11 +95,11 @@ impl DataPlane {
                     let text = format!("load parameter '{parameter}' is not supported by this version");
                     return Err(Error::new(ErrorKind::Unsupported, text));
                 }
-                return Ok(Begun::Ordered(Action::Load, model));
+                return Ok(Begun::Ordered { action: Action::Load, model, dependents: false });
             }
-            Verb::RepositoryModelUnload { model } => {
+            Verb::RepositoryModelUnload { model, dependents } => {
                 self.check_control()?;
-                return Ok(Begun::Ordered(Action::Unload, model));
+                return Ok(Begun::Ordered { action: Action::Unload, model, dependents });
             }
             Verb::SharedMemoryStatus { memory, region } => {
                 Answer::Regions(self.region_status(memory, &region)?)

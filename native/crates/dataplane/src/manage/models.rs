@@ -7,8 +7,11 @@ use crate::{Answer, DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMeta
 
 impl DataPlane {
     pub(super) fn model_ready(&self, model: &str, version: Option<u64>) -> Result<Answer, Error> {
-        self.find(model, version)?;
-        if self.phase() == Phase::Exiting { Err(not_ready()) } else { Ok(Answer::Health(true)) }
+        let runner = self.find(model, version)?;
+        if self.phase() == Phase::Exiting {
+            return Err(not_ready());
+        }
+        Ok(Answer::Health(runner.is_ready()))
     }
 
     pub(super) fn model_metadata(&self, model: &str, version: Option<u64>) -> Result<ModelMetadata, Error> {

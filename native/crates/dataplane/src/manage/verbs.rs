@@ -42,6 +42,8 @@ pub enum Verb {
     },
     RepositoryModelUnload {
         model: String,
+        /// With the models of an ensemble.
+        dependents: bool,
     },
     /// Here and below: an empty region is all of them.
     SharedMemoryStatus {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use kushi_core::{
-    Afterwards, Batch, Capability, Engine, Error, ErrorKind, FollowUp, Mail, Mailbox, ModelSpec, Slot,
-    SlotToken,
+    Afterwards, Batch, Capability, Engine, Error, ErrorKind, FollowUp, Mail, Mailbox, ModelSpec, Readiness,
+    Slot, SlotToken,
 };
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -61,6 +61,11 @@ impl Engine for Ensemble {
         Capability { concurrent: true, inline: false, keeps_slots: true }
     }
 
+    fn readiness(&self) -> Option<Readiness> {
+        let pipeline = Arc::downgrade(&self.0);
+        Some(Arc::new(move || pipeline.upgrade().is_some_and(|pipeline| pipeline.is_ready())))
+    }
+
     fn execute(&self, _slot: &mut Slot, batch: Batch) {
         for request in batch.take_apart() {
             Run::begin(&self.0, request);
@@ -83,6 +88,11 @@ impl Drop for Ensemble {
 }
 
 impl Pipeline {
+    /// Whether the models of all steps are.
+    fn is_ready(&self) -> bool {
+        self.plan().is_ok_and(|plan| plan.runners.iter().all(|runner| runner.is_ready()))
+    }
+
     /// The models of the steps as they are now.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = &*self.plan.load()

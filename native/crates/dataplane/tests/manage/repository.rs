@@ -36,7 +36,7 @@ fn load(parameters: &[&str]) -> Verb {
 }
 
 fn unload() -> Verb {
-    Verb::RepositoryModelUnload { model: "echo".into() }
+    Verb::RepositoryModelUnload { model: "echo".into(), dependents: false }
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn an_order_is_answered_when_it_has_been_carried_out() {
     let site = Site::new();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let order = site.plane.orders.next(None).expect("an order");
+            let order = site.plane.orders.next(false).expect("an order");
             assert_eq!((order.action, &*order.model), (Action::Load, "echo"));
             order.answer(Ok(()));
-            let order = site.plane.orders.next(None).expect("another one");
+            let order = site.plane.orders.next(false).expect("another one");
             assert_eq!((order.action, &*order.model), (Action::Unload, "echo"));
             order.answer(Err(Error::new(ErrorKind::ModelBusy, "busy")));
         });

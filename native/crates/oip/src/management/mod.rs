@@ -11,7 +11,7 @@ mod shared_memory;
 mod verbs;
 
 pub use answers::{call_answer, render};
-pub use repository::{check_unload_parameters, load_parameters, ready_only, repository_named};
+pub use repository::{load_parameters, ready_only, repository_named, unload_dependents};
 pub use settings::{log_change, trace_change};
 pub use shared_memory::region_place;
 pub use verbs::verb;

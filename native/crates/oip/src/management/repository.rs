@@ -48,15 +48,16 @@ pub(super) fn load_parameters_of(document: Json<'_>) -> Result<Vec<String>, Erro
     fault.map_or(Ok(names), |text| Err(unreadable(text)))
 }
 
-/// Models that depend on others do not exist here: `unload_dependents` changes nothing.
-pub fn check_unload_parameters(body: &[u8]) -> Result<(), Error> {
-    check_unload_parameters_of(Json::parse(body)?)
+/// Whether the models of an ensemble shall go with it.
+pub fn unload_dependents(body: &[u8]) -> Result<bool, Error> {
+    unload_dependents_of(Json::parse(body)?)
 }
 
-pub(super) fn check_unload_parameters_of(document: Json<'_>) -> Result<(), Error> {
+pub(super) fn unload_dependents_of(document: Json<'_>) -> Result<bool, Error> {
     let parameters = document.member("parameters");
     match parameters.and_then(|parameters| parameters.member("unload_dependents")).map(Json::value) {
-        None | Some(Value::Bool(_)) => Ok(()),
+        None => Ok(false),
+        Some(Value::Bool(with)) => Ok(with),
         Some(_) => {
             let text = "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean";
             Err(unreadable(text))
@@ -83,8 +84,8 @@ mod tests {
         assert_eq!(ready_only(br#"{"ready":true,"ready":false,"more":1}"#), Ok(true));
         assert_eq!(load_parameters(b""), Ok(vec![]));
         assert_eq!(load_parameters(br#"{"parameters":{}}"#), Ok(vec![]));
-        assert_eq!(check_unload_parameters(b""), Ok(()));
-        assert_eq!(check_unload_parameters(br#"{"parameters":{"unload_dependents":true}}"#), Ok(()));
+        assert_eq!(unload_dependents(b""), Ok(false));
+        assert_eq!(unload_dependents(br#"{"parameters":{"unload_dependents":true}}"#), Ok(true));
     }
 
     #[test]
@@ -105,6 +106,6 @@ mod tests {
         }
         let text = "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean";
         let body = br#"{"parameters":{"unload_dependents":"yes"}}"#;
-        assert_eq!(wrong(check_unload_parameters(body)), Some(unreadable(text)));
+        assert_eq!(wrong(unload_dependents(body)), Some(unreadable(text)));
     }
 }

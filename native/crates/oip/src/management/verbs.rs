@@ -41,8 +41,8 @@ pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
         }
         "RepositoryModelUnload" => {
             check_repository(arguments)?;
-            repository::check_unload_parameters_of(arguments)?;
-            Verb::RepositoryModelUnload { model: text(arguments, "model_name")? }
+            let dependents = repository::unload_dependents_of(arguments)?;
+            Verb::RepositoryModelUnload { model: text(arguments, "model_name")?, dependents }
         }
         "SystemSharedMemoryStatus" => status(Memory::System, arguments)?,
         "SystemSharedMemoryRegister" => {
@@ -133,7 +133,7 @@ mod tests {
         );
         assert_eq!(
             verb("RepositoryModelUnload", br#"{"model_name":"a b","parameters":{"unload_dependents":true}}"#),
-            Ok(Verb::RepositoryModelUnload { model })
+            Ok(Verb::RepositoryModelUnload { model, dependents: true })
         );
     }
 
