@@ -2,12 +2,14 @@
 
 import os
 import site
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
     "cache_directory",
     "environment_of_child",
     "environment_with",
+    "not_set",
     "path_with",
     "runtime_directory",
     "set_variable",
@@ -18,6 +20,11 @@ __all__ = [
 def variables(prefix: str) -> dict[str, str]:
     """The variables whose names begin with `prefix`, in large or small letters"""
     return {name: value for name, value in os.environ.items() if name.upper().startswith(prefix)}
+
+
+def not_set(names: Iterable[str]) -> list[str]:
+    """Those of these variables that do not exist, or are empty"""
+    return [name for name in names if not os.environ.get(name)]
 
 
 def runtime_directory() -> Path | None:

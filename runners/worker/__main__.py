@@ -20,10 +20,18 @@ def _package() -> None:
     spec.loader.exec_module(package)
 
 
+def _check_numpy() -> None:
+    try:
+        importlib.import_module("numpy")
+    except ImportError as error:
+        raise SystemExit(f"'{sys.executable}' has no NumPy, which every Python model needs: {error}") from None
+
+
 def main() -> None:
     """The way into the loop"""
     # that of this file: its modules have names that a model may use for its own
     del sys.path[0]
+    _check_numpy()
     _package()
     channel = importlib.import_module(f"{_NAME}.channel")
     loop = importlib.import_module(f"{_NAME}.loop")

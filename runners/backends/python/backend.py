@@ -16,8 +16,10 @@ from ...errors import ConfigInvalid
 from ...repository.config_json import to_plain
 from ...repository.messages import ModelConfig
 from ...repository.tensors import protocol_type
+from ...threads import intra_op_threads, usable_cores
 from .. import Backend, Bound, Opened, Placed, Prepared
 from .interpreter import Interpreter, find_interpreter
+from .thread_variables import thread_variables
 
 __all__ = ["PythonBackend"]
 
@@ -33,10 +35,10 @@ class PythonBackend(Backend):
     """Processes of the interpreter that a model asks for"""
 
     def prepare(self, model: Placed) -> Prepared:
-        interpreter = find_interpreter(model, self.settings.get("python-runtime"))
         how = _How(
             model=model,
-            interpreter=interpreter,
+            interpreter=find_interpreter(model, self.settings.get("python-runtime")),
+            threads=intra_op_threads(0, None, len(model.places), usable_cores()),
             start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
             execute_seconds=_seconds(model.config, "kushi.execute_timeout"),
         )
@@ -49,19 +51,27 @@ class _How:
 
     model: Placed
     interpreter: Interpreter
+    threads: int
+    """Of each process"""
     start_seconds: float
     execute_seconds: float
+
+    @property
+    def directory(self) -> Path:
+        """That of the model, as the processes see it"""
+        return self.model.source.path.absolute()
 
     def launch(self, name: str) -> dict[str, Any]:
         return {
             "command": [str(self.interpreter.program), "-u", str(_WORKER)],
-            "environment": self.interpreter.environment,
-            "directory": str(self.model.source.path),
+            "environment": [*thread_variables(self.threads), *self.interpreter.environment],
+            "directory": str(self.directory),
             "name": name,
         }
 
     def order(self, path: Path) -> dict[str, Any]:
-        return {"path": str(path), "directories": [str(path.parent), str(self.model.source.path)]}
+        path = path.absolute()
+        return {"path": str(path), "directories": [str(path.parent), str(self.directory)]}
 
 
 class _Opened(Opened):
@@ -85,7 +95,7 @@ class _Opened(Opened):
             raise ConfigInvalid(f"'{self._path}' completes the configuration wrongly: {error}") from error
 
     def bind(self, config: ModelConfig) -> Bound:
-        return Bound(partial(self._sessions, config))
+        return Bound(partial(self._sessions, config), threads=lambda: self._how.threads)
 
     def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
         places = list(enumerate(self._how.model.places))
@@ -101,7 +111,7 @@ class _Opened(Opened):
             "model_instance_kind": "CPU" if gpu is None else "GPU",
             "model_instance_name": instance,
             "model_instance_device_id": str(gpu or 0),
-            "model_repository": str(how.model.source.path),
+            "model_repository": str(how.directory),
             "model_version": str(how.model.version),
             "model_name": config.name,
         }

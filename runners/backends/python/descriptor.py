@@ -21,6 +21,7 @@ DESCRIPTOR = Descriptor(
         "FORCE_CPU_ONLY_INPUT_TENSORS",
         "kushi.execute_timeout",
         "kushi.python",
+        "kushi.requirements",
     ),
     fields=("model_transaction_policy",),
     settings={

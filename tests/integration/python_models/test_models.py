@@ -7,6 +7,7 @@ import pytest
 from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+from runners import Engine
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.raw_http import fetch
@@ -48,6 +49,14 @@ def test_many_requests_at_once_keep_their_own_answers(repository: Path, start_se
     answers = [(a, client.async_infer("add_sub", pair(a, b))) for _, a in asked]
     for a, answer in answers:
         assert np.array_equal(answer.get_result().as_numpy("OUTPUT0"), a)
+
+
+def test_a_repository_may_be_named_from_where_the_server_is(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    monkeypatch.chdir(repository.parent)
+    with Engine(repository.name) as engine:
+        one = np.ones((1, 1), np.float32)
+        assert engine.infer("add_sub", one, one)["OUTPUT0"].tolist() == [[2]]
 
 
 def test_a_model_asks_another_one(repository: Path, start_server: StartServer) -> None:

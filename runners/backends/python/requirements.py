@@ -1,0 +1,97 @@
+"""
+Environments made of a requirements file, with uv where there is one, else with venv and pip.
+
+Of two files with the same content, for the same interpreter, there is one environment.
+"""
+
+import hashlib
+import logging
+import re
+import shutil
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from ...errors import ConfigInvalid
+from .command import run
+from .store import made_once
+
+__all__ = ["environment_of"]
+
+_LOG = logging.getLogger(__name__)
+_ALSO = re.compile(rb"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
+_MOST_FILES = 100
+_IDENTITY = (
+    "import platform, sys, sysconfig\n"
+    "print(sys.base_prefix, sys.version, sysconfig.get_platform(), platform.libc_ver())"
+)
+_IDENTITY_SECONDS = 60
+
+
+def environment_of(file: Path, program: Path) -> Path:
+    """The directory of the environment that a requirements file describes, for this interpreter"""
+    digest = hashlib.sha256(_identity(program))
+    for content in _contents(file):
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return made_once(digest.hexdigest()[:32], f"the environment of '{file}'", partial(_make, file, program))
+
+
+def _identity(program: Path) -> bytes:
+    """What the packages of an interpreter depend on"""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's interpreter
+            [program, "-I", "-c", _IDENTITY], capture_output=True, check=True, timeout=_IDENTITY_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigInvalid(f"the interpreter '{program}' cannot be used: {error}") from error
+    return done.stdout
+
+
+def _contents(file: Path) -> Iterator[bytes]:
+    """Those of the file, and of the files that it includes"""
+    waiting, seen = [file], {file}
+    while waiting:
+        one = waiting.pop()
+        content = one.read_bytes()
+        yield content
+        included = {one.parent / name.decode(errors="replace") for name in _ALSO.findall(content)}
+        more = sorted(path for path in included - seen if path.is_file())
+        seen.update(more)
+        if len(seen) > _MOST_FILES:
+            raise ConfigInvalid(f"'{file}' includes more than {_MOST_FILES} files")
+        waiting += more
+
+
+def _make(file: Path, program: Path, place: Path) -> None:
+    what = f"the environment of '{file}'"
+    begun = time.monotonic()
+    python = str(place / "bin" / "python")
+    uv = _uv()
+    _LOG.info("%s is made with %s", what, "uv" if uv else "pip")
+    for command in _with_uv(uv, file, program, place) if uv else _with_pip(file, program, place):
+        run(command, file.parent, what)
+    try:
+        run([python, "-c", "import numpy"], file.parent, what)
+    except ConfigInvalid as error:
+        raise ConfigInvalid(f"{what} has no NumPy, which every Python model needs: add a line 'numpy'") from error
+    _LOG.info("%s is made, in %.1f s", what, time.monotonic() - begun)
+
+
+def _uv() -> str | None:
+    """That of our own environment, else the one in PATH"""
+    return shutil.which("uv", path=sysconfig.get_path("scripts")) or shutil.which("uv")
+
+
+def _with_uv(uv: str, file: Path, program: Path, place: Path) -> Iterator[list[str]]:
+    plain = [uv, "--color", "never", "--no-progress"]
+    yield [*plain, "venv", "--no-project", "--python", str(program), str(place)]
+    yield [*plain, "pip", "install", "--python", str(place / "bin" / "python"), "--requirement", str(file)]
+
+
+def _with_pip(file: Path, program: Path, place: Path) -> Iterator[list[str]]:
+    yield [str(program), "-m", "venv", str(place)]
+    pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    yield [*pip, "install", "--requirement", str(file)]

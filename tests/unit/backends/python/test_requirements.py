@@ -1,0 +1,63 @@
+"""Environments of requirements files: when two are one, and how they are made"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.backends.python import requirements as module
+from runners.backends.python.requirements import environment_of
+from runners.errors import ConfigInvalid
+from tests.integration.python_models.environments import environment, requirements
+
+OURS = Path(sys.executable)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def imports(place: Path, package: str) -> bool:
+    done = subprocess.run([place / "bin" / "python", "-c", f"import {package}"], check=False, capture_output=True)
+    return done.returncode == 0
+
+
+def test_without_uv_pip_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_uv", lambda: None)
+    place = environment_of(requirements(tmp_path), OURS)
+    assert imports(place, "extra")
+    assert imports(place, "numpy")
+
+
+def test_without_uv_the_words_of_pip_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_uv", lambda: None)
+    with pytest.raises(ConfigInvalid, match=r"(?s)python ended with exit code 1:.*nothing-like-this"):
+        environment_of(requirements(tmp_path, "nothing-like-this"), OURS)
+
+
+def test_one_content_is_one_environment(tmp_path: Path) -> None:
+    first = environment_of(requirements(tmp_path / "a"), OURS)
+    assert environment_of(requirements(tmp_path / "b"), OURS) == first
+    assert environment_of(requirements(tmp_path / "a", "# changed"), OURS) != first
+
+
+def test_the_interpreter_of_an_environment_counts_as_that_below_it(tmp_path: Path) -> None:
+    other = environment(tmp_path / "other") / "bin" / "python"
+    file = requirements(tmp_path)
+    assert environment_of(file, other) == environment_of(file, OURS)
+
+
+def test_a_file_that_is_included_counts(tmp_path: Path) -> None:
+    file = requirements(tmp_path, "-r more.txt", "-c limits.txt")
+    (tmp_path / "more.txt").write_text("extra\n-r requirements.txt\n")
+    (tmp_path / "limits.txt").write_text("extra==1\n")
+    first = environment_of(file, OURS)
+    (tmp_path / "limits.txt").write_text("extra>=1\n")
+    assert environment_of(file, OURS) != first
+
+
+def test_an_interpreter_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="the interpreter '/bin/false' cannot be used: "):
+        environment_of(requirements(tmp_path), Path("/bin/false"))
