@@ -1,7 +1,7 @@
 """
 What stands in the payloads of requests to other models, and of the answers to them.
 
-Numbers are little endian. A head comes first, then its texts, then a head and a name for each tensor; behind all of
+Numbers are little endian. A head comes first, behind the length of all heads where it is a request, then its texts, then a head and a name for each tensor; behind all of
 them the bytes of the tensors, each at the next multiple of the alignment. The layout is that of
 `native/crates/engine-worker/src/call_message.rs`.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .datatypes import BY_NUMBER
 from .errors import TritonError
-from .messages import ALIGNMENT, aligned, dimensions
+from .messages import ALIGNMENT, LENGTH, aligned, dimensions
 from .responses import InferenceResponse
 from .tensors import Tensor
 
@@ -27,7 +27,6 @@ __all__ = ["read_answer", "write_call"]
 _CALL = struct.Struct("<qQQIIIII")
 # lengths of the name, data type, number of dimensions, length
 _TENSOR = struct.Struct("<IIIQ")
-_LENGTH = struct.Struct("<I")
 # code of the error, its length, number of outputs
 _ANSWER = struct.Struct("<III")
 _NO_BATCH = (1 << 64) - 1
@@ -60,7 +59,7 @@ def write_call(request: InferenceRequest, batch: int | None) -> list[Any]:
         pieces.append(_head(tensor, len(data)))
         tensors.append(data)
     for name in wanted:
-        pieces.append(_LENGTH.pack(len(name)))
+        pieces.append(LENGTH.pack(len(name)))
         pieces.append(name)
     return aligned(pieces, tensors)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Channel", "Closed", "Frame"]
+__all__ = ["INLINE_BYTES", "Channel", "Closed", "Frame"]
 
 # kind, count, id, slot, length
 _HEAD = struct.Struct("<IIQQQ")

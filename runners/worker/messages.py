@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "FINAL",
+    "LENGTH",
     "Incoming",
     "TensorInfo",
     "aligned",
@@ -44,6 +45,8 @@ _WANTED = struct.Struct("<I")
 _RESPONSE = struct.Struct("<IIIII")
 # position of the output, data type, number of dimensions, length
 _OUTPUT = struct.Struct("<IIIQ")
+LENGTH = struct.Struct("<I")
+_LENGTH_BYTES = LENGTH.size
 ALIGNMENT = 64
 _GAPS = [bytes(length) for length in range(ALIGNMENT)]
 
@@ -164,9 +167,14 @@ def write_responses(
 
 
 def aligned(pieces: list[Any], tensors: list[Any]) -> list[Any]:
-    """A payload: these pieces, and behind them the bytes of tensors, each at a multiple of the alignment"""
+    """
+    A payload: these pieces, with their length before them, since the server copies them before it reads them; behind
+    them the bytes of tensors, each at a multiple of the alignment
+    """
+    at = sum(map(len, pieces))
+    pieces.insert(0, LENGTH.pack(at))
     if tensors:
-        at = sum(map(len, pieces))
+        at += _LENGTH_BYTES
         for data in tensors:
             gap = -at % ALIGNMENT
             if gap:

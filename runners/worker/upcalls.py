@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from . import kinds, server
 from .call_messages import read_answer, write_call
-from .channel import Closed
+from .channel import INLINE_BYTES, Closed
 from .errors import TritonError, TritonModelException
 from .messages import FINAL, response_parts, write_responses
 from .responses import RESPONSE_FINAL, InferenceResponse
@@ -114,7 +114,8 @@ class Upcalls:
         return bool(self._ask("is_cancelled", place))
 
     def log(self, level: str, text: str) -> None:
-        self._channel.send(kinds.LOG, [text.encode("utf-8", "replace")], count=_LEVELS.index(level))
+        line = text.encode("utf-8", "replace")[:INLINE_BYTES]
+        self._channel.send(kinds.LOG, [line], count=_LEVELS.index(level))
 
     def dropped(self, request_key: Key | int) -> None:
         self._dropped.put(request_key)

@@ -86,7 +86,9 @@ model_transaction_policy { decoupled: true }
 FAULTY = """
 import ctypes
 import os
+import subprocess
 import sys
+import threading
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -108,7 +110,7 @@ class TritonPythonModel:
         elif what == "raise":
             raise ValueError("no such thing")
         elif what == "hang":
-            import threading
+            print("hangs")
             threading.Event().wait()
         elif what == "error":
             return pb_utils.InferenceResponse(
@@ -118,6 +120,17 @@ class TritonPythonModel:
             os.write(int(sys.argv[1]), b"x" * 64)
         elif what == "closed":
             os.closerange(3, 64)
+        elif what == "child":
+            what = str(subprocess.Popen(["sleep", "600"]).pid)
+        elif what == "print storm":
+            print(*(f"print {number}" for number in range(5000)), sep="\\n")
+        elif what == "log storm":
+            for number in range(5000):
+                pb_utils.Logger.log_info(f"log {number}")
+        elif what == "broken strings":
+            tensor = pb_utils.Tensor("SAID", np.array([b"whole"], np.object_))
+            tensor._wire = tensor._wire[:-1]
+            return pb_utils.InferenceResponse([tensor])
         return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([what.encode()], np.object_))])
 """
 

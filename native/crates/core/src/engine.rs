@@ -56,6 +56,11 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
+    /// The same where the model goes, so that nothing is executed on the slot any more.
+    fn stop_run(&self, slot: usize) -> bool {
+        self.end_run(slot)
+    }
+
     /// Takes [`Engine::end_run`] back before the slot's next run, whether or not it has been obeyed.
     fn revoke_end(&self, _slot: usize) {}
 }

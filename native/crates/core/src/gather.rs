@@ -183,12 +183,7 @@ impl<'a> Splitter<'a> {
                 format!("output '{name}' has shape {shape:?}, expected {rows} rows in its first dimension");
             return Err(fault(text));
         }
-        let size = output.datatype.size();
-        let fits = crate::element_count(shape).is_some_and(|count| match size {
-            Some(size) => count.checked_mul(size) == Some(output.data.len()),
-            None => bytes_prefix(output.data.as_bytes(), count) == Some(output.data.len()),
-        });
-        if !fits {
+        if !output.fills_its_shape() {
             let bytes = output.data.len();
             return Err(fault(format!("output '{name}' of {bytes} bytes does not fill its shape {shape:?}")));
         }

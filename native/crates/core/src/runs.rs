@@ -153,7 +153,10 @@ impl Runs {
 impl Run {
     /// A strong engine that is made here is never the last: the slot is out, and has one.
     fn end(&mut self, slot: usize, why: Ending) -> bool {
-        let ends = self.engine.upgrade().is_some_and(|engine| engine.end_run(slot));
+        let ends = self.engine.upgrade().is_some_and(|engine| match why {
+            Ending::Stopped => engine.stop_run(slot),
+            Ending::Moved | Ending::Abandoned => engine.end_run(slot),
+        });
         if ends {
             self.ending = self.ending.max(Some(why));
         }

@@ -13,6 +13,17 @@ pub struct Tensor {
     pub data: Buffer,
 }
 
+impl Tensor {
+    /// Whether its bytes are as many as its shape and type say; strings say themselves how long they are.
+    pub fn fills_its_shape(&self) -> bool {
+        let data = self.data.as_bytes();
+        element_count(&self.shape).is_some_and(|count| match self.datatype.size() {
+            Some(size) => count.checked_mul(size) == Some(data.len()),
+            None => bytes_prefix(data, count) == Some(data.len()),
+        })
+    }
+}
+
 /// The number of elements of a shape, `None` when a dimension is negative or the product overflows.
 pub fn element_count(shape: &[i64]) -> Option<usize> {
     shape
@@ -45,6 +56,23 @@ mod tests {
         assert_eq!(element_count(&[3, 0, 5]), Some(0));
         assert_eq!(element_count(&[2, -1]), None);
         assert_eq!(element_count(&[i64::MAX, 2]), None);
+    }
+
+    #[test]
+    fn a_tensor_fills_its_shape_to_the_byte() {
+        let fills = |datatype, shape: &[i64], data: &'static [u8]| {
+            let (shape, data) = (Shape::from_slice(shape), Buffer::host(data));
+            Tensor { datatype, shape, data }.fills_its_shape()
+        };
+        assert!(fills(DataType::Int16, &[2, 1], b"abcd"));
+        assert!(!fills(DataType::Int16, &[2, 1], b"abcde"));
+        assert!(!fills(DataType::Int16, &[-1], b"abcd"));
+        assert!(!fills(DataType::Fp64, &[i64::MAX], b""));
+        assert!(fills(DataType::Bytes, &[0], b""));
+        assert!(fills(DataType::Bytes, &[], b"\x01\0\0\0a"));
+        assert!(!fills(DataType::Bytes, &[], b"\x02\0\0\0a"));
+        assert!(!fills(DataType::Bytes, &[1], b"\x01\0\0\0ab"));
+        assert!(!fills(DataType::Bytes, &[i64::MAX], b"\x01\0\0\0a"));
     }
 
     #[test]

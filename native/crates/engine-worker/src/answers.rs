@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Afterwards, Sent, SlotToken};
+use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
 use crate::frame::{Head, kind};
 use crate::message::{Answer, Garbage, read_answers};
@@ -33,7 +33,10 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
     }
     running.batch.computed();
     let mut last = Vec::with_capacity(answers.len());
-    for Answer { position, response, end } in answers {
+    for Answer { position, mut response, mut end } in answers {
+        if let Some(error) = response.as_ref().and_then(|it| broken_output(running.batch.spec(), it)) {
+            (response, end) = (None, Some(Err(error)));
+        }
         let waits = running.held.iter().any(|(other, _)| *other == position);
         match end {
             Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),
@@ -54,6 +57,17 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         lease.run_afterwards();
     }
     Ok(())
+}
+
+/// Its bytes are a model's own, whatever it says of their shape.
+fn broken_output(spec: &ModelSpec, response: &Response) -> Option<Error> {
+    let (place, tensor) = response.outputs.iter().find(|(_, tensor)| !tensor.fills_its_shape())?;
+    let name = &spec.outputs.get(usize::from(*place))?.name;
+    let (model, bytes, shape) = (&spec.name, tensor.data.len(), &tensor.shape);
+    let text = format!(
+        "output '{name}' of model '{model}' has {bytes} bytes, which do not fill its shape {shape:?}"
+    );
+    Some(Error::new(ErrorKind::EngineFailed, text))
 }
 
 /// There may be room for what has found none.
@@ -133,7 +147,7 @@ enum Question {
 
 /// What a model wants to know of the server, or wants done.
 pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
-    match serde_json::from_slice(payload) {
+    match serde_json::from_slice(&payload.to_vec()) {
         Ok(Question::IsCancelled { batch, position }) => {
             let is_cancelled = {
                 let state = shared.state();

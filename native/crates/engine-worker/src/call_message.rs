@@ -5,7 +5,7 @@
 use bytes::{Buf, BufMut, Bytes};
 use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Parameter, Response, Shape, Tensor, element_count};
 
-use crate::message::{ALIGNMENT, Garbage, Payload, datatype, number};
+use crate::message::{ALIGNMENT, Garbage, Payload, Tensors, datatype, heads_of, number};
 
 const CALL_BYTES: usize = 44;
 const TENSOR_BYTES: usize = 20;
@@ -26,7 +26,8 @@ pub(crate) struct Order {
 }
 
 pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
-    let mut rest = &payload[..];
+    let heads = heads_of(payload)?;
+    let mut rest = &heads[..];
     if rest.len() < CALL_BYTES {
         return Err(cut_short());
     }
@@ -44,12 +45,10 @@ pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
         let length = take(&mut rest, 4)?.get_u32_le() as usize;
         names.push(text(&mut rest, length)?);
     }
-    let mut at = payload.len() - rest.len();
+    let mut data = Tensors::behind(&heads, payload);
     let mut filled = Vec::with_capacity(tensors.len());
     for (name, mut tensor, length) in tensors {
-        let start = at.next_multiple_of(ALIGNMENT);
-        at = start.checked_add(length).filter(|&end| end <= payload.len()).ok_or_else(cut_short)?;
-        tensor.data = Buffer::host(payload.slice(start..at));
+        tensor.data = data.next(tensor.datatype, length)?;
         filled.push((name, tensor));
     }
     Ok(Order {

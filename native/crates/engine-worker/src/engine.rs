@@ -35,4 +35,10 @@ impl Engine for WorkerEngine {
     fn begin(&self, token: SlotToken, batch: Batch) {
         self.worker.begin(token, batch);
     }
+
+    /// Its process ends, with all that the model has learnt: not for a caller that has gone.
+    fn stop_run(&self, _slot: usize) -> bool {
+        self.worker.stop();
+        true
+    }
 }

@@ -79,4 +79,13 @@ mod tests {
         assert_eq!(Head::read(&bytes), Some(head));
         assert_eq!(Head::read(&bytes[1..]), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_head_that_is_written_as_it_was_read(bytes: [u8; HEAD_BYTES]) {
+            let mut written = Vec::new();
+            Head::read(&bytes).unwrap().write(&mut written);
+            proptest::prop_assert_eq!(&written[..], &bytes[..]);
+        }
+    }
 }

@@ -66,8 +66,18 @@ impl Incoming {
         }
     }
 
-    /// The next whole frame.
+    /// The next whole frame. To be asked until there is none, each time that something was received.
     pub(crate) fn next(&mut self) -> Result<Option<News>, Garbage> {
+        let news = self.whole()?;
+        // One comes with the first byte of its frame.
+        let may_wait = usize::from(!self.unread.is_empty());
+        if news.is_none() && self.descriptors.len() > may_wait {
+            return Err(Garbage("a file descriptor came that belongs to no slot"));
+        }
+        Ok(news)
+    }
+
+    fn whole(&mut self) -> Result<Option<News>, Garbage> {
         while let Some(head) = Head::read(&self.unread) {
             match head.kind {
                 kind::ADD_SLOT => {
@@ -114,5 +124,165 @@ impl Incoming {
         let payload = Bytes::copy_from_slice(&self.unread[..length]);
         self.unread.advance(length);
         Ok(Some(News::Frame(head, payload)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Write};
+    use std::os::unix::net::UnixStream;
+
+    use kushi_shm::{Slot, send};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pair() -> (UnixStream, Incoming) {
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (theirs, Incoming::new(Arc::new(ours.into()), Released::default()))
+    }
+
+    fn bytes_of(head: Head) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        head.write(&mut bytes);
+        bytes
+    }
+
+    fn send_slot(to: &UnixStream, number: u64, slot: &Slot) {
+        let head =
+            bytes_of(Head { kind: kind::ADD_SLOT, id: slot.len() as u64, slot: number, ..Head::default() });
+        assert_eq!(send(to, &[IoSlice::new(&head)], Some(slot.fd())).unwrap(), head.len());
+    }
+
+    /// What has come by now, as kind and payload.
+    fn all(incoming: &mut Incoming) -> Result<Vec<(u32, Vec<u8>)>, Garbage> {
+        let mut frames = Vec::new();
+        loop {
+            let before = incoming.unread.len();
+            incoming.receive().unwrap();
+            let is_all = incoming.unread.len() == before;
+            while let Some(news) = incoming.next()? {
+                frames.push(match news {
+                    News::Frame(head, payload) => (head.kind, payload.to_vec()),
+                    News::Released(slot) => (kind::RELEASE_SLOT, slot.to_le_bytes().to_vec()),
+                });
+            }
+            if is_all {
+                return Ok(frames);
+            }
+        }
+    }
+
+    fn text_of(result: Result<Vec<(u32, Vec<u8>)>, Garbage>) -> &'static str {
+        result.err().map_or("", |garbage| garbage.0)
+    }
+
+    #[test]
+    fn a_payload_in_a_slot_is_released_when_nobody_needs_it() {
+        let (mut theirs, mut incoming) = pair();
+        let slot = Slot::new(4096).unwrap();
+        slot.write(0, b"payload");
+        send_slot(&theirs, 5, &slot);
+        let head = Head { kind: kind::LOG, slot: 5, length: 7, ..Head::default() };
+        theirs.write_all(&bytes_of(head)).unwrap();
+        incoming.receive().unwrap();
+        let news = incoming.next().unwrap();
+        // The descriptor ends a read.
+        let news = news.or_else(|| incoming.receive().ok().and_then(|_| incoming.next().unwrap()));
+        let Some(News::Frame(read, payload)) = news else { panic!("there is no frame") };
+        assert_eq!((read, &payload[..]), (head, &b"payload"[..]));
+        assert!(incoming.released.lock().unwrap().is_empty());
+        drop(payload);
+        assert_eq!(*incoming.released.lock().unwrap(), [5]);
+    }
+
+    #[test]
+    fn a_descriptor_that_belongs_to_no_slot_is_garbage() {
+        let surplus = "a file descriptor came that belongs to no slot";
+        let slot = Slot::new(4096).unwrap();
+        let log = bytes_of(Head { kind: kind::LOG, ..Head::default() });
+        let (theirs, mut incoming) = pair();
+        send(&theirs, &[IoSlice::new(&log)], Some(slot.fd())).unwrap();
+        assert_eq!(text_of(all(&mut incoming)), surplus);
+
+        // Beside frames of which the last one never ends, there may be one.
+        let (theirs, mut incoming) = pair();
+        for expected in ["", surplus] {
+            send(&theirs, &[IoSlice::new(&log[..1])], Some(slot.fd())).unwrap();
+            assert_eq!(text_of(all(&mut incoming)), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_slot_or_too_long_for_one_is_garbage() {
+        let slot = Slot::new(4096).unwrap();
+        let frame = |slot, length| bytes_of(Head { kind: kind::LOG, slot, length, ..Head::default() });
+        for (bytes, what) in [
+            (frame(7, 1), "a frame names a slot that there is not"),
+            (frame(5, 4097), "a frame is longer than its slot"),
+            (frame(5, u64::MAX), "a frame is longer than its slot"),
+            (frame(0, INLINE_BYTES as u64 + 1), "a frame is too long for the socket"),
+            (frame(0, u64::MAX), "a frame is too long for the socket"),
+            (
+                bytes_of(Head { kind: kind::ADD_SLOT, slot: 9, id: 4096, ..Head::default() }),
+                "a slot came without memory",
+            ),
+        ] {
+            let (mut theirs, mut incoming) = pair();
+            send_slot(&theirs, 5, &slot);
+            theirs.write_all(&bytes).unwrap();
+            assert_eq!(text_of(all(&mut incoming)), what);
+        }
+    }
+
+    #[test]
+    fn slots_are_bounded() {
+        let (theirs, mut incoming) = pair();
+        let slot = Slot::new(1).unwrap();
+        for number in 1..=MOST_SLOTS as u64 {
+            send_slot(&theirs, number, &slot);
+            assert_eq!(text_of(all(&mut incoming)), "");
+        }
+        send_slot(&theirs, 0, &slot);
+        assert_eq!(text_of(all(&mut incoming)), "too many slots");
+    }
+
+    proptest! {
+        #[test]
+        fn frames_arrive_whole_however_they_are_cut(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 0..10),
+            piece in 1..70_usize,
+        ) {
+            let (mut theirs, mut incoming) = pair();
+            let mut bytes = Vec::new();
+            for payload in &payloads {
+                Head { kind: kind::LOG, length: payload.len() as u64, ..Head::default() }.write(&mut bytes);
+                bytes.extend_from_slice(payload);
+            }
+            let mut frames = Vec::new();
+            for piece in bytes.chunks(piece) {
+                theirs.write_all(piece).unwrap();
+                frames.extend(all(&mut incoming).unwrap());
+            }
+            let expected: Vec<_> = payloads.into_iter().map(|payload| (kind::LOG, payload)).collect();
+            prop_assert_eq!(frames, expected);
+            prop_assert!(incoming.unread.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_frames_or_garbage(
+            heads in proptest::collection::vec((0..42_u32, any::<u32>(), 0..4096_u64, 0..3_u64, 0..5000_u64), 0..6),
+            rest in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let (mut theirs, mut incoming) = pair();
+            let slot = Slot::new(4096).unwrap();
+            send_slot(&theirs, 1, &slot);
+            for (kind, count, id, slot, length) in heads {
+                theirs.write_all(&bytes_of(Head { kind, count, id, slot, length })).unwrap();
+            }
+            theirs.write_all(&rest).unwrap();
+            let _ = all(&mut incoming);
+        }
     }
 }

@@ -10,6 +10,7 @@ mod engine;
 mod frame;
 mod host;
 mod incoming;
+mod lines;
 mod message;
 mod once;
 mod outgoing;

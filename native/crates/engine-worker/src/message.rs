@@ -3,12 +3,12 @@
 //! The other end is `runners/worker/messages.py`. What comes back is not trusted: a worker runs code of a user's.
 
 use bytes::{Buf, BufMut, Bytes};
-use kushi_core::{
-    Batch, Buffer, DataType, Error, ErrorKind, Parameter, Request, Response, Shape, Tensor, element_count,
-};
+use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Parameter, Request, Response, Shape, Tensor};
 
 pub(crate) const ALIGNMENT: usize = 64;
 const OUTPUT_BYTES: usize = 20;
+/// Of what a worker says of itself, in the log and in errors.
+pub(crate) const TEXT_BYTES: usize = 64 << 10;
 
 const HAS_RESPONSE: u32 = 1;
 pub(crate) const FINAL: u32 = 2;
@@ -107,9 +107,44 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 
+/// What a worker says, as far as `most_bytes` go: a copy, since it can still write where the payload lies.
+pub(crate) fn text_of(payload: &Bytes, most_bytes: usize) -> String {
+    let text = payload[..payload.len().min(most_bytes)].to_vec();
+    String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// The heads of a payload, whose length goes before them: a copy, since what was checked must not change any more.
+pub(crate) fn heads_of(payload: &Bytes) -> Result<Vec<u8>, Garbage> {
+    let short = || Garbage("the heads of a message are cut short");
+    let (length, rest) = payload.split_first_chunk().ok_or_else(short)?;
+    rest.get(..u32::from_le_bytes(*length) as usize).map(<[u8]>::to_vec).ok_or_else(short)
+}
+
+/// The bytes of the tensors behind the heads of a payload, one after the other.
+pub(crate) struct Tensors<'a> {
+    payload: &'a Bytes,
+    at: usize,
+}
+
+impl<'a> Tensors<'a> {
+    pub(crate) fn behind(heads: &[u8], payload: &'a Bytes) -> Self {
+        Self { payload, at: size_of::<u32>() + heads.len() }
+    }
+
+    /// Numbers are not copied: any bytes are some. Strings are, since whoever reads them goes by the lengths in them.
+    pub(crate) fn next(&mut self, datatype: DataType, length: usize) -> Result<Buffer, Garbage> {
+        let start = self.at.next_multiple_of(ALIGNMENT);
+        let end = start.checked_add(length).filter(|&end| end <= self.payload.len());
+        self.at = end.ok_or(Garbage("a tensor lies outside of its message"))?;
+        let data = self.payload.slice(start..self.at);
+        Ok(Buffer::host(if datatype.size().is_some() { data } else { Bytes::copy_from_slice(&data) }))
+    }
+}
+
 /// The answers in a payload: heads, and the bytes of all their tensors behind them in the same order, each aligned.
 pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Result<Vec<Answer>, Garbage> {
-    let mut rest = &payload[..];
+    let heads = heads_of(payload)?;
+    let mut rest = &heads[..];
     let mut answers = Vec::with_capacity(count.min(1024) as usize);
     let mut lengths = Vec::with_capacity(count.min(1024) as usize * outputs.min(16));
     for _ in 0..count {
@@ -145,13 +180,10 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
         };
         answers.push(Answer { position, response: is_response.then_some(response), end });
     }
-    let mut at = payload.len() - rest.len();
+    let mut data = Tensors::behind(&heads, payload);
     let tensors = answers.iter_mut().flat_map(|answer| &mut answer.response).flat_map(|one| &mut one.outputs);
     for ((_, tensor), length) in tensors.zip(lengths) {
-        let start = at.next_multiple_of(ALIGNMENT);
-        let end = start.checked_add(length).filter(|&end| end <= payload.len());
-        at = end.ok_or(Garbage("a tensor lies outside of its message"))?;
-        tensor.data = Buffer::host(payload.slice(start..at));
+        tensor.data = data.next(tensor.datatype, length)?;
     }
     Ok(answers)
 }
@@ -169,10 +201,6 @@ fn read_output(rest: &mut &[u8]) -> Result<(usize, Tensor, usize), Garbage> {
     }
     let shape: Shape = (0..rank).map(|_| rest.get_i64_le()).collect();
     let datatype = datatype(number)?;
-    let elements = element_count(&shape).ok_or(Garbage("a tensor has an impossible shape"))?;
-    if datatype.size().is_some_and(|size| elements.checked_mul(size) != Some(length)) {
-        return Err(Garbage("a tensor has not the length of its shape"));
-    }
     Ok((place, Tensor { datatype, shape, data: Buffer::host(Bytes::new()) }, length))
 }
 
@@ -185,5 +213,195 @@ fn error_kind(code: u32) -> ErrorKind {
         5 => ErrorKind::Unsupported,
         7 => ErrorKind::Cancelled,
         _ => ErrorKind::EngineFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use kushi_shm::{Slot, View};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An output as a worker describes it.
+    #[derive(Clone, Debug)]
+    struct Output {
+        place: u32,
+        number: u32,
+        shape: Vec<i64>,
+        data: Vec<u8>,
+    }
+
+    #[derive(Clone, Debug)]
+    struct Described {
+        position: u32,
+        flags: u32,
+        code: u32,
+        text: String,
+        outputs: Vec<Output>,
+    }
+
+    fn payload(answers: &[Described]) -> Vec<u8> {
+        let (mut heads, mut tensors) = (Vec::new(), Vec::new());
+        for answer in answers {
+            let (text, count) = (answer.text.len() as u32, answer.outputs.len() as u32);
+            for number in [answer.position, answer.flags, answer.code, text, count] {
+                heads.put_u32_le(number);
+            }
+            heads.put_slice(answer.text.as_bytes());
+            for output in &answer.outputs {
+                for number in [output.place, output.number, output.shape.len() as u32] {
+                    heads.put_u32_le(number);
+                }
+                heads.put_u64_le(output.data.len() as u64);
+                output.shape.iter().for_each(|&dim| heads.put_i64_le(dim));
+                tensors.push(&output.data);
+            }
+        }
+        let mut payload = (heads.len() as u32).to_le_bytes().to_vec();
+        payload.extend(heads);
+        for data in tensors {
+            payload.resize(payload.len().next_multiple_of(ALIGNMENT), 0);
+            payload.extend_from_slice(data);
+        }
+        payload
+    }
+
+    fn of_one_output(datatype: DataType, data: &[u8]) -> Vec<u8> {
+        let output = Output { place: 0, number: number(datatype), shape: vec![1], data: data.to_vec() };
+        let flags = HAS_RESPONSE | FINAL;
+        payload(&[Described { position: 0, flags, code: 0, text: String::new(), outputs: vec![output] }])
+    }
+
+    fn an_output(place: u32) -> impl Strategy<Value = Output> {
+        let shape = proptest::collection::vec(any::<i64>(), 0..4);
+        let data = proptest::collection::vec(any::<u8>(), 0..40);
+        (1..=DataType::ALL.len() as u32, shape, data).prop_map(move |(number, shape, data)| Output {
+            place,
+            number,
+            shape,
+            data,
+        })
+    }
+
+    fn an_answer() -> impl Strategy<Value = Described> {
+        let outputs = (an_output(0), an_output(2), 0..3_usize);
+        (0..4_u32, 0..8_u32, 0..9_u32, ".{0,10}", outputs).prop_map(
+            |(position, flags, code, text, (one, two, count))| Described {
+                position,
+                flags,
+                code,
+                text,
+                outputs: [one, two]
+                    .into_iter()
+                    .take(if flags & 5 == HAS_RESPONSE { count } else { 0 })
+                    .collect(),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn answers_are_read_as_they_were_written(answers in proptest::collection::vec(an_answer(), 0..5)) {
+            let payload = Bytes::from(payload(&answers));
+            let read = read_answers(&payload, answers.len() as u32, 3).unwrap();
+            prop_assert_eq!(read.len(), answers.len());
+            for (read, written) in read.into_iter().zip(answers) {
+                prop_assert_eq!(read.position, written.position as usize);
+                let has_error = written.flags & HAS_ERROR != 0;
+                prop_assert_eq!(read.end.is_some(), has_error || written.flags & FINAL != 0);
+                if let Some(Err(error)) = read.end {
+                    prop_assert_eq!(error.message.as_ref(), &written.text);
+                }
+                prop_assert_eq!(read.response.is_some(), written.flags & HAS_RESPONSE != 0 && !has_error);
+                for ((place, tensor), output) in read.response.iter().flat_map(|it| &it.outputs).zip(written.outputs) {
+                    prop_assert_eq!(u32::from(*place), output.place);
+                    prop_assert_eq!(number(tensor.datatype), output.number);
+                    prop_assert_eq!(tensor.shape.as_slice(), &output.shape[..]);
+                    prop_assert_eq!(tensor.data.as_bytes(), &output.data[..]);
+                }
+            }
+        }
+
+        #[test]
+        fn answers_that_were_damaged_are_garbage_or_other_answers(
+            answers in proptest::collection::vec(an_answer(), 1..4),
+            damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..8),
+            length in any::<proptest::sample::Index>(),
+            count: u32,
+        ) {
+            let mut payload = payload(&answers);
+            for (place, byte) in damage {
+                let place = place.index(payload.len());
+                payload[place] = byte;
+            }
+            payload.truncate(length.index(payload.len() + 1));
+            let payload = Bytes::from(payload);
+            for count in [answers.len() as u32, count] {
+                for answer in read_answers(&payload, count, 3).unwrap_or_default() {
+                    for (place, tensor) in answer.response.iter().flat_map(|it| &it.outputs) {
+                        prop_assert!(*place < 3);
+                        prop_assert!(tensor.data.len() <= payload.len());
+                        tensor.fills_its_shape();
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..200), count: u32) {
+            let _ = read_answers(&Bytes::from(bytes), count, 3);
+        }
+    }
+
+    #[test]
+    fn strings_and_texts_do_not_change_with_the_memory_in_which_they_came() {
+        let strings = b"\x05\0\0\0hello";
+        let written = of_one_output(DataType::Bytes, strings);
+        let slot = Slot::new(written.len()).unwrap();
+        let theirs = View::map(slot.fd().try_clone_to_owned().unwrap(), slot.len() as u64).unwrap();
+        slot.write(0, &written);
+        let payload = theirs.range(0, written.len() as u64).unwrap();
+        let answer = read_answers(&payload, 1, 1).unwrap().pop().unwrap();
+        let text = text_of(&payload.slice(payload.len() - 5..), 3);
+        slot.write(0, &vec![0xff; written.len()]);
+        assert_eq!(answer.response.unwrap().outputs[0].1.data.as_bytes(), strings);
+        assert_eq!(text, "hel");
+    }
+
+    #[test]
+    fn numbers_stay_where_they_came() {
+        let payload = Bytes::from(of_one_output(DataType::Fp32, &[1, 2, 3, 4]));
+        let answer = read_answers(&payload, 1, 1).unwrap().pop().unwrap();
+        let data = answer.response.unwrap().outputs[0].1.data.as_bytes().as_ptr();
+        assert!(payload.as_ptr_range().contains(&data));
+    }
+
+    #[test]
+    fn a_worker_that_rewrites_its_answer_while_it_is_read_does_no_harm() {
+        let written = of_one_output(DataType::Bytes, b"\x05\0\0\0hello");
+        let slot = Slot::new(written.len()).unwrap();
+        slot.write(0, &written);
+        let theirs = View::map(slot.fd().try_clone_to_owned().unwrap(), slot.len() as u64).unwrap();
+        let payload = theirs.range(0, written.len() as u64).unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..200_000_usize {
+                    let place = number % written.len();
+                    slot.write(place, &[(number % 251) as u8]);
+                    slot.write(place, &written[place..=place]);
+                }
+            });
+            while !writer.is_finished() {
+                for answer in read_answers(&payload, 1, 1).unwrap_or_default() {
+                    for (_, tensor) in answer.response.iter().flat_map(|it| &it.outputs) {
+                        let fills = tensor.fills_its_shape();
+                        assert_eq!(tensor.fills_its_shape(), fills, "what was checked has changed");
+                    }
+                }
+            }
+        });
     }
 }

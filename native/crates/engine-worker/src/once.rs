@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::frame::kind;
 use crate::incoming::{Incoming, News};
+use crate::message::{TEXT_BYTES, text_of};
 use crate::outgoing::{Outgoing, Released};
 use crate::process::{Launch, Process, timespec};
 
@@ -60,17 +61,14 @@ fn converse(
         if has_output {
             process.output.read();
         }
+        process.output.report(Instant::now());
         let goes_on = if has_frames { incoming.receive().unwrap_or(false) } else { !has_ended };
         while let Some(news) = incoming.next().map_err(|garbage| garbage.0)? {
             let News::Frame(head, payload) = news else { continue };
-            let text = String::from_utf8_lossy(&payload).into_owned();
             match head.kind {
-                kind::READY | kind::FAILED => {
-                    process.kill();
-                    drop(process);
-                    return if head.kind == kind::READY { Ok(text) } else { Err(text) };
-                }
-                kind::LOG => log::info!("{text}"),
+                kind::READY => return Ok(text_of(&payload, usize::MAX)),
+                kind::FAILED => return Err(text_of(&payload, TEXT_BYTES)),
+                kind::LOG => process.output.log(head.count, &payload),
                 _ => {
                     return Err(
                         "it asks the server, which it cannot while its configuration is completed".into()

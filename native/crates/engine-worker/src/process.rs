@@ -27,6 +27,8 @@ pub struct Launch {
 
 pub(crate) struct Process {
     child: Child,
+    /// Nobody has asked how it ended, so its number, which is that of its group as well, is nobody else's.
+    is_in_table: bool,
     /// Readable once it has ended, also where a child of its own keeps the socket open.
     pub(crate) ended: OwnedFd,
     pub(crate) socket: Arc<OwnedFd>,
@@ -67,62 +69,73 @@ impl Process {
         }
         let output = Output::new(output, launch.name.clone())?;
         let mut child = command.spawn()?;
-        let ended = pidfd(&child).inspect_err(|_| reap(&mut child))?;
-        Ok(Self { child, ended, socket: Arc::new(ours), output })
+        let ended = pidfd(&child).inspect_err(|_| {
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
+        Ok(Self { child, is_in_table: true, ended, socket: Arc::new(ours), output })
     }
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
+    /// With the processes that it has started, but for those that have left its group.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself.
+        if !self.is_in_table {
+            return;
+        }
+        // Each may have ended by itself, and the process may have left its group.
         let _ = self.child.kill();
+        if let Some(group) = number_of(&self.child) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
     }
 
-    /// Waits for its end; one that does not come is brought about.
+    /// Waits for its end; one that does not come is brought about. What it has started ends with it.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
-        let until = Instant::now() + patience;
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break Some(status),
-                Ok(None) if Instant::now() < until => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    wait_for(&self.ended, left);
-                }
-                _ => {
-                    self.kill();
-                    break self.child.wait().ok();
-                }
-            }
-        };
+        wait_for(&self.ended, patience);
+        let status = self.reap();
         self.output.read_rest();
         Ended { status, tail: self.output.tail() }
     }
-}
 
-/// None is left behind as a zombie.
-impl Drop for Process {
-    fn drop(&mut self) {
-        reap(&mut self.child);
+    /// None is left behind as a zombie.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        self.kill();
+        self.is_in_table = false;
+        self.child.wait().ok()
     }
 }
 
-/// Does nothing to one that was waited for.
-fn reap(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_in_table {
+            self.reap();
+        }
+    }
+}
+
+fn number_of(child: &Child) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(child.id().cast_signed())
 }
 
 fn pidfd(child: &Child) -> io::Result<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+    let number = number_of(child).ok_or(io::ErrorKind::NotFound)?;
+    Ok(rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty())?)
 }
 
+/// Returns when the process has ended, or after `patience`.
 fn wait_for(ended: &OwnedFd, patience: Duration) {
-    let patience = timespec(patience);
-    let mut descriptors = [rustix::event::PollFd::new(ended, rustix::event::PollFlags::IN)];
-    let _ = rustix::event::poll(&mut descriptors, Some(&patience));
+    let until = Instant::now() + patience;
+    loop {
+        let patience = timespec(until.saturating_duration_since(Instant::now()));
+        let mut descriptors = [rustix::event::PollFd::new(ended, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut descriptors, Some(&patience)) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
+    }
 }
 
 pub(crate) fn timespec(time: Duration) -> rustix::event::Timespec {

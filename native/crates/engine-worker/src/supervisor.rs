@@ -12,7 +12,7 @@ use crate::answers;
 use crate::calls;
 use crate::frame::{Head, kind};
 use crate::incoming::{Incoming, News};
-use crate::message::Garbage;
+use crate::message::{Garbage, TEXT_BYTES, text_of};
 use crate::outgoing::{Outgoing, Released};
 use crate::process::{Process, timespec};
 use crate::worker::{Phase, Shared};
@@ -37,6 +37,8 @@ enum Why {
     Ended,
     /// It is brought to its end, for this reason.
     Killed(String),
+    /// The same, because the model goes.
+    Stopped,
 }
 
 impl Supervisor {
@@ -60,7 +62,9 @@ impl Supervisor {
                     self.shared.starts();
                 }
             }
-            if self.shared.state().phase == Phase::Closing {
+            if self.shared.is_closing() {
+                // No other process takes what waits.
+                self.shared.has_failed(&self.shared.stopped_error());
                 return;
             }
         }
@@ -70,7 +74,7 @@ impl Supervisor {
     fn rest(&mut self) {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        while self.shared.state().phase != Phase::Closing {
+        while !self.shared.is_closing() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -111,14 +115,14 @@ impl Supervisor {
         let Conversation { mut process, .. } = conversation;
         let patience = match &why {
             Why::Ended => END_PATIENCE,
-            Why::Killed(_) => {
+            Why::Killed(_) | Why::Stopped => {
                 process.kill();
                 END_PATIENCE
             }
         };
         let ended = process.end(patience).description();
-        let what = match why {
-            Why::Ended => ended,
+        let what = match &why {
+            Why::Ended | Why::Stopped => ended,
             Why::Killed(reason) => format!("{reason}; {ended}"),
         };
         let name = &launch.name;
@@ -132,7 +136,10 @@ impl Supervisor {
         if goes_on {
             log::error!("{name} has ended and is started again: {what}");
         }
-        let error = Error::new(ErrorKind::EngineFailed, format!("{name} ended while it executed: {what}"));
+        let error = match why {
+            Why::Stopped => self.shared.stopped_error(),
+            _ => Error::new(ErrorKind::EngineFailed, format!("{name} ended while it executed: {what}")),
+        };
         let _afterwards = Afterwards::open();
         for running in owed {
             running.batch.fail(&error);
@@ -170,6 +177,9 @@ impl Conversation<'_> {
             if self.starting.is_some() && now >= begun + self.shared.start_patience() {
                 let seconds = self.shared.options.start_seconds;
                 return Why::Killed(format!("it was not ready within {seconds} s"));
+            }
+            if self.shared.is_stopped() {
+                return Why::Stopped;
             }
             let (is_blocked, is_closing, overdue) = self.look(now);
             if let Some(overdue) = overdue {
@@ -234,6 +244,7 @@ impl Conversation<'_> {
         if has_output {
             self.process.output.read();
         }
+        self.process.output.report(Instant::now());
         if has_frames {
             let goes_on = self.incoming.receive().unwrap_or(false);
             self.deal()?;
@@ -267,7 +278,7 @@ impl Conversation<'_> {
                     self.shared.is_ready(outgoing);
                 }
             }
-            kind::FAILED => self.failure = Some(String::from_utf8_lossy(payload).into_owned()),
+            kind::FAILED => self.failure = Some(text_of(payload, TEXT_BYTES)),
             kind::RESPONSES | kind::RETURNED => {
                 answers::take(self.shared, head, payload)?;
                 self.has_answered = true;
@@ -276,7 +287,7 @@ impl Conversation<'_> {
             kind::CALL => calls::begin(self.shared, head, payload)?,
             kind::CALL_CANCEL => calls::cancel(self.shared, head.id),
             kind::CALL_TAKEN => calls::taken(self.shared, head.id),
-            kind::LOG => self.log(head.count, payload),
+            kind::LOG => self.process.output.log(head.count, payload),
             kind::FINALIZED => {}
             _ => return Err(Garbage("a frame of an unknown kind")),
         }
@@ -284,18 +295,5 @@ impl Conversation<'_> {
             self.process.kill();
         }
         Ok(())
-    }
-
-    fn log(&self, level: u32, text: &Bytes) {
-        let level = match level {
-            0 => log::Level::Error,
-            1 => log::Level::Warn,
-            2 => log::Level::Info,
-            _ => log::Level::Debug,
-        };
-        let name = &self.shared.options.launch.name;
-        for line in String::from_utf8_lossy(text).lines() {
-            log::log!(level, "{name}: {line}");
-        }
     }
 }

@@ -4,6 +4,7 @@
 //! takes the answers. While there is no process, a batch waits for the next one.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     changed: Condvar,
     pub(crate) calls: Calls,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
+    /// What it executes is not waited for, nor does another process follow.
+    stopped: AtomicBool,
     /// Has the supervisor look at the state.
     pub(crate) bell: std::os::fd::OwnedFd,
 }
@@ -111,6 +114,7 @@ impl Worker {
             changed: Condvar::new(),
             calls: Calls::default(),
             host: OnceLock::new(),
+            stopped: AtomicBool::new(false),
             bell,
         });
         let supervisor = Supervisor::new(shared.clone());
@@ -140,6 +144,12 @@ impl Worker {
     pub(crate) fn readiness(&self) -> Readiness {
         let shared = self.shared.clone();
         Arc::new(move || shared.state().phase == Phase::Ready)
+    }
+
+    /// Ends its process, and what it executes with an error. Takes no lock.
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.ring();
     }
 
     /// Never blocks.
@@ -195,6 +205,25 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether no process is to follow the one that is there.
+    pub(crate) fn is_closing(&self) -> bool {
+        let mut state = self.state();
+        if self.is_stopped() {
+            state.phase = Phase::Closing;
+        }
+        state.phase == Phase::Closing
+    }
+
+    /// In the words of other engines.
+    pub(crate) fn stopped_error(&self) -> Error {
+        let text = format!("the run was ended, because model '{}' is being stopped", self.options.model);
+        Error::new(ErrorKind::ShuttingDown, text)
+    }
+
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
@@ -222,6 +251,8 @@ impl Shared {
 
     /// The process has gone. Answers what it owed; true, where it is to be replaced.
     pub(crate) fn has_ended(&self) -> (Vec<Running>, bool) {
+        // One that was stopped is closing from now on.
+        self.is_closing();
         let mut state = self.state();
         state.outgoing = None;
         if state.phase == Phase::Ready {

@@ -1,10 +1,14 @@
 //! A run that does not end by itself ends when nobody waits for it, when its model goes, and where it is in
 //! the way of others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kushi_core::{Batching, Clock, Error, ErrorKind, ModelSpec, Placement, State};
-use kushi_testkit::{Act, PATIENCE, Scene, drive, echo_spec, until};
+use kushi_core::{
+    Batch, Batching, Capability, Clock, Engine, Error, ErrorKind, ModelSpec, Placement, Runner,
+    RunnerOptions, Slot, State,
+};
+use kushi_testkit::{Act, ManualClock, PATIENCE, PuppetEngine, Scene, drive, echo_spec, until};
 
 const LONG: Duration = Duration::from_secs(1);
 
@@ -34,6 +38,44 @@ fn ends_when_the_last_of_its_callers_leaves() {
     scene.ask([3]);
     assert_eq!(kind(&scene, 3), None, "the instance is back, and the order to end is not for the next run");
     assert_eq!(scene.puppet.seen().len(), 3, "what nobody waits for is not executed again");
+}
+
+/// Ends its runs only where its model goes, as an engine does that loses by it what the model has learnt.
+struct Faithful(Arc<PuppetEngine>);
+
+impl Engine for Faithful {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    fn execute(&self, slot: &mut Slot, batch: Batch) {
+        self.0.execute(slot, batch);
+    }
+
+    fn stop_run(&self, slot: usize) -> bool {
+        self.0.end_run(slot)
+    }
+
+    fn revoke_end(&self, slot: usize) {
+        self.0.revoke_end(slot);
+    }
+}
+
+#[test]
+fn may_end_only_where_its_model_goes() {
+    let (clock, puppet) = (Arc::new(ManualClock::default()), Arc::new(PuppetEngine::default()));
+    let options = RunnerOptions { clock: clock.clone(), ..RunnerOptions::default() };
+    let runner = Runner::start(echo_spec(), vec![Arc::new(Faithful(puppet.clone()))], options).unwrap();
+    let scene = Scene { clock, letters: Arc::default(), puppet, leases: Arc::default(), runner };
+    scene.puppet.script([Act::Endless]);
+    let tickets = scene.ask([1]);
+    scene.puppet.await_batches(1);
+    assert!(tickets[0].cancel());
+    scene.clock.advance(3 * LONG);
+    scene.runner.renew_runs();
+    assert_eq!(scene.runner.inside(), 1, "it goes on without its caller");
+    assert!(scene.runner.retire(Duration::ZERO));
+    assert_eq!((scene.runner.state(), scene.runner.inside()), (State::Unloaded, 0));
 }
 
 #[test]

@@ -62,6 +62,10 @@ impl Engine for Keeping {
         self.engine.end_run(slot)
     }
 
+    fn stop_run(&self, slot: usize) -> bool {
+        self.engine.stop_run(slot)
+    }
+
     fn revoke_end(&self, slot: usize) {
         self.engine.revoke_end(slot);
     }

@@ -1,0 +1,111 @@
+"""The processes of Python models: what they leave behind, and what cannot hold up the server"""
+
+import os
+import re
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_faults import say, workers_of
+from tests.integration.python_models.test_models import client_of
+from tests.raw_http import fetch
+from tests.serving import eventually
+
+ENDLESS = models.FAULTY_CONFIG.replace('"1"', '"1000"')
+"""As long as a test of its requests"""
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs: one that has ended may stay in the table for as long as nobody asks how"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize("end", ["killed", "exits", "hangs", "is unloaded", "server stops"])
+def test_the_children_of_a_worker_end_with_it(end: str, repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository, "--model-control-mode=explicit", "--load-model=*")
+    client = client_of(server)
+    child = int(say(client, "child"))
+    assert lives(child)
+    if end == "killed":
+        os.kill(workers_of(server)[0], signal.SIGKILL)
+    elif end == "exits":
+        with pytest.raises(InferenceServerException, match="exited with code 3"):
+            say(client, "exit")
+    elif end == "hangs":
+        with pytest.raises(InferenceServerException, match="more than 1 s"):
+            say(client, "hang")
+    elif end == "is unloaded":
+        client.unload_model("faulty")
+    else:
+        assert server.stop() == 0
+    eventually(lambda: not lives(child), "the child has ended", 15)
+
+
+def test_strings_that_do_not_fit_their_shape_are_an_error_of_their_request(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository)
+    client = client_of(server)
+    worker = workers_of(server)
+    with pytest.raises(InferenceServerException) as raised:
+        say(client, "broken strings")
+    assert "output 'SAID' of model 'faulty'" in raised.value.message()
+    assert raised.value.status() == "500"
+    assert say(client, "hello") == "hello"
+    assert workers_of(server) == worker, "its process goes on"
+
+
+def test_a_storm_of_log_lines_is_cut_short_and_said_so(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository)
+    client = client_of(server)
+    for word in ("log", "print"):
+        assert say(client, f"{word} storm") == f"{word} storm"
+        server.log.wait_for(re.compile(rf"faulty_0: {word} 0$"), 10)
+        server.log.wait_for(re.compile(r"faulty_0: \d+ lines in a second were left out"), 10)
+        assert not any(line.endswith(f"faulty_0: {word} 4999") for line in server.log.lines)
+        server.log.lines.clear()
+
+
+def test_a_hung_model_ends_with_the_server(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", models.FAULTY, ENDLESS)
+    server = start_server(repository, "--exit-timeout-secs=1")
+    (worker,) = workers_of(server)
+    with ThreadPoolExecutor(1) as one:
+        asked = one.submit(say, client_of(server), "hang")
+        server.log.wait_for(re.compile("faulty_0: hangs"), 10)
+        begun = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begun < 10
+        with pytest.raises(InferenceServerException, match="is being stopped"):
+            asked.result(10)
+    assert not lives(worker)
+
+
+def test_a_hung_model_can_be_unloaded_and_loaded_again(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", models.FAULTY, ENDLESS)
+    server = start_server(repository, "--model-control-mode=explicit", "--load-model=*")
+    client = client_of(server)
+    (worker,) = workers_of(server)
+    with ThreadPoolExecutor(2) as two:
+        asked = two.submit(say, client_of(server), "hang")
+        server.log.wait_for(re.compile("faulty_0: hangs"), 10)
+        client.load_model("faulty")
+        assert say(client, "hello") == "hello", "the new one serves at once"
+        with pytest.raises(InferenceServerException, match="is being stopped"):
+            asked.result(60)
+    eventually(lambda: not lives(worker), "the old process has ended", 15)
+    server.log.wait_for(re.compile("successfully unloaded 'faulty' version 1"), 15)
+    assert say(client, "hello") == "hello"
