@@ -120,9 +120,6 @@ fn submit(
     order: Order,
     inputs: Vec<(String, Tensor)>,
 ) -> Result<Begun, Error> {
-    let host = shared.host.get().ok_or_else(|| {
-        Error::new(ErrorKind::ModelNotReady, "other models can be asked once this one serves, in `execute`")
-    })?;
     let parent = shared.parent(order.parent);
     let own = (order.timeout > 0).then(|| Instant::now() + Duration::from_micros(order.timeout));
     let call = Call {
@@ -142,7 +139,7 @@ fn submit(
         context: parent.context,
     };
     let post: Arc<dyn Mailbox> = Arc::new(Post(Arc::downgrade(shared)));
-    host.begin(call, &|| Reply::new(post.clone(), key))
+    shared.host.begin(call, &|| Reply::new(post.clone(), key))
 }
 
 fn parameter(value: serde_json::Value) -> Option<Parameter> {

@@ -10,6 +10,7 @@ mod frame;
 mod host;
 mod incoming;
 mod message;
+mod metrics;
 mod once;
 mod outgoing;
 mod output;
@@ -18,7 +19,7 @@ mod supervisor;
 mod worker;
 
 pub use engine::WorkerEngine;
-pub use host::{Begun, Call, Host};
+pub use host::{Begun, Call, Host, MetricChange, Metrics};
 pub use once::complete;
 pub use process::Launch;
 pub use worker::{Worker, WorkerOptions};
