@@ -34,8 +34,8 @@ _REQUEST = struct.Struct("<IQQIIIII")
 # position, data type, number of dimensions, offset, length
 _TENSOR = struct.Struct("<IIIQQ")
 _WANTED = struct.Struct("<I")
-# position of the request, flags, code of the error, its length, number of tensors
-_RESPONSE = struct.Struct("<IIIII")
+# position of the request, flags, code of the error, lengths of its text and of the parameters, number of tensors
+_RESPONSE = struct.Struct("<IIIIII")
 _ALIGNMENT = 64
 
 HAS_RESPONSE = 1
@@ -154,11 +154,13 @@ def write_responses(
         error = None if response is None else response.error()
         if error is not None:
             text = error.message().encode("utf-8", "replace")
-            heads.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0))
+            heads.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0, 0))
             heads.append(text)
             continue
         given = 0 if response is None else HAS_RESPONSE
-        heads.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parts)))
+        parameters = b"" if response is None else response.parameters().encode()
+        heads.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parameters), len(parts)))
+        heads.append(parameters)
         for place, tensor in parts:
             data = tensor.wire()
             tensors.append((len(heads), place, tensor, data))

@@ -276,4 +276,4 @@ def _response(frame: Frame) -> InferenceResponse | None:
         Tensor.from_wire(name, datatype, shape, payload[start + offset : start + offset + size])
         for name, datatype, shape, offset, size in head["outputs"]
     ]
-    return InferenceResponse(tensors)
+    return InferenceResponse(tensors, parameters=head["parameters"])

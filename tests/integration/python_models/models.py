@@ -210,3 +210,38 @@ backend: "python"
 input [ { name: "WHAT" data_type: TYPE_STRING dims: [ 1 ] } ]
 output [ { name: "SAID" data_type: TYPE_STRING dims: [ 1 ] } ]
 """
+
+TELLING = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0]
+        parameters = json.loads(what) if what else None
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([what], np.object_))], parameters=parameters)
+"""
+
+REPEATING = """
+import json
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        asked = pb_utils.InferenceRequest(
+            model_name="telling", requested_output_names=["SAID"], inputs=request.inputs()
+        ).exec()
+        parameters = json.loads(asked.parameters()) if asked.parameters() else {}
+        return pb_utils.InferenceResponse(asked.output_tensors(), parameters={**parameters, "repeated": True})
+"""

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes};
 use kushi_core::{
-    Buffer, Credit, DataType, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Parameter, Reply, Response,
-    Shape, Tensor, Ticket, element_count,
+    Buffer, Credit, DataType, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Shape,
+    Tensor, Ticket, element_count,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
-use crate::message::{FINAL, Garbage, Payload};
+use crate::message::{FINAL, Garbage, Payload, json, parameter};
 use crate::worker::Shared;
 
 /// The calls of one worker that have not ended.
@@ -57,6 +57,7 @@ struct Order {
 #[derive(Serialize)]
 struct Answered<'a> {
     outputs: Vec<(&'a str, &'static str, &'a [i64], usize, usize)>,
+    parameters: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -140,18 +141,6 @@ fn submit(
     };
     let post: Arc<dyn Mailbox> = Arc::new(Post(Arc::downgrade(shared)));
     shared.host.begin(call, &|| Reply::new(post.clone(), key))
-}
-
-fn parameter(value: serde_json::Value) -> Option<Parameter> {
-    Some(match value {
-        serde_json::Value::Bool(value) => Parameter::Bool(value),
-        serde_json::Value::String(value) => Parameter::String(value),
-        serde_json::Value::Number(value) => match value.as_i64() {
-            Some(value) => Parameter::Int(value),
-            None => Parameter::Double(value.as_f64()?),
-        },
-        _ => return None,
-    })
 }
 
 fn read(payload: &Bytes) -> Result<(Order, Vec<(String, Tensor)>), Garbage> {
@@ -267,8 +256,9 @@ fn send(shared: &Shared, key: u64, spec: &ModelSpec, response: Option<&Response>
         tensors.push((size, data));
         size += data.len();
     }
-    if response.is_some() {
-        let text = serde_json::to_vec(&Answered { outputs }).unwrap_or_default();
+    if let Some(response) = response {
+        let parameters = (!response.parameters.is_empty()).then(|| json(&response.parameters));
+        let text = serde_json::to_vec(&Answered { outputs, parameters }).unwrap_or_default();
         heads.put_u32_le(text.len() as u32);
         heads.extend_from_slice(&text);
     }

@@ -9,6 +9,7 @@ use kushi_core::{
 
 const ALIGNMENT: usize = 64;
 const TENSOR_BYTES: usize = 28;
+const RESPONSE_BYTES: usize = 24;
 
 const HAS_RESPONSE: u32 = 1;
 pub(crate) const FINAL: u32 = 2;
@@ -74,14 +75,18 @@ fn parameters(request: &Request) -> String {
     if request.parameters.is_empty() {
         return String::new();
     }
+    json(&request.parameters).to_string()
+}
+
+pub(crate) fn json(parameters: &[(String, Parameter)]) -> serde_json::Value {
     let value = |parameter: &Parameter| match parameter {
         Parameter::Bool(value) => (*value).into(),
         Parameter::Int(value) => (*value).into(),
         Parameter::Double(value) => (*value).into(),
         Parameter::String(value) => value.as_str().into(),
     };
-    let members = request.parameters.iter().map(|(name, parameter)| (name.clone(), value(parameter)));
-    serde_json::Value::Object(members.collect()).to_string()
+    let members = parameters.iter().map(|(name, parameter)| (name.clone(), value(parameter)));
+    serde_json::Value::Object(members.collect())
 }
 
 /// Triton's number of a data type.
@@ -106,17 +111,16 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
     let mut rest = &payload[..];
     let mut answers = Vec::with_capacity(count.min(1024) as usize);
     for _ in 0..count {
-        if rest.len() < 20 {
+        if rest.len() < RESPONSE_BYTES {
             return Err(Garbage("an answer is cut short"));
         }
         let (position, flags) = (rest.get_u32_le() as usize, rest.get_u32_le());
-        let (code, length, tensors) = (rest.get_u32_le(), rest.get_u32_le() as usize, rest.get_u32_le());
-        if length > rest.len() {
-            return Err(Garbage("the text of an error is cut short"));
-        }
-        let text = String::from_utf8_lossy(&rest[..length]).into_owned();
-        rest.advance(length);
-        let mut response = Response { outputs: smallvec::SmallVec::new() };
+        let (code, length) = (rest.get_u32_le(), rest.get_u32_le() as usize);
+        let (parameters_length, tensors) = (rest.get_u32_le() as usize, rest.get_u32_le());
+        let text = read_bytes(&mut rest, length)?;
+        let text = String::from_utf8_lossy(text).into_owned();
+        let parameters = read_parameters(read_bytes(&mut rest, parameters_length)?)?;
+        let mut response = Response { parameters, ..Response::default() };
         for _ in 0..tensors {
             let (place, tensor) = read_tensor(&mut rest, payload)?;
             if place >= outputs
@@ -135,6 +139,35 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
         answers.push(Answer { position, response, end });
     }
     Ok(answers)
+}
+
+fn read_bytes<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Garbage> {
+    let (bytes, behind) = rest.split_at_checked(length).ok_or(Garbage("a text is cut short"))?;
+    *rest = behind;
+    Ok(bytes)
+}
+
+/// A JSON object; nothing where there are none.
+fn read_parameters(json: &[u8]) -> Result<Vec<(String, Parameter)>, Garbage> {
+    if json.is_empty() {
+        return Ok(Vec::new());
+    }
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(json).map_err(|_| Garbage("the parameters of an answer cannot be read"))?;
+    Ok(members.into_iter().filter_map(|(name, value)| Some((name, parameter(value)?))).collect())
+}
+
+/// `None` for what is no parameter.
+pub(crate) fn parameter(value: serde_json::Value) -> Option<Parameter> {
+    Some(match value {
+        serde_json::Value::Bool(value) => Parameter::Bool(value),
+        serde_json::Value::String(value) => Parameter::String(value),
+        serde_json::Value::Number(value) => match value.as_i64() {
+            Some(value) => Parameter::Int(value),
+            None => Parameter::Double(value.as_f64()?),
+        },
+        _ => return None,
+    })
 }
 
 fn read_tensor(rest: &mut &[u8], payload: &Bytes) -> Result<(usize, Tensor), Garbage> {
