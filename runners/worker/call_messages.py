@@ -8,6 +8,7 @@ them the bytes of the tensors, each at the next multiple of the alignment. The l
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ __all__ = ["read_answer", "write_call"]
 _CALL = struct.Struct("<qQQIIIII")
 # lengths of the name, data type, number of dimensions, length
 _TENSOR = struct.Struct("<IIIQ")
-# code of the error, its length, number of outputs
-_ANSWER = struct.Struct("<III")
+# code of the error, lengths of its text and of the parameters, number of outputs
+_ANSWER = struct.Struct("<IIII")
 _NO_BATCH = (1 << 64) - 1
 
 _MOST_HEADS = 1024
@@ -81,10 +82,14 @@ def _head(tensor: Tensor, length: int) -> bytes:
 def read_answer(payload: Any) -> InferenceResponse:
     """A response of another model, or its error"""
     view = memoryview(payload)
-    code, length, count = _ANSWER.unpack_from(view)
+    code, length, parameters_length, count = _ANSWER.unpack_from(view)
     at = _ANSWER.size
     if length:
         return InferenceResponse(error=TritonError(str(view[at : at + length], "utf-8"), code))
+    parameters = None
+    if parameters_length:
+        parameters = json.loads(bytes(view[at : at + parameters_length]))
+        at += parameters_length
     outputs = []
     for _ in range(count):
         name_length, number, rank, length = _TENSOR.unpack_from(view, at)
@@ -98,4 +103,4 @@ def read_answer(payload: Any) -> InferenceResponse:
         at += -at % ALIGNMENT
         tensors.append(Tensor.from_wire(name, BY_NUMBER[number], shape, view[at : at + length]))
         at += length
-    return InferenceResponse(tensors)
+    return InferenceResponse(tensors, parameters=parameters)

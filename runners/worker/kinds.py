@@ -17,6 +17,7 @@ __all__ = [
     "GRANT",
     "INITIALIZE",
     "LOG",
+    "METRIC",
     "READY",
     "RESPONSES",
     "RETURNED",
@@ -49,3 +50,5 @@ CALL = 39
 CALL_CANCEL = 40
 # an answer was taken, so there is room for another
 CALL_TAKEN = 41
+# a change of a metric, or that it is held no more; nobody answers
+METRIC = 42

@@ -41,8 +41,8 @@ _REQUEST_BYTES = _REQUEST.size
 _TENSOR = struct.Struct("<IIIQQ")
 _TENSOR_BYTES = _TENSOR.size
 _WANTED = struct.Struct("<I")
-# position of the request, flags, code of the error, its length, number of tensors
-_RESPONSE = struct.Struct("<IIIII")
+# position of the request, flags, code of the error, lengths of its text and of the parameters, number of tensors
+_RESPONSE = struct.Struct("<IIIIII")
 # position of the output, data type, number of dimensions, length
 _OUTPUT = struct.Struct("<IIIQ")
 LENGTH = struct.Struct("<I")
@@ -154,11 +154,14 @@ def write_responses(
         error = None if response is None else response.error()
         if error is not None:
             text = error.message().encode("utf-8", "replace")
-            pieces.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0))
+            pieces.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0, 0))
             pieces.append(text)
             continue
         given = 0 if response is None else HAS_RESPONSE
-        pieces.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parts)))
+        parameters = b"" if response is None else response.parameters().encode()
+        pieces.append(_RESPONSE.pack(position, flags | given, 0, 0, len(parameters), len(parts)))
+        if parameters:
+            pieces.append(parameters)
         for place, tensor in parts:
             data = tensor.wire()
             pieces.append(_output_head(place, tensor, len(data)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import server
@@ -39,40 +40,42 @@ class Metric:
         self._server = server.current()
         if family.kind is MetricKind.HISTOGRAM:
             if buckets is None:
-                raise TritonModelException("a histogram needs buckets")
-            buckets = items(buckets, "buckets")
-            _check_buckets(buckets)
+                raise TritonModelException("Bucket boundaries not found in Metric args.")
+            buckets = _bounds(items(buckets, "buckets"))
         elif buckets is not None:
-            raise TritonModelException("buckets are for a histogram alone")
+            raise TritonModelException(f"Unexpected args found in {family.kind.value} Metric constructor.")
         self._handle = self._server.metric(family.handle, labels, buckets)
 
     def increment(self, value: float) -> None:
         """Add to it; a counter takes nothing below 0"""
-        self._change("increment", value, MetricKind.COUNTER, MetricKind.GAUGE)
+        text = "Failed to increment metric value: "
+        self._check(MetricKind.COUNTER, MetricKind.GAUGE, does="Increment", text=text)
+        value = _number(value)
+        if self._family.kind is MetricKind.COUNTER and not value >= 0:
+            raise TritonModelException(
+                f"{text}TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
+            )
+        self._server.metric_change(self._handle, "increment", value)
 
     def set(self, value: float) -> None:
         """Say what a gauge stands at"""
-        self._change("set", value, MetricKind.GAUGE)
+        self._check(MetricKind.GAUGE, does="Set", text="Failed to set metric value: ")
+        self._server.metric_change(self._handle, "set", _number(value))
 
     def observe(self, value: float) -> None:
         """Give a histogram one more value"""
-        self._change("observe", value, MetricKind.HISTOGRAM)
+        self._check(MetricKind.HISTOGRAM, does="Observe", text="Failed to observe metric value: ")
+        self._server.metric_change(self._handle, "observe", _number(value))
 
     def value(self) -> float:
         """What it stands at; a histogram stands at nothing"""
-        if self._family.kind is MetricKind.HISTOGRAM:
-            raise TritonModelException("a histogram has no one value")
+        self._check(MetricKind.COUNTER, MetricKind.GAUGE, does="Value", text="Failed to get metric value: ")
         return self._server.metric_value(self._handle)
 
-    def _change(self, verb: str, value: float, *kinds: MetricKind) -> None:
-        if not hasattr(value, "__float__"):
-            raise TypeError(f"expected a number, got {type(value).__name__}")
-        if self._family.kind not in kinds:
-            raise TritonModelException(f"a {self._family.kind.value} has no {verb}")
-        value = float(value)
-        if self._family.kind is MetricKind.COUNTER and value < 0:
-            raise TritonModelException(f"a counter cannot be incremented by {value}")
-        self._server.metric_change(self._handle, verb, value)
+    def _check(self, *kinds: MetricKind, does: str, text: str) -> None:
+        kind = self._family.kind
+        if kind not in kinds:
+            raise TritonModelException(f"{text}TRITONSERVER_METRIC_KIND_{kind.name} does not support {does}")
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
@@ -111,6 +114,17 @@ class MetricFamily:
             self._server.metric_drop(self.handle)
 
 
-def _check_buckets(buckets: Sequence[float]) -> None:
-    if any(not low < high for low, high in zip(buckets, buckets[1:])):
-        raise TritonModelException("the bounds of buckets must rise")
+def _number(value: Any) -> float:
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return float(value)
+
+
+def _bounds(buckets: Sequence[Any]) -> list[float]:
+    """The upper bounds of buckets; the server has one above them all"""
+    bounds = [_number(bound) for bound in buckets]
+    if bounds and bounds[-1] == math.inf:
+        del bounds[-1]
+    if not all(map(math.isfinite, bounds)) or any(not low < high for low, high in zip(bounds, bounds[1:])):
+        raise TritonModelException("the bounds of buckets must be numbers that rise")
+    return bounds

@@ -21,4 +21,11 @@ def as_json(parameters: Any) -> str:
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
         if not isinstance(value, (bool, int, str)):
             raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
-    return json.dumps(parameters)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TritonModelException(f"Expect parameters values to have 64 bits at most, found {value}")
+    text = json.dumps(parameters, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TritonModelException(f"Expect parameters to be text in UTF-8: {error}") from None
+    return text

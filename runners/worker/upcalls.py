@@ -7,6 +7,7 @@ import json
 import struct
 import threading
 from base64 import b64encode
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable
 from weakref import WeakValueDictionary
@@ -29,6 +30,9 @@ __all__ = ["Upcalls"]
 
 _LEVELS = ("error", "warning", "info", "verbose")
 _TAKEN = struct.Struct("<II")
+_CHANGE = struct.Struct("<d")
+_RELEASE = 0
+_CHANGES = {"increment": 1, "set": 2, "observe": 3}
 
 
 class Upcalls:
@@ -44,8 +48,8 @@ class Upcalls:
         self.positions: dict[str, int] = {}
         # of the model
         self.directory = ""
-        # requests and calls that nobody holds any more
-        self._dropped: SimpleQueue[Key | int] = SimpleQueue()
+        # what is to be done about requests, calls and metrics that nobody holds any more
+        self._dropped: SimpleQueue[Callable[[], None]] = SimpleQueue()
         threading.Thread(target=self._end_dropped, name="kushi-dropped", daemon=True).start()
 
     def take(self, frame: Frame) -> None:
@@ -93,12 +97,9 @@ class Upcalls:
     def _end_dropped(self) -> None:
         """A destructor must not wait, so a thread does"""
         while True:
-            dropped = self._dropped.get()
+            end = self._dropped.get()
             try:
-                if isinstance(dropped, int):
-                    self.cancel(dropped)
-                else:
-                    self._end(dropped)
+                end()
             except Closed:
                 return
 
@@ -117,8 +118,12 @@ class Upcalls:
         line = text.encode("utf-8", "replace")[:INLINE_BYTES]
         self._channel.send(kinds.LOG, [line], count=_LEVELS.index(level))
 
-    def dropped(self, request_key: Key | int) -> None:
-        self._dropped.put(request_key)
+    def dropped(self, request_key: Key) -> None:
+        self._dropped.put(partial(self._end, request_key))
+
+    def call_dropped(self, number: int) -> None:
+        """Nobody waits for its answers any more; called by destructors"""
+        self._dropped.put(partial(self.cancel, number))
 
     def load_model(self, name: str, config: str, files: Mapping[str, bytes]) -> None:
         parameters = {path: b64encode(content).decode() for path, content in files.items()}
@@ -147,13 +152,16 @@ class Upcalls:
         return self._ask("metric", {"family": family, "labels": dict(labels), "buckets": buckets})
 
     def metric_change(self, metric: Any, verb: str, value: float) -> None:
-        self._ask("metric_change", {"metric": metric, "verb": verb, "value": value})
+        self._channel.send(kinds.METRIC, [_CHANGE.pack(value)], count=_CHANGES[verb], id=metric)
 
     def metric_value(self, metric: Any) -> float:
         return float(self._ask("metric_value", {"metric": metric}))
 
     def metric_drop(self, handle: Any) -> None:
-        self._ask("metric_drop", {"handle": handle})
+        self._dropped.put(partial(self._release, handle))
+
+    def _release(self, metric: int) -> None:
+        self._channel.send(kinds.METRIC, [_CHANGE.pack(0)], count=_RELEASE, id=metric)
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: ARG002, FBT001
         number = next(self._numbers)
@@ -222,7 +230,7 @@ class _Answers:
 
     def __del__(self) -> None:
         if not self._has_ended:
-            self._upcalls.dropped(self._number)
+            self._upcalls.call_dropped(self._number)
 
     def cancel(self) -> None:
         """Nobody waits any more"""

@@ -57,10 +57,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_program_prints_what_the_page_says(server: Server, title: str) -> None:
     program, output = PROGRAMS[title]
     program = program.replace("localhost:8000", f"localhost:{server.http[1]}")
+    program = program.replace("localhost:8002", f"localhost:{server.metrics_address[1]}")
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, output), done.stderr
 
 
 def test_each_kind_has_a_program() -> None:
-    assert list(PROGRAMS) == ["Plain", "Strings", "Async", "Decoupled", "Auto-complete", "Errors", "Environment"]
+    kinds = ["Plain", "Strings", "Async", "Decoupled", "Auto-complete", "Errors", "Metrics", "Environment"]
+    assert list(PROGRAMS) == kinds

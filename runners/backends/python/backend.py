@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,6 @@ _LOG = logging.getLogger(__name__)
 _WORKER = Path(__file__).parents[2] / "worker"
 _START_SECONDS = "30"
 _FINALIZE_SECONDS = 10.0
-_MOST_AT_ONCE = 8
-"""Processes that are started at the same time: each imports what its model needs"""
 
 
 class PythonBackend(Backend):
@@ -98,11 +95,9 @@ class _Opened(Opened):
         return Bound(partial(self._sessions, config), threads=lambda: self._how.threads)
 
     def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
-        places = list(enumerate(self._how.model.places))
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(places)), thread_name_prefix="kushi-start") as starting:
-            return list(starting.map(lambda place: self._start(config, *place), places))
+        return [self._session(config, index, gpu) for index, gpu in enumerate(self._how.model.places)]
 
-    def _start(self, config: ModelConfig, index: int, gpu: int | None) -> WorkerModel:
+    def _session(self, config: ModelConfig, index: int, gpu: int | None) -> WorkerModel:
         how = self._how
         instance = f"{config.name}_{index}"
         decoupled = config.model_transaction_policy.decoupled

@@ -187,3 +187,74 @@ class TritonPythonModel:
         del asked
         return pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", first + 100)])
 """
+
+COUNTED = """
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.asked = pb_utils.MetricFamily(
+            name="asked_total", description='Questions "of all"', kind=pb_utils.MetricFamily.COUNTER
+        )
+        self.level = pb_utils.MetricFamily("level", "How high", pb_utils.MetricFamily.GAUGE)
+        self.size = pb_utils.MetricFamily("size", "Bytes", pb_utils.MetricFamily.HISTOGRAM)
+        self.asked_here = self.asked.Metric(labels={"model": "counted", "what": 'a "b"'})
+        self.level_here = self.level.Metric(labels={})
+        self.size_here = self.size.Metric(labels={"unit": "byte"}, buckets=[1, 2.5, float("inf")])
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0].decode()
+        try:
+            said = str(eval(what, {**globals(), "self": self, "request": request}))
+        except pb_utils.TritonModelException as error:
+            said = str(error)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([said.encode()], np.object_))])
+"""
+
+COUNTED_CONFIG = """
+backend: "python"
+input [ { name: "WHAT" data_type: TYPE_STRING dims: [ 1 ] } ]
+output [ { name: "SAID" data_type: TYPE_STRING dims: [ 1 ] } ]
+"""
+
+TELLING = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0]
+        parameters = json.loads(what) if what else None
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([what], np.object_))], parameters=parameters)
+"""
+
+REPEATING = """
+import json
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        asked = pb_utils.InferenceRequest(
+            model_name="telling", requested_output_names=["SAID"], inputs=request.inputs()
+        ).exec()
+        parameters = json.loads(asked.parameters()) if asked.parameters() else {}
+        return pb_utils.InferenceResponse(asked.output_tensors(), parameters={**parameters, "repeated": True})
+"""

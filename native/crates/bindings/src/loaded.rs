@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::ensemble::Ensemble;
 use crate::onnx::OnnxModel;
 use crate::python_engine::PythonModel;
-use crate::worker::WorkerModel;
+use crate::worker::{WorkerModel, start_workers};
 
 #[derive(FromPyObject)]
 pub(crate) enum Loaded {
@@ -21,14 +21,20 @@ pub(crate) enum Loaded {
 }
 
 impl Loaded {
+    fn worker(&self) -> Option<&WorkerModel> {
+        match self {
+            Self::Worker(model) => Some(model.get()),
+            _ => None,
+        }
+    }
+
     /// The engine that it makes under this specification.
-    fn engine(&self, server: &Arc<Server>, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
+    fn engine(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
         match self {
             Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().session.clone(), spec)?)),
             Self::Python(model) => model.get().make(spec),
-            Self::Worker(model) => model.get().engine(server),
-            Self::Ensemble(_) => {
-                let text = format!("ensemble '{}' is loaded once, and nothing beside it", spec.name);
+            Self::Worker(_) | Self::Ensemble(_) => {
+                let text = format!("model '{}' is made of more than one kind of engine", spec.name);
                 Err(Error::new(ErrorKind::ConfigInvalid, text))
             }
         }
@@ -54,7 +60,12 @@ pub(crate) fn start(
 
 /// One engine for each instance: where there is one in all, it is shared by all.
 fn engines(server: &Arc<Server>, loaded: &[Loaded], spec: &ModelSpec) -> Result<Vec<Arc<dyn Engine>>, Error> {
-    let engines = loaded.iter().map(|loaded| loaded.engine(server, spec)).collect::<Result<Vec<_>, _>>()?;
+    let workers: Vec<&WorkerModel> = loaded.iter().filter_map(Loaded::worker).collect();
+    let engines = if workers.len() == loaded.len() {
+        start_workers(server, &workers)?
+    } else {
+        loaded.iter().map(|loaded| loaded.engine(spec)).collect::<Result<Vec<_>, _>>()?
+    };
     Ok(match &engines[..] {
         [shared] => vec![shared.clone(); spec.instances],
         _ => engines,

@@ -114,7 +114,7 @@ pub(crate) fn answer(spec: &ModelSpec, only: OnlyResponse<Response>, end: &mut E
         model: spec.name.clone(),
         version: spec.version.to_string(),
         id: std::mem::take(&mut end.request.id),
-        parameters: Vec::new(),
+        parameters: response.parameters,
         outputs: response.outputs.into_iter().map(named).collect(),
         timings: Some(end.timings),
     })

@@ -1,36 +1,36 @@
 //! A model that is executed in a process of its own, as the control plane hands it over.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kushi_client::{Draft, InferCall, WantedOutput};
 use kushi_core::{Engine, Error, ErrorKind, Reply};
-use kushi_engine_worker::{Begun, Call, Host, Launch, Worker, WorkerEngine, WorkerOptions};
+use kushi_dataplane::MetricHolder;
+use kushi_engine_worker::{
+    Begun, Call, Host, Launch, MetricChange, Metrics, Worker, WorkerEngine, WorkerOptions,
+};
 use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::core::parse;
 use crate::errors::raise;
-use crate::locks::lock;
 use crate::submission::submit_child;
 
-/// One instance. It ends with the engine that it makes, or with this object where it makes none.
+/// So many processes are started at the same time: each imports what its model needs.
+const MOST_AT_ONCE: usize = 8;
+
+/// One instance, whose process is started with the version.
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct WorkerModel {
-    worker: Mutex<Option<Worker>>,
+    options: WorkerOptions,
 }
 
 #[pymethods]
 impl WorkerModel {
-    /// Waits until the model is ready.
     #[new]
     fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
-        let start = || {
-            let options: WorkerOptions = parse("the options of a worker", options_json)?;
-            Worker::start(options)
-        };
-        let worker = py.detach(start).map_err(|error| raise(py, &error, None))?;
-        Ok(Self { worker: Mutex::new(Some(worker)) })
+        let options = parse("the options of a worker", options_json);
+        Ok(Self { options: options.map_err(|error| raise(py, &error, None))? })
     }
 
     /// The configuration as a model completes it, in a process that is there for nothing else.
@@ -44,24 +44,21 @@ impl WorkerModel {
     }
 }
 
-impl WorkerModel {
-    pub(crate) fn engine(&self, server: &Arc<Server>) -> Result<Arc<dyn Engine>, Error> {
-        let worker = lock(&self.worker).take();
-        let worker =
-            worker.ok_or_else(|| Error::new(ErrorKind::Internal, "a worker serves one instance only"))?;
-        Ok(Arc::new(WorkerEngine::new(worker, Arc::new(Callees(Arc::downgrade(server))))))
-    }
-}
-
-/// Waits for its process, which needs no interpreter of ours.
-impl Drop for WorkerModel {
-    fn drop(&mut self) {
-        if let Some(worker) = lock(&self.worker).take() {
-            let mut worker = Some(worker);
-            Python::try_attach(|py| py.detach(|| drop(worker.take())));
-            drop(worker);
+/// Waits until all of them are ready.
+pub(crate) fn start_workers(
+    server: &Arc<Server>,
+    models: &[&WorkerModel],
+) -> Result<Vec<Arc<dyn Engine>>, Error> {
+    let host: Arc<dyn Host> = Arc::new(Callees(Arc::downgrade(server)));
+    let mut engines: Vec<Arc<dyn Engine>> = Vec::with_capacity(models.len());
+    for models in models.chunks(MOST_AT_ONCE) {
+        let started = models.iter().map(|model| Worker::start(model.options.clone(), host.clone()));
+        for worker in started.collect::<Result<Vec<_>, _>>()? {
+            worker.wait_until_ready()?;
+            engines.push(Arc::new(WorkerEngine::new(worker)));
         }
     }
+    Ok(engines)
 }
 
 /// The text in the body of a failure.
@@ -80,6 +77,10 @@ impl Callees {
 }
 
 impl Host for Callees {
+    fn metrics(&self, model: &str) -> Result<Arc<dyn Metrics>, Error> {
+        Ok(Arc::new(OwnMetrics(self.server()?.metric_holder(model))))
+    }
+
     fn begin(&self, call: Call, reply: &dyn Fn() -> Reply) -> Result<Begun, Error> {
         let server = self.server()?;
         // One that is not there is no part of a ring.
@@ -119,5 +120,44 @@ impl Host for Callees {
         if let Err(error) = std::thread::Builder::new().name("kushi-asked".into()).spawn(work) {
             log::error!("cannot start a thread for what a model asks: {error}");
         }
+    }
+}
+
+/// Those of one instance.
+struct OwnMetrics(MetricHolder);
+
+impl Metrics for OwnMetrics {
+    fn family(&self, name: &str, description: &str, kind: &str) -> Result<u64, Error> {
+        self.0.family(name, description, kind.parse()?)
+    }
+
+    fn metric(
+        &self,
+        family: u64,
+        labels: Vec<(String, String)>,
+        buckets: Option<&[f64]>,
+    ) -> Result<u64, Error> {
+        self.0.metric(family, labels, buckets)
+    }
+
+    fn change(&self, metric: u64, change: MetricChange) -> bool {
+        let change = match change {
+            MetricChange::Increment(by) => kushi_dataplane::MetricChange::Increment(by),
+            MetricChange::Set(to) => kushi_dataplane::MetricChange::Set(to),
+            MetricChange::Observe(value) => kushi_dataplane::MetricChange::Observe(value),
+        };
+        self.0.change(metric, change)
+    }
+
+    fn value(&self, metric: u64) -> Option<f64> {
+        self.0.value(metric)
+    }
+
+    fn release(&self, number: u64) {
+        self.0.release(number);
+    }
+
+    fn process_ended(&self) {
+        self.0.process_ended();
     }
 }

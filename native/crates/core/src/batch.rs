@@ -331,7 +331,7 @@ fn share(seat: &Seat, splitters: &mut [(u16, Splitter<'_>)]) -> Response {
             outputs.push((*index, tensor));
         }
     }
-    Response { outputs }
+    Response { outputs, ..Response::default() }
 }
 
 /// The ends of one step, with what they add to the statistics.

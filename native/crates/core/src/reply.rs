@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::credit::{Account, Wake};
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::{Credit, Error, Request, Tensor, Window};
+use crate::{Credit, Error, Parameter, Request, Tensor, Window};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
@@ -29,15 +29,22 @@ pub struct Mail {
     pub credit: Option<Credit>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Response {
     /// Positions in the specification's outputs, ascending, with the request's share of each.
     pub outputs: SmallVec<[(u16, Tensor); 2]>,
+    /// What the model says beside them.
+    pub parameters: Vec<(String, Parameter)>,
 }
 
 impl Response {
     pub fn byte_size(&self) -> usize {
-        self.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum()
+        let parameter = |(name, value): &(String, Parameter)| match value {
+            Parameter::String(text) => name.len() + text.len(),
+            _ => name.len() + size_of::<Parameter>(),
+        };
+        let tensors = self.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>();
+        tensors + self.parameters.iter().map(parameter).sum::<usize>()
     }
 }
 

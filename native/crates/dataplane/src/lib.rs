@@ -15,6 +15,7 @@ mod log_switch;
 mod machine;
 mod manage;
 pub mod metrics;
+mod model_metrics;
 mod one_call;
 mod only_response;
 mod orders;
@@ -34,6 +35,7 @@ pub use manage::{
     Answer, IndexEntry, Memory, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow,
     TensorMetadata, Verb, region_error, unanswered,
 };
+pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
 pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Order, OrderAnswer, Orders};

@@ -57,6 +57,27 @@ const TOTALS: [(&str, &str, Part); 2] = [
     ("kushi_running_requests", "Requests that are being executed, of all models", |o| o.running),
 ];
 
+const FAILURES: &str = "nv_inference_request_failure";
+const PENDING: &str = "nv_inference_pending_request_count";
+const LOAD_SECONDS: &str = "nv_model_load_duration_secs";
+const INFLIGHT_BYTES: &str = "kushi_inflight_bytes";
+
+/// name, help
+const MACHINE: [(&str, &str); 3] = [
+    ("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]"),
+    ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes"),
+    ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes"),
+];
+
+/// Whether a model may not give this name to a metric of its own.
+pub(crate) fn is_of_server(name: &str) -> bool {
+    let counters = COUNTERS.iter().map(|(name, ..)| *name);
+    let totals = TOTALS.iter().map(|(name, ..)| *name);
+    let machine = MACHINE.iter().map(|(name, _)| *name);
+    let others = [FAILURES, PENDING, LOAD_SECONDS, INFLIGHT_BYTES];
+    counters.chain(totals).chain(machine).chain(others).any(|own| own == name)
+}
+
 struct Row {
     runner: Arc<Runner>,
     statistics: Snapshot,
@@ -83,6 +104,7 @@ pub fn render(plane: &DataPlane) -> String {
     if let Some(meter) = &plane.machine {
         machine(&mut out, meter);
     }
+    plane.model_metrics.write(&mut out);
     out
 }
 
@@ -96,12 +118,12 @@ fn models(out: &mut String, rows: &[Row]) {
             failures(out, rows);
         }
     }
-    let name = "nv_inference_pending_request_count";
+    let name = PENDING;
     family(out, name, "Instantaneous number of pending requests awaiting execution per-model.", "gauge");
     for row in rows {
         sample(out, name, &row.labels, row.occupancy.waiting as f64);
     }
-    let name = "nv_model_load_duration_secs";
+    let name = LOAD_SECONDS;
     family(out, name, "Model load time in seconds", "gauge");
     for row in rows {
         sample(out, name, &row.labels, row.runner.spec().load_seconds);
@@ -114,7 +136,7 @@ fn total(out: &mut String, rows: &[Row], inflight_bytes: usize) {
         family(out, name, help, "gauge");
         sample(out, name, "", rows.iter().map(|row| part(&row.occupancy)).sum::<usize>() as f64);
     }
-    let name = "kushi_inflight_bytes";
+    let name = INFLIGHT_BYTES;
     family(out, name, "Bytes that large requests and answers in flight hold", "gauge");
     sample(out, name, "", inflight_bytes as f64);
 }
@@ -127,7 +149,7 @@ pub fn load(plane: &DataPlane) -> [(&'static str, usize); TOTALS.len()] {
 }
 
 fn failures(out: &mut String, rows: &[Row]) {
-    let name = "nv_inference_request_failure";
+    let name = FAILURES;
     family(out, name, "Number of failed inference requests, all batch sizes", "counter");
     for row in rows {
         for reason in FailureReason::ALL {
@@ -141,11 +163,8 @@ fn failures(out: &mut String, rows: &[Row]) {
 
 fn machine(out: &mut String, meter: &MachineMeter) {
     let Some(reading) = meter.read() else { return };
-    for (name, help, value) in [
-        ("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", reading.utilization),
-        ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", reading.memory_total_bytes as f64),
-        ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", reading.memory_used_bytes as f64),
-    ] {
+    let values = [reading.utilization, reading.memory_total_bytes as f64, reading.memory_used_bytes as f64];
+    for ((name, help), value) in MACHINE.into_iter().zip(values) {
         family(out, name, help, "gauge");
         sample(out, name, "", value);
     }
@@ -163,6 +182,6 @@ fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
     };
 }
 
-fn escape(label: &str) -> String {
+pub(crate) fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -11,7 +11,7 @@ use kushi_shm::Regions;
 use crate::leaving::Leaving;
 use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
 use crate::traces::TraceSettings;
-use crate::{Inference, LogSwitch, MachineMeter, Orders, Registry, Rings, StepSpec};
+use crate::{Inference, LogSwitch, MachineMeter, ModelMetrics, Orders, Registry, Rings, StepSpec};
 
 /// Whether the server is starting, serving or going away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct DataPlane {
     pub(crate) traces: TraceSettings,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
+    /// Those that models make.
+    pub model_metrics: Arc<ModelMetrics>,
     /// About what clients may cause again and again.
     pub complaints: Complaints,
     inflight_bytes: InflightBytes,
@@ -89,6 +91,7 @@ impl DataPlane {
             log: options.log.clone(),
             traces: TraceSettings::default(),
             machine: options.machine_metrics.map(MachineMeter::new),
+            model_metrics: Arc::default(),
             complaints: Complaints::default(),
             inflight_bytes,
             leaving: Leaving::default(),

@@ -145,7 +145,7 @@ fn one_response_and_no_other_number_is_an_answer() {
     ] {
         let mut only = OnlyResponse::default();
         for number in 1..=count {
-            let earlier = only.put((number, Response { outputs: [].into_iter().collect() }));
+            let earlier = only.put((number, Response::default()));
             assert_eq!(earlier.map(|(earlier, _)| earlier), (number > 1).then(|| number - 1));
         }
         let request = Box::new(scene.request(1, 1));

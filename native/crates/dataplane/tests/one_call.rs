@@ -38,7 +38,7 @@ fn an_engine_of_many_answers_comes_to_its_end_while_the_asker_sleeps() {
     ask(&scene, &call);
     let mut batch = scene.puppet.late();
     let engine = thread::spawn(move || {
-        let empty = || Response { outputs: [].into_iter().collect() };
+        let empty = || Response::default();
         let sent = (0..MANY).all(|_| send_when_room(&mut batch, 0, empty()));
         batch.end(0, Ok(()));
         sent

@@ -222,10 +222,15 @@ pub(crate) fn write(out: &mut Vec<u8>, spec: &ModelSpec, id: &str, response: &Re
     enum Entry<'a> {
         Text(Cow<'a, str>),
         Tensor(&'a Tensor),
+        Parameter(&'a Parameter),
     }
+    // Of one name the last one counts: what the protocol says, then what the model says beside its outputs.
     let mut entries = BTreeMap::new();
     for (index, tensor) in &response.outputs {
         entries.insert(spec.outputs[usize::from(*index)].name.as_str(), Entry::Tensor(tensor));
+    }
+    for (name, value) in &response.parameters {
+        entries.insert(name, Entry::Parameter(value));
     }
     if !id.is_empty() {
         entries.insert("id", Entry::Text(id.into()));
@@ -240,6 +245,7 @@ pub(crate) fn write(out: &mut Vec<u8>, spec: &ModelSpec, id: &str, response: &Re
         out.push(b':');
         match entry {
             Entry::Text(text) => write::string(out, text.as_bytes()),
+            Entry::Parameter(value) => write::parameter(out, value),
             Entry::Tensor(tensor) if element_count(&tensor.shape) == Some(1) => write_elements(out, tensor),
             Entry::Tensor(tensor) => {
                 out.push(b'[');

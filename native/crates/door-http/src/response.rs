@@ -1,7 +1,7 @@
 //! The answer to an inference request: JSON, followed by the binary tensors.
 
 use bytes::Bytes;
-use kushi_core::{Classes, DataType, Error, ModelSpec, Request, Response, Tensor, Wanted};
+use kushi_core::{Classes, DataType, Error, ModelSpec, Parameter, Request, Response, Tensor, Wanted};
 use kushi_dataplane::fill_regions;
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
@@ -93,7 +93,9 @@ pub(crate) fn write(
     write::string(&mut head, spec.name.as_bytes());
     head.extend_from_slice(b",\"model_version\":\"");
     write::integer(&mut head, spec.version);
-    head.extend_from_slice(b"\",\"outputs\":[");
+    head.push(b'"');
+    write_parameters(&mut head, &response.parameters);
+    head.extend_from_slice(b",\"outputs\":[");
     let mut tail: SmallVec<[Bytes; 4]> = SmallVec::new();
     for (i, (index, tensor)) in response.outputs.into_iter().enumerate() {
         if i > 0 {
@@ -131,6 +133,22 @@ pub(crate) fn write(
 fn usual_length(response: &Response) -> usize {
     let outputs = response.outputs.iter().map(|(_, tensor)| 112 + tensor.data.len().min(COPIED_BYTES));
     96 + outputs.sum::<usize>()
+}
+
+fn write_parameters(head: &mut Vec<u8>, parameters: &[(String, Parameter)]) {
+    if parameters.is_empty() {
+        return;
+    }
+    head.extend_from_slice(b",\"parameters\":");
+    let mut separator = b'{';
+    for (name, value) in parameters {
+        head.push(separator);
+        separator = b',';
+        write::string(head, name.as_bytes());
+        head.push(b':');
+        write::parameter(head, value);
+    }
+    head.push(b'}');
 }
 
 fn write_output(head: &mut Vec<u8>, name: &str, tensor: &Tensor) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{End, Error, ErrorKind, ModelSpec, Response, Tensor, Timings};
-use kushi_oip::{Kind, MAX_BODY_BYTES, SlotRange, wire};
+use kushi_oip::{Kind, MAX_BODY_BYTES, SlotRange, put_parameter, wire};
 use kushi_shm::LentSlot;
 use smallvec::SmallVec;
 
@@ -23,6 +23,8 @@ pub(super) struct Answer {
     spec: Arc<ModelSpec>,
     end: End,
     outputs: SmallVec<[Output; 2]>,
+    /// As they stand in the message; mostly none.
+    parameters: Vec<u8>,
 }
 
 struct Output {
@@ -38,7 +40,11 @@ impl Answer {
             let slot = slots.take(tensor.data.len());
             Output { index, tensor, slot }
         };
-        Self { spec, end, outputs: response.outputs.into_iter().map(place).collect() }
+        let mut parameters = Vec::new();
+        for (name, value) in &response.parameters {
+            put_parameter(&mut parameters, 4, name, value);
+        }
+        Self { spec, end, outputs: response.outputs.into_iter().map(place).collect(), parameters }
     }
 
     pub(super) fn bytes_in_slots(&self) -> usize {
@@ -67,7 +73,7 @@ impl Answer {
         outgoing: &mut Outgoing,
         slots: &mut AnswerSlots,
     ) -> Result<(), Error> {
-        let Self { spec, end, outputs } = self;
+        let Self { spec, end, outputs, parameters } = self;
         let spec = &*spec;
         let mut version = itoa::Buffer::new();
         let version = version.format(spec.version);
@@ -79,6 +85,7 @@ impl Answer {
         let length = wire::text_length(1, &spec.name)
             + wire::text_length(2, version)
             + wire::text_length(3, &end.request.id)
+            + parameters.len()
             + output_lengths.sum::<usize>()
             + wire::bytes_length(1001, timings_length(&end.timings));
         let taken = outputs.iter().filter_map(|output| output.slot.as_ref());
@@ -92,6 +99,7 @@ impl Answer {
         wire::put_text(out, 1, &spec.name);
         wire::put_text(out, 2, version);
         wire::put_text(out, 3, &end.request.id);
+        out.extend_from_slice(&parameters);
         for output in &outputs {
             wire::put_length(out, 5, output.length(spec));
             output.put(out, spec);

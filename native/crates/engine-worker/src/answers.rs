@@ -8,6 +8,7 @@ use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotTo
 
 use crate::frame::{Head, kind};
 use crate::message::{Answer, Garbage, read_answers};
+use crate::metrics;
 use crate::worker::{Running, Shared};
 
 /// Responses of a request that were taken and of which its worker hears at once: half of those that it may have on
@@ -102,7 +103,7 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
         let place = running.places[position];
         match running.batch.send(place, response) {
             Sent::Full(response) => {
-                running.held.push_back((position, response));
+                running.held.push_back((position, *response));
                 full.push(position);
                 let shared = shared.clone();
                 running.batch.when_room(place, move || shared.ring());
@@ -141,13 +142,23 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
 #[derive(serde::Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 enum Question {
-    IsCancelled { batch: u64, position: usize },
-    Perform { name: String, arguments: serde_json::Value },
+    IsCancelled {
+        batch: u64,
+        position: usize,
+    },
+    Perform {
+        name: String,
+        arguments: serde_json::Value,
+    },
+    #[serde(untagged)]
+    Metrics(metrics::Question),
 }
 
 /// What a model wants to know of the server, or wants done.
 pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
-    match serde_json::from_slice(&payload.to_vec()) {
+    // A copy: the worker can still write where the payload lies.
+    let question = payload.to_vec();
+    match serde_json::from_slice(&question) {
         Ok(Question::IsCancelled { batch, position }) => {
             let is_cancelled = {
                 let state = shared.state();
@@ -159,18 +170,17 @@ pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
             answer(shared, shared.calls.life(), head.id, Ok(is_cancelled.to_string()));
         }
         Ok(Question::Perform { name, arguments }) => {
-            let Some(host) = shared.host.get() else {
-                let text = "the server can be asked once this model serves";
-                return answer(shared, shared.calls.life(), head.id, Err(text.into()));
-            };
             let (to, life, number) = (shared.clone(), shared.calls.life(), head.id);
             let on_answer = Box::new(move |result| answer(&to, life, number, result));
-            host.perform(name, arguments.to_string(), on_answer);
+            shared.host.perform(name, arguments.to_string(), on_answer);
+        }
+        Ok(Question::Metrics(question)) => {
+            let result = metrics::answer(&*shared.metrics, question);
+            answer(shared, shared.calls.life(), head.id, result.map_err(|error| error.message.into_owned()));
         }
         Err(error) => {
-            log::debug!("{}: a question that has no answer: {error}", shared.options.launch.name);
-            let text = "this version does not serve metrics of models";
-            answer(shared, shared.calls.life(), head.id, Err(text.into()));
+            let text = format!("what the server is asked cannot be read: {error}");
+            answer(shared, shared.calls.life(), head.id, Err(text));
         }
     }
 }

@@ -5,7 +5,9 @@
 use bytes::{Buf, BufMut, Bytes};
 use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Parameter, Response, Shape, Tensor, element_count};
 
-use crate::message::{ALIGNMENT, Garbage, Payload, Tensors, datatype, heads_of, number};
+use crate::message::{
+    ALIGNMENT, Garbage, Payload, Tensors, datatype, heads_of, number, parameters_text, read_parameters,
+};
 
 const CALL_BYTES: usize = 44;
 const TENSOR_BYTES: usize = 20;
@@ -80,28 +82,6 @@ fn read_tensor(rest: &mut &[u8]) -> Result<(String, Tensor, usize), Garbage> {
     Ok((name, Tensor { datatype, shape, data: Buffer::host(Bytes::new()) }, length))
 }
 
-fn read_parameters(json: &[u8]) -> Result<Vec<(String, Parameter)>, Garbage> {
-    if json.is_empty() {
-        return Ok(Vec::new());
-    }
-    let members: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(json).map_err(|_| Garbage("the parameters of a call cannot be read"))?;
-    let members = members.into_iter();
-    Ok(members.filter_map(|(name, value)| Some((name, parameter(value)?))).collect())
-}
-
-fn parameter(value: serde_json::Value) -> Option<Parameter> {
-    Some(match value {
-        serde_json::Value::Bool(value) => Parameter::Bool(value),
-        serde_json::Value::String(value) => Parameter::String(value),
-        serde_json::Value::Number(value) => match value.as_i64() {
-            Some(value) => Parameter::Int(value),
-            None => Parameter::Double(value.as_f64()?),
-        },
-        _ => return None,
-    })
-}
-
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Garbage> {
     let (taken, others) = rest.split_at_checked(length).ok_or_else(cut_short)?;
     *rest = others;
@@ -120,9 +100,8 @@ fn cut_short() -> Garbage {
 /// The outputs that another model has answered with.
 pub(crate) fn answer_payload<'a>(spec: &ModelSpec, response: &'a Response) -> Payload<'a> {
     let mut heads = Vec::with_capacity(16 + response.outputs.len() * 64);
-    heads.put_u32_le(0);
-    heads.put_u32_le(0);
-    heads.put_u32_le(response.outputs.len() as u32);
+    let parameters = parameters_text(&response.parameters);
+    put_head(&mut heads, 0, "", &parameters, response.outputs.len());
     for (place, tensor) in &response.outputs {
         let name = spec.outputs[usize::from(*place)].name.as_bytes();
         heads.put_u32_le(name.len() as u32);
@@ -149,12 +128,19 @@ pub(crate) fn answer_payload<'a>(spec: &ModelSpec, response: &'a Response) -> Pa
 pub(crate) fn error_payload(error: &Error) -> Payload<'static> {
     let text = if error.message.is_empty() { "an error without a text" } else { &error.message };
     let mut heads = Vec::with_capacity(12 + text.len());
-    heads.put_u32_le(code(error.kind));
-    heads.put_u32_le(text.len() as u32);
-    heads.put_u32_le(0);
-    heads.put_slice(text.as_bytes());
+    put_head(&mut heads, code(error.kind), text, "", 0);
     let length = heads.len();
     Payload { heads, tensors: Vec::new(), length }
+}
+
+/// `text` is that of the error with this code.
+fn put_head(heads: &mut Vec<u8>, code: u32, text: &str, parameters: &str, outputs: usize) {
+    heads.put_u32_le(code);
+    heads.put_u32_le(text.len() as u32);
+    heads.put_u32_le(parameters.len() as u32);
+    heads.put_u32_le(outputs as u32);
+    heads.put_slice(text.as_bytes());
+    heads.put_slice(parameters.as_bytes());
 }
 
 /// As `TritonError` has them.

@@ -86,9 +86,6 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
 }
 
 fn submit(shared: &Arc<Shared>, key: u64, order: Order) -> Result<Begun, Error> {
-    let host = shared.host.get().ok_or_else(|| {
-        Error::new(ErrorKind::ModelNotReady, "other models can be asked once this one serves, in `execute`")
-    })?;
     let parent = shared.parent(order.parent);
     let own = (order.timeout > 0).then(|| Instant::now() + Duration::from_micros(order.timeout));
     let call = Call {
@@ -104,7 +101,7 @@ fn submit(shared: &Arc<Shared>, key: u64, order: Order) -> Result<Begun, Error> 
         context: parent.context,
     };
     let post: Arc<dyn Mailbox> = Arc::new(Post(Arc::downgrade(shared)));
-    host.begin(call, &|| Reply::new(post.clone(), key))
+    shared.host.begin(call, &|| Reply::new(post.clone(), key))
 }
 
 impl Calls {

@@ -1,10 +1,8 @@
 //! Executes the core's batches in another process.
 
-use std::sync::Arc;
-
 use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Readiness, Slot, SlotToken};
 
-use crate::{Host, Worker};
+use crate::Worker;
 
 /// One instance, in a process of its own.
 pub struct WorkerEngine {
@@ -12,8 +10,7 @@ pub struct WorkerEngine {
 }
 
 impl WorkerEngine {
-    pub fn new(worker: Worker, host: Arc<dyn Host>) -> Self {
-        worker.serve_for(host);
+    pub fn new(worker: Worker) -> Self {
         Self { worker }
     }
 }

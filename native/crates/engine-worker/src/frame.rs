@@ -33,6 +33,7 @@ pub(crate) mod kind {
     pub(crate) const CALL: u32 = 39;
     pub(crate) const CALL_CANCEL: u32 = 40;
     pub(crate) const CALL_TAKEN: u32 = 41;
+    pub(crate) const METRIC: u32 = 42;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -28,8 +28,45 @@ pub struct Begun {
     pub lease: Option<Lease>,
 }
 
+/// What becomes of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MetricChange {
+    Increment(f64),
+    Set(f64),
+    Observe(f64),
+}
+
+/// The metrics of one instance, by numbers that its process knows them by. Nothing here blocks.
+pub trait Metrics: Send + Sync {
+    /// Makes one, or finds the one of that name.
+    fn family(&self, name: &str, description: &str, kind: &str) -> Result<u64, Error>;
+
+    /// Makes one, or finds the one with those labels.
+    fn metric(
+        &self,
+        family: u64,
+        labels: Vec<(String, String)>,
+        buckets: Option<&[f64]>,
+    ) -> Result<u64, Error>;
+
+    /// False where the metric does not take that.
+    fn change(&self, metric: u64, change: MetricChange) -> bool;
+
+    /// `None`: it stands at nothing.
+    fn value(&self, metric: u64) -> Option<f64>;
+
+    /// A family or a metric: once for each time that it was made.
+    fn release(&self, number: u64);
+
+    /// The next process makes its metrics anew, and what this one has counted goes on.
+    fn process_ended(&self);
+}
+
 /// The server, as its workers see it.
 pub trait Host: Send + Sync {
+    /// Of one instance of a model. Dropping them releases them.
+    fn metrics(&self, model: &str) -> Result<Arc<dyn Metrics>, Error>;
+
     /// `reply` makes the way back, once for each model version that is asked.
     fn begin(&self, call: Call, reply: &dyn Fn() -> Reply) -> Result<Begun, Error>;
 

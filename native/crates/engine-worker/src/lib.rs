@@ -12,6 +12,7 @@ mod host;
 mod incoming;
 mod lines;
 mod message;
+mod metrics;
 mod once;
 mod outgoing;
 mod output;
@@ -20,7 +21,7 @@ mod supervisor;
 mod worker;
 
 pub use engine::WorkerEngine;
-pub use host::{Begun, Call, Host};
+pub use host::{Begun, Call, Host, MetricChange, Metrics};
 pub use once::complete;
 pub use process::Launch;
 pub use worker::{Worker, WorkerOptions};

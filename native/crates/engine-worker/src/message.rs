@@ -6,6 +6,7 @@ use bytes::{Buf, BufMut, Bytes};
 use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Parameter, Request, Response, Shape, Tensor};
 
 pub(crate) const ALIGNMENT: usize = 64;
+const RESPONSE_BYTES: usize = 24;
 const OUTPUT_BYTES: usize = 20;
 /// Of what a worker says of itself, in the log and in errors.
 pub(crate) const TEXT_BYTES: usize = 64 << 10;
@@ -41,7 +42,7 @@ pub(crate) fn batch_payload(batch: &Batch) -> Payload<'_> {
 }
 
 fn write_request<'a>(request: &'a Request, heads: &mut Vec<u8>, places: &mut Vec<(usize, &'a [u8])>) {
-    let parameters = parameters(request);
+    let parameters = parameters_text(&request.parameters);
     heads.put_u32_le(0);
     heads.put_u64_le(request.timeout_us.unwrap_or(0));
     heads.put_u64_le(0);
@@ -70,8 +71,8 @@ fn write_request<'a>(request: &'a Request, heads: &mut Vec<u8>, places: &mut Vec
 }
 
 /// As JSON; nothing where there are none.
-fn parameters(request: &Request) -> String {
-    if request.parameters.is_empty() {
+pub(crate) fn parameters_text(parameters: &[(String, Parameter)]) -> String {
+    if parameters.is_empty() {
         return String::new();
     }
     let value = |parameter: &Parameter| match parameter {
@@ -80,7 +81,7 @@ fn parameters(request: &Request) -> String {
         Parameter::Double(value) => (*value).into(),
         Parameter::String(value) => value.as_str().into(),
     };
-    let members = request.parameters.iter().map(|(name, parameter)| (name.clone(), value(parameter)));
+    let members = parameters.iter().map(|(name, parameter)| (name.clone(), value(parameter)));
     serde_json::Value::Object(members.collect()).to_string()
 }
 
@@ -148,21 +149,19 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
     let mut answers = Vec::with_capacity(count.min(1024) as usize);
     let mut lengths = Vec::with_capacity(count.min(1024) as usize * outputs.min(16));
     for _ in 0..count {
-        if rest.len() < 20 {
+        if rest.len() < RESPONSE_BYTES {
             return Err(Garbage("an answer is cut short"));
         }
         let (position, flags) = (rest.get_u32_le() as usize, rest.get_u32_le());
-        let (code, length, tensors) = (rest.get_u32_le(), rest.get_u32_le() as usize, rest.get_u32_le());
-        if length > rest.len() {
-            return Err(Garbage("the text of an error is cut short"));
-        }
-        let text = String::from_utf8_lossy(&rest[..length]).into_owned();
-        rest.advance(length);
+        let (code, length) = (rest.get_u32_le(), rest.get_u32_le() as usize);
+        let (parameters_length, tensors) = (rest.get_u32_le() as usize, rest.get_u32_le());
+        let text = String::from_utf8_lossy(read_bytes(&mut rest, length)?).into_owned();
+        let parameters = read_parameters(read_bytes(&mut rest, parameters_length)?)?;
         let is_response = flags & HAS_RESPONSE != 0 && flags & HAS_ERROR == 0;
         if tensors > 0 && !is_response {
             return Err(Garbage("an answer has outputs and is no response"));
         }
-        let mut response = Response { outputs: smallvec::SmallVec::new() };
+        let mut response = Response { parameters, ..Response::default() };
         for _ in 0..tensors {
             let (place, tensor, length) = read_output(&mut rest)?;
             if place >= outputs
@@ -186,6 +185,35 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
         tensor.data = data.next(tensor.datatype, length)?;
     }
     Ok(answers)
+}
+
+fn read_bytes<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Garbage> {
+    let (bytes, behind) = rest.split_at_checked(length).ok_or(Garbage("a text is cut short"))?;
+    *rest = behind;
+    Ok(bytes)
+}
+
+/// A JSON object; nothing where there are none.
+pub(crate) fn read_parameters(json: &[u8]) -> Result<Vec<(String, Parameter)>, Garbage> {
+    if json.is_empty() {
+        return Ok(Vec::new());
+    }
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(json).map_err(|_| Garbage("the parameters of a message cannot be read"))?;
+    Ok(members.into_iter().filter_map(|(name, value)| Some((name, parameter(value)?))).collect())
+}
+
+/// `None` for what is no parameter.
+fn parameter(value: serde_json::Value) -> Option<Parameter> {
+    Some(match value {
+        serde_json::Value::Bool(value) => Parameter::Bool(value),
+        serde_json::Value::String(value) => Parameter::String(value),
+        serde_json::Value::Number(value) => match value.as_i64() {
+            Some(value) => Parameter::Int(value),
+            None => Parameter::Double(value.as_f64()?),
+        },
+        _ => return None,
+    })
 }
 
 /// Its place, what it is without its bytes, and how many these are.

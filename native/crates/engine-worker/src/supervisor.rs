@@ -13,6 +13,7 @@ use crate::calls;
 use crate::frame::{Head, kind};
 use crate::incoming::{Incoming, News};
 use crate::message::{Garbage, TEXT_BYTES, text_of};
+use crate::metrics;
 use crate::outgoing::{Outgoing, Released};
 use crate::process::{Process, timespec};
 use crate::worker::{Phase, Shared};
@@ -97,19 +98,17 @@ impl Supervisor {
         log::debug!("{}: process {}", launch.name, process.id());
         let released = Released::default();
         let incoming = Incoming::new(process.socket.clone(), released.clone());
-        let mut outgoing = Outgoing::new(process.socket.clone(), released);
-        // Where this cannot be sent, its end says why.
-        let _ = outgoing.send_text(kind::INITIALIZE, 0, 0, shared.options.initialize.as_bytes());
+        shared.has_begun(Outgoing::new(process.socket.clone(), released));
         let mut conversation = Conversation {
             shared: &self.shared,
             process,
             incoming,
-            starting: Some(outgoing),
+            is_ready: false,
             failure: None,
             has_answered: false,
         };
         let why = conversation.run();
-        let was_ready = conversation.starting.is_none();
+        let was_ready = conversation.is_ready;
         let life = if conversation.has_answered { Life::Useful } else { Life::Useless };
         let failure = conversation.failure.take();
         let Conversation { mut process, .. } = conversation;
@@ -128,6 +127,7 @@ impl Supervisor {
         let name = &launch.name;
         let (owed, goes_on) = self.shared.has_ended();
         self.shared.calls.cancel_all();
+        self.shared.metrics.process_ended();
         if !was_ready {
             let text = failure.unwrap_or_else(|| format!("{name} did not become ready: {what}"));
             return Err(Error::new(ErrorKind::EngineFailed, text));
@@ -161,8 +161,8 @@ struct Conversation<'a> {
     shared: &'a Arc<Shared>,
     process: Process,
     incoming: Incoming,
-    /// Until the model is ready.
-    starting: Option<Outgoing>,
+    /// The model is.
+    is_ready: bool,
     /// What the model says of why it cannot be.
     failure: Option<String>,
     has_answered: bool,
@@ -174,7 +174,7 @@ impl Conversation<'_> {
         let mut closing: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            if self.starting.is_some() && now >= begun + self.shared.start_patience() {
+            if !self.is_ready && now >= begun + self.shared.start_patience() {
                 let seconds = self.shared.options.start_seconds;
                 return Why::Killed(format!("it was not ready within {seconds} s"));
             }
@@ -202,7 +202,7 @@ impl Conversation<'_> {
         let is_closing = state.phase == Phase::Closing;
         let mut is_blocked = false;
         let mut broken = None;
-        if let Some(outgoing) = self.starting.as_mut().or(state.outgoing.as_mut()) {
+        if let Some(outgoing) = &mut state.outgoing {
             // An end of the socket is found by reading.
             let fatal = |error: &std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
             broken = outgoing.flush().err().filter(fatal);
@@ -220,7 +220,7 @@ impl Conversation<'_> {
     /// Waits for news, and deals with it. False: the process has ended.
     fn wait(&mut self, is_blocked: bool) -> Result<bool, Garbage> {
         let look = self.shared.execute_patience().map_or(LOOK, |patience| LOOK.min(patience / 4));
-        let look = if self.starting.is_some() { look.min(self.shared.start_patience() / 4) } else { look };
+        let look = if self.is_ready { look } else { look.min(self.shared.start_patience() / 4) };
         let timeout = timespec(look);
         let socket = self.process.socket.clone();
         let interest = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -274,8 +274,8 @@ impl Conversation<'_> {
     fn take(&mut self, head: Head, payload: &Bytes) -> Result<(), Garbage> {
         match head.kind {
             kind::READY => {
-                if let Some(outgoing) = self.starting.take() {
-                    self.shared.is_ready(outgoing);
+                if !std::mem::replace(&mut self.is_ready, true) {
+                    self.shared.is_ready();
                 }
             }
             kind::FAILED => self.failure = Some(text_of(payload, TEXT_BYTES)),
@@ -287,6 +287,7 @@ impl Conversation<'_> {
             kind::CALL => calls::begin(self.shared, head, payload)?,
             kind::CALL_CANCEL => calls::cancel(self.shared, head.id),
             kind::CALL_TAKEN => calls::taken(self.shared, head.id),
+            kind::METRIC => metrics::change(&*self.shared.metrics, head, payload)?,
             kind::LOG => self.process.output.log(head.count, payload),
             kind::FINALIZED => {}
             _ => return Err(Garbage("a frame of an unknown kind")),

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use kushi_core::{Batch, Context, Error, ErrorKind, Readiness, Response, SlotToke
 
 use crate::calls::Calls;
 use crate::frame::kind;
-use crate::host::Host;
+use crate::host::{Host, Metrics};
 use crate::message::batch_payload;
 use crate::outgoing::Outgoing;
 use crate::process::Launch;
@@ -48,7 +48,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     pub(crate) calls: Calls,
-    pub(crate) host: OnceLock<Arc<dyn Host>>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) metrics: Arc<dyn Metrics>,
     /// What it executes is not waited for, nor does another process follow.
     stopped: AtomicBool,
     /// Has the supervisor look at the state.
@@ -100,44 +101,39 @@ pub(crate) struct Running {
 }
 
 impl Worker {
-    /// Waits until it is ready.
-    pub fn start(options: WorkerOptions) -> Result<Self, Error> {
+    /// Its model can ask the server from now on. See [`Worker::wait_until_ready`].
+    pub fn start(options: WorkerOptions, host: Arc<dyn Host>) -> Result<Self, Error> {
         let internal = |what: &str, error: &std::io::Error| {
             Error::new(ErrorKind::Internal, format!("cannot make {what}: {}", os_text(error)))
         };
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).map_err(|error| internal("an event", &error.into()))?;
         let name = options.launch.name.clone();
+        let metrics = host.metrics(&options.model)?;
         let shared = Arc::new(Shared {
             options,
             state: Mutex::default(),
             changed: Condvar::new(),
             calls: Calls::default(),
-            host: OnceLock::new(),
+            host,
+            metrics,
             stopped: AtomicBool::new(false),
             bell,
         });
         let supervisor = Supervisor::new(shared.clone());
         let supervisor = thread::Builder::new().name(name).spawn(move || supervisor.run());
         let supervisor = supervisor.map_err(|error| internal("a thread", &error))?;
-        let worker = Self { shared, supervisor: Some(supervisor) };
-        worker.wait_until_ready()?;
-        Ok(worker)
+        Ok(Self { shared, supervisor: Some(supervisor) })
     }
 
-    fn wait_until_ready(&self) -> Result<(), Error> {
+    /// Or until it cannot be.
+    pub fn wait_until_ready(&self) -> Result<(), Error> {
         let state = self.shared.state();
         let state = self.shared.changed.wait_while(state, |state| state.phase == Phase::Starting);
         match &state.unwrap_or_else(PoisonError::into_inner).phase {
             Phase::Failed(error) => Err(error.clone()),
             _ => Ok(()),
         }
-    }
-
-    /// From now on its model can ask the server.
-    pub(crate) fn serve_for(&self, host: Arc<dyn Host>) {
-        // A worker has one engine, and that one server.
-        let _ = self.shared.host.set(host);
     }
 
     /// Whether its process is there, and the model in it.
@@ -228,15 +224,23 @@ impl Shared {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// A process is there, and the model in it.
-    pub(crate) fn is_ready(&self, mut outgoing: Outgoing) {
+    /// A process is there, and hears what it is to do first.
+    pub(crate) fn has_begun(&self, mut outgoing: Outgoing) {
+        // Where this cannot be sent, its end says why.
+        let _ = outgoing.send_text(kind::INITIALIZE, 0, 0, self.options.initialize.as_bytes());
         let mut state = self.state();
         if state.phase == Phase::Closing {
             let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
-            state.outgoing = Some(outgoing);
-            return;
         }
         state.outgoing = Some(outgoing);
+    }
+
+    /// The model is in it.
+    pub(crate) fn is_ready(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Closing {
+            return;
+        }
         state.phase = Phase::Ready;
         let waiting = std::mem::take(&mut state.waiting);
         let unsent: Vec<_> =

@@ -11,6 +11,7 @@ pub mod json;
 mod leading_integer;
 pub mod management;
 mod messages;
+mod parameter;
 pub mod tensor_json;
 mod version;
 pub mod wire;
@@ -24,4 +25,5 @@ pub use messages::{
     InferRequestedOutputTensor, InferTensorContents, ModelInferRequest, ModelInferResponse, PROTOCOL,
     Release, Slot, SlotRange, Timings, infer_parameter,
 };
+pub use parameter::{put_entry, put_parameter};
 pub use version::version_number;

@@ -6,7 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Runner, RunnerOptions, os_text};
-use kushi_dataplane::{DataPlane, DataPlaneOptions, Inference, Orders, Phase, Registry, StepSpec};
+use kushi_dataplane::{
+    DataPlane, DataPlaneOptions, Inference, MetricHolder, Orders, Phase, Registry, StepSpec,
+};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
 use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
@@ -126,6 +128,11 @@ impl Server {
     /// Another version of this model may ask others.
     pub fn forget_ring(&self, caller: &str) {
         self.plane.rings.forget(caller);
+    }
+
+    /// The metrics of one instance of a model.
+    pub fn metric_holder(&self, model: &str) -> MetricHolder {
+        self.plane.model_metrics.holder(model)
     }
 
     /// The io threads, for runners to offer their second leases to.

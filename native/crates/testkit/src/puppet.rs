@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use kushi_core::{
     Batch, Buffer, Capability, Engine, Error, ErrorKind, Gathered, Response, Scratch, Slot, SlotToken, Tensor,
 };
-use smallvec::SmallVec;
 
 use crate::{ManualClock, lock, wait_until};
 
@@ -227,7 +226,7 @@ impl PuppetEngine {
             }
             Act::RespondAndChoke(error) => {
                 for index in 0..batch.len() {
-                    let _ = batch.send(index, Response { outputs: SmallVec::new() });
+                    let _ = batch.send(index, Response::default());
                 }
                 slot.fail(batch, &error);
             }
@@ -282,7 +281,7 @@ impl Engine for PuppetEngine {
 pub fn respond(mut batch: Batch, times: usize) {
     for index in 0..batch.len() {
         for _ in 0..times {
-            let _ = batch.send(index, Response { outputs: SmallVec::new() });
+            let _ = batch.send(index, Response::default());
         }
         batch.end(index, Ok(()));
     }

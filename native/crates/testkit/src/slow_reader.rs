@@ -44,7 +44,7 @@ impl Mailbox for SlowReader {
 pub fn send_when_room(batch: &mut Batch, index: usize, mut response: Response) -> bool {
     loop {
         response = match batch.send(index, response) {
-            Sent::Full(response) => response,
+            Sent::Full(response) => *response,
             sent => return matches!(sent, Sent::Accepted),
         };
         let (wake, woken) = mpsc::channel();

@@ -97,15 +97,12 @@ fn write_parameters(json: &mut Vec<u8>, call: &InferCall, binary: bool) -> Resul
     for (name, value) in &call.parameters {
         member(json, name);
         match value {
-            Parameter::Bool(value) => json.extend_from_slice(if *value { b"true" } else { b"false" }),
-            Parameter::Int(value) => write::integer(json, *value),
-            Parameter::Double(value) if value.is_finite() => write::double(json, *value),
-            Parameter::Double(value) => {
+            Parameter::Double(value) if !value.is_finite() => {
                 return Err(Error::invalid(format!(
                     "parameter '{name}' is {value}, which JSON cannot carry"
                 )));
             }
-            Parameter::String(value) => write::string(json, value.as_bytes()),
+            _ => write::parameter(json, value),
         }
     }
     if json.len() > start {

@@ -4,8 +4,8 @@
 //! first because each of its strings would be copied twice.
 
 use kushi_core::{Parameter, Tensor};
-use kushi_oip::wire::{self, put_bytes, put_double, put_number, put_numbers, put_text};
-use kushi_oip::{HEADER_BYTES, Kind, SlotRange, write_header};
+use kushi_oip::wire::{self, put_bytes, put_number, put_numbers, put_text};
+use kushi_oip::{HEADER_BYTES, Kind, SlotRange, put_entry, put_parameter, write_header};
 
 use crate::call::{InferCall, WantedOutput};
 
@@ -31,13 +31,13 @@ pub(crate) fn infer(
     put_text(out, 2, &call.version);
     put_text(out, 3, &call.id);
     for (key, value) in &call.parameters {
-        put_parameter(out, 4, key, |out| put_value(out, value));
+        put_parameter(out, 4, key, value);
     }
     if call.priority != 0 {
-        put_parameter(out, 4, "priority", |out| put_number(out, 5, u64::from(call.priority)));
+        put_entry(out, 4, "priority", |out| put_number(out, 5, u64::from(call.priority)));
     }
     if let Some(timeout_us) = call.timeout_us {
-        put_parameter(out, 4, "timeout", |out| put_number(out, 2, timeout_us));
+        put_entry(out, 4, "timeout", |out| put_number(out, 2, timeout_us));
     }
     for (input, slot) in inputs() {
         put_input(out, input.name.as_deref().unwrap_or_default(), &input.tensor, *slot);
@@ -82,29 +82,11 @@ fn put_output(out: &mut Vec<u8>, WantedOutput { name, classes }: &WantedOutput) 
     let mut parameters = Vec::new();
     if *classes > 0 {
         let count = i64::try_from(*classes).unwrap_or(i64::MAX);
-        put_parameter(&mut parameters, 2, "classification", |out| put_value(out, &Parameter::Int(count)));
+        put_parameter(&mut parameters, 2, "classification", &Parameter::Int(count));
     }
     wire::put_length(out, 6, wire::text_length(1, name) + parameters.len());
     put_text(out, 1, name);
     out.extend_from_slice(&parameters);
-}
-
-/// One entry of a map of parameters. They are rare.
-fn put_parameter(out: &mut Vec<u8>, map: u32, key: &str, put_value: impl FnOnce(&mut Vec<u8>)) {
-    let mut value = Vec::new();
-    put_value(&mut value);
-    wire::put_length(out, map, wire::text_length(1, key) + wire::bytes_length(2, value.len()));
-    put_text(out, 1, key);
-    put_bytes(out, 2, &value);
-}
-
-fn put_value(out: &mut Vec<u8>, value: &Parameter) {
-    match value {
-        Parameter::Bool(value) => put_number(out, 1, u64::from(*value)),
-        Parameter::Int(value) => put_number(out, 2, *value as u64),
-        Parameter::String(value) => put_bytes(out, 3, value.as_bytes()),
-        Parameter::Double(value) => put_double(out, 4, *value),
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub enum Sent {
     Accepted,
     /// Its asker has not taken those before it. It comes back: to be sent again once there is room, see
     /// [`Batch::when_room`].
-    Full(Response),
+    Full(Box<Response>),
     /// Nobody waits for it any more: further responses to this request are wasted work.
     Abandoned,
 }
@@ -29,7 +29,7 @@ impl Batch {
         }
         let credit = Credit::take(&reply.claim, response.byte_size());
         if credit.is_none() {
-            return Sent::Full(response);
+            return Sent::Full(Box::new(response));
         }
         let mut outbox = Outbox::default();
         outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });

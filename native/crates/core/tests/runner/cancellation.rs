@@ -44,7 +44,7 @@ fn an_executing_engine_is_told_and_the_end_says_cancelled() {
     assert!(!batch.is_abandoned(0));
     assert!(ticket.cancel());
     assert!(batch.is_abandoned(0));
-    assert!(matches!(batch.send(0, Response { outputs: [].into_iter().collect() }), Sent::Abandoned));
+    assert!(matches!(batch.send(0, Response::default()), Sent::Abandoned));
     batch.end(0, Ok(()));
     let answer = scene.letters.answer(1);
     assert!(is_cancelled(&answer));

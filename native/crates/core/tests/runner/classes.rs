@@ -22,7 +22,8 @@ fn only_outputs_that_are_wanted_so_become_classes() {
     let spec = spec();
     let classes = spec.classes([("C", 1), ("M", 0), ("A", 2)].into_iter()).unwrap();
     assert_eq!([0, 1, 2, 3].map(|output| classes.count(output)), [2, 0, 1, 0]);
-    let mut response = Response { outputs: [(0, scores()), (1, scores())].into_iter().collect() };
+    let mut response =
+        Response { outputs: [(0, scores()), (1, scores())].into_iter().collect(), ..Response::default() };
     assert_eq!(classes.bytes(&response), 8);
     classes.choose(&spec, &mut response).unwrap();
     let [(0, best), (1, plain)] = &response.outputs[..] else { panic!("two outputs") };
@@ -36,7 +37,7 @@ fn only_outputs_that_are_wanted_so_become_classes() {
 fn a_request_without_classes_has_its_answer_as_it_is() {
     let classes = spec().classes([("A", 0), ("M", 0)].into_iter()).unwrap();
     assert!(classes.is_empty());
-    let mut response = Response { outputs: [(0, scores())].into_iter().collect() };
+    let mut response = Response { outputs: [(0, scores())].into_iter().collect(), ..Response::default() };
     assert_eq!(classes.bytes(&response), 0);
     classes.choose(&spec(), &mut response).unwrap();
     assert_eq!(response.outputs[0].1.datatype, DataType::Fp32);

@@ -10,7 +10,7 @@ use kushi_core::{
 use kushi_testkit::{Act, PATIENCE, Scene, SlowReader, echo_spec, int32, send_when_room};
 
 fn response(value: i32) -> Response {
-    Response { outputs: [(0, int32(&[1, 1], [value]))].into_iter().collect() }
+    Response { outputs: [(0, int32(&[1, 1], [value]))].into_iter().collect(), ..Response::default() }
 }
 
 fn value(mail: &Mail) -> Option<i32> {
@@ -93,7 +93,7 @@ fn the_bytes_of_answers_are_bounded_and_one_answer_always_fits() {
     let large = || {
         let data = Buffer::host(vec![0; 4096]);
         let tensor = Tensor { datatype: DataType::Int32, shape: Shape::from_slice(&[1, 1024]), data };
-        Response { outputs: [(0, tensor)].into_iter().collect() }
+        Response { outputs: [(0, tensor)].into_iter().collect(), ..Response::default() }
     };
     for (bytes, fits) in [(0, 1), (1, 1), (4096, 1), (4097, 2), (3 * 4096, 3)] {
         let mut stream = Stream::new(Window { answers: 64, bytes });

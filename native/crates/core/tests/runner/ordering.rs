@@ -79,7 +79,7 @@ fn a_batch_that_has_answered_in_part_holds_back_what_is_younger() {
     scene.puppet.script([Act::Late]);
     scene.ask([1]);
     let mut batch = scene.puppet.late();
-    let _ = batch.send(0, Response { outputs: [].into_iter().collect() });
+    let _ = batch.send(0, Response::default());
     scene.letters.responses(1, 1);
     scene.ask([2, 3]);
     scene.puppet.await_batches(3);

@@ -44,7 +44,7 @@ fn a_request_may_have_three_responses_each_delivered_when_it_is_sent() {
     let mut batch = scene.puppet.late();
     for value in 1..=3 {
         let outputs = [(0, int32(&[1, 1], [value]))].into_iter().collect();
-        assert!(matches!(batch.send(0, Response { outputs }), Sent::Accepted));
+        assert!(matches!(batch.send(0, Response { outputs, ..Response::default() }), Sent::Accepted));
         scene.letters.responses(1, value as usize);
     }
     assert_eq!(scene.letters.unread(), 0);
@@ -62,7 +62,7 @@ fn nothing_follows_an_end() {
     let mut batch = scene.puppet.late();
     batch.end(0, Ok(()));
     assert!(batch.request(0).is_none());
-    assert!(matches!(batch.send(0, Response { outputs: [].into_iter().collect() }), Sent::Abandoned));
+    assert!(matches!(batch.send(0, Response::default()), Sent::Abandoned));
     batch.end(0, Err(Error::new(ErrorKind::EngineFailed, "again")));
     respond(batch, 1);
     assert!(scene.letters.answer(1).error().is_none());

@@ -286,7 +286,7 @@ impl State {
             match self.batch.send(0, answer) {
                 Sent::Accepted => self.strands.remove(&path, &mut aftermath.credits),
                 Sent::Full(answer) => {
-                    self.strands.found_no_room(&path, answer);
+                    self.strands.found_no_room(&path, *answer);
                     self.waits_for_room = true;
                     // Where all steps have ended, nobody else holds the run.
                     let (run, of, errands) = (run.clone(), pipeline.clone(), pipeline.errands.clone());

@@ -192,7 +192,7 @@ impl Strands {
             (Place::Full(tensor), _) => Some((output, tensor.clone())),
             _ => None,
         };
-        Some(Response { outputs: outputs().filter_map(tensor).collect() })
+        Some(Response { outputs: outputs().filter_map(tensor).collect(), ..Response::default() })
     }
 
     /// The answer that leaves next, of strands of streams. Those that have come to their end without one go.

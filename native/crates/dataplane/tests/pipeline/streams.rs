@@ -10,7 +10,7 @@ use crate::site::{Site, chain, lead, model, step, value};
 use crate::two_models;
 
 fn of(value: i32) -> Response {
-    Response { outputs: [(0, int32(&[1, 1], [value]))].into_iter().collect() }
+    Response { outputs: [(0, int32(&[1, 1], [value]))].into_iter().collect(), ..Response::default() }
 }
 
 #[track_caller]

@@ -108,7 +108,7 @@ impl Drop for OnDrop {
 fn mail(work: impl FnOnce() + Send + 'static) -> Vec<Mail> {
     let data = Buffer::from_owner(OnDrop(Some(Box::new(work))));
     let tensor = Tensor { datatype: DataType::Uint8, shape: Shape::from_slice(&[0]), data };
-    let response = Some(Response { outputs: smallvec![(0, tensor)] });
+    let response = Some(Response { outputs: smallvec![(0, tensor)], ..Response::default() });
     vec![Mail { key: u64::MAX, response, end: None, credit: None }]
 }
 

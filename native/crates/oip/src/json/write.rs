@@ -1,5 +1,7 @@
 //! Writes JSON as RapidJSON's writer does.
 
+use kushi_core::Parameter;
+
 pub fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for &byte in text {
@@ -31,6 +33,17 @@ pub fn error(message: &str) -> Vec<u8> {
 
 pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// What JSON has no number for is nothing.
+pub fn parameter(out: &mut Vec<u8>, value: &Parameter) {
+    match value {
+        Parameter::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Parameter::Int(value) => integer(out, *value),
+        Parameter::Double(value) if value.is_finite() => double(out, *value),
+        Parameter::Double(_) => out.extend_from_slice(b"null"),
+        Parameter::String(value) => string(out, value.as_bytes()),
+    }
 }
 
 pub fn double(out: &mut Vec<u8>, value: f64) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kushi_core::{Batch, Error, ErrorKind, Response, Sent};
 use kushi_server::Server;
 use kushi_testkit::{Act, PATIENCE, echo_spec, int32, send_when_room, until};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::options::options;
 use crate::site::{Answer, Client, Site};
@@ -87,7 +87,7 @@ fn a_client_that_hangs_up_frees_its_queue_place() {
 }
 
 fn send(batch: &mut Batch) {
-    assert!(matches!(batch.send(0, Response { outputs: SmallVec::default() }), Sent::Accepted));
+    assert!(matches!(batch.send(0, Response::default()), Sent::Accepted));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_client_that_hangs_up_in_a_stream_abandons_its_request() {
 /// A row of these elements, which begins with its number.
 fn numbered(number: usize, elements: usize) -> Response {
     let values = (0..elements).map(|place| if place == 0 { number as i32 } else { i32::MAX });
-    Response { outputs: smallvec![(0, int32(&[1, elements as i64], values))] }
+    Response { outputs: smallvec![(0, int32(&[1, elements as i64], values))], ..Response::default() }
 }
 
 /// Sends `count` of them, when there is room for them; false where nobody waits for them any more. Tells whenever it finds
@@ -136,7 +136,7 @@ fn send_all(batch: &mut Batch, count: usize, elements: usize, full: &mpsc::Sende
     (0..count).all(|number| match batch.send(0, numbered(number, elements)) {
         Sent::Full(response) => {
             let _ = full.send(number);
-            send_when_room(batch, 0, response)
+            send_when_room(batch, 0, *response)
         }
         sent => matches!(sent, Sent::Accepted),
     })

@@ -244,7 +244,7 @@ fn an_engine_of_many_answers_comes_to_its_end() {
     site.puppet.script([Act::Late]);
     client.infer(1, &request(1));
     let mut batch = site.puppet.late();
-    let empty = || Response { outputs: [].into_iter().collect() };
+    let empty = || Response::default();
     assert!((0..MANY).all(|_| send_when_room(&mut batch, 0, empty())));
     batch.end(0, Ok(()));
     let text = format!("model 'echo' gave {MANY} responses, expected exactly 1");
