@@ -238,7 +238,8 @@ class TritonPythonModel:
     def answer(self, request):
         what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0]
         parameters = json.loads(what) if what else None
-        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([what], np.object_))], parameters=parameters)
+        said = pb_utils.Tensor("SAID", np.array([what], np.object_))
+        return pb_utils.InferenceResponse([said], parameters=parameters)
 """
 
 REPEATING = """
