@@ -34,7 +34,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -251,6 +251,11 @@ bench: shipped ## Run the benchmarks (ARGS="--quick" for a look)
 bench-service: shipped ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.service $(ARGS)
+
+bench-triton: shipped $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m benchmarks.python_models $(ARGS)
+	$(BIN)/python -m benchmarks.worker_kills $(ARGS)
 
 bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime (ARGS="--quick" for a look)
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)

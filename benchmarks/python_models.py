@@ -3,15 +3,14 @@
     python -m benchmarks.python_models [--quick] [--seconds S] [--repeats N] [--save]
 
 Servers and client share core 0, closed loop; both are measured in each repeat, one after the other; ratios are taken
-within a repeat, medians over the repeats. The tritonserver is that of nvidia-pytriton (`make bench-triton` installs it),
-which has a Python backend and no other.
+within a repeat, medians over the repeats. The tritonserver is that of nvidia-pytriton, which `make bench-triton`
+installs; it has a Python backend and no other.
 """
 
 from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,12 +36,9 @@ OURS_ALONE = ("text_onnx",)
 """What needs ONNX Runtime"""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 NOTES = (
-    "Both servers as they start by default, NumPy with one thread in both. `CPU µs`: of the server with its workers, per "
-    "request.",
-    "Text through an ensemble: three Python models there; Python, ONNX, Python here. The model in the middle has the "
-    "same layers.",
-    f"Chain: three ONNX models in an ensemble ÷ (the first of them served alone + 2 × raw ONNX Runtime per row), "
-    f"c = {CHAIN_CONNECTIONS}.",
+    "Both servers as they start by default, NumPy with one thread in both. `CPU µs`: server and workers, per request.",
+    "Text through an ensemble: Python, ONNX, Python here; three Python models there, with the same layers in the middle.",
+    "Chain: three ONNX models in an ensemble ÷ (the first of them served alone + 2 × raw ONNX Runtime per row).",
 )
 
 
@@ -51,32 +47,25 @@ class Scene:
     label: str
     connections: int
     target: float
-    payload: Callable[[bool], Payload]
-    """What is sent to Kushi (true) or to Triton"""
+    payload: Payload
+    triton_payload: Payload | None = None
+    """Where another one is sent to Triton"""
 
 
-def _scenes() -> tuple[Scene, ...]:
-    def sums(name: str) -> Callable[[bool], Payload]:
-        return lambda _ours: binary_request(name, "add_sub")
-
-    return (
-        *(
-            Scene(f"add_sub in Python, c = {c}", c, target, sums("sum"))
-            for c, target in ((1, 0.45), (8, 0.4), (32, 0.4))
-        ),
-        Scene("600 KB in and out, c = 8", 8, 0.4, lambda _ours: numbers_request("large_tensor", "INPUT", 150_000)),
-        Scene("BLS: one model asks a second one, c = 8", 8, 0.4, sums("asks")),
-        Scene(f"decoupled, {ANSWERS} answers, c = 8", 8, 0.3, lambda _ours: stream_request("repeat", "COUNT", ANSWERS)),
-        Scene(
-            "text through an ensemble of three, c = 8",
-            8,
-            0.35,
-            lambda ours: text_request("text_onnx" if ours else "text_python", "TEXT", "What is in this text?"),
-        ),
-    )
+def _text(model: str) -> Payload:
+    return text_request(model, "TEXT", "What is in this text?")
 
 
-SCENES = _scenes()
+SUMS = binary_request("sum", "add_sub")
+SCENES = (
+    Scene("add_sub in Python, c = 1", 1, 0.45, SUMS),
+    Scene("add_sub in Python, c = 8", 8, 0.4, SUMS),
+    Scene("add_sub in Python, c = 32", 32, 0.4, SUMS),
+    Scene("600 KB in and out, c = 8", 8, 0.4, numbers_request("large_tensor", "INPUT", 150_000)),
+    Scene("BLS: one model asks a second one, c = 8", 8, 0.4, binary_request("asks", "add_sub")),
+    Scene(f"decoupled, {ANSWERS} answers, c = 8", 8, 0.3, stream_request("repeat", "COUNT", ANSWERS)),
+    Scene("text through an ensemble of three, c = 8", 8, 0.35, _text("text_onnx"), _text("text_python")),
+)
 
 
 @dataclass(frozen=True)
@@ -123,8 +112,8 @@ def measure(options: Options) -> Outcome:
         for repeat in range(plan.repeats):
             progress(PART, f"repeat {repeat + 1} of {plan.repeats}")
             for scene in SCENES:
-                ours = _pinned(kushi, scene.payload(True), scene.connections, plan.seconds)
-                theirs = _pinned(triton, scene.payload(False), scene.connections, plan.seconds)
+                ours = _pinned(kushi, scene.payload, scene.connections, plan.seconds)
+                theirs = _pinned(triton, scene.triton_payload or scene.payload, scene.connections, plan.seconds)
                 found.pairs.setdefault(scene.label, []).append(Pair(ours, theirs))
             found.chains.append(_chain(kushi, plan.seconds))
     return _outcome(plan, found)
@@ -202,8 +191,8 @@ def _outcome(plan: Plan, found: Found) -> Outcome:
     ratio = median(chain.ratio for chain in chains)
     parts = median(chain.first.server_cpu_us + 2 * chain.raw_us_per_row for chain in chains)
     ensemble = median(chain.ensemble.server_cpu_us for chain in chains)
-    rows.append((f"chain ÷ its parts, c = {CHAIN_CONNECTIONS}", f"{ensemble:.1f}", f"{parts:.1f}", f"**{ratio:.2f}**"))
-    rows[-1] += ("", "", "", "")
+    label = f"chain ÷ its parts, c = {CHAIN_CONNECTIONS}"
+    rows.append((label, f"{ensemble:.1f}", f"{parts:.1f}", f"**{ratio:.2f}**", "", "", "", ""))
     checks.append(Check("three ONNX models in an ensemble: CPU ÷ their parts", ratio, "at most", CHAIN_TARGET))
     every = [pair for pairs in found.pairs.values() for pair in pairs]
     return Outcome(

@@ -54,6 +54,7 @@ class Program:
         port: int,
         ready_path: str,
         environment: Mapping[str, str] | None = None,
+        *,
         look_s: float = 0.002,
         log: str = "server.log",
     ) -> None:

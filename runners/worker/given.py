@@ -30,6 +30,6 @@ def integer(value: Any, what: str) -> int:
 
 def items(value: Any, what: str) -> list[Any]:
     """A list"""
-    if type(value) is list or hasattr(value, "__getitem__") and not isinstance(value, (str, bytes, dict)):
+    if type(value) is list or (hasattr(value, "__getitem__") and not isinstance(value, (str, bytes, dict))):
         return list(value)
     raise TypeError(f"expected a list as {what}, got {type(value).__name__}")

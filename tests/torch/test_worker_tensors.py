@@ -8,6 +8,7 @@ import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from runners.worker import dlpack
+from runners.worker.datatypes import BY_NAME
 from runners.worker.errors import TritonModelException
 from runners.worker.tensors import Tensor
 

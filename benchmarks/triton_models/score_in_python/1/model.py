@@ -7,7 +7,7 @@ WIDTHS = (128, 512, 512, 512, 10)
 
 
 class TritonPythonModel:
-    def initialize(self, args):
+    def initialize(self, args):  # noqa: ARG002
         random = np.random.default_rng(7)
         pairs = zip(WIDTHS, WIDTHS[1:])
         self.layers = [random.standard_normal(pair, np.float32) * np.float32(pair[0] ** -0.5) for pair in pairs]
