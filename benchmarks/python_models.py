@@ -37,7 +37,7 @@ OURS_ALONE = ("text_onnx",)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 NOTES = (
     "Both servers as they start by default, NumPy with one thread in both. `CPU µs`: server and workers, per request.",
-    "Text through an ensemble: Python, ONNX, Python here; three Python models there, with the same layers in the middle.",
+    "Text through an ensemble: Python, ONNX, Python; there three Python models, with the same layers in the middle.",
     "Chain: three ONNX models in an ensemble ÷ (the first of them served alone + 2 × raw ONNX Runtime per row).",
 )
 

@@ -28,7 +28,6 @@ __all__ = ["PART", "measure"]
 PART = "worker_kills"
 CLIENTS = 8
 PATIENCE_S = 30.0
-SHARED = Path("/dev/shm")
 NOTES = ("Ended otherwise: no answer within 30 s, or a connection that was closed under a request.",)
 
 
@@ -45,7 +44,6 @@ def measure(options: Options) -> Outcome:
     progress(PART, f"{plan.seconds:.0f} s")
     repository, _ = write_repositories(BUILD / PART)
     payload = binary_request("sum", "add_sub")
-    before = {path.name for path in SHARED.iterdir()}
     counts, stopping = Counts(), threading.Event()
     with Server(repository) as server:
         server.answer(payload)
@@ -61,7 +59,6 @@ def measure(options: Options) -> Outcome:
         time.sleep(1)
         server.answer(payload)
         left = _memories(server.pid) - memory_before
-    left += len({path.name for path in SHARED.iterdir()} - before)
     good, bad = counts.statuses[200], counts.statuses.total() - counts.statuses[200]
     row = (f"{kills}", f"{good:,}", f"{bad}", f"{counts.without_end}", f"{counts.slowest_s:.2f}", f"{max(0, left)}")
     return Outcome(
