@@ -25,6 +25,9 @@ class Finding:
     backend: str
     versions: tuple[int, ...]
     reason: str = ""
+    inputs: tuple[str, ...] = ()
+    """Of a model that was loaded: names, datatypes and shapes"""
+    outputs: tuple[str, ...] = ()
 
     @property
     def served(self) -> bool:

@@ -41,6 +41,7 @@ from .errors import (
     ShuttingDown,
 )
 from .loading import Load, Loads, failure_of, forget_frames
+from .reloading import Reloading
 from .repository.backend_config import BackendConfig, settings_of
 from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.layout import ModelSource, check_model_name, find, scan
@@ -80,6 +81,7 @@ class Control:
         self._backend_config = backend_config
         self._failures: dict[str, KushiError] = {}
         self._composition = Composition()
+        self._reloading = Reloading() if options.reload_python else None
         self._loads = Loads(options.load_timeout_seconds)
         self._changing: dict[str, Load | None] = {}
         self._changed = threading.Condition()
@@ -112,6 +114,8 @@ class Control:
             steps = {step for one in ensembles.values() for step in composing(one.config)}
             chosen = [sources[name] for name in sorted(steps - begun) if name in sources]
         self._start_ensembles(ensembles, {*sources, *found.refused})
+        if self._reloading:
+            self._reloading.start(weakref.ref(self))
 
     def attend(self) -> None:
         """Carries out what the doors ask, from now until the control is closed or nobody refers to it any more"""
@@ -144,6 +148,9 @@ class Control:
             self._closed = True
         if self._end:
             self._end()
+        if self._reloading:
+            give_up(self._changing, CLOSED)
+            self._reloading.close()
 
     def load(self, name: str) -> None:
         """
@@ -194,6 +201,8 @@ class Control:
                 load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
                 self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
         with self._change(name, None):
+            if self._reloading:
+                self._reloading.forget(name)
             self._core.unload(name)
             self._failures.pop(name, None)
             gone = self._composition.forget(name)
@@ -337,6 +346,8 @@ class Control:
 
     def _load_versions(self, load: Load, source: ModelSource, resolved: Resolved) -> Failures:
         """All versions or none: they serve together, once each of them is loaded"""
+        if self._reloading and not is_ensemble(resolved.config):
+            self._reloading.watch(source, resolved.config.backend)
         for version in resolved.versions:
             self._core.announce(source.name, version)
         try:

@@ -1,58 +1,103 @@
 """kushi check: one line for each model of a repository, would it be served or not, and why"""
 
+from __future__ import annotations
+
 import json
 import logging
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import KushiError
+from ..settings.kinds import BackendSettings
 from .command import Command
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Iterable
+
+    from ..checking import Finding
+
 __all__ = ["COMMAND"]
+
+_BACKEND_CONFIG = "--backend-config"
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("repository", nargs="+", metavar="DIR", help="a model repository, or a file of a model")
+    parser.add_argument(
+        "--load",
+        action="store_true",
+        help="load every model, which runs `auto_complete_config` and `initialize` of those in Python",
+    )
+    parser.add_argument(
+        _BACKEND_CONFIG,
+        action="append",
+        default=[],
+        metavar=BackendSettings().placeholder,
+        help="with --load: setting of a backend, as for kushi serve",
+    )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="of the output. Default: %(default)s"
     )
 
 
 def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
-    from ..checking import check  # noqa: PLC0415 - protobuf, which help does without
-
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
+    loads = arguments["load"]
+    if arguments["backend_config"] and not loads:
+        parser.error(f"{_BACKEND_CONFIG} needs --load")
     try:
-        findings = check([Path(path) for path in arguments["repository"]])
+        findings = _findings([Path(path) for path in arguments["repository"]], arguments, loads=loads)
     except KushiError as error:
         parser.error(str(error))
     if arguments["format"] == "json":
-        rows = [
-            {
-                "name": one.name,
-                "served": one.served,
-                "backend": one.backend,
-                "versions": list(one.versions),
-                "reason": one.reason,
-            }
-            for one in findings
-        ]
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        sys.stdout.write(json.dumps([_row(one, loads=loads) for one in findings], indent=2) + "\n")
     else:
-        for one in findings:
-            versions = ", ".join(map(str, one.versions))
-            text = f"served, {one.backend}, version {versions}" if one.served else f"not served: {one.reason}"
-            sys.stdout.write(f"{one.name}: {text}\n")
+        sys.stdout.writelines(f"{one.name}: {_line(one, loads=loads)}\n" for one in findings)
     return 0 if all(one.served for one in findings) else 1
+
+
+def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:
+    # native code and protobuf, which help does without
+    if loads:
+        from ..trial_load import load_once  # noqa: PLC0415 - see above
+
+        settings: Any = BackendSettings().read(arguments["backend_config"], _BACKEND_CONFIG)
+        return load_once(repositories, settings)
+    from ..checking import check  # noqa: PLC0415 - see above
+
+    return check(repositories)
+
+
+def _row(one: Finding, *, loads: bool) -> dict[str, Any]:
+    row = {
+        "name": one.name,
+        "served": one.served,
+        "backend": one.backend,
+        "versions": list(one.versions),
+        "reason": one.reason,
+    }
+    return {**row, "inputs": list(one.inputs), "outputs": list(one.outputs)} if loads else row
+
+
+def _line(one: Finding, *, loads: bool) -> str:
+    versions = ", ".join(map(str, one.versions))
+    if not one.served:
+        # one of a program may have several lines
+        reason = " ".join(one.reason.split())
+        return f"{'does not load' if loads else 'not served'}: {reason}"
+    if not loads:
+        return f"served, {one.backend}, version {versions}"
+    tensors = f"{', '.join(one.inputs)} → {', '.join(one.outputs)}"
+    return f"loads, {one.backend}, version {versions}: {tensors}"
 
 
 COMMAND = Command(
     name="check",
     summary="say which models would be served",
     description="Reads and checks every configuration of model repositories, and prints one line for each model. No "
-    "model file is opened. The exit code is 1 where a model would not be served.",
+    "model file is opened, other than with --load. The exit code is 1 where a model would not be served.",
     epilog="",
     add_arguments=_add_arguments,
     run=_run,

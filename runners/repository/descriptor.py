@@ -37,6 +37,7 @@ class Descriptor:
     fields: those of config.pbtxt that it supports beside the ones that all backends do.
     settings: what --backend-config may say of it; `check_settings` raises for those that do not go together.
     install: what brings its framework, as pip calls it.
+    code_suffix: of files that are code of the user's, which --reload-python looks at; "" where there are none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Descriptor:
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     check_settings: Callable[[Mapping[str, str]], None] = _nothing
     install: str = ""
+    code_suffix: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.kinds:

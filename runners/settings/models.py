@@ -48,6 +48,14 @@ class ModelOptions(Group):
         default=False,
     )
 
+    reload_python: bool = setting(
+        "reload-python",
+        Switch(),
+        "Load a Python model again when a .py file of it changes, for whoever writes it. What serves goes on until the "
+        "new one is ready.",
+        default=False,
+    )
+
     def check(self, name: Naming) -> None:
         if self.load and self.control != "explicit":
             raise ConfigInvalid(f"Use of '{name('load')}' requires setting '{name('control')}=explicit' as well.")

@@ -25,9 +25,9 @@ def logged(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[traceback.FrameSummary]:
-    """The places from the call of a model's method on, down to a call of the API"""
+    """The places from the file of a model on, or the call of its method, down to a call of the API"""
     frames = list(traceback.extract_tb(error.__traceback__))
-    while frames and _is_ours(frames[0]):
+    while frames and (_is_ours(frames[0]) or _is_of_import(frames[0])):
         del frames[0]
     while frames and _is_ours(frames[-1]):
         del frames[-1]
@@ -36,3 +36,7 @@ def _places(error: BaseException) -> list[traceback.FrameSummary]:
 
 def _is_ours(frame: traceback.FrameSummary) -> bool:
     return str(Path(frame.filename).parent) == _HERE
+
+
+def _is_of_import(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith("<frozen importlib.")

@@ -159,7 +159,7 @@ def test_flags_that_prose_names_exist() -> None:
         SERVE_FLAGS
         | export_flags()
         | {f"--{flag}" for flag in ABSENT}
-        | {"--format"}  # of `kushi check`
+        | {"--format", "--load"}  # of `kushi check`
         | {*("--check", "--port", "--arg", "--cpus", "--ssl-certfile", "--ssl-keyfile", "--ssl-ciphers")}
     )
     for page in PAGES:

@@ -26,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 _WORKER = Path(__file__).parents[2] / "worker"
 _START_SECONDS = "30"
 _FINALIZE_SECONDS = 10.0
+_SAID_BY_MODELS = ("dynamic_batching", "input", "max_batch_size", "model_transaction_policy", "output")
 
 
 class PythonBackend(Backend):
@@ -80,16 +81,18 @@ class _Opened(Opened):
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:  # noqa: ARG002 - the model says it
         """By the model's `auto_complete_config`, if it has one"""
-        if "auto_complete_config" not in self._path.read_text(errors="replace"):
+        # one that is inherited is not looked for where nothing is open: that takes a process of its own
+        if config.input and config.output and "auto_complete_config" not in self._path.read_text(errors="replace"):
             return config
         how = self._how
         order = {**how.order(self._path), "config": json.dumps(to_plain(config))}
         launch = json.dumps(how.launch(f"{config.name}_auto_complete"))
         completed = WorkerModel.complete(launch, json.dumps(order), how.start_seconds)
         try:
-            return ParseDict(json.loads(completed), ModelConfig())
+            said = ParseDict(json.loads(completed), ModelConfig())
         except ParseError as error:
             raise ConfigInvalid(f"'{self._path}' completes the configuration wrongly: {error}") from error
+        return _with(config, said)
 
     def bind(self, config: ModelConfig) -> Bound:
         return Bound(partial(self._sessions, config), threads=lambda: self._how.threads)
@@ -128,6 +131,21 @@ class _Opened(Opened):
             "finalize_seconds": _FINALIZE_SECONDS,
         }
         return WorkerModel(json.dumps(options))
+
+
+def _with(config: ModelConfig, said: ModelConfig) -> ModelConfig:
+    """What a model may say of itself; the rest is decided when it is asked"""
+    taken = ModelConfig()
+    taken.CopyFrom(said)
+    for field in taken.DESCRIPTOR.fields:
+        if field.name not in _SAID_BY_MODELS:
+            taken.ClearField(field.name)
+    completed = ModelConfig()
+    completed.CopyFrom(config)
+    for name in _SAID_BY_MODELS:
+        completed.ClearField(name)
+    completed.MergeFrom(taken)
+    return completed
 
 
 def _seconds(config: ModelConfig, name: str) -> float:

@@ -16,6 +16,7 @@ DESCRIPTOR = Descriptor(
     kinds=(("", "model.py"), ("python", "model.py")),
     order=50,
     any_parameter=True,
+    code_suffix=".py",
     parameters=(
         "EXECUTION_ENV_PATH",
         "FORCE_CPU_ONLY_INPUT_TENSORS",

@@ -137,19 +137,3 @@ mark.touch()
     for fault, text in [("exit", "exited with code 3"), ("hello", "OSError: no more"), ("hello", "OSError: no more")]:
         with pytest.raises(InferenceServerException, match=text):
             say(client, fault)
-
-
-NOT_SERVED = ("--exit-on-error=false", "--strict-readiness=false")
-
-
-def test_a_model_that_cannot_start_is_not_served(repository: Path, start_server: StartServer) -> None:
-    models.write(repository, "faulty", "import nothing_like_this\n", models.FAULTY_CONFIG)
-    server = start_server(repository, *NOT_SERVED, ready=False)
-    server.log.wait_for(re.compile("failed to load 'faulty' version 1: .*No module named 'nothing_like_this'"), 30)
-
-
-def test_a_model_that_does_not_start_in_time_is_not_served(repository: Path, start_server: StartServer) -> None:
-    models.write(repository, "slow", "import time\ntime.sleep(60)\n", models.FAULTY_CONFIG)
-    setting = "--backend-config=python,stub-timeout-seconds=1"
-    server = start_server(repository, *NOT_SERVED, setting, ready=False)
-    server.log.wait_for(re.compile(r"failed to load 'slow' version 1: .*it was not ready within 1 s"), 30)

@@ -1,0 +1,139 @@
+"""
+Models that are loaded again when their code changes, for whoever writes it.
+
+A thread looks at the files of each model a few times a second, which works on every file system. A model is loaded when
+they differ from those of its last load and have stood still from one look to the next, so that what an editor has half
+written is not read. Whether that load succeeds or fails, the next one waits for the next change.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from .environment import set_variable
+from .errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
+from .repository.discovery import descriptor_of
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from .repository.layout import ModelSource
+
+__all__ = ["Reloading"]
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.25
+_PATIENCE_SECONDS = 10.0
+_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
+"""What only directories have that are environments: their files are no code of the model"""
+
+_Files = dict[str, tuple[int, int, int]]
+"""Paths, each with what changes when the file does"""
+
+
+class _Control(Protocol):
+    def load(self, name: str) -> None: ...
+
+
+class _Watched:
+    """The code of one model"""
+
+    def __init__(self, source: ModelSource, suffix: str) -> None:
+        self._directories = (source.path, *source.versions.values())
+        self._suffix = suffix
+        self._loaded = self._seen = self._look()
+
+    def has_changed(self) -> str:
+        """One of the files that have changed, once they stand still; they count as loaded then"""
+        before, self._seen = self._seen, self._look()
+        if self._seen == self._loaded or self._seen != before:
+            return ""
+        different = dict(self._seen.items() ^ self._loaded.items())
+        self._loaded = self._seen
+        return min(different)
+
+    def loads_again(self) -> None:
+        """The change has not been dealt with"""
+        self._loaded = {}
+
+    def _look(self) -> _Files:
+        return dict(_files(self._directories, self._suffix))
+
+
+class Reloading:
+    """The models of a control whose code is looked at. Processes that are started from now on write no bytecode"""
+
+    def __init__(self) -> None:
+        self._models: dict[str, _Watched] = {}
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        # of two files of one second and one size, what was compiled of the first would be taken for the second
+        set_variable("PYTHONDONTWRITEBYTECODE", "1")
+
+    def watch(self, source: ModelSource, backend: str) -> None:
+        """A load of this model begins, which reads its files as they are now"""
+        if suffix := descriptor_of(backend).code_suffix:
+            self._models[source.name] = _Watched(source, suffix)
+
+    def forget(self, name: str) -> None:
+        """The model is not to be loaded any more"""
+        self._models.pop(name, None)
+
+    def start(self, control: weakref.ref[_Control]) -> None:
+        """Looks from now on, until this is closed or nobody refers to the control"""
+        self._thread = threading.Thread(target=self._run, args=(control,), name="kushi-reload", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; a load that it waits for has been given up"""
+        self._closed.set()
+        # the last reference to a control may go on this very thread
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE_SECONDS)
+
+    def _run(self, control: weakref.ref[_Control]) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            for name, watched in [*self._models.items()]:
+                if self._closed.is_set() or (alive := control()) is None:
+                    return
+                if file := watched.has_changed():
+                    _LOG.info("'%s' is loaded again: '%s' has changed", name, file)
+                    _load(alive, name, watched)
+                del alive
+
+
+def _load(control: _Control, name: str, watched: _Watched) -> None:
+    try:
+        control.load(name)
+    except ShuttingDown:
+        pass
+    except KushiError as error:
+        if isinstance(error, ModelNotReady) and not isinstance(error, ModelUnavailable):
+            # somebody else changes it just now
+            watched.loads_again()
+        else:
+            _LOG.warning("'%s' is not loaded again: a version that served goes on as it was", name)
+    except Exception:  # noqa: BLE001 - the thread has other models to look at
+        _LOG.exception("'%s' is not loaded again", name)
+
+
+def _files(directories: Iterable[Path], suffix: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    for directory in directories:
+        for place, inner, files in os.walk(directory):
+            if any(mark in (*inner, *files) for mark in _ENVIRONMENTS):
+                inner.clear()
+                continue
+            inner[:] = (name for name in inner if not name.startswith(".") and name != "__pycache__")
+            for file in files:
+                if file.endswith(suffix) and not file.startswith("."):
+                    path = os.path.join(place, file)  # noqa: PTH118 - as os.walk has them
+                    try:
+                        stat = os.stat(path)  # noqa: PTH116 - as above
+                    except OSError:
+                        continue
+                    yield path, (stat.st_mtime_ns, stat.st_size, stat.st_ino)
