@@ -1,9 +1,9 @@
 """
 What stands in the payloads of requests to other models, and of the answers to them.
 
-Numbers are little endian. A head comes first, behind the length of all heads where it is a request, then its texts, then a head and a name for each tensor; behind all of
-them the bytes of the tensors, each at the next multiple of the alignment. The layout is that of
-`native/crates/engine-worker/src/call_message.rs`.
+Numbers are little endian. A head comes first, in a request behind the length of all heads, then its texts, then a head
+and a name for each tensor; behind all of them the bytes of the tensors, each at the next multiple of the alignment. The
+layout is that of `native/crates/engine-worker/src/call_message.rs`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of
-from tests.raw_http import fetch
 from tests.serving import eventually
 
 ENDLESS = models.FAULTY_CONFIG.replace('"1"', '"1000"')

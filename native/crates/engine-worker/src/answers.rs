@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
 use crate::frame::{Head, kind};
-use crate::message::{Answer, Garbage, read_answers};
+use crate::message::{Answer, Garbage, read_answers, text_of};
 use crate::worker::{Running, Shared};
 
 /// Responses of a request that were taken and of which its worker hears at once: half of those that it may have on
@@ -147,7 +147,7 @@ enum Question {
 
 /// What a model wants to know of the server, or wants done.
 pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
-    match serde_json::from_slice(&payload.to_vec()) {
+    match serde_json::from_str(&text_of(payload, usize::MAX)) {
         Ok(Question::IsCancelled { batch, position }) => {
             let is_cancelled = {
                 let state = shared.state();
