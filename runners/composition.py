@@ -50,6 +50,11 @@ class Composition:
         with self._lock:
             return self._serving.copy()
 
+    def ensemble(self, name: str) -> Resolved | None:
+        """The wanted ensemble of that name"""
+        with self._lock:
+            return self._ensembles.get(name)
+
     def ensembles_of(self, model: str) -> list[Resolved]:
         """The wanted ensembles that have a step of this model"""
         with self._lock:

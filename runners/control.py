@@ -84,6 +84,8 @@ class Control:
         self._reloading = Reloading() if options.reload_python else None
         self._loads = Loads(options.load_timeout_seconds)
         self._changing: dict[str, Load | None] = {}
+        # ensembles whose models have changed meanwhile
+        self._unrevised: set[str] = set()
         self._changed = threading.Condition()
         self._closed = False
         self._loads_ended = False
@@ -253,25 +255,54 @@ class Control:
     def _revise_ensembles(self, name: str, above: Sequence[str] = ()) -> None:
         """The ensembles of a model that was loaded or has left: each begins to serve, goes on, or waits for it"""
         for resolved in self._composition.ensembles_of(name):
-            of = resolved.source.name
-            # what is loaded for it just now is no news
-            if of in above:
-                continue
-            serving = self._composition.serving()
-            try:
-                check_composing(resolved.config, serving, self._failures)
-            except ConfigInvalid as error:
-                if of in serving:
-                    with suppress(ShuttingDown, ModelNotReady), self._change(of, None):
-                        self._core.unload(of)
-                        self._composition.left(of)
-                        self._fail(of, dict.fromkeys(serving[of], error))
-            else:
-                if of in serving:
-                    continue
-                with suppress(ModelNotReady):
-                    self._load_resolved(resolved)
-            self._revise_ensembles(of, (*above, of))
+            # what is loaded for one of these just now is no news to it
+            if resolved.source.name not in above:
+                self._revise(resolved.source.name)
+
+    def _revise(self, ensemble: str) -> None:
+        """Now, or once what changes it on another thread is done, which may have seen its models as they were before"""
+        with self._changed:
+            self._unrevised.add(ensemble)
+        self._revise_waiting(ensemble)
+
+    def _revise_waiting(self, ensemble: str) -> None:
+        with self._changed:
+            if ensemble in self._changing or ensemble not in self._unrevised:
+                return
+            self._unrevised.remove(ensemble)
+        try:
+            with self._change(ensemble, self._loads.begin(ensemble)) as load:
+                changed = self._follow_models(ensemble, load)
+        except ModelNotReady:
+            # another thread was faster
+            self._revise(ensemble)
+        except ShuttingDown:
+            pass
+        else:
+            if changed:
+                self._revise_ensembles(ensemble)
+
+    def _follow_models(self, ensemble: str, load: Load) -> bool:
+        """Loads an ensemble whose models are all there, and takes another one away; answers whether that was news"""
+        resolved = self._composition.ensemble(ensemble)
+        if resolved is None:
+            return False
+        serving = self._composition.serving()
+        try:
+            check_composing(resolved.config, serving, self._failures)
+        except ConfigInvalid as error:
+            if ensemble not in serving:
+                return False
+            self._core.unload(ensemble)
+            self._composition.left(ensemble)
+            self._fail(ensemble, dict.fromkeys(serving[ensemble], error))
+            return True
+        if ensemble in serving:
+            return False
+        failures = self._load_versions(load, resolved.source, resolved)
+        if failures:
+            self._fail(ensemble, failures)
+        return not failures
 
     def carry_out(self, order: Order) -> None:
         """Loads or unloads, and answers"""
@@ -309,6 +340,7 @@ class Control:
             with self._changed:
                 del self._changing[name]
                 self._changed.notify_all()
+            self._revise_waiting(name)
 
     def _load_all(self, sources: Sequence[ModelSource]) -> dict[str, Resolved]:
         """All but the ensembles, which are answered: they come when the others are loaded"""

@@ -150,7 +150,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
 ) -> None:
     plus(tmp_path)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a fault")
 
     with Engine(tmp_path, options=EXPLICIT) as engine:

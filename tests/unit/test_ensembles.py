@@ -1,11 +1,16 @@
 """Ensembles in the control plane: they come and go with the models that they are made of"""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from runners import Engine, EngineOptions, KushiError, ModelOptions, ModelUnavailable
+from runners.backends import ensemble as backend
+from runners.backends.pipeline import Loaded
+from runners.composition import Composition
 from tests import models
 from tests.serving import eventually
 from tests.unit.controlled import EXPLICIT, plus, rows
@@ -192,3 +197,42 @@ def test_an_ensemble_that_does_not_fit_its_models_fails(
     with Engine(tmp_path, options=LENIENT) as engine:
         assert str(engine.failures["e"]) == f"{tmp_path}/e/config.pbtxt: {text}"
         assert states(engine)["a"] == "READY"
+
+
+def test_an_ensemble_follows_a_model_that_leaves_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two(tmp_path)
+    with Engine(tmp_path) as engine, ThreadPoolExecutor(1) as other:
+        engine.unload_model("a")
+        load = backend.load
+
+        def load_while_b_leaves(*args: Any) -> Loaded:  # noqa: ANN401 - passed on as they come
+            other.submit(engine.unload_model, "b").result(30)
+            return load(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "load", load_while_b_leaves)
+            engine.load_model("a")
+        assert states(engine) == {"a": "READY", "b": "UNAVAILABLE", "e": "UNAVAILABLE"}
+        assert str(engine.failures["e"]) == "ensemble 'e' depends on 'b' which has no loaded version"
+        engine.load_model("b")
+        assert states(engine)["e"] == "READY"
+
+
+def test_an_ensemble_follows_a_model_that_comes_back_while_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two(tmp_path)
+    with Engine(tmp_path) as engine, ThreadPoolExecutor(1) as other:
+        left = Composition.left
+
+        def left_while_b_comes_back(composition: Composition, model: str) -> None:
+            other.submit(engine.load_model, "b").result(30)
+            left(composition, model)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Composition, "left", left_while_b_comes_back)
+            engine.unload_model("b")
+        assert states(engine) == {"a": "READY", "b": "READY", "e": "READY"}
+        assert ask(engine) == 2

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
 use crate::frame::{Head, kind};
-use crate::message::{Answer, Garbage, read_answers};
+use crate::message::{Answer, Garbage, read_answers, text_of};
 use crate::metrics;
 use crate::worker::{Running, Shared};
 
@@ -156,9 +156,7 @@ enum Question {
 
 /// What a model wants to know of the server, or wants done.
 pub(crate) fn asked(shared: &Arc<Shared>, head: Head, payload: &Bytes) {
-    // A copy: the worker can still write where the payload lies.
-    let question = payload.to_vec();
-    match serde_json::from_slice(&question) {
+    match serde_json::from_str(&text_of(payload, usize::MAX)) {
         Ok(Question::IsCancelled { batch, position }) => {
             let is_cancelled = {
                 let state = shared.state();
