@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def main() -> None:
     loop = importlib.import_module(f"{_NAME}.loop")
     importlib.import_module(f"{_NAME}.memory").keep()
     importlib.import_module(f"{_NAME}.pb_utils").install()
-    loop.Worker(channel.Channel(int(sys.argv[1]))).run()
+    if not loop.Worker(channel.Channel(int(sys.argv[1]))).run():
+        # nobody is there to hear of an error; threads of the model may never end
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import weakref
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +95,12 @@ class Channel:
         self._own: dict[int, _Slot] = {}
         self._free: list[_Slot] = []
         self._next_slot = 1
+
+    def close(self) -> None:
+        """Whoever waits for it hears that it has gone"""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
     def read(self) -> Frame:
         """Waits for the next frame that is not about slots; raises Closed"""

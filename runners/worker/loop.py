@@ -8,7 +8,6 @@ read what they wait for. So a batch costs no thread a hand-off, and a model may 
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -42,16 +41,21 @@ class Worker:
         self._upcalls = Upcalls(channel, self.wait_until)
         self._model: calls.Model | None = None
         self._execution: Execution | None = None
-        server.set_current(self._upcalls)
 
-    def run(self) -> None:
-        """Until the server ends it"""
+    def run(self) -> bool:
+        """Until the server ends it; False: it has gone before"""
+        server.set_current(self._upcalls)
         try:
             while self._do(self._next_work()):
                 pass
         except Closed:
-            # nobody is there to hear of an error; threads of the model may never end
-            os._exit(0)
+            return False
+        return True
+
+    def close(self) -> None:
+        """What still waits for the server hears that it has gone"""
+        self._channel.close()
+        self._upcalls.end()
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Returns once something that the server sends has made it so; raises Closed"""

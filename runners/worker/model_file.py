@@ -14,7 +14,8 @@ __all__ = ["model_class"]
 
 def model_class(path: str, directories: list[str]) -> Any:
     """The class `TritonPythonModel` of a file; what lies in the directories can be imported by it"""
-    sys.path[:0] = directories
+    # those of the model that was loaded last come first
+    sys.path[:] = [*directories, *(known for known in sys.path if known not in directories)]
     file = Path(path)
     spec = importlib.util.spec_from_file_location(file.stem, path)
     if spec is None or spec.loader is None:

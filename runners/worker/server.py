@@ -105,17 +105,21 @@ class Server(Protocol):
 # the keys of the requests that the model executes here; a thread that it starts itself executes none
 executing: ContextVar[tuple[Any, ...]] = ContextVar("executing", default=())
 
-_server: Server | None = None
+# several where models run in the process of the server: each on a thread of its own
+_of_thread: ContextVar[Server | None] = ContextVar("server", default=None)
+_last: Server | None = None
 
 
 def set_current(server: Server | None) -> None:
-    """Who answers the API from now on"""
-    global _server  # noqa: PLW0603 - one process has one
-    _server = server
+    """Who answers the API on this thread from now on, and on the threads that models start"""
+    global _last  # noqa: PLW0603 - what has no context of its own takes it
+    _of_thread.set(server)
+    _last = server
 
 
 def current() -> Server:
     """Who answers the API"""
-    if _server is None:
+    server = _of_thread.get() or _last
+    if server is None:
         raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
-    return _server
+    return server

@@ -94,6 +94,10 @@ class Upcalls:
         if ends:
             self.close(key)
 
+    def end(self) -> None:
+        """Nothing more can be sent"""
+        self._dropped.put(_closed)
+
     def _end_dropped(self) -> None:
         """A destructor must not wait, so a thread does"""
         while True:
@@ -197,6 +201,10 @@ class Upcalls:
 
     def drop(self, number: int) -> None:
         self._calls.pop(number, None)
+
+
+def _closed() -> None:
+    raise Closed
 
 
 class _Answers:

@@ -17,6 +17,7 @@ from ...repository.messages import ModelConfig
 from ...repository.tensors import protocol_type
 from ...threads import intra_op_threads, usable_cores
 from .. import Backend, Bound, Opened, Placed, Prepared
+from . import in_process
 from .interpreter import Interpreter, find_interpreter
 from .thread_variables import thread_variables
 
@@ -24,6 +25,8 @@ __all__ = ["PythonBackend"]
 
 _LOG = logging.getLogger(__name__)
 _WORKER = Path(__file__).parents[2] / "worker"
+_IN_PROCESS = "kushi.inprocess"
+_OF_OTHER_INTERPRETERS = ("kushi.python", "kushi.requirements", "EXECUTION_ENV_PATH")
 _START_SECONDS = "30"
 _FINALIZE_SECONDS = 10.0
 _SAID_BY_MODELS = ("dynamic_batching", "input", "max_batch_size", "model_transaction_policy", "output")
@@ -35,6 +38,7 @@ class PythonBackend(Backend):
     def prepare(self, model: Placed) -> Prepared:
         how = _How(
             model=model,
+            in_process=_is_in_process(model.config),
             interpreter=find_interpreter(model, self.settings.get("python-runtime")),
             threads=intra_op_threads(0, None, len(model.places), usable_cores()),
             start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
@@ -48,6 +52,8 @@ class _How:
     """How the processes of a version are started"""
 
     model: Placed
+    in_process: bool
+    """Not in processes, but on threads of this one"""
     interpreter: Interpreter
     threads: int
     """Of each process"""
@@ -130,7 +136,7 @@ class _Opened(Opened):
             "execute_seconds": how.execute_seconds,
             "finalize_seconds": _FINALIZE_SECONDS,
         }
-        return WorkerModel(json.dumps(options))
+        return WorkerModel(json.dumps(options), in_process.start if how.in_process else None)
 
 
 def _with(config: ModelConfig, said: ModelConfig) -> ModelConfig:
@@ -146,6 +152,22 @@ def _with(config: ModelConfig, said: ModelConfig) -> ModelConfig:
         completed.ClearField(name)
     completed.MergeFrom(taken)
     return completed
+
+
+def _is_in_process(config: ModelConfig) -> bool:
+    if _IN_PROCESS not in config.parameters:
+        return False
+    text = config.parameters[_IN_PROCESS].string_value
+    if text not in {"true", "false"}:
+        of = f"parameter '{_IN_PROCESS}' of model '{config.name}'"
+        raise ConfigInvalid(f"{of} must be 'true' or 'false', got '{text}'")
+    others = [name for name in _OF_OTHER_INTERPRETERS if name in config.parameters]
+    if text == "true" and others:
+        raise ConfigInvalid(
+            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), and asks for another "
+            f"interpreter by '{others[0]}'"
+        )
+    return text == "true"
 
 
 def _seconds(config: ModelConfig, name: str) -> float:

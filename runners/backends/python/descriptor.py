@@ -21,6 +21,7 @@ DESCRIPTOR = Descriptor(
         "EXECUTION_ENV_PATH",
         "FORCE_CPU_ONLY_INPUT_TENSORS",
         "kushi.execute_timeout",
+        "kushi.inprocess",
         "kushi.python",
         "kushi.requirements",
     ),

@@ -1,5 +1,7 @@
 //! A model that is executed in a process of its own, as the control plane hands it over.
 
+use std::io;
+use std::os::fd::IntoRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use kushi_client::{Draft, InferCall, WantedOutput};
 use kushi_core::{Engine, Error, ErrorKind, Reply};
 use kushi_dataplane::MetricHolder;
 use kushi_engine_worker::{
-    Begun, Call, Host, Launch, MetricChange, Metrics, Worker, WorkerEngine, WorkerOptions,
+    Begun, Call, Host, InProcess, Launch, MetricChange, Metrics, Worker, WorkerEngine, WorkerOptions,
 };
 use kushi_server::Server;
 use pyo3::prelude::*;
@@ -27,10 +29,15 @@ pub(crate) struct WorkerModel {
 
 #[pymethods]
 impl WorkerModel {
+    /// `thread`, where it is given, is called with two descriptors instead of starting a process: the worker's socket,
+    /// and what is to be closed when the worker has ended. It starts a thread for it.
     #[new]
-    fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
-        let options = parse("the options of a worker", options_json);
-        Ok(Self { options: options.map_err(|error| raise(py, &error, None))? })
+    #[pyo3(signature = (options_json, thread = None))]
+    fn new(py: Python<'_>, options_json: &str, thread: Option<Py<PyAny>>) -> PyResult<Self> {
+        let options: Result<WorkerOptions, _> = parse("the options of a worker", options_json);
+        let mut options = options.map_err(|error| raise(py, &error, None))?;
+        options.launch.thread = thread.map(in_process);
+        Ok(Self { options })
     }
 
     /// The configuration as a model completes it, in a process that is there for nothing else.
@@ -42,6 +49,16 @@ impl WorkerModel {
         };
         py.detach(complete).map_err(|error| raise(py, &error, None))
     }
+}
+
+fn in_process(thread: Py<PyAny>) -> InProcess {
+    InProcess(Arc::new(move |socket, ending| {
+        let started = Python::try_attach(|py| {
+            let descriptors = (socket.into_raw_fd(), ending.into_raw_fd());
+            thread.call1(py, descriptors).map(drop).map_err(|error| io::Error::other(error.to_string()))
+        });
+        started.unwrap_or_else(|| Err(io::Error::other("the Python interpreter is shutting down")))
+    }))
 }
 
 /// Waits until all of them are ready.

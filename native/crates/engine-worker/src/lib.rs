@@ -23,5 +23,5 @@ mod worker;
 pub use engine::WorkerEngine;
 pub use host::{Begun, Call, Host, MetricChange, Metrics};
 pub use once::complete;
-pub use process::Launch;
+pub use process::{InProcess, Launch};
 pub use worker::{Worker, WorkerOptions};

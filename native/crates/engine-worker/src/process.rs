@@ -1,5 +1,6 @@
-//! The process of a worker: how it is started, and how it ended.
+//! The process of a worker, or the thread of one in this process: how it is started, and how it ended.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,10 +24,24 @@ pub struct Launch {
     pub directory: PathBuf,
     /// In the log, and in errors.
     pub name: String,
+    /// Where there is one, it is started instead of a process.
+    #[serde(skip)]
+    pub thread: Option<InProcess>,
+}
+
+/// Starts a worker on a thread of this process. It gets the socket, and what it closes when it ends.
+#[derive(Clone)]
+pub struct InProcess(pub Arc<dyn Fn(OwnedFd, OwnedFd) -> io::Result<()> + Send + Sync>);
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
 }
 
 pub(crate) struct Process {
-    child: Child,
+    /// `None`: it is a thread of this process, which nobody can end.
+    child: Option<Child>,
     /// Nobody has asked how it ended, so its number, which is that of its group as well, is nobody else's.
     is_in_table: bool,
     /// Readable once it has ended, also where a child of its own keeps the socket open.
@@ -41,6 +56,15 @@ impl Process {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
         let (output, writer) = io::pipe()?;
+        if let Some(InProcess(start)) = &launch.thread {
+            // Nothing is printed here.
+            drop(writer);
+            let (ended, ending) = io::pipe()?;
+            start(theirs, ending.into())?;
+            let output = Output::new(output, launch.name.clone())?;
+            let (ended, socket) = (ended.into(), Arc::new(ours));
+            return Ok(Self { child: None, is_in_table: false, ended, socket, output });
+        }
         let (program, arguments) = launch.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command
@@ -73,21 +97,27 @@ impl Process {
             let _ = child.kill();
             let _ = child.wait();
         })?;
-        Ok(Self { child, is_in_table: true, ended, socket: Arc::new(ours), output })
+        Ok(Self { child: Some(child), is_in_table: true, ended, socket: Arc::new(ours), output })
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or_else(std::process::id, Child::id)
     }
 
     /// With the processes that it has started, but for those that have left its group.
+    ///
+    /// A thread ends when it reads: where it hangs it is left behind.
     pub(crate) fn kill(&mut self) {
+        let Some(child) = &mut self.child else {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+            return;
+        };
         if !self.is_in_table {
             return;
         }
         // Each may have ended by itself, and the process may have left its group.
-        let _ = self.child.kill();
-        if let Some(group) = number_of(&self.child) {
+        let _ = child.kill();
+        if let Some(group) = number_of(child) {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
@@ -104,7 +134,7 @@ impl Process {
     fn reap(&mut self) -> Option<ExitStatus> {
         self.kill();
         self.is_in_table = false;
-        self.child.wait().ok()
+        self.child.as_mut().and_then(|child| child.wait().ok())
     }
 }
 

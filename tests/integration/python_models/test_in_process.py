@@ -1,0 +1,83 @@
+"""Python models in the process of the server"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from runners import Engine, EngineOptions
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_faults import say, workers_of
+from tests.integration.python_models.test_models import client_of, pair, tensor
+from tests.raw_http import fetch
+
+IN_PROCESS = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'
+ASKING = models.ASKING.replace("NAME", "add_sub")
+
+
+def write(repository: Path, name: str, source: str, config: str) -> None:
+    models.write(repository, name, source, config + IN_PROCESS)
+
+
+def test_models_in_the_process_answer_and_ask_each_other(repository: Path, start_server: StartServer) -> None:
+    write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    write(repository, "asking", ASKING, models.ADD_SUB_CONFIG)
+    server = start_server(repository)
+    assert workers_of(server) == []
+    client = client_of(server)
+    a, b = np.ones((2, 3), np.float32), np.full((2, 3), 4, np.float32)
+    assert client.infer("add_sub", pair(a, b)).as_numpy("OUTPUT0").tolist() == [[5] * 3] * 2
+    assert client.infer("asking", pair(a, b)).as_numpy("OUTPUT1").tolist() == [[-30] * 3] * 2
+    # beyond what a frame holds
+    large = np.ones((1, 100_000), np.float32)
+    assert client.infer("add_sub", pair(large, large)).as_numpy("OUTPUT0").sum() == 200_000
+    assert server.stop() == 0
+
+
+def test_a_stream_comes_from_a_model_in_the_process(repository: Path, start_server: StartServer) -> None:
+    write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
+    path = "/v2/models/counting/generate_stream"
+    answer = fetch(start_server(repository).http, "POST", path, body=b'{"COUNT": 100}')
+    assert re.findall(rb'"NUMBER":(\d+)', answer.body) == [str(number).encode() for number in range(100)]
+
+
+def test_what_a_model_in_the_process_raises_is_an_error_and_one_that_exits_begins_again(
+    repository: Path, start_server: StartServer
+) -> None:
+    write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository)
+    client = client_of(server)
+    with pytest.raises(InferenceServerException, match="ValueError: no such thing"):
+        say(client, "raise")
+    with pytest.raises(InferenceServerException, match=r"faulty_\S+ ended while it executed"):
+        say(client, "sys.exit")
+    server.log.wait_for(re.compile("has asked to exit with 4: its thread ends"), 10)
+    assert say(client, "hello") == "hello"
+
+
+def test_a_reload_takes_the_new_file(repository: Path, start_server: StartServer) -> None:
+    write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    server = start_server(repository, "--model-control-mode=explicit", "--load-model=faulty")
+    client = client_of(server)
+    for word in ("hello", "goodbye"):
+        file = repository / "faulty" / "1" / "model.py"
+        file.write_text(models.FAULTY.replace("np.array([what.encode()]", f'np.array([b"{word}"]'))
+        client.load_model("faulty")
+        said = client.infer("faulty", [tensor("WHAT", np.array([b"?"], np.object_))]).as_numpy("SAID")
+        assert said[0] == word.encode()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        (IN_PROCESS.replace("true", "yes"), "must be 'true' or 'false', got 'yes'"),
+        (IN_PROCESS + IN_PROCESS.replace("inprocess", "python"), "asks for another interpreter by 'kushi.python'"),
+    ],
+)
+def test_what_cannot_run_in_the_process_is_refused(repository: Path, parameters: str, text: str) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG + parameters)
+    with Engine(repository, options=EngineOptions(exit_on_error=False)) as engine:
+        assert text in str(engine.failures["add_sub"])
