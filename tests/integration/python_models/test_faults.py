@@ -139,10 +139,14 @@ mark.touch()
             say(client, fault)
 
 
-def test_a_model_that_cannot_start_is_not_served(repository: Path, start_server: StartServer) -> None:
-    models.write(repository, "faulty", "import nothing_like_this\n", models.FAULTY_CONFIG)
+def test_a_model_that_is_not_ready_in_time_is_not_served(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "slow", "import time\ntime.sleep(60)\n", models.FAULTY_CONFIG)
     setting = "--backend-config=python,stub-timeout-seconds=1"
     server = start_server(repository, "--exit-on-error=false", "--strict-readiness=false", setting, ready=False)
-    server.log.wait_for(re.compile("failed to load 'faulty' version 1: .*No module named 'nothing_like_this'"), 20)
     server.log.wait_for(re.compile(r"failed to load 'slow' version 1: .*it was not ready within 1 s"), 20)
+
+
+def test_a_model_that_cannot_be_imported_is_not_served(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", "import nothing_like_this\n", models.FAULTY_CONFIG)
+    server = start_server(repository, "--exit-on-error=false", "--strict-readiness=false", ready=False)
+    server.log.wait_for(re.compile("failed to load 'faulty' version 1: .*No module named 'nothing_like_this'"), 40)
