@@ -28,9 +28,9 @@ __all__ = [
     "write_responses",
 ]
 
-# flags of the sequence, time in microseconds, correlation id, lengths of the request id, the parameters and the
-# correlation id as text, number of inputs and of wanted outputs
-_REQUEST = struct.Struct("<IQQIIIII")
+# flags of the sequence, priority, time in microseconds, correlation id, lengths of the request id, the parameters and
+# the correlation id as text, number of inputs and of wanted outputs
+_REQUEST = struct.Struct("<IIQQIIIII")
 # position, data type, number of dimensions, offset, length
 _TENSOR = struct.Struct("<IIIQQ")
 _WANTED = struct.Struct("<I")
@@ -58,13 +58,14 @@ class TensorInfo:
 class Incoming:
     """A request as it came"""
 
-    __slots__ = ("correlation_id", "flags", "inputs", "parameters", "request_id", "timeout", "wanted")
+    __slots__ = ("correlation_id", "flags", "inputs", "parameters", "priority", "request_id", "timeout", "wanted")
 
     def __init__(  # noqa: PLR0917
         self,
         inputs: list[Tensor],
         wanted: list[str],
         flags: int,
+        priority: int,
         timeout: int,
         correlation_id: int | str,
         request_id: str,
@@ -73,6 +74,7 @@ class Incoming:
         self.inputs = inputs
         self.wanted = wanted
         self.flags = flags
+        self.priority = priority
         self.timeout = timeout
         self.correlation_id = correlation_id
         self.request_id = request_id
@@ -91,8 +93,8 @@ def read_batch(
     at = 0
     requests = []
     for _ in range(count):
-        flags, timeout, correlation, id_length, parameters_length, text_length, given, wanted = _REQUEST.unpack_from(
-            view, at
+        flags, priority, timeout, correlation, id_length, parameters_length, text_length, given, wanted = (
+            _REQUEST.unpack_from(view, at)
         )
         at += _REQUEST.size
         request_id = parameters = ""
@@ -115,7 +117,7 @@ def read_batch(
             at += 4 * wanted
         else:
             names = list(all_outputs)
-        requests.append(Incoming(tensors, names, flags, timeout, correlation_id, request_id, parameters))
+        requests.append(Incoming(tensors, names, flags, priority, timeout, correlation_id, request_id, parameters))
     return requests
 
 

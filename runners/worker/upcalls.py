@@ -162,11 +162,11 @@ class Upcalls:
     def _release(self, metric: int) -> None:
         self._channel.send(kinds.METRIC, [_CHANGE.pack(0)], count=_RELEASE, id=metric)
 
-    def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: ARG002, FBT001
+    def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: FBT001
         number = next(self._numbers)
         answers = _Answers(self, number)
         self._calls[number] = answers
-        head, tensors = _call(request, self._parent())
+        head, tensors = _call(request, self._parent(), decoupled=decoupled)
         self._channel.send(kinds.CALL, [struct.pack("<I", len(head)), head, *tensors], id=number)
         return answers
 
@@ -239,7 +239,7 @@ class _Answers:
             self._upcalls.cancel(self._number)
 
 
-def _call(request: InferenceRequest, batch: int | None) -> tuple[bytes, list[Any]]:
+def _call(request: InferenceRequest, batch: int | None, *, decoupled: bool) -> tuple[bytes, list[Any]]:
     """The head of a request to another model, and the bytes of its tensors"""
     tensors: list[Any] = []
     inputs = []
@@ -252,9 +252,12 @@ def _call(request: InferenceRequest, batch: int | None) -> tuple[bytes, list[Any
     head = {
         "model": request.model_name(),
         "version": request.model_version(),
+        "decoupled": decoupled,
         "id": request.request_id(),
         "wanted": request.requested_output_names(),
         "timeout": request.timeout(),
+        "flags": request.flags(),
+        "correlation_id": request.correlation_id(),
         "parameters": json.loads(request.parameters() or "{}"),
         "inputs": inputs,
         "parent": batch,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kushi_core::{Afterwards, Sent, SlotToken};
 
 use crate::frame::{Head, kind};
-use crate::message::{Answer, Garbage, read_answers};
+use crate::message::{Answer, Garbage, read_answers, reshape};
 use crate::metrics;
 use crate::worker::{Running, Shared};
 
@@ -30,7 +30,10 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
     }
     running.batch.computed();
     let mut last = Vec::with_capacity(answers.len());
-    for Answer { position, response, end } in answers {
+    for Answer { position, mut response, end } in answers {
+        if let Some(response) = &mut response {
+            reshape(running.batch.spec(), response);
+        }
         let waits = running.held.iter().any(|(other, _)| *other == position);
         match end {
             Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),

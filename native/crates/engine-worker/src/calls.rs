@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes};
 use kushi_core::{
-    Buffer, Credit, DataType, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Shape,
-    Tensor, Ticket, element_count,
+    Buffer, Credit, DataType, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Sequence,
+    SequenceId, Shape, Tensor, Ticket, element_count,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
-use crate::message::{FINAL, Garbage, Payload, json, parameter};
+use crate::message::{FINAL, Garbage, Payload, SEQUENCE_END, SEQUENCE_START, json, parameter};
 use crate::worker::Shared;
 
 /// The calls of one worker that have not ended.
@@ -44,14 +44,36 @@ struct Open {
 struct Order {
     model: String,
     version: i64,
+    decoupled: bool,
     id: String,
     wanted: Vec<String>,
     /// In microseconds; 0: none.
     timeout: u64,
+    flags: u32,
+    correlation_id: CorrelationId,
     parameters: serde_json::Map<String, serde_json::Value>,
     inputs: Vec<(String, String, Vec<i64>, usize, usize)>,
     /// The batch that it is executing.
     parent: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum CorrelationId {
+    Number(u64),
+    Text(String),
+}
+
+impl Order {
+    fn sequence(&self) -> Option<Box<Sequence>> {
+        let id = match &self.correlation_id {
+            CorrelationId::Number(0) if self.flags == 0 => return None,
+            CorrelationId::Number(number) => SequenceId::Number(*number),
+            CorrelationId::Text(text) => SequenceId::Text(text.clone()),
+        };
+        let (start, end) = (self.flags & SEQUENCE_START != 0, self.flags & SEQUENCE_END != 0);
+        Some(Box::new(Sequence { id, start, end }))
+    }
 }
 
 #[derive(Serialize)]
@@ -123,10 +145,12 @@ fn submit(
 ) -> Result<Begun, Error> {
     let parent = shared.parent(order.parent);
     let own = (order.timeout > 0).then(|| Instant::now() + Duration::from_micros(order.timeout));
+    let sequence = order.sequence();
     let call = Call {
         caller: shared.options.model.clone(),
         model: order.model,
         version: if order.version < 0 { String::new() } else { order.version.to_string() },
+        decoupled: order.decoupled,
         id: order.id,
         inputs,
         wanted: order.wanted,
@@ -136,6 +160,8 @@ fn submit(
             .filter_map(|(name, value)| Some((name, parameter(value)?)))
             .collect(),
         priority: parent.priority,
+        timeout_us: (order.timeout > 0).then_some(order.timeout),
+        sequence,
         deadline: own.into_iter().chain(parent.deadline).min(),
         context: parent.context,
     };
