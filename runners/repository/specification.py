@@ -82,6 +82,7 @@ class Specification(_Frozen):
     queue: QueueSpecification
     instances: int
     inline: bool
+    decoupled: bool
     config_json: str
     load_seconds: float
 
@@ -130,6 +131,7 @@ def specify(
         queue=_queue(config),
         instances=max(1, instances_of(config)),
         inline=inline and _inline_wanted(config),
+        decoupled=config.model_transaction_policy.decoupled,
         config_json=json.dumps(to_plain(config), separators=(",", ":")),
         load_seconds=load_seconds,
     )

@@ -23,37 +23,44 @@ if TYPE_CHECKING:
 
 __all__ = ["read_answer", "write_call"]
 
-# version, timeout in microseconds, batch that is executed, lengths of the model's name, the request id and the
-# parameters, number of inputs and of wanted outputs
-_CALL = struct.Struct("<qQQIIIII")
+# version, timeout in microseconds, batch that is executed, correlation id, flags, lengths of the model's name, the
+# request id, the correlation id as text and the parameters, number of inputs and of wanted outputs
+_CALL = struct.Struct("<qQQQIIIIIII")
 # lengths of the name, data type, number of dimensions, length
 _TENSOR = struct.Struct("<IIIQ")
 # code of the error, lengths of its text and of the parameters, number of outputs
 _ANSWER = struct.Struct("<IIII")
 _NO_BATCH = (1 << 64) - 1
+# beside those of sequences
+_DECOUPLED = 4
 
 _MOST_HEADS = 1024
 # of tensors, by what stands in them: most models ask with the same ones again and again
 _heads: dict[tuple[Any, ...], bytes] = {}
 
 
-def write_call(request: InferenceRequest, batch: int | None) -> list[Any]:
+def write_call(request: InferenceRequest, batch: int | None, *, decoupled: bool) -> list[Any]:
     """The payload of a request on behalf of a batch"""
     model, request_id = request.model_name().encode(), request.request_id().encode()
     parameters = request.parameters().encode() if request.parameters() != "{}" else b""
+    correlation_id = request.correlation_id()
+    number, name = (0, correlation_id.encode()) if isinstance(correlation_id, str) else (correlation_id, b"")
     inputs = request.inputs()
     wanted = [name.encode() for name in request.requested_output_names()]
     head = _CALL.pack(
         request.model_version(),
         request.timeout(),
         _NO_BATCH if batch is None else batch,
+        number,
+        (request.flags() & 3) | (_DECOUPLED if decoupled else 0),
         len(model),
         len(request_id),
+        len(name),
         len(parameters),
         len(inputs),
         len(wanted),
     )
-    pieces = [head, model, request_id, parameters]
+    pieces = [head, model, request_id, name, parameters]
     tensors = []
     for tensor in inputs:
         data = tensor.wire()

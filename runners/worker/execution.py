@@ -129,6 +129,7 @@ class Execution:
                     model_name=self._name,
                     model_version=self._version,
                     flags=incoming.flags,
+                    priority=incoming.priority,
                     timeout=incoming.timeout,
                     parameters=incoming.parameters,
                 )

@@ -8,12 +8,16 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-__all__ = ["integer", "items", "text"]
+__all__ = ["integer", "items", "text", "unsigned"]
 
 
 def text(value: Any, what: str) -> str:
     """A string"""
     if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise TypeError(f"expected text in UTF-8 as {what}: {error}") from None
         return value
     if isinstance(value, (bytes, bytearray)):
         return value.decode()
@@ -26,6 +30,14 @@ def integer(value: Any, what: str) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"expected an int as {what}, got {type(value).__name__}") from None
+
+
+def unsigned(value: Any, what: str, bits: int) -> int:
+    """A whole number from 0 on, of so many bits at most"""
+    number = integer(value, what)
+    if number >> bits:
+        raise TypeError(f"expected an int from 0 to {(1 << bits) - 1} as {what}, got {number}")
+    return number
 
 
 def items(value: Any, what: str) -> list[Any]:

@@ -33,9 +33,9 @@ __all__ = [
     "write_responses",
 ]
 
-# flags of the sequence, time in microseconds, correlation id, lengths of the request id, the parameters and the
-# correlation id as text, number of inputs and of wanted outputs
-_REQUEST = struct.Struct("<IQQIIIII")
+# flags of the sequence, priority, time in microseconds, correlation id, lengths of the request id, the parameters and
+# the correlation id as text, number of inputs and of wanted outputs
+_REQUEST = struct.Struct("<IIQQIIIII")
 _REQUEST_BYTES = _REQUEST.size
 # position, data type, number of dimensions, offset, length
 _TENSOR = struct.Struct("<IIIQQ")
@@ -78,6 +78,7 @@ class Incoming(NamedTuple):
     # none: all outputs
     wanted: list[str] | None
     flags: int
+    priority: int
     timeout: int
     correlation_id: int | str
     request_id: str
@@ -95,8 +96,8 @@ def read_batch(
     at = 0
     requests = []
     for _ in range(count):
-        flags, timeout, correlation, id_length, parameters_length, text_length, given, wanted = _REQUEST.unpack_from(
-            view, at
+        flags, priority, timeout, correlation, id_length, parameters_length, text_length, given, wanted = (
+            _REQUEST.unpack_from(view, at)
         )
         at += _REQUEST_BYTES
         request_id = parameters = ""
@@ -122,7 +123,7 @@ def read_batch(
         if wanted:
             names = [outputs[position].name for (position,) in _WANTED.iter_unpack(view[at : at + 4 * wanted])]
             at += 4 * wanted
-        requests.append(Incoming(tensors, names, flags, timeout, correlation_id, request_id, parameters))
+        requests.append(Incoming(tensors, names, flags, priority, timeout, correlation_id, request_id, parameters))
     return requests
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import server
 from .errors import TritonError, TritonModelException
-from .given import integer, items, text
+from .given import integer, items, text, unsigned
 from .parameters import as_json
 from .responses import InferenceResponse, InferenceResponseSender, ResponseIterator
 from .tensors import Tensor
@@ -111,15 +111,18 @@ class InferenceRequest:
         self._model_name = text(model_name, "model_name")
         self._request_id = text(request_id, "request_id")
         self._correlation_id = (
-            correlation_id if isinstance(correlation_id, str) else integer(correlation_id, "correlation_id")
+            text(correlation_id, "correlation_id")
+            if isinstance(correlation_id, str)
+            else unsigned(correlation_id, "correlation_id", 64)
         )
         self._inputs = items(inputs, "inputs")
         self._requested_output_names = [
             text(name, "a name of an output") for name in items(requested_output_names, "requested_output_names")
         ]
-        self._model_version = integer(model_version, "model_version")
-        self._flags = integer(flags, "flags")
-        self._timeout = integer(timeout, "timeout")
+        version = integer(model_version, "model_version")
+        self._model_version = -1 if version < 0 else unsigned(version, "model_version", 63)
+        self._flags = unsigned(flags, "flags", 32)
+        self._timeout = unsigned(timeout, "timeout", 64)
         if not isinstance(preferred_memory, (PreferredMemory, type(None))):
             raise TypeError(f"expected a PreferredMemory, got {type(preferred_memory).__name__}")
         if not isinstance(trace, (InferenceTrace, type(None))):
@@ -166,7 +169,7 @@ class InferenceRequest:
 
     def set_flags(self, flags: int) -> None:
         """Say that a sequence starts or ends"""
-        self._flags = integer(flags, "flags")
+        self._flags = unsigned(flags, "flags", 32)
 
     def timeout(self) -> int:
         """Its time in microseconds; 0 for no limit"""
@@ -213,7 +216,7 @@ class InferenceRequest:
 class IncomingRequest(InferenceRequest):
     """A request to this model, as `execute` gets it"""
 
-    __slots__ = ("_decoupled", "_key", "_release_flags", "_sender")
+    __slots__ = ("_decoupled", "_key", "_priority", "_release_flags", "_sender")
 
     def __init__(  # its fields were checked by the server
         self,
@@ -227,6 +230,7 @@ class IncomingRequest(InferenceRequest):
         model_name: str = "",
         model_version: int = -1,
         flags: int = 0,
+        priority: int = 0,
         timeout: int = 0,
         parameters: str = "",
         trace_context: str | None = None,
@@ -240,6 +244,7 @@ class IncomingRequest(InferenceRequest):
         self._model_name = model_name
         self._model_version = model_version
         self._flags = flags
+        self._priority = priority
         self._timeout = timeout
         self._preferred_memory = None
         self._parameters = parameters or "{}"
@@ -247,6 +252,10 @@ class IncomingRequest(InferenceRequest):
         self._release_flags = RELEASE_ALL
         # of a decoupled request at once: where it is dropped without a sender, nobody can end it either
         self._sender = InferenceResponseSender(key, decoupled) if decoupled else None
+
+    def priority(self) -> int:
+        """Its level, of which 1 is the highest; 0 for that of the model"""
+        return self._priority
 
     def get_response_sender(self) -> InferenceResponseSender:
         """Where the responses to it go; always the same one"""

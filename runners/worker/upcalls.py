@@ -167,11 +167,11 @@ class Upcalls:
     def _release(self, metric: int) -> None:
         self._channel.send(kinds.METRIC, [_CHANGE.pack(0)], count=_RELEASE, id=metric)
 
-    def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: ARG002, FBT001
+    def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: FBT001
         number = next(self._numbers)
         answers = _Answers(self, number)
         self._calls[number] = answers
-        self._channel.send(kinds.CALL, write_call(request, self._parent()), id=number)
+        self._channel.send(kinds.CALL, write_call(request, self._parent(), decoupled=decoupled), id=number)
         return answers
 
     def _perform(self, name: str, arguments: Mapping[str, Any]) -> None:

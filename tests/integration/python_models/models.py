@@ -259,3 +259,63 @@ class TritonPythonModel:
         parameters = json.loads(asked.parameters()) if asked.parameters() else {}
         return pb_utils.InferenceResponse(asked.output_tensors(), parameters={**parameters, "repeated": True})
 """
+
+HEARING = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0].decode()
+        if what:
+            asked = pb_utils.InferenceRequest(
+                model_name=what,
+                requested_output_names=["SAID"],
+                inputs=[pb_utils.Tensor("WHAT", np.array([b""], np.object_))],
+                correlation_id=request.correlation_id(),
+                flags=request.flags(),
+                timeout=request.timeout(),
+            ).exec()
+            return pb_utils.InferenceResponse(asked.output_tensors(), error=asked.error())
+        heard = {
+            "correlation_id": request.correlation_id(),
+            "start": bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START),
+            "end": bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END),
+            "timeout": request.timeout(),
+            "priority": request.priority(),
+            "trace": request.trace().get_context(),
+            "parameters": json.loads(request.parameters()),
+        }
+        said = np.array([json.dumps(heard).encode()], np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", said)])
+"""
+
+SHAPED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        shape = pb_utils.Tensor("SHAPE", np.array(x.shape, np.int32))
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", x if x.sum() >= 0 else x.reshape(-1)), shape])
+"""
+
+SHAPED_CONFIG = """
+backend: "python"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 4, -1 ] reshape { shape: [ 2, 2, -1 ] } } ]
+output [
+  { name: "Y" data_type: TYPE_FP32 dims: [ 4, -1 ] reshape { shape: [ 2, 2, -1 ] } },
+  { name: "SHAPE" data_type: TYPE_INT32 dims: [ -1 ] }
+]
+"""

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
-use kushi_core::{Context, End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Ticket};
+use kushi_core::{
+    Context, End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Sequence, Ticket,
+};
 use kushi_dataplane::OnlyResponse;
 use kushi_server::Server;
 use smallvec::SmallVec;
@@ -25,32 +27,60 @@ pub(crate) fn submit(
     call: InferCall,
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
-    let arrived = Instant::now();
-    let deadline = call.patience.and_then(|patience| arrived.checked_add(patience));
-    submit_child(server, call, deadline, &Context::default(), reply)
+    let deadline = call.patience.and_then(|patience| Instant::now().checked_add(patience));
+    submit_child(server, call, Beside { deadline, ..Beside::default() }, reply)
+}
+
+/// What a request says beside its call.
+#[derive(Default)]
+pub(crate) struct Beside {
+    pub deadline: Option<Instant>,
+    pub context: Context,
+    /// Parameters may say another one.
+    pub sequence: Option<Box<Sequence>>,
+    /// Whether it takes any number of responses.
+    pub streams: bool,
 }
 
 /// The same for a request that another one has caused.
 pub(crate) fn submit_child(
     server: &Server,
     mut call: InferCall,
-    deadline: Option<Instant>,
-    context: &Context,
+    mut beside: Beside,
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
     let arrived = Instant::now();
     let mut inference = server.find(&call.model, &call.version)?;
+    beside.read_sequence(&mut call)?;
+    if !beside.streams {
+        inference.spec().check_unary()?;
+    }
     loop {
         let spec = inference.spec().clone();
         let mut request = request(&spec, call, arrived, reply())?;
-        request.deadline = deadline;
-        request.context = context.clone();
+        request.deadline = beside.deadline;
+        request.context = beside.context.clone();
+        request.sequence.clone_from(&beside.sequence);
         match inference.submit(server.registry(), request)? {
             kushi_dataplane::Submitted::Queued(ticket, lease) => {
                 return Ok(Submitted { spec, ticket, lease });
             }
             kushi_dataplane::Submitted::Moved(request) => call = again(&spec, *request),
         }
+    }
+}
+
+impl Beside {
+    /// Takes what parameters say of it out of the call.
+    fn read_sequence(&mut self, call: &mut InferCall) -> Result<(), Error> {
+        let mut others = Vec::with_capacity(call.parameters.len());
+        for (name, value) in std::mem::take(&mut call.parameters) {
+            if !Sequence::read(&mut self.sequence, &name, &value)? {
+                others.push((name, value));
+            }
+        }
+        call.parameters = others;
+        Ok(())
     }
 }
 
@@ -77,6 +107,7 @@ fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) ->
         parameters,
         priority,
         timeout_us,
+        sequence: None,
         deadline: None,
         arrived,
         context: Context::default(),

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 use crate::core::parse;
 use crate::errors::raise;
-use crate::submission::submit_child;
+use crate::submission::{Beside, submit_child};
 
 /// So many processes are started at the same time: each imports what its model needs.
 const MOST_AT_ONCE: usize = 8;
@@ -101,7 +101,16 @@ impl Host for Callees {
     fn begin(&self, call: Call, reply: &dyn Fn() -> Reply) -> Result<Begun, Error> {
         let server = self.server()?;
         // One that is not there is no part of a ring.
-        server.find(&call.model, &call.version)?;
+        let inference = server.find(&call.model, &call.version)?;
+        if inference.spec().decoupled && !call.decoupled {
+            let text = format!(
+                "Model {} is using the decoupled. The current BLS request call doesn't support models using the \
+                 decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls \
+                 for decoupled models.'",
+                call.model
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         server.enter_ring(&call.caller, &call.model)?;
         let draft = |(name, tensor)| Draft { name: Some(name), tensor };
         let wanted = |name| WantedOutput { name, classes: 0 };
@@ -113,9 +122,12 @@ impl Host for Callees {
             outputs: call.wanted.into_iter().map(wanted).collect(),
             parameters: call.parameters,
             priority: call.priority,
+            timeout_us: call.timeout_us,
             ..InferCall::default()
         };
-        let submitted = submit_child(&server, infer, call.deadline, &call.context, reply)?;
+        let beside =
+            Beside { deadline: call.deadline, context: call.context, sequence: call.sequence, streams: true };
+        let submitted = submit_child(&server, infer, beside, reply)?;
         Ok(Begun { spec: submitted.spec, ticket: submitted.ticket, lease: submitted.lease })
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::{Classes, Context, Error, Reply, Tensor};
+use crate::{Classes, Context, Error, Reply, Sequence, Tensor};
 
 /// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
 pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
@@ -34,6 +34,8 @@ pub struct Request {
     pub priority: u32,
     /// The parameter `timeout`: a wish for the queue, weighed by [`QueuePolicy`](crate::QueuePolicy).
     pub timeout_us: Option<u64>,
+    /// `None` where it says nothing about one.
+    pub sequence: Option<Box<Sequence>>,
     /// When the answer is of no more use, wherever the request is by then.
     pub deadline: Option<Instant>,
     /// When the request reached the server; the queue time counts from here.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::{BatchPolicy, DataType, Shape};
+use crate::{BatchPolicy, DataType, Error, ErrorKind, Shape};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +25,8 @@ pub struct ModelSpec {
     pub instances: usize,
     /// Whether short batches may run on io threads.
     pub inline: bool,
+    /// Whether a request may have any number of responses.
+    pub decoupled: bool,
     /// The body of `GET /v2/models/{name}/config`.
     pub config_json: String,
     pub load_seconds: f64,
@@ -89,6 +91,19 @@ pub enum TimeoutAction {
 }
 
 impl ModelSpec {
+    /// For an asker that takes one response.
+    pub fn check_unary(&self) -> Result<(), Error> {
+        if !self.decoupled {
+            return Ok(());
+        }
+        let text = format!(
+            "model '{}' is decoupled, it gives any number of responses and 'infer' takes one: expected engine.stream, or \
+             generate_stream over HTTP",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
     pub fn input(&self, name: &str) -> Option<usize> {
         self.inputs.iter().position(|input| input.name == name)
     }
@@ -144,7 +159,7 @@ impl QueuePolicy {
 impl TensorSpec {
     /// The shape that the engine sees for a request of `shape`, whose first `batch` dimensions are
     /// the batch's.
-    pub(crate) fn to_engine(&self, shape: &[i64], batch: usize) -> Shape {
+    pub fn to_engine(&self, shape: &[i64], batch: usize) -> Shape {
         match &self.reshape {
             Some(reshape) => transfer(&self.dims, reshape, shape, batch),
             None => Shape::from_slice(shape),
@@ -152,7 +167,7 @@ impl TensorSpec {
     }
 
     /// The shape that clients see for an engine output of `shape`.
-    pub(crate) fn to_client(&self, shape: &[i64], batch: usize) -> Shape {
+    pub fn to_client(&self, shape: &[i64], batch: usize) -> Shape {
         match &self.reshape {
             Some(reshape) => transfer(reshape, &self.dims, shape, batch),
             None => Shape::from_slice(shape),

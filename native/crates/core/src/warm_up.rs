@@ -120,6 +120,7 @@ fn request_of(sample: &WarmUpSample, now: Instant, reply: Reply) -> Request {
         parameters: Vec::new(),
         priority: 0,
         timeout_us: None,
+        sequence: None,
         deadline: None,
         arrived: now,
         context: Context::default(),

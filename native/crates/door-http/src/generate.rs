@@ -105,6 +105,7 @@ impl Received {
                 parameters,
                 priority: 0,
                 timeout_us: None,
+                sequence: None,
                 deadline: self.deadline,
                 arrived: self.arrived,
                 context: Context::default(),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Bound, Context, End, Error, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_core::{
+    Bound, Context, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
+};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
@@ -39,6 +41,10 @@ pub(crate) async fn infer(
 ) -> Result<Answer, Refusal> {
     let version = version_number(version)?;
     let inference = context.http.plane.inference(model, version)?;
+    if inference.spec().decoupled {
+        let text = "HTTP end point doesn't support models with decoupled transaction policy";
+        return Err(Error::new(ErrorKind::Unsupported, text).into());
+    }
     let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
@@ -255,8 +261,16 @@ fn prepare(
         0 => raw::request(body, spec)?,
         _ => request::parse(body, json_length, scope)?,
     };
-    let InferRequest { id, mut parameters, priority, timeout_us, inputs, outputs, binary_by_default } =
-        request;
+    let InferRequest {
+        id,
+        mut parameters,
+        priority,
+        timeout_us,
+        sequence,
+        inputs,
+        outputs,
+        binary_by_default,
+    } = request;
     let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
     let Bound { inputs, wanted, rows } = {
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
@@ -275,6 +289,7 @@ fn prepare(
         parameters,
         priority,
         timeout_us,
+        sequence,
         deadline,
         arrived,
         context: Context::default(),

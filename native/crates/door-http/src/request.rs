@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kushi_core::{Error, InputData, InputDraft, Parameter};
+use kushi_core::{Error, InputData, InputDraft, Parameter, Sequence, SequenceId};
 use kushi_net::BodyMemory;
 use kushi_oip::json::read::{self, Value};
 use kushi_oip::json::{Fault, Scanner};
@@ -33,6 +33,7 @@ pub(crate) struct InferRequest<'a> {
     pub parameters: Vec<(String, Parameter)>,
     pub priority: u32,
     pub timeout_us: Option<u64>,
+    pub sequence: Option<Box<Sequence>>,
     pub inputs: SmallVec<[InputDraft<'a, Data<'a>>; 4]>,
     pub outputs: Vec<Output<'a>>,
     /// How outputs travel that the request does not list.
@@ -129,13 +130,14 @@ impl<'a> InferRequest<'a> {
             } else if key.is("binary_data_output") {
                 self.binary_by_default = boolean(value, "binary_data_output")?;
             } else if key.is("sequence_id") {
-                if number(value).is_none() {
-                    text(object, Some(&span), "sequence_id")?;
-                }
+                Sequence::of(&mut self.sequence).id = match number(value) {
+                    Some(id) => SequenceId::Number(id),
+                    None => SequenceId::Text(text(object, Some(&span), "sequence_id")?.into_owned()),
+                };
             } else if key.is("sequence_start") {
-                boolean(value, "sequence_start")?;
+                Sequence::of(&mut self.sequence).start = boolean(value, "sequence_start")?;
             } else if key.is("sequence_end") {
-                boolean(value, "sequence_end")?;
+                Sequence::of(&mut self.sequence).end = boolean(value, "sequence_end")?;
             } else {
                 let name = key.to_text();
                 if name.starts_with("triton_") {

@@ -93,6 +93,7 @@ pub(super) fn submit(
     let mut message = InferRequest::read(&arrived.body)?;
     let version = version_number(message.model_version)?;
     let mut inference = context.plane.inference(message.model_name, version)?;
+    inference.spec().check_unary()?;
     let mut data = data(&message, arrived, slots)?;
     let aside = aside(&message, &data);
     if aside.is_some() {
@@ -122,6 +123,7 @@ pub(super) fn submit(
             parameters,
             priority: message.priority,
             timeout_us: message.queue_timeout_us,
+            sequence: message.sequence.clone(),
             deadline,
             arrived: arrived.at,
             context: Context::default(),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
 use crate::frame::{Head, kind};
-use crate::message::{Answer, Garbage, read_answers, text_of};
+use crate::message::{Answer, Garbage, read_answers, reshape, text_of};
 use crate::metrics;
 use crate::worker::{Running, Shared};
 
@@ -37,6 +37,9 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
     for Answer { position, mut response, mut end } in answers {
         if let Some(error) = response.as_ref().and_then(|it| broken_output(running.batch.spec(), it)) {
             (response, end) = (None, Some(Err(error)));
+        }
+        if let Some(response) = &mut response {
+            reshape(running.batch.spec(), response);
         }
         let waits = running.held.iter().any(|(other, _)| *other == position);
         match end {

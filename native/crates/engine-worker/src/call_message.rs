@@ -3,13 +3,18 @@
 //! The other end is `runners/worker/call_messages.py`. What a worker writes is not trusted.
 
 use bytes::{Buf, BufMut, Bytes};
-use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Parameter, Response, Shape, Tensor, element_count};
-
-use crate::message::{
-    ALIGNMENT, Garbage, Payload, Tensors, datatype, heads_of, number, parameters_text, read_parameters,
+use kushi_core::{
+    Buffer, Error, ErrorKind, ModelSpec, Parameter, Response, Sequence, SequenceId, Shape, Tensor,
+    element_count,
 };
 
-const CALL_BYTES: usize = 44;
+use crate::message::{
+    ALIGNMENT, Garbage, Payload, SEQUENCE_END, SEQUENCE_START, Tensors, datatype, heads_of, number,
+    parameters_text, read_parameters,
+};
+
+const CALL_BYTES: usize = 60;
+const DECOUPLED: u32 = 4;
 const TENSOR_BYTES: usize = 20;
 const NO_BATCH: u64 = u64::MAX;
 
@@ -19,6 +24,9 @@ pub(crate) struct Order {
     pub(crate) version: i64,
     pub(crate) id: String,
     pub(crate) wanted: Vec<String>,
+    /// It takes any number of responses.
+    pub(crate) decoupled: bool,
+    pub(crate) sequence: Option<Box<Sequence>>,
     /// In microseconds; 0: none.
     pub(crate) timeout: u64,
     pub(crate) parameters: Vec<(String, Parameter)>,
@@ -34,9 +42,11 @@ pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
         return Err(cut_short());
     }
     let (version, timeout, parent) = (rest.get_i64_le(), rest.get_u64_le(), rest.get_u64_le());
-    let [model, id, parameters, inputs, wanted] = std::array::from_fn(|_| rest.get_u32_le() as usize);
+    let (number, flags) = (rest.get_u64_le(), rest.get_u32_le());
+    let [model, id, name, parameters, inputs, wanted] = std::array::from_fn(|_| rest.get_u32_le() as usize);
     let model = text(&mut rest, model)?;
     let id = text(&mut rest, id)?;
+    let sequence = sequence(flags, number, text(&mut rest, name)?);
     let parameters = read_parameters(take(&mut rest, parameters)?)?;
     let mut tensors = Vec::with_capacity(inputs.min(64));
     for _ in 0..inputs {
@@ -58,11 +68,21 @@ pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
         version,
         id,
         wanted: names,
+        decoupled: flags & DECOUPLED != 0,
+        sequence,
         timeout,
         parameters,
         inputs: filled,
         parent: (parent != NO_BATCH).then_some(parent),
     })
+}
+
+/// Named by a text, or by a number where there is none.
+fn sequence(flags: u32, number: u64, name: String) -> Option<Box<Sequence>> {
+    let (start, end) = (flags & SEQUENCE_START != 0, flags & SEQUENCE_END != 0);
+    let id = if name.is_empty() { SequenceId::Number(number) } else { SequenceId::Text(name) };
+    let is_one = start || end || id != SequenceId::Number(0);
+    is_one.then(|| Box::new(Sequence { id, start, end }))
 }
 
 /// Its name, what it is without its bytes, and how many these are.

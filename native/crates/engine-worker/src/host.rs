@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Context, Error, Lease, ModelSpec, Parameter, Reply, Tensor, Ticket};
+use kushi_core::{Context, Error, Lease, ModelSpec, Parameter, Reply, Sequence, Tensor, Ticket};
 
 /// A request to another model.
 pub struct Call {
@@ -12,11 +12,16 @@ pub struct Call {
     pub model: String,
     /// An empty text is the latest.
     pub version: String,
+    /// Whether it takes any number of responses.
+    pub decoupled: bool,
     pub id: String,
     pub inputs: Vec<(String, Tensor)>,
     pub wanted: Vec<String>,
     pub parameters: Vec<(String, Parameter)>,
     pub priority: u32,
+    /// The parameter `timeout`: a wish for the queue.
+    pub timeout_us: Option<u64>,
+    pub sequence: Option<Box<Sequence>>,
     pub deadline: Option<Instant>,
     pub context: Context,
 }

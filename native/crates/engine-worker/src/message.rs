@@ -3,13 +3,20 @@
 //! The other end is `runners/worker/messages.py`. What comes back is not trusted: a worker runs code of a user's.
 
 use bytes::{Buf, BufMut, Bytes};
-use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Parameter, Request, Response, Shape, Tensor};
+use kushi_core::{
+    Batch, Buffer, DataType, Error, ErrorKind, ModelSpec, Parameter, Request, Response, SequenceId, Shape,
+    Tensor, element_count,
+};
 
 pub(crate) const ALIGNMENT: usize = 64;
 const RESPONSE_BYTES: usize = 24;
 const OUTPUT_BYTES: usize = 20;
 /// Of what a worker says of itself, in the log and in errors.
 pub(crate) const TEXT_BYTES: usize = 64 << 10;
+
+/// Triton's flags of a request.
+pub(crate) const SEQUENCE_START: u32 = 1;
+pub(crate) const SEQUENCE_END: u32 = 2;
 
 const HAS_RESPONSE: u32 = 1;
 pub(crate) const FINAL: u32 = 2;
@@ -28,7 +35,7 @@ pub(crate) fn batch_payload(batch: &Batch) -> Payload<'_> {
     // Where the offset of each tensor is to be written.
     let mut places: Vec<(usize, &[u8])> = Vec::with_capacity(batch.len() * 2);
     for request in (0..batch.len()).filter_map(|index| batch.request(index)) {
-        write_request(request, &mut heads, &mut places);
+        write_request(batch.spec(), request, &mut heads, &mut places);
     }
     let mut at = heads.len();
     let mut tensors = Vec::with_capacity(places.len());
@@ -41,32 +48,72 @@ pub(crate) fn batch_payload(batch: &Batch) -> Payload<'_> {
     Payload { heads, tensors, length: at }
 }
 
-fn write_request<'a>(request: &'a Request, heads: &mut Vec<u8>, places: &mut Vec<(usize, &'a [u8])>) {
+fn write_request<'a>(
+    spec: &ModelSpec,
+    request: &'a Request,
+    heads: &mut Vec<u8>,
+    places: &mut Vec<(usize, &'a [u8])>,
+) {
     let parameters = parameters_text(&request.parameters);
-    heads.put_u32_le(0);
+    let (flags, id, text) = sequence(request);
+    heads.put_u32_le(flags);
+    heads.put_u32_le(request.priority);
     heads.put_u64_le(request.timeout_us.unwrap_or(0));
-    heads.put_u64_le(0);
+    heads.put_u64_le(id);
     heads.put_u32_le(request.id.len() as u32);
     heads.put_u32_le(parameters.len() as u32);
-    heads.put_u32_le(0);
+    heads.put_u32_le(text.len() as u32);
     heads.put_u32_le(request.inputs.iter().flatten().count() as u32);
     heads.put_u32_le(request.wanted.len() as u32);
     heads.put_slice(request.id.as_bytes());
     heads.put_slice(parameters.as_bytes());
+    heads.put_slice(text.as_bytes());
     for (position, tensor) in request.inputs.iter().enumerate() {
         let Some(tensor) = tensor else { continue };
+        let shape = spec.inputs[position].to_engine(&tensor.shape, batch_dims(spec));
         heads.put_u32_le(position as u32);
         heads.put_u32_le(number(tensor.datatype));
-        heads.put_u32_le(tensor.shape.len() as u32);
+        heads.put_u32_le(shape.len() as u32);
         places.push((heads.len(), tensor.data.as_bytes()));
         heads.put_u64_le(0);
         heads.put_u64_le(tensor.data.len() as u64);
-        for &dim in &tensor.shape {
+        for &dim in &shape {
             heads.put_i64_le(dim);
         }
     }
     for &position in &request.wanted {
         heads.put_u32_le(u32::from(position));
+    }
+}
+
+/// In front of the dimensions that a configuration states.
+fn batch_dims(spec: &ModelSpec) -> usize {
+    usize::from(spec.max_batch_size > 0)
+}
+
+/// The outputs with the shapes that clients see. One whose shape is not what the configuration says keeps its own.
+pub(crate) fn reshape(spec: &ModelSpec, response: &mut Response) {
+    for (place, tensor) in &mut response.outputs {
+        let output = &spec.outputs[usize::from(*place)];
+        let Some(own) = &output.reshape else { continue };
+        if tensor.shape.len() != own.len() + batch_dims(spec) {
+            continue;
+        }
+        let shape = output.to_client(&tensor.shape, batch_dims(spec));
+        if element_count(&shape) == element_count(&tensor.shape) {
+            tensor.shape = shape;
+        }
+    }
+}
+
+/// The flags, and the number or the text that names it.
+fn sequence(request: &Request) -> (u32, u64, &str) {
+    let Some(sequence) = &request.sequence else { return (0, 0, "") };
+    let start = if sequence.start { SEQUENCE_START } else { 0 };
+    let end = if sequence.end { SEQUENCE_END } else { 0 };
+    match &sequence.id {
+        SequenceId::Number(number) => (start | end, *number, ""),
+        SequenceId::Text(text) => (start | end, 0, text),
     }
 }
 

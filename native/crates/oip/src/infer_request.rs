@@ -1,7 +1,7 @@
 //! A [`ModelInferRequest`](crate::ModelInferRequest), read where it lies: nothing in it is copied, and
 //! reading costs no more memory than the bounds allow.
 
-use kushi_core::{Error, Parameter, Shape};
+use kushi_core::{Error, Parameter, Sequence, SequenceId, Shape};
 use smallvec::SmallVec;
 
 use crate::SlotRange;
@@ -23,6 +23,7 @@ pub struct InferRequest<'a> {
     pub priority: u32,
     /// The parameter `timeout`.
     pub queue_timeout_us: Option<u64>,
+    pub sequence: Option<Box<Sequence>>,
     pub inputs: SmallVec<[Input<'a>; 4]>,
     pub outputs: SmallVec<[Output<'a>; 8]>,
     pub raw_input_contents: SmallVec<[&'a [u8]; 4]>,
@@ -100,6 +101,18 @@ impl<'a> InferRequest<'a> {
                 Some(Number::Unsigned(level)) => self.priority = level.try_into().unwrap_or(u32::MAX),
                 _ => return Err(wrong_type("int64_param or uint64_param")),
             },
+            "sequence_id" | "sequence_start" | "sequence_end" => {
+                let value = match value {
+                    Some(Number::Unsigned(id)) if key == "sequence_id" => {
+                        Sequence::of(&mut self.sequence).id = SequenceId::Number(id);
+                        return Ok(());
+                    }
+                    Some(Number::Of(value)) => value,
+                    // Of no kind that one of them has.
+                    Some(Number::Unsigned(_)) | None => Parameter::Double(0.0),
+                };
+                Sequence::read(&mut self.sequence, key, &value)?;
+            }
             _ if key.starts_with("triton_") => {
                 let text = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.";
                 return Err(Error::invalid(text));

@@ -45,6 +45,7 @@ pub fn echo_spec() -> ModelSpec {
         instances: 1,
         inline: true,
         config_json: "{}".into(),
+        decoupled: false,
         load_seconds: 0.0,
     }
 }
@@ -146,6 +147,7 @@ impl Scene {
             parameters: vec![],
             priority: 0,
             timeout_us: None,
+            sequence: None,
             deadline: None,
             arrived: self.clock.now(),
             context: Context::default(),

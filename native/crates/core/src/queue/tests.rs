@@ -44,6 +44,7 @@ fn queue(action: TimeoutAction, start: Instant, timeouts: impl Iterator<Item = D
             parameters: vec![],
             priority: 0,
             timeout_us: Some(timeout.as_micros() as u64),
+            sequence: None,
             deadline: None,
             arrived: start,
             context: crate::Context::default(),

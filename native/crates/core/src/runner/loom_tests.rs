@@ -106,6 +106,7 @@ impl Scene {
             instances: 1,
             inline: true,
             config_json: String::new(),
+            decoupled: false,
             load_seconds: 0.0,
         };
         let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
@@ -137,6 +138,7 @@ impl Scene {
             parameters: vec![],
             priority: 0,
             timeout_us: None,
+            sequence: None,
             deadline: None,
             arrived: Instant::now(),
             context,

@@ -226,6 +226,7 @@ impl State {
             parameters: asked.parameters.clone(),
             priority: asked.priority,
             timeout_us: asked.timeout_us,
+            sequence: asked.sequence.clone(),
             deadline: asked.deadline,
             arrived: runner.now(),
             context: self.context.clone(),

@@ -115,6 +115,7 @@ impl Site {
             parameters: vec![],
             priority: 0,
             timeout_us: None,
+            sequence: None,
             deadline: None,
             arrived: self.clock.now(),
             context: Context::default(),

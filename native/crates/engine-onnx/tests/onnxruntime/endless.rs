@@ -71,6 +71,7 @@ impl Scene {
             parameters: vec![],
             priority: 0,
             timeout_us: None,
+            sequence: None,
             deadline: None,
             arrived: self.runner.now(),
             context: Context::default(),

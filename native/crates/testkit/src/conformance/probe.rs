@@ -73,6 +73,7 @@ impl Probe {
             parameters: Vec::new(),
             priority: 0,
             timeout_us: None,
+            sequence: None,
             deadline: None,
             arrived: self.runner.now(),
             context: Context::default(),

@@ -1,0 +1,97 @@
+"""What a model hears of a request beside its inputs, and in which shapes its tensors come and go"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.http import InferResult
+
+from runners import Client, Engine, Result
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_models import client_of, tensor
+from tests.serving import Server
+
+NOTHING: dict[str, Any] = {
+    "correlation_id": 0,
+    "start": False,
+    "end": False,
+    "timeout": 0,
+    "priority": 0,
+    "trace": None,
+    "parameters": {},
+}
+
+
+def word(text: str) -> np.ndarray:
+    return np.array([text.encode()], np.object_)
+
+
+def heard(answer: InferResult | Result) -> dict[str, Any]:
+    said = answer.as_numpy("SAID")
+    assert said is not None
+    read: dict[str, Any] = json.loads(said[0])
+    return read
+
+
+@pytest.fixture
+def server(repository: Path, start_server: StartServer) -> Server:
+    models.write(repository, "hearing", models.HEARING, models.COUNTED_CONFIG)
+    models.write(repository, "asking", models.HEARING, models.COUNTED_CONFIG)
+    return start_server(repository, f"--local-socket={repository.parent}/local")
+
+
+@pytest.mark.parametrize("sequence", [7, 2**64 - 1, "seven é"])
+def test_a_model_hears_of_the_sequence_of_a_request(sequence: int | str, server: Server) -> None:
+    client = client_of(server)
+    said = {"correlation_id": sequence, "start": True, "end": False, "timeout": 5_000_000}
+    for what, priority in (("", 3), ("hearing", 3)):
+        answer = client.infer(
+            "asking",
+            [tensor("WHAT", word(what))],
+            sequence_id=sequence,
+            sequence_start=True,
+            sequence_end=False,
+            timeout=5_000_000,
+            priority=priority,
+            parameters={"other": 1},
+        )
+        # a child inherits the priority; parameters are those that it was given
+        parameters = {} if what else {"other": 1}
+        assert heard(answer) == {**NOTHING, **said, "priority": priority, "parameters": parameters}
+
+
+def test_a_request_without_a_sequence_says_nothing_of_one(server: Server) -> None:
+    assert heard(client_of(server).infer("hearing", [tensor("WHAT", word(""))])) == NOTHING
+
+
+def test_the_sequence_of_a_call_is_heard_on_every_way(server: Server, repository: Path) -> None:
+    parameters: dict[str, bool | int | float | str] = {"sequence_id": "a", "sequence_end": True, "other": 0.5}
+    expected = {**NOTHING, "correlation_id": "a", "end": True, "parameters": {"other": 0.5}}
+    for url in (f"unix://{repository.parent}/local", f"http://{server.http[0]}:{server.http[1]}"):
+        with Client(url) as client:
+            assert heard(client.infer("hearing", {"WHAT": word("")}, parameters=parameters)) == expected
+    with Engine(repository) as engine:
+        assert heard(engine.infer("hearing", {"WHAT": word("")}, parameters=parameters)) == expected
+        with pytest.raises(Exception, match="invalid value type for 'sequence_start' parameter, expected bool_param"):
+            engine.infer("hearing", {"WHAT": word("")}, parameters={"sequence_start": 1})
+
+
+@pytest.mark.parametrize(
+    ("batch", "config"), [((), ""), ((3,), "max_batch_size: 4")], ids=["without_a_batch", "with_a_batch"]
+)
+def test_a_model_sees_the_shapes_of_reshape(
+    batch: tuple[int, ...], config: str, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "shaped", models.SHAPED, models.SHAPED_CONFIG + config)
+    client = client_of(start_server(repository))
+    x = np.arange(np.prod((*batch, 4, 4)), dtype=np.float32).reshape((*batch, 4, 4))
+    answer = client.infer("shaped", [tensor("X", x)])
+    assert answer.as_numpy("SHAPE").tolist() == [*batch, 2, 2, 4]
+    assert answer.as_numpy("Y").shape == (*batch, 4, 4)
+    assert np.array_equal(answer.as_numpy("Y").reshape(-1), x.reshape(-1))
+    # an output of another shape keeps it
+    answer = client.infer("shaped", [tensor("X", -x)])
+    assert answer.as_numpy("Y").shape == (x.size,)
