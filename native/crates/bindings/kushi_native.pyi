@@ -161,6 +161,18 @@ class Core:
         request_id: str,
         /,
     ) -> Result: ...
+    def stream(
+        self,
+        model: str,
+        inputs: tuple[Any, ...],
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+        /,
+    ) -> Stream: ...
     def async_infer(
         self,
         model: str,
@@ -306,6 +318,11 @@ class LocalClient:
 @final
 class Orders:
     def next(self, *, only_unloads: bool = False) -> Order | None: ...
+    def close(self) -> None: ...
+
+@final
+class Stream(Iterator[Result]):
+    def __next__(self) -> Result: ...
     def close(self) -> None: ...
 
 @final

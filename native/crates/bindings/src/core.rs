@@ -22,6 +22,7 @@ use crate::process::{Process, close_at_exit, usable_cores};
 use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
 use crate::started::StartedVersion;
+use crate::stream::{self, Stream};
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 
 #[derive(Deserialize)]
@@ -219,6 +220,15 @@ impl Core {
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = Arguments::of(arguments)?;
         infer::async_infer(py, &self.server, self.process, &arguments)
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn stream<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Stream> {
+        let arguments = Arguments::of(arguments)?;
+        stream::stream(py, &self.server, self.process, &arguments)
     }
 
     /// name, version, state, reason

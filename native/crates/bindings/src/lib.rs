@@ -26,6 +26,7 @@ mod python_engine;
 mod result;
 mod scheduling;
 mod started;
+mod stream;
 mod submission;
 mod turns;
 mod upstream;
@@ -57,6 +58,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<worker::WorkerModel>()?;
     module.add_class::<core::Core>()?;
     module.add_class::<started::StartedVersion>()?;
+    module.add_class::<stream::Stream>()?;
     module.add_class::<http_client::HttpClient>()?;
     module.add_class::<local_client::LocalClient>()?;
     module.add_class::<upstream::Upstream>()?;
