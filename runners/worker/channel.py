@@ -166,7 +166,8 @@ class Channel:
         return None
 
     def _block(self, slot: int, length: int) -> Any:
-        block = np.frombuffer(self._theirs[slot], np.uint8, length).view(_Block)
+        # of the mapping itself: of two arrays in a row, NumPy's views refer to the inner one alone
+        block = _Block(length, np.uint8, self._theirs[slot])
         weakref.finalize(block, self._released.append, slot).atexit = False
         return block
 
