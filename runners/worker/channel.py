@@ -83,6 +83,7 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
         self._unread = bytearray()
         self._descriptors: list[int] = []
         self._room = bytearray(_READ_BYTES)
@@ -126,6 +127,12 @@ class Channel:
                 sent = self._sendmsg([head], rights)
                 self._write([head[sent:]])
             self._write([self._releases(), _HEAD.pack(kind, count, id, slot.number, length)])
+
+    def leave(self) -> None:
+        """Of a process that was forked: the server talks with its parent alone, and from now on it is closed here"""
+        self._socket.close()
+        # some other thread of the parent may have held it
+        self._sending = threading.Lock()
 
     def _next(self) -> Frame | None:
         unread = self._unread

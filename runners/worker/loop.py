@@ -43,6 +43,7 @@ class Worker:
         self._model: calls.Model | None = None
         self._execution: Execution | None = None
         server.set_current(self._upcalls)
+        os.register_at_fork(after_in_child=self._leave)
 
     def run(self) -> None:
         """Until the server ends it"""
@@ -52,6 +53,12 @@ class Worker:
         except Closed:
             # nobody is there to hear of an error; threads of the model may never end
             os._exit(0)
+
+    def _leave(self) -> None:
+        """In a process that the model has forked"""
+        self._channel.leave()
+        self._changed = threading.Condition()
+        self._is_read = False
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Returns once something that the server sends has made it so; raises Closed"""
