@@ -84,6 +84,7 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
         self._unread = bytearray()
         self._descriptors: list[int] = []
         self._room = bytearray(_READ_BYTES)
@@ -134,6 +135,12 @@ class Channel:
                 self._write([head[sent:]])
             self._write([self._releases(), _HEAD.pack(kind, count, id, slot.number, length)])
 
+    def leave(self) -> None:
+        """Of a process that was forked: the server talks with its parent alone, and from now on it is closed here"""
+        self._socket.close()
+        # some other thread of the parent may have held it
+        self._sending = threading.Lock()
+
     def _next(self) -> Frame | None:
         unread = self._unread
         while len(unread) >= _HEAD_BYTES:
@@ -173,7 +180,8 @@ class Channel:
         return None
 
     def _block(self, slot: int, length: int) -> Any:
-        block = np.frombuffer(self._theirs[slot], np.uint8, length).view(_Block)
+        # of the mapping itself: of two arrays in a row, NumPy's views refer to the inner one alone
+        block = _Block(length, np.uint8, self._theirs[slot])
         weakref.finalize(block, self._released.append, slot).atexit = False
         return block
 

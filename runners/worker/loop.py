@@ -8,8 +8,11 @@ read what they wait for. So a batch costs no thread a hand-off, and a model may 
 from __future__ import annotations
 
 import json
+import os
 import threading
+import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import calls, failures, kinds, server
@@ -41,6 +44,8 @@ class Worker:
         self._upcalls = Upcalls(channel, self.wait_until)
         self._model: calls.Model | None = None
         self._execution: Execution | None = None
+        # a worker in the process of the server goes before that does
+        os.register_at_fork(after_in_child=partial(_leave, weakref.ref(self)))
 
     def run(self) -> bool:
         """Until the server ends it; False: it has gone before"""
@@ -56,6 +61,14 @@ class Worker:
         """What still waits for the server hears that it has gone"""
         self._channel.close()
         self._upcalls.end()
+
+    def leave(self) -> None:
+        """In a process that the model has forked"""
+        self._channel.leave()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._is_read = False
+        self._others = 0
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Returns once something that the server sends has made it so; raises Closed"""
@@ -144,3 +157,9 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
                 self._upcalls.log("error", failures.logged(error))
         self._channel.send(kinds.FINALIZED, [])
+
+
+def _leave(reference: weakref.ref[Worker]) -> None:
+    worker = reference()
+    if worker is not None:
+        worker.leave()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+import sys
 import threading
 from base64 import b64encode
 from functools import partial
@@ -120,7 +121,11 @@ class Upcalls:
 
     def log(self, level: str, text: str) -> None:
         line = text.encode("utf-8", "replace")[:INLINE_BYTES]
-        self._channel.send(kinds.LOG, [line], count=_LEVELS.index(level))
+        try:
+            self._channel.send(kinds.LOG, [line], count=_LEVELS.index(level))
+        except Closed:
+            # of a process that the model has forked, whose output the server reads as well
+            sys.stderr.write(f"{text}\n")
 
     def dropped(self, request_key: Key) -> None:
         self._dropped.put(partial(self._end, request_key))
