@@ -306,3 +306,28 @@ output [
   { name: "SHAPE" data_type: TYPE_INT32 dims: [ -1 ] }
 ]
 """
+
+ASKING_AT_START = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        BEFORE
+        two, one = (np.full((1, 1), value, np.float32) for value in (2, 1))
+        memory = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)
+        asked = pb_utils.InferenceRequest(
+            model_name="NAME",
+            requested_output_names=["OUTPUT0"],
+            inputs=[pb_utils.Tensor("INPUT0", two), pb_utils.Tensor("INPUT1", one)],
+            preferred_memory=memory,
+        ).exec()
+        if asked.has_error():
+            raise pb_utils.TritonModelException(asked.error().message())
+        assert asked.output_tensors()[0].is_cpu()
+        self.sum = asked.output_tensors()[0].as_numpy()
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", self.sum)]) for _ in requests]
+"""
