@@ -331,3 +331,49 @@ class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", self.sum)]) for _ in requests]
 """
+
+WAITING = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            print("has begun", flush=True)
+            while not request.is_cancelled():
+                threading.Event().wait(0.01)
+            print("is cancelled", flush=True)
+            SENDS
+        return RETURNED
+"""
+
+ASKING_ONE_THAT_WAITS = """
+import asyncio
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    HOW execute(self, requests):
+        for request in requests:
+            asked = pb_utils.InferenceRequest(
+                model_name="NAME", requested_output_names=["SAID"], inputs=request.inputs()
+            )
+            answers = ASK
+            print(*[answer.error().code() for answer in answers], flush=True)
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+def waiting(*, decoupled: bool) -> tuple[str, str]:
+    """One that waits until nobody waits for it, with its configuration"""
+    if not decoupled:
+        returned = "[pb_utils.InferenceResponse([]) for _ in requests]"
+        return WAITING.replace("SENDS", "pass").replace("RETURNED", returned), COUNTED_CONFIG
+    sends = "request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
+    config = COUNTED_CONFIG + "model_transaction_policy { decoupled: true }"
+    return WAITING.replace("SENDS", sends).replace("RETURNED", "None"), config

@@ -69,7 +69,7 @@ def test_a_model_that_asks_itself_in_initialize_is_not_loaded(
     write_again = (repository / "asking" / "1" / "model.py").read_text().replace('"add_sub"', f'"{asked}"')
     (repository / "asking" / "1" / "model.py").write_text(write_again)
     with pytest.raises(
-        InferenceServerException, match="model 'asking' cannot ask '.*': that would be a ring: 'asking' → "
+        InferenceServerException, match=r"model 'asking' cannot ask '.*': that would be a ring: 'asking' → "
     ):
         client.load_model("asking")
     assert client.infer("asking", pair(ONE, ONE)).as_numpy("OUTPUT0").tolist() == [[3]]
