@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -104,11 +104,11 @@ class _Opened(Opened):
         return Bound(partial(self._sessions, config), threads=lambda: self._how.threads)
 
     def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
-        return [self._session(config, index, gpu) for index, gpu in enumerate(self._how.model.places)]
+        model = self._how.model
+        return [self._session(config, *place) for place in zip(_instance_names(model), model.places, strict=True)]
 
-    def _session(self, config: ModelConfig, index: int, gpu: int | None) -> WorkerModel:
+    def _session(self, config: ModelConfig, instance: str, gpu: int | None) -> WorkerModel:
         how = self._how
-        instance = f"{config.name}_{index}"
         decoupled = config.model_transaction_policy.decoupled
         args = {
             "model_config": json.dumps(to_plain(config)),
@@ -168,6 +168,12 @@ def _is_in_process(config: ModelConfig) -> bool:
             f"interpreter by '{others[0]}'"
         )
     return text == "true"
+
+
+def _instance_names(model: Placed) -> Iterator[str]:
+    """As in Triton: the name of the group, and the number in it"""
+    for group in model.config.instance_group:
+        yield from (f"{group.name}_{number}" for number in range(group.count * max(1, len(group.gpus))))
 
 
 def _seconds(config: ModelConfig, name: str) -> float:

@@ -1,5 +1,6 @@
 """Models written for Triton's Python backend, served as they are"""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,26 @@ def test_a_model_may_leave_a_stream_of_another_one_unread(repository: Path, star
     for _ in range(5):
         answer = client.infer("giving_up", [tensor("COUNT", np.array([1000], np.int32))])
         assert answer.as_numpy("NUMBER").tolist() == [100]
+
+
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [
+        ("", {"named_0"}),
+        ("instance_group { count: 2 }", {"named_0_0", "named_0_1"}),
+        ('instance_group [ { }, { name: "big" count: 2 } ]', {"named_0_0", "big_0", "big_1"}),
+    ],
+    ids=["no_group", "a_group", "a_group_with_a_name"],
+)
+def test_instances_are_called_as_in_triton(
+    groups: str, names: set[str], repository: Path, start_server: StartServer
+) -> None:
+    source = models.ADD_SUB.replace("def initialize(self, args):", "def initialize(self, args):\n        print('here')")
+    source = source.replace("'here'", "'I am ' + args['model_instance_name']")
+    models.write(repository, "named", source, models.ADD_SUB_CONFIG + groups)
+    server = start_server(repository)
+    for name in names:
+        server.log.wait_for(re.compile(f"{name}: I am {name}$"), 10)
 
 
 def test_of_two_outputs_of_one_name_the_last_counts(repository: Path, start_server: StartServer) -> None:

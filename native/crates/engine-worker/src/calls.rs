@@ -29,6 +29,8 @@ const NUMBER_BITS: u32 = 40;
 
 #[derive(Default)]
 struct Open {
+    /// The batch on whose behalf it is made.
+    parent: Option<u64>,
     /// They come once it is known what was asked; an answer may be faster.
     asked: Option<(Arc<ModelSpec>, Ticket)>,
     early: Vec<Mail>,
@@ -52,7 +54,7 @@ impl Mailbox for Post {
 pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<(), Garbage> {
     let key = shared.calls.key(head.id);
     let order = read_order(payload)?;
-    shared.calls.open().insert(key, Open::default());
+    shared.calls.open().insert(key, Open { parent: order.parent, ..Open::default() });
     match submit(shared, key, order) {
         Ok(Begun { spec, ticket, lease }) => {
             shared.calls.has_begun(shared, key, spec, ticket);
@@ -76,6 +78,25 @@ pub(crate) fn cancel(shared: &Shared, number: u64) {
     // Its end may come at once, and waits until this is done.
     ticket.cancel();
     shared.calls.has_begun(shared, key, spec, ticket);
+}
+
+/// Cancels the calls of batches that nobody waits for any more.
+pub(crate) fn cancel_abandoned(shared: &Shared) {
+    if !shared.has_abandoned.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    let abandoned: Vec<u64> = {
+        let state = shared.state();
+        state.batches.iter().filter(|(_, running)| running.is_abandoned()).map(|(id, _)| *id).collect()
+    };
+    let numbers: Vec<u64> = {
+        let open = shared.calls.open();
+        let of_them = |open: &Open| open.parent.is_some_and(|parent| abandoned.contains(&parent));
+        open.iter().filter(|(_, open)| of_them(open)).map(|(key, _)| *key).collect()
+    };
+    for number in numbers {
+        cancel(shared, number);
+    }
 }
 
 /// The model has taken an answer, so there is room for another.

@@ -240,6 +240,7 @@ impl Conversation<'_> {
         if has_rung {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
             answers::send_again(self.shared);
+            calls::cancel_abandoned(self.shared);
         }
         if has_output {
             self.process.output.read();

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     stopped: AtomicBool,
     /// Has the supervisor look at the state.
     pub(crate) bell: std::os::fd::OwnedFd,
+    /// Nobody waits any more for a request that has made calls.
+    pub(crate) has_abandoned: AtomicBool,
 }
 
 #[derive(Default)]
@@ -98,6 +100,15 @@ pub(crate) struct Running {
     pub(crate) taken: HashMap<usize, u32>,
     /// Requests that end behind what is held.
     pub(crate) ends: Vec<(usize, Result<(), Error>)>,
+    /// Whether the supervisor hears of requests that nobody waits for: it has made calls.
+    is_watched: bool,
+}
+
+impl Running {
+    /// Nobody waits for any of its requests.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.places.iter().all(|&place| self.batch.is_abandoned(place))
+    }
 }
 
 impl Worker {
@@ -119,6 +130,7 @@ impl Worker {
             metrics,
             stopped: AtomicBool::new(false),
             bell,
+            has_abandoned: AtomicBool::new(false),
         });
         let supervisor = Supervisor::new(shared.clone());
         let supervisor = thread::Builder::new().name(name).spawn(move || supervisor.run());
@@ -291,11 +303,14 @@ impl Shared {
     }
 
     /// What a call has from the request on whose behalf it is made: of a batch with several, from the first.
-    pub(crate) fn parent(&self, batch: Option<u64>) -> Parent {
-        let state = self.state();
-        let Some(running) = batch.and_then(|batch| state.batches.get(&batch)) else {
+    pub(crate) fn parent(self: &Arc<Self>, batch: Option<u64>) -> Parent {
+        let mut state = self.state();
+        let Some(running) = batch.and_then(|batch| state.batches.get_mut(&batch)) else {
             return Parent::default();
         };
+        if !std::mem::replace(&mut running.is_watched, true) {
+            self.watch(running);
+        }
         let open = || (0..running.batch.len()).filter_map(|index| running.batch.request(index));
         let alone = open().count() == 1;
         Parent {
@@ -304,6 +319,19 @@ impl Shared {
                 .unwrap_or_default(),
             deadline: open().next().filter(|_| alone).and_then(|request| request.deadline),
             priority: open().next().map_or(0, |request| request.priority),
+        }
+    }
+
+    /// Has the supervisor cancel the calls of these requests once nobody waits for them.
+    fn watch(self: &Arc<Self>, running: &Running) {
+        for &place in &running.places {
+            let shared = Arc::downgrade(self);
+            running.batch.when_abandoned(place, move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.has_abandoned.store(true, Ordering::Release);
+                    shared.ring();
+                }
+            });
         }
     }
 
@@ -343,6 +371,7 @@ impl State {
             held: VecDeque::new(),
             taken: HashMap::new(),
             ends: Vec::new(),
+            is_watched: false,
         };
         self.batches.insert(id, running);
         Ok(is_blocked)

@@ -6,6 +6,7 @@ use crate::{Batch, Credit, Mail, Response};
 /// What became of a response that was sent.
 #[derive(Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a response comes back as it went, without an allocation")]
 #[must_use = "a response that finds no room has not been sent"]
 pub enum Sent {
     Accepted,

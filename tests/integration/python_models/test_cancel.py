@@ -1,0 +1,74 @@
+"""What becomes of the calls of a request when its asker has gone"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_models import client_of, tensor
+from tests.raw_http import frame
+from tests.serving import Server
+
+CANCELLED = 7
+
+
+def write_asking(repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]") -> None:
+    source = models.ASKING_ONE_THAT_WAITS.replace("HOW", how).replace("ASK", ask).replace("NAME", asked)
+    models.write(repository, name, source, models.COUNTED_CONFIG)
+
+
+def leave(server: Server) -> None:
+    """Asks, and goes when the model at the end has begun"""
+    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
+    with server.connect() as connection:
+        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        server.log.wait_for(re.compile("waiting_0: has begun$"), 20)
+
+
+@pytest.mark.parametrize(
+    ("how", "ask", "decoupled"),
+    [
+        ("def", "[asked.exec()]", False),
+        ("async def", "[await asked.async_exec()]", False),
+        ("async def", "await asyncio.gather(asked.async_exec(), asked.async_exec())", False),
+        ("def", "list(asked.exec(decoupled=True))", True),
+        ("async def", "list(await asked.async_exec(decoupled=True))", True),
+    ],
+    ids=["exec", "async_exec", "two", "exec_decoupled", "async_exec_decoupled"],
+)
+def test_calls_end_when_the_asker_has_gone(
+    how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "waiting", *models.waiting(decoupled=decoupled))
+    write_asking(repository, "asking", "waiting", how, ask)
+    server = start_server(repository)
+    leave(server)
+    for line in ("waiting_0: is cancelled", f"asking_0: {CANCELLED}"):
+        server.log.wait_for(re.compile(line), 20)
+    assert not any("is started again" in line for line in server.log.lines)
+
+
+def test_calls_of_calls_end_as_well(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "waiting", *models.waiting(decoupled=False))
+    write_asking(repository, "middle", "waiting")
+    write_asking(repository, "asking", "middle")
+    server = start_server(repository)
+    leave(server)
+    for line in ("waiting_0: is cancelled", f"middle_0: {CANCELLED}", f"asking_0: {CANCELLED}"):
+        server.log.wait_for(re.compile(line), 20)
+
+
+def test_a_deadline_that_passes_ends_the_calls(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "waiting", *models.waiting(decoupled=False))
+    write_asking(repository, "asking", "waiting")
+    server = start_server(repository)
+    with pytest.raises(Exception, match="Request timeout expired"):
+        client_of(server).infer(
+            "asking",
+            [tensor("WHAT", np.array([b"x"], np.object_))],
+            headers={"kushi-timeout-us": "1000000"},
+        )
+    server.log.wait_for(re.compile("waiting_0: is cancelled"), 20)
