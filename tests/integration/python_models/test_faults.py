@@ -82,13 +82,13 @@ def test_workers_that_are_killed_under_load_lose_no_request(repository: Path, st
     stop = threading.Event()
 
     def ask() -> None:
-        client = client_of(server)
-        while not stop.is_set():
-            try:
-                assert client.infer("add_sub", pair(one, one)).as_numpy("OUTPUT0").tolist() == [[2] * 4]
-                outcomes.append("")
-            except InferenceServerException as error:
-                outcomes.append(error.message())
+        with client_of(server) as client:
+            while not stop.is_set():
+                try:
+                    assert client.infer("add_sub", pair(one, one)).as_numpy("OUTPUT0").tolist() == [[2] * 4]
+                    outcomes.append("")
+                except InferenceServerException as error:
+                    outcomes.append(error.message())
 
     askers = [threading.Thread(target=ask) for _ in range(4)]
     for asker in askers:

@@ -14,10 +14,15 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of
-from tests.serving import eventually
+from tests.serving import Server, eventually
 
 ENDLESS = models.FAULTY_CONFIG.replace('"1"', '"1000"')
 """As long as a test of its requests"""
+
+
+def hang(server: Server) -> str:
+    with client_of(server) as client:
+        return say(client, "hang")
 
 
 def lives(pid: int) -> bool:
@@ -82,7 +87,7 @@ def test_a_hung_model_ends_with_the_server(repository: Path, start_server: Start
     server = start_server(repository, "--exit-timeout-secs=1")
     (worker,) = workers_of(server)
     with ThreadPoolExecutor(1) as one:
-        asked = one.submit(say, client_of(server), "hang")
+        asked = one.submit(hang, server)
         server.log.wait_for(re.compile("faulty_0: hangs"), 10)
         begun = time.monotonic()
         server.stop()
@@ -97,8 +102,8 @@ def test_a_hung_model_can_be_unloaded_and_loaded_again(repository: Path, start_s
     server = start_server(repository, "--model-control-mode=explicit", "--load-model=*")
     client = client_of(server)
     (worker,) = workers_of(server)
-    with ThreadPoolExecutor(2) as two:
-        asked = two.submit(say, client_of(server), "hang")
+    with ThreadPoolExecutor(1) as one:
+        asked = one.submit(hang, server)
         server.log.wait_for(re.compile("faulty_0: hangs"), 10)
         client.load_model("faulty")
         assert say(client, "hello") == "hello", "the new one serves at once"

@@ -106,7 +106,7 @@ def asked(client: InferenceServerClient, array: np.ndarray, kind: str = "", mode
     given = tensor("INPUT", array) if not kind else InferInput("INPUT", list(array.shape), kind)
     if kind:
         given.set_data_from_numpy(array)
-    answer = client.infer(model, [given]).as_numpy("OUTPUT")
+    answer: np.ndarray | None = client.infer(model, [given]).as_numpy("OUTPUT")
     assert answer is not None
     return answer
 
@@ -173,9 +173,9 @@ def test_many_large_requests_at_once_keep_their_own_answers(repository: Path, st
     server = start_server(repository)
 
     def ask(asker: int) -> bool:
-        client = client_of(server)
         arrays = (np.full(length, asker, np.float32) for length in LENGTHS)
-        return all(np.array_equal(asked(client, array), array) for array in arrays)
+        with client_of(server) as client:
+            return all(np.array_equal(asked(client, array), array) for array in arrays)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(8)))
