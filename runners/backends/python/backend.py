@@ -26,6 +26,7 @@ __all__ = ["PythonBackend"]
 _LOG = logging.getLogger(__name__)
 _WORKER = Path(__file__).parents[2] / "worker"
 _IN_PROCESS = "kushi.inprocess"
+_MAX_REQUESTS = "kushi.max_requests"
 _OF_OTHER_INTERPRETERS = ("kushi.python", "kushi.requirements", "EXECUTION_ENV_PATH")
 _START_SECONDS = "30"
 _FINALIZE_SECONDS = 10.0
@@ -43,6 +44,7 @@ class PythonBackend(Backend):
             threads=intra_op_threads(0, None, len(model.places), usable_cores()),
             start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
             execute_seconds=_seconds(model.config, "kushi.execute_timeout"),
+            max_requests=_count(model.config, _MAX_REQUESTS),
         )
         return Prepared(partial(_Opened, how=how))
 
@@ -59,6 +61,7 @@ class _How:
     """Of each process"""
     start_seconds: float
     execute_seconds: float
+    max_requests: int
 
     @property
     def directory(self) -> Path:
@@ -135,6 +138,7 @@ class _Opened(Opened):
             "start_seconds": how.start_seconds,
             "execute_seconds": how.execute_seconds,
             "finalize_seconds": _FINALIZE_SECONDS,
+            "max_requests": how.max_requests,
         }
         return WorkerModel(json.dumps(options), in_process.start if how.in_process else None)
 
@@ -167,6 +171,11 @@ def _is_in_process(config: ModelConfig) -> bool:
             f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), and asks for another "
             f"interpreter by '{others[0]}'"
         )
+    if text == "true" and _MAX_REQUESTS in config.parameters:
+        raise ConfigInvalid(
+            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), which is not replaced: "
+            f"remove '{_MAX_REQUESTS}'"
+        )
     return text == "true"
 
 
@@ -188,3 +197,13 @@ def _seconds(config: ModelConfig, name: str) -> float:
     if not 0 < seconds < 1e6:
         raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be seconds above 0, got '{text}'")
     return seconds
+
+
+def _count(config: ModelConfig, name: str) -> int:
+    """A parameter that is a number above 0; 0 where it is not there"""
+    if name not in config.parameters:
+        return 0
+    text = config.parameters[name].string_value
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**53):
+        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be a number above 0, got '{text}'")
+    return int(text)

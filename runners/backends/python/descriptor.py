@@ -22,6 +22,7 @@ DESCRIPTOR = Descriptor(
         "FORCE_CPU_ONLY_INPUT_TENSORS",
         "kushi.execute_timeout",
         "kushi.inprocess",
+        "kushi.max_requests",
         "kushi.python",
         "kushi.requirements",
     ),

@@ -390,3 +390,25 @@ def waiting(*, decoupled: bool) -> tuple[str, str]:
     sends = "request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)"
     config = COUNTED_CONFIG + "model_transaction_policy { decoupled: true }"
     return WAITING.replace("SENDS", sends).replace("RETURNED", "None"), config
+
+
+NUMBERED = """
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        family = pb_utils.MetricFamily("executed", "Requests", pb_utils.MetricFamily.COUNTER)
+        self.executed = family.Metric(labels={})
+
+    def execute(self, requests):
+        self.executed.increment(len(requests))
+        process = np.array([str(os.getpid()).encode()], np.object_)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("SAID", process)]) for _ in requests]
+
+    def finalize(self):
+        print("finalized", flush=True)
+"""

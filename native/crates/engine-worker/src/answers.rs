@@ -9,7 +9,8 @@ use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotTo
 use crate::frame::{Head, kind};
 use crate::message::{Answer, Garbage, read_answers, reshape, text_of};
 use crate::metrics;
-use crate::worker::{Running, Shared};
+use crate::running::Running;
+use crate::worker::Shared;
 
 /// Responses of a request that were taken and of which its worker hears at once: half of those that it may have on
 /// their way, which `runners/worker/execution.py` says.

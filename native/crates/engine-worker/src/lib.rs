@@ -17,6 +17,8 @@ mod once;
 mod outgoing;
 mod output;
 mod process;
+mod running;
+mod share;
 mod supervisor;
 mod worker;
 

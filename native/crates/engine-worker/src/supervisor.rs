@@ -104,13 +104,14 @@ impl Supervisor {
             process,
             incoming,
             is_ready: false,
+            is_renewed: false,
             failure: None,
             has_answered: false,
         };
         let why = conversation.run();
         let was_ready = conversation.is_ready;
         let life = if conversation.has_answered { Life::Useful } else { Life::Useless };
-        let failure = conversation.failure.take();
+        let (failure, is_renewed) = (conversation.failure.take(), conversation.is_renewed);
         let Conversation { mut process, .. } = conversation;
         let patience = match &why {
             Why::Ended => END_PATIENCE,
@@ -133,7 +134,9 @@ impl Supervisor {
             return Err(Error::new(ErrorKind::EngineFailed, text));
         }
         self.has_been_ready = true;
-        if goes_on {
+        if is_renewed {
+            log::info!("{name} is started again after its share of requests: {what}");
+        } else if goes_on {
             log::error!("{name} has ended and is started again: {what}");
         }
         let error = match why {
@@ -163,6 +166,8 @@ struct Conversation<'a> {
     incoming: Incoming,
     /// The model is.
     is_ready: bool,
+    /// The next one takes its place.
+    is_renewed: bool,
     /// What the model says of why it cannot be.
     failure: Option<String>,
     has_answered: bool,
@@ -181,11 +186,14 @@ impl Conversation<'_> {
             if self.shared.is_stopped() {
                 return Why::Stopped;
             }
+            self.is_renewed |= self.shared.renews();
             let (is_blocked, is_closing, overdue) = self.look(now);
             if let Some(overdue) = overdue {
                 return Why::Killed(overdue);
             }
-            if is_closing && now >= *closing.get_or_insert(now + self.shared.finalize_patience()) {
+            if (is_closing || self.is_renewed)
+                && now >= *closing.get_or_insert(now + self.shared.finalize_patience())
+            {
                 return Why::Killed("it did not end in time".into());
             }
             match self.wait(is_blocked) {

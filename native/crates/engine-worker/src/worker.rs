@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Context, Error, ErrorKind, Readiness, Response, SlotToken, os_text};
+use kushi_core::{Batch, Error, ErrorKind, Readiness, SlotToken, os_text};
 
 use crate::calls::Calls;
 use crate::frame::kind;
@@ -17,6 +17,8 @@ use crate::host::{Host, Metrics};
 use crate::message::batch_payload;
 use crate::outgoing::Outgoing;
 use crate::process::Launch;
+use crate::running::{Parent, Running};
+use crate::share::Share;
 use crate::supervisor::Supervisor;
 
 /// One instance of a model.
@@ -35,6 +37,8 @@ pub struct WorkerOptions {
     pub execute_seconds: f64,
     /// How long it may take to end.
     pub finalize_seconds: f64,
+    /// After about so many requests another process takes its place; 0: never.
+    pub max_requests: u64,
 }
 
 /// Dropping it ends its process.
@@ -66,6 +70,10 @@ pub(crate) struct State {
     /// Not sent yet.
     waiting: Vec<(SlotToken, Batch)>,
     pub(crate) next_batch: u64,
+    /// Of the process that is there.
+    share: Share,
+    /// It goes because it has had its share, and the next one is on its way.
+    renews: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,39 +84,6 @@ pub(crate) enum Phase {
     /// There is none, for this reason: for good, or until the next one is tried.
     Failed(Error),
     Closing,
-}
-
-/// What children inherit.
-#[derive(Default)]
-pub(crate) struct Parent {
-    pub(crate) context: Context,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) priority: u32,
-}
-
-/// A batch that the worker has.
-pub(crate) struct Running {
-    pub(crate) batch: Batch,
-    /// The requests that were sent, by their places in the batch.
-    pub(crate) places: Vec<usize>,
-    /// `None` once the model can take the next batch.
-    pub(crate) token: Option<SlotToken>,
-    pub(crate) begun: Instant,
-    /// Responses that have found no room yet, with the number of their request, in the order in which they came.
-    pub(crate) held: VecDeque<(usize, Response)>,
-    /// How many responses to a request were taken since its worker has last heard of it.
-    pub(crate) taken: HashMap<usize, u32>,
-    /// Requests that end behind what is held.
-    pub(crate) ends: Vec<(usize, Result<(), Error>)>,
-    /// Whether the supervisor hears of requests that nobody waits for: it has made calls.
-    is_watched: bool,
-}
-
-impl Running {
-    /// Nobody waits for any of its requests.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.places.iter().all(|&place| self.batch.is_abandoned(place))
-    }
 }
 
 impl Worker {
@@ -148,10 +123,13 @@ impl Worker {
         }
     }
 
-    /// Whether its process is there, and the model in it.
+    /// Whether its process is there, and the model in it; or the next one comes in its turn.
     pub(crate) fn readiness(&self) -> Readiness {
         let shared = self.shared.clone();
-        Arc::new(move || shared.state().phase == Phase::Ready)
+        Arc::new(move || {
+            let state = shared.state();
+            state.phase == Phase::Ready || state.phase == Phase::Starting && state.renews
+        })
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
@@ -164,6 +142,12 @@ impl Worker {
     pub(crate) fn begin(&self, token: SlotToken, batch: Batch) {
         let mut state = self.shared.state();
         match state.phase {
+            // The next process takes it.
+            Phase::Ready if state.share.is_used_up() => {
+                state.waiting.push((token, batch));
+                drop(state);
+                self.shared.ring();
+            }
             Phase::Ready => {
                 let sent = state.send(token, batch);
                 drop(state);
@@ -173,7 +157,6 @@ impl Worker {
                     Err(unsent) => unsent.fail(),
                 }
             }
-            // The next process takes it.
             Phase::Starting => state.waiting.push((token, batch)),
             Phase::Failed(_) | Phase::Closing => {
                 let error = match &state.phase {
@@ -245,6 +228,22 @@ impl Shared {
             let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
         }
         state.outgoing = Some(outgoing);
+        state.share = Share::new(self.options.max_requests);
+    }
+
+    /// Whether it is time for the next process, which is so between two batches. This one is told to end then.
+    pub(crate) fn renews(&self) -> bool {
+        let mut state = self.state();
+        let renews = state.phase == Phase::Ready && state.share.is_used_up() && state.batches.is_empty();
+        if renews {
+            state.phase = Phase::Starting;
+            state.renews = true;
+            if let Some(outgoing) = &mut state.outgoing {
+                // Whether it hears of it or not, it ends in time.
+                let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
+            }
+        }
+        renews
     }
 
     /// The model is in it.
@@ -253,7 +252,7 @@ impl Shared {
         if state.phase == Phase::Closing {
             return;
         }
-        state.phase = Phase::Ready;
+        (state.phase, state.renews) = (Phase::Ready, false);
         let waiting = std::mem::take(&mut state.waiting);
         let unsent: Vec<_> =
             waiting.into_iter().filter_map(|(token, batch)| state.send(token, batch).err()).collect();
@@ -293,6 +292,7 @@ impl Shared {
             if state.phase == Phase::Starting {
                 state.phase = Phase::Failed(error.clone());
             }
+            state.renews = false;
             std::mem::take(&mut state.waiting)
         };
         self.changed.notify_all();
@@ -362,6 +362,7 @@ impl State {
             return Err(Box::new(Unsent { token, batch, error }));
         }
         self.next_batch += 1;
+        self.share.count(places.len());
         let is_blocked = outgoing.is_blocked();
         let running = Running {
             batch,

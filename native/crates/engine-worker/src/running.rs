@@ -1,0 +1,39 @@
+//! A batch that a worker has, and what the calls inherit that are made for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use kushi_core::{Batch, Context, Error, Response, SlotToken};
+
+/// What children inherit.
+#[derive(Default)]
+pub(crate) struct Parent {
+    pub(crate) context: Context,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) priority: u32,
+}
+
+/// A batch that the worker has.
+pub(crate) struct Running {
+    pub(crate) batch: Batch,
+    /// The requests that were sent, by their places in the batch.
+    pub(crate) places: Vec<usize>,
+    /// `None` once the model can take the next batch.
+    pub(crate) token: Option<SlotToken>,
+    pub(crate) begun: Instant,
+    /// Responses that have found no room yet, with the number of their request, in the order in which they came.
+    pub(crate) held: VecDeque<(usize, Response)>,
+    /// How many responses to a request were taken since its worker has last heard of it.
+    pub(crate) taken: HashMap<usize, u32>,
+    /// Requests that end behind what is held.
+    pub(crate) ends: Vec<(usize, Result<(), Error>)>,
+    /// Whether the supervisor hears of requests that nobody waits for: it has made calls.
+    pub(crate) is_watched: bool,
+}
+
+impl Running {
+    /// Nobody waits for any of its requests.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.places.iter().all(|&place| self.batch.is_abandoned(place))
+    }
+}

@@ -1,0 +1,92 @@
+"""Processes that are replaced after so many requests"""
+
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_models import client_of, tensor
+from tests.raw_http import fetch
+from tests.serving import Server, eventually, run_to_end
+
+
+def parameter(value: str) -> str:
+    return f'parameters {{ key: "kushi.max_requests" value {{ string_value: "{value}" }} }}'
+
+
+def test_a_process_is_replaced_between_batches_without_an_error(repository: Path, start_server: StartServer) -> None:
+    config = models.COUNTED_CONFIG + parameter("20") + "instance_group { count: 2 }"
+    models.write(repository, "numbered", models.NUMBERED, config)
+    server = start_server(repository)
+    answered: Counter[str] = Counter()
+    lock = threading.Lock()
+    unready: list[int] = []
+
+    def ask() -> None:
+        client = client_of(server)
+        for _ in range(50):
+            answer = client.infer("numbered", [tensor("WHAT", np.array([b""], np.object_))])
+            process: bytes = answer.as_numpy("SAID")[0]
+            if not client.is_model_ready("numbered"):
+                unready.append(1)
+            with lock:
+                answered[process.decode()] += 1
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join(60)
+    assert (answered.total(), unready) == (200, [])
+    # a batch is one request here
+    assert max(answered.values()) <= 22
+    shares = sorted(answered.values())
+    assert len(shares) >= 200 // 22
+    # the two that go on may have had less
+    assert shares[2] >= 18
+    eventually(lambda: server.metrics()["executed"] == 200, "all that was counted is shown")
+    server.log.wait_for(re.compile("numbered_0_[01]: finalized"), 10)
+    server.log.wait_for(re.compile("numbered_0_[01] is started again after its share of requests"), 10)
+    assert not any("has ended and is started again" in line for line in server.log.lines)
+
+
+def test_a_stream_ends_before_its_process_is_replaced(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG + parameter("1"))
+    server = start_server(repository)
+    outcomes: list[int] = []
+
+    def ask() -> None:
+        outcomes.append(streamed(server, 500))
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join(60)
+    assert outcomes == [500] * 4
+
+
+def streamed(server: Server, count: int) -> int:
+    path = "/v2/models/counting/generate_stream"
+    answer = fetch(server.http, "POST", path, body=b'{"COUNT": %d}' % count)
+    return answer.body.count(b'"NUMBER":')
+
+
+def test_a_model_in_process_has_no_process_to_be_replaced(repository: Path) -> None:
+    in_process = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'
+    models.write(repository, "numbered", models.NUMBERED, models.COUNTED_CONFIG + parameter("5") + in_process)
+    done = run_to_end(f"--model-repository={repository}", "--http-port=0", "--metrics-port=0")
+    assert "which is not replaced: remove 'kushi.max_requests'" in done.stdout
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", ""])
+def test_what_is_no_number_of_requests_is_refused(value: str, repository: Path) -> None:
+    models.write(repository, "numbered", models.NUMBERED, models.COUNTED_CONFIG + parameter(value))
+    done = run_to_end(f"--model-repository={repository}", "--http-port=0", "--metrics-port=0")
+    text = f"parameter 'kushi.max_requests' of model 'numbered' must be a number above 0, got '{value}'"
+    assert text in done.stdout
