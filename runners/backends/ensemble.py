@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from kushi_native import Ensemble
 
 from ..errors import KushiError, about
-from ..repository.ensemble import check_composing, steps_json
+from ..repository.ensemble import check_composing, steps_json, with_policy
 from ..repository.labels import read_labels
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
@@ -33,7 +33,8 @@ def load(
     with about(source.stated_in):
         check_tensors(config)
         check_outputs(config)
-        check_composing(config, models, failures)
+        of_steps = check_composing(config, models, failures)
+        config = with_policy(config, of_steps)
         specification = specify(
             config,
             version=version,

@@ -69,7 +69,8 @@ def load(
         bound = opened.bind(config)
         if bound.inputs is not None and bound.outputs is not None:
             check_against_model(config, bound.inputs, bound.outputs)
-        check_outputs(config)
+        if not bound.may_be_silent:
+            check_outputs(config)
         threads = bound.threads()
         specification = specify(
             config,

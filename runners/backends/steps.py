@@ -96,5 +96,7 @@ class Bound:
     inputs: Sequence[TensorInfo] | None = None
     """What the file declares, by the names of the configuration, which is held against it; None: it does not say"""
     outputs: Sequence[TensorInfo] | None = None
+    may_be_silent: bool = False
+    """Whether it may have no outputs"""
     inline: bool = False
     """Whether a model of one thread may run on an io thread: never where Python or an accelerator executes it"""

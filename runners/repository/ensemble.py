@@ -4,14 +4,23 @@ against the configurations of its composing models once they are loaded.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import ConfigInvalid
 from .messages import DataType, ModelConfig, ModelEnsembling, ModelInput, ModelOutput
 from .tensors import shape_text
 
-__all__ = ["LATEST", "PLATFORM", "check_composing", "check_steps", "composing", "is_ensemble", "steps_json"]
+__all__ = [
+    "LATEST",
+    "PLATFORM",
+    "check_composing",
+    "check_steps",
+    "composing",
+    "is_ensemble",
+    "steps_json",
+    "with_policy",
+]
 
 PLATFORM = "ensemble"
 LATEST = -1
@@ -95,10 +104,8 @@ def _check_flow(config: ModelConfig) -> None:
     for tensor in outputs:
         if tensor not in ready:
             missing = _unconnected(tensor, makers, ready)
-            raise ConfigInvalid(
-                f"output '{tensor}' for ensemble '{name}' is not written: at least one of its depending tensors, "
-                f"'{missing}', is not connected"
-            )
+            why = f": at least one of its depending tensors, '{missing}', is not connected" if missing else ""
+            raise ConfigInvalid(f"output '{tensor}' for ensemble '{name}' is not written{why}")
     for tensor in [*makers, *sorted(taken)]:
         if tensor not in outputs and (tensor not in ready or tensor not in taken):
             raise ConfigInvalid(f"ensemble tensor '{tensor}' is unused in ensemble '{name}'")
@@ -129,9 +136,11 @@ def _ready(inputs: list[str], waiting: list[ModelEnsembling.Step]) -> set[str]:
 
 
 def _unconnected(tensor: str, makers: Mapping[str, ModelEnsembling.Step], ready: set[str]) -> str:
-    """What a tensor waits for in the end; in a ring, any tensor of it"""
+    """What a tensor waits for in the end; "" in a ring"""
     seen: set[str] = set()
-    while tensor in makers and tensor not in seen:
+    while tensor in makers:
+        if tensor in seen:
+            return ""
         seen.add(tensor)
         tensor = next(one for one in sorted(makers[tensor].input_map.values()) if one not in ready)
     return tensor
@@ -154,9 +163,13 @@ class _Inferred:
 
 def check_composing(
     config: ModelConfig, models: Mapping[str, Mapping[int, ModelConfig]], failures: Mapping[str, Exception]
-) -> None:
-    """The ensemble against the versions of its models that are loaded; `failures` are why others are not"""
+) -> list[ModelConfig]:
+    """
+    The ensemble against the versions of its models that are loaded; `failures` are why others are not. Answers the
+    models of its steps
+    """
     name = config.name
+    of_steps = []
     tensors = {
         tensor.name: _inferred(tensor, config) for tensors in (config.input, config.output) for tensor in tensors
     }
@@ -169,7 +182,7 @@ def check_composing(
         version = max(versions) if step.model_version == LATEST else step.model_version
         if version not in versions:
             raise ConfigInvalid(
-                f"ensemble '{name}' depends on '{step.model_name}' whose required version {version} is not loaded"
+                f"ensemble '{name}' depends on '{step.model_name}' whose required version {version} is not loaded."
             )
         model = versions[version]
         # a model without batches takes each request as it is
@@ -181,6 +194,16 @@ def check_composing(
         for tensor, of_step in _mapped(config, step, model):
             known = tensors.setdefault(tensor, of_step)
             _check_consistent(f"in ensemble {name}, ensemble tensor {tensor}: ", known, of_step)
+        of_steps.append(model)
+    return of_steps
+
+
+def with_policy(written: ModelConfig, of_steps: Iterable[ModelConfig]) -> ModelConfig:
+    """An ensemble is decoupled where the model of a step is"""
+    config = ModelConfig()
+    config.CopyFrom(written)
+    config.model_transaction_policy.decoupled = any(model.model_transaction_policy.decoupled for model in of_steps)
+    return config
 
 
 def _mapped(config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig) -> Iterator[tuple[str, _Inferred]]:

@@ -104,7 +104,8 @@ def specify(
     return Specification(
         name=config.name,
         version=version,
-        platform=config.platform,
+        # a backend that has no platforms of its own is one
+        platform=config.platform or config.backend,
         backend=config.backend,
         max_batch_size=config.max_batch_size,
         inputs=tuple(

@@ -96,8 +96,14 @@ class Model:
             server.executing.reset(token)
 
     def _execute(self, requests: Sequence[IncomingRequest], done: Callable[[Outcomes], None]) -> None:
+        execute = getattr(self._model, "execute", None)
+        if execute is None:
+            file = getattr(sys.modules.get(type(self._model).__module__), "__file__", None)
+            text = f"Python model {file or self._name} does not implement `execute` method."
+            done(self._refused(requests, text))
+            return
         try:
-            returned = self._call(requests)
+            returned = execute(requests)
         except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
             done(self._failed(requests, error))
             return
@@ -108,13 +114,6 @@ class Model:
         running = self._background.begin(self._awaited(requests, returned, done))
         if not self._decoupled:
             running.result()
-
-    def _call(self, requests: Sequence[IncomingRequest]) -> Any:
-        execute = getattr(self._model, "execute", None)
-        if execute is None:
-            file = getattr(sys.modules.get(type(self._model).__module__), "__file__", None)
-            raise TritonModelException(f"Python model {file or self._name} does not implement `execute` method.")
-        return execute(requests)
 
     async def _awaited(
         self, requests: Sequence[IncomingRequest], execution: Coroutine[Any, Any, Any], done: Callable[[Outcomes], None]

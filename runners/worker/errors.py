@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+
 from .given import text
 
-__all__ = ["TritonError", "TritonModelException"]
+__all__ = ["ErrorCode", "TritonError", "TritonModelException"]
 
 
 class TritonModelException(Exception):
     """Raised by the API, and by models"""
 
 
-class TritonError:
-    """What a response says instead of tensors; the code decides the status that a client sees"""
+class ErrorCode(enum.IntEnum):
+    """Numbered as in Triton's C API, and written as there"""
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -23,20 +25,37 @@ class TritonError:
     ALREADY_EXISTS = 6
     CANCELLED = 7
 
+    def __str__(self) -> str:
+        return f"__ErrorCode.{self.name}"
+
+
+class TritonError:
+    """What a response says instead of tensors; the code decides the status that a client sees"""
+
+    UNKNOWN = ErrorCode.UNKNOWN
+    INTERNAL = ErrorCode.INTERNAL
+    NOT_FOUND = ErrorCode.NOT_FOUND
+    INVALID_ARG = ErrorCode.INVALID_ARG
+    UNAVAILABLE = ErrorCode.UNAVAILABLE
+    UNSUPPORTED = ErrorCode.UNSUPPORTED
+    ALREADY_EXISTS = ErrorCode.ALREADY_EXISTS
+    CANCELLED = ErrorCode.CANCELLED
+
     __slots__ = ("_code", "_message")
 
     def __init__(self, message: str, code: int = INTERNAL) -> None:
         message = text(message, "the message of a TritonError")
-        if code not in range(self.UNKNOWN, self.CANCELLED + 1):
-            raise TypeError(f"expected one of TritonError's codes, got {code!r}")
+        try:
+            self._code = ErrorCode(code)
+        except ValueError:
+            raise TypeError(f"expected one of TritonError's codes, got {code!r}") from None
         self._message = message
-        self._code = code
 
     def message(self) -> str:
         """What went wrong"""
         return self._message
 
-    def code(self) -> int:
+    def code(self) -> ErrorCode:
         """One of the codes above"""
         return self._code
 
@@ -44,4 +63,4 @@ class TritonError:
         return self._message
 
     def __repr__(self) -> str:
-        return f"TritonError({self._message!r}, {self._code})"
+        return f"TritonError({self._message!r}, {self._code.name})"

@@ -8,11 +8,12 @@ from pathlib import Path
 __all__ = ["described", "logged"]
 
 _HERE = str(Path(__file__).parent)
+_NO_TEXT = "<EMPTY MESSAGE>"
 
 
 def described(error: BaseException) -> str:
     """What was raised, and where: the innermost place first, as Triton writes it"""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {str(error) or _NO_TEXT}"
     places = [f"  {frame.filename}({frame.lineno}): {frame.name}\n" for frame in _places(error)]
     return f"{text}\n\nAt:\n{''.join(reversed(places))}" if places else text
 

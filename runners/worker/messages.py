@@ -136,12 +136,13 @@ def response_parts(
     response: InferenceResponse, wanted: Sequence[str] | None, positions: dict[str, int]
 ) -> list[tuple[int, Tensor]]:
     """The tensors of a response that were asked for, in the order of the outputs"""
-    found = {}
+    found: dict[int, Tensor] = {}
     for tensor in response.output_tensors():
         name = tensor.name()
         position = positions.get(name)
         if position is not None and (wanted is None or name in wanted):
-            found[position] = tensor
+            # of two with one name the first, which is the one that clients find
+            found.setdefault(position, tensor)
     return sorted(found.items()) if len(found) > 1 else list(found.items())
 
 

@@ -99,6 +99,11 @@ NAMES = ("triton_python_backend_utils", "c_python_backend_utils")
 
 
 def install() -> None:
-    """Make the API importable under the names that models use"""
+    """Make the API importable under the names that models use, and by which errors and logs then call it"""
+    api = sys.modules[__name__]
     for name in NAMES:
-        sys.modules[name] = sys.modules[__name__]
+        sys.modules[name] = api
+    for name in __all__:
+        found = getattr(api, name)
+        if isinstance(found, type):
+            found.__module__ = NAMES[1]

@@ -22,14 +22,14 @@ import numpy as np
 import pytest
 
 from runners import Client, TritonRunner, errors
-from tests.serving import ROOT, Log, eventually, free_port
+from tests.peer.pair import free_ports
+from tests.serving import ROOT, Log, eventually
 from tests.shared_memory import Object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PYTHON = ROOT / ".venv-triton/bin/python"
-INSTALL_LOG = ROOT / ".venv-triton/install.log"
 SCRIPT = Path(__file__).with_name("serve_pytriton.py")
 START_S = 120.0
 STARTS = 2
@@ -99,13 +99,6 @@ class TritonServer:
         self.process.communicate(timeout=START_S)
 
 
-def free_ports() -> list[int]:
-    ports: set[int] = set()
-    while len(ports) < 3:
-        ports.add(free_port())
-    return list(ports)
-
-
 def children(pid: int) -> list[int]:
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -125,15 +118,6 @@ def started(home: Path, ports: list[int] | None = None) -> TritonServer:
         server.process.communicate()
         logs.append(f"exit status {server.process.returncode}\n{server.log.text()}")
     pytest.fail("the server of nvidia-pytriton does not start:\n" + "\n".join(logs))
-
-
-@pytest.fixture(scope="module")
-def installed() -> None:
-    find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytriton') is None)"
-    if PYTHON.exists() and subprocess.run([PYTHON, "-c", find], check=False).returncode == 0:
-        return
-    why = INSTALL_LOG.read_text(encoding="utf-8").strip() if INSTALL_LOG.exists() else "make test-triton installs it"
-    pytest.skip(f"nvidia-pytriton is not installed: {why}")
 
 
 @pytest.fixture(scope="module")

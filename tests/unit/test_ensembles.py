@@ -57,6 +57,7 @@ def test_an_ensemble_is_served_with_its_models(tmp_path: Path) -> None:
         assert ask(engine) == 2
         config = engine.get_model_config("e")
         assert (config["platform"], config["backend"], config["instance_group"]) == ("ensemble", "", [])
+        assert config["model_transaction_policy"] == {"decoupled": False}
         assert [one["model_name"] for one in config["ensemble_scheduling"]["step"]] == ["a", "b"]
 
 
@@ -159,7 +160,7 @@ def test_ensembles_in_a_circle_fail_and_the_circle_is_named(tmp_path: Path, *, e
 @pytest.mark.parametrize(
     ("first", "more", "text"),
     [
-        (step("a", "A", "B", version=3), {}, "ensemble 'e' depends on 'a' whose required version 3 is not loaded"),
+        (step("a", "A", "B", version=3), {}, "ensemble 'e' depends on 'a' whose required version 3 is not loaded."),
         (
             step("a", "A", "B"),
             {"datatype": "TYPE_FP32"},

@@ -104,7 +104,7 @@ class _Opened(Opened):
         return _with(config, said)
 
     def bind(self, config: ModelConfig) -> Bound:
-        return Bound(partial(self._sessions, config), threads=lambda: self._how.threads)
+        return Bound(partial(self._sessions, config), threads=lambda: self._how.threads, may_be_silent=True)
 
     def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
         model = self._how.model

@@ -139,11 +139,11 @@ def test_instances_are_called_as_in_triton(
         server.log.wait_for(re.compile(f"{name}: I am {name}$"), 10)
 
 
-def test_of_two_outputs_of_one_name_the_last_counts(repository: Path, start_server: StartServer) -> None:
+def test_of_two_outputs_of_one_name_the_first_counts(repository: Path, start_server: StartServer) -> None:
     source = models.ADD_SUB.replace('"OUTPUT1", (a - b)', '"OUTPUT0", (a - b)')
     models.write(repository, "add_sub", source, models.ADD_SUB_CONFIG)
     client = client_of(start_server(repository))
     two, one = np.full((1, 1), 2, np.float32), np.ones((1, 1), np.float32)
     answer = client.infer("add_sub", pair(two, one))
-    assert answer.as_numpy("OUTPUT0").tolist() == [[1]]
+    assert answer.as_numpy("OUTPUT0").tolist() == [[3]]
     assert answer.as_numpy("OUTPUT1") is None

@@ -232,7 +232,16 @@ def test_a_class_without_execute_fails_its_requests(server: AnsweringServer) -> 
 
     outcomes: queue.SimpleQueue[Outcomes] = queue.SimpleQueue()
     Model(TritonPythonModel, "m_0_0", decoupled=False).execute([IncomingRequest(0, [])], outcomes.put)
-    assert "does not implement `execute` method." in str(texts(outcomes.get())[0])
+    (text,) = texts(outcomes.get())
+    assert str(text).startswith(f"{BEGIN}Python model ")
+    assert str(text).endswith(" does not implement `execute` method.")
+
+
+def test_an_exception_without_a_text_says_so(server: AnsweringServer) -> None:
+    def execute(_: Any) -> None:
+        raise NotImplementedError
+
+    assert str(texts(Instance(execute).run())[0]).startswith(f"{BEGIN}NotImplementedError: <EMPTY MESSAGE>\n\nAt:\n")
 
 
 def test_sys_exit_of_execute_is_not_caught(server: AnsweringServer) -> None:

@@ -54,6 +54,11 @@ def test_what_is_no_response_is_refused(arguments: dict[str, Any], raised: type[
         InferenceResponse(**arguments)
 
 
+def test_a_code_is_written_as_in_triton() -> None:
+    assert f"{TritonError('no').code()}" == "__ErrorCode.INTERNAL"
+    assert TritonError("no", 4).code() is TritonError.UNAVAILABLE
+
+
 @pytest.mark.parametrize("arguments", [(None,), ("text", "code"), ("text", 8)])
 def test_what_is_no_error_is_refused(arguments: Any) -> None:
     with pytest.raises(TypeError):

@@ -13,7 +13,7 @@ use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Alarm, Inference, OnlyResponse};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
-use kushi_oip::version_number;
+use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
 
 use crate::HttpContext;
@@ -25,7 +25,6 @@ use crate::infer_headers::InferHeaders;
 use crate::limits::HttpLimits;
 use crate::load_report;
 use crate::refusal::Refusal;
-use crate::response::Format;
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn generate(
@@ -122,7 +121,6 @@ impl Received {
 fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepared, Error> {
     let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
     let bound = spec.bind(&id, inputs, &[])?;
-    Format::new(spec, &bound.wanted, Vec::new(), false)?;
     Ok(Prepared { id, parameters, bound })
 }
 
@@ -264,6 +262,9 @@ impl Generation {
         net: &Net,
         write: impl FnOnce(&mut Vec<u8>, &ModelSpec, &str, &Response) + Send + 'static,
     ) -> Result<Vec<u8>, Error> {
+        for (_, tensor) in &response.outputs {
+            tensor_json::check_writable(tensor.datatype)?;
+        }
         let own = reservation.map_or(0, Reservation::bytes);
         let bytes = response.outputs.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>();
         let (spec, id, budget) = (self.spec.clone(), self.id.clone(), net.budget.clone());

@@ -37,7 +37,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Refuses what cannot be written, before it is computed.
+    /// Refuses what is asked for by its name and cannot be written, before it is computed. A model may leave others
+    /// out.
     pub(crate) fn new(
         spec: &ModelSpec,
         wanted: &Wanted,
@@ -47,16 +48,8 @@ impl Format {
         let place = |Output { name, way, .. }: Output<'_>| Some((spec.output(&name)? as u16, way));
         let listed = outputs.into_iter().filter_map(place).collect();
         let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
-        let half = |datatype| matches!(datatype, DataType::Fp16 | DataType::Bf16);
-        for (index, output) in spec.outputs.iter().enumerate() {
-            let index = index as u16;
-            let asked = wanted.is_empty() || wanted.contains(&index);
-            if asked && half(output.datatype) && matches!(format.way(index), Way::Json) {
-                return Err(Error::invalid(format!(
-                    "sending {} data via JSON is not supported. Please use the binary data format for output",
-                    output.datatype
-                )));
-            }
+        for &index in wanted {
+            format.check(index, spec.outputs[usize::from(index)].datatype)?;
         }
         Ok(format)
     }
@@ -66,6 +59,14 @@ impl Format {
         let becomes_text = |index| matches!(self.way(index), Way::Json) || classes.count(index) > 0;
         let text = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
         text.map(|(_, tensor)| tensor.data.len()).sum()
+    }
+
+    /// Whether an output of this type can come as it is to come.
+    fn check(&self, index: u16, datatype: DataType) -> Result<(), Error> {
+        match self.way(index) {
+            Way::Json => tensor_json::check_writable(datatype),
+            Way::Binary | Way::Region(_) => Ok(()),
+        }
     }
 
     fn way(&self, index: u16) -> &Way {
@@ -80,6 +81,9 @@ pub(crate) fn write(
     mut response: Response,
     format: &Format,
 ) -> Result<Answer, Error> {
+    for (index, tensor) in &response.outputs {
+        format.check(*index, tensor.datatype)?;
+    }
     classes.choose(spec, &mut response)?;
     fill_regions(spec, &response, |index| format.way(index).region())?;
     let mut head = Vec::with_capacity(usual_length(&response));

@@ -283,7 +283,8 @@ fn read_output(rest: &mut &[u8]) -> Result<(usize, Tensor, usize), Garbage> {
 fn error_kind(code: u32) -> ErrorKind {
     match code {
         2 => ErrorKind::ModelNotFound,
-        3 => ErrorKind::InvalidInput,
+        // For clients of HTTP these three are one.
+        0 | 3 | 6 => ErrorKind::InvalidInput,
         4 => ErrorKind::Overloaded,
         5 => ErrorKind::Unsupported,
         7 => ErrorKind::Cancelled,

@@ -218,6 +218,16 @@ fn unreadable(text: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::UnreadableInput, text)
 }
 
+/// JSON has no numbers of half precision.
+pub fn check_writable(datatype: DataType) -> Result<(), Error> {
+    match datatype {
+        DataType::Fp16 | DataType::Bf16 => Err(Error::invalid(format!(
+            "sending {datatype} data via JSON is not supported. Please use the binary data format for output"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Writes the elements of a tensor, flat, without the brackets. FP16 and BF16 have no JSON form.
 pub fn write(out: &mut Vec<u8>, datatype: DataType, data: &[u8]) {
     macro_rules! numbers {

@@ -151,10 +151,13 @@ impl State {
             }
             if let Some(to) = &changed {
                 let places = &run.plan.steps[step].outputs;
+                // What is empty in a stream says nothing, as an end by itself does.
+                let planned = places.iter().flatten().filter(|_| is_whole || !response.outputs.is_empty());
+                let planned: SmallVec<[usize; 8]> = planned.copied().collect();
                 let outputs = response.outputs.into_iter();
                 let known =
                     outputs.filter_map(|(place, tensor)| Some(((*places.get(usize::from(place))?)?, tensor)));
-                if !self.strands.put(to, known) {
+                if !self.strands.put(to, planned.into_iter(), known) {
                     changed = None;
                 }
             }

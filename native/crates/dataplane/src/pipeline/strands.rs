@@ -35,6 +35,8 @@ enum Place {
     Empty,
     /// An optional input that the asker left out.
     LeftOut,
+    /// A step has answered without this output of its.
+    NotMade,
     Full(Tensor),
 }
 
@@ -63,12 +65,18 @@ impl Strands {
         self.list.binary_search_by(|(at, _)| at[..].cmp(path))
     }
 
-    /// Puts a tensor where a step has made it. False: this strand is of no use any more.
-    pub(super) fn put(&mut self, path: &[u32], tensors: impl Iterator<Item = (usize, Tensor)>) -> bool {
+    /// Puts tensors where a step has made them; `planned` are those that it could make. False: this strand is of no
+    /// use any more.
+    pub(super) fn put(
+        &mut self,
+        path: &[u32],
+        planned: impl Iterator<Item = usize>,
+        tensors: impl Iterator<Item = (usize, Tensor)>,
+    ) -> bool {
         let Ok(at) = self.find(path) else { return false };
-        for (place, tensor) in tensors {
-            self.list[at].1.places[place] = Place::Full(tensor);
-        }
+        let places = &mut self.list[at].1.places;
+        planned.for_each(|place| places[place] = Place::NotMade);
+        tensors.for_each(|(place, tensor)| places[place] = Place::Full(tensor));
         true
     }
 
@@ -185,7 +193,12 @@ impl Strands {
     fn answer_at(&self, path: &[u32], graph: &Graph, wanted: &[u16]) -> Option<Response> {
         let is_wanted = |output: &u16| wanted.is_empty() || wanted.contains(output);
         let outputs = || (0..graph.outputs.len() as u16).filter(is_wanted);
-        if !self.sees(path, outputs().map(|output| graph.outputs[usize::from(output)])) {
+        let is_not_made = |output: u16| {
+            matches!(self.see(path, graph.outputs[usize::from(output)]), Some((Place::NotMade, _)))
+        };
+        if !self.sees(path, outputs().map(|output| graph.outputs[usize::from(output)]))
+            || outputs().any(is_not_made)
+        {
             return None;
         }
         let tensor = |output: u16| match self.see(path, graph.outputs[usize::from(output)])? {

@@ -161,18 +161,39 @@ fn a_shape_that_does_not_fit_the_next_step_is_that_requests_error() {
     assert_eq!(batches(&site, "narrow"), 0);
 }
 
-#[test]
-fn an_output_that_a_step_does_not_give_is_that_requests_error() {
-    // A puppet has no second output to echo.
-    let mut site = Site::new([
-        model("first", &["INPUT"], &["OUTPUT", "MORE"]),
-        model("second", &["INPUT"], &["OUTPUT"]),
-    ]);
+/// `first` gives no `MORE`: a puppet has no second output to echo.
+fn without_more(second: ModelSpec, inputs: &[(&str, &str)], output: &str) -> (Site, Arc<Runner>) {
+    let mut site = Site::new([model("first", &["INPUT"], &["OUTPUT", "MORE"]), second]);
     let steps = [
-        step("first", &[("INPUT", "a")], &[("MORE", "b")]),
-        step("second", &[("INPUT", "b")], &[("OUTPUT", "c")]),
+        step("first", &[("INPUT", "a")], &[("OUTPUT", "b"), ("MORE", "more")]),
+        step("second", inputs, &[("OUTPUT", "c")]),
     ];
-    let ensemble = site.ensemble(ends("a", "c"), &steps);
+    let ensemble = site.ensemble(ends("a", output), &steps);
+    (site, ensemble)
+}
+
+#[test]
+fn an_output_that_a_step_does_not_give_is_left_out_of_the_next_ones_inputs() {
+    let mut second = model("second", &["INPUT", "OPTIONAL"], &["OUTPUT"]);
+    second.inputs[1].optional = true;
+    let (site, ensemble) = without_more(second, &[("INPUT", "b"), ("OPTIONAL", "more")], "c");
+    site.ask(&ensemble, 1);
+    assert_eq!(site.value(1), 1);
+}
+
+#[test]
+fn an_input_that_no_step_has_given_is_that_requests_error() {
+    let (site, ensemble) = without_more(model("second", &["INPUT"], &["OUTPUT"]), &[("INPUT", "more")], "c");
+    site.ask(&ensemble, 1);
+    let error = site.error(1);
+    let text = "in ensemble 'ensemble', [request id: 1] expected 1 inputs but got 0 inputs for model 'second'. Got \
+                input(s) [], but missing required input(s) ['INPUT'].";
+    assert!(error.kind == ErrorKind::InvalidInput && error.message.starts_with(text), "{error}");
+}
+
+#[test]
+fn an_output_that_no_step_has_given_is_that_requests_error() {
+    let (site, ensemble) = without_more(model("second", &["INPUT"], &["OUTPUT"]), &[("INPUT", "b")], "more");
     site.ask(&ensemble, 1);
     let error = site.error(1);
     let text = "in ensemble 'ensemble', [request id: 1] unexpected deadlock, at least one output is not set while no \

@@ -1,0 +1,2 @@
+class TritonPythonModel:
+    """Cannot do anything"""
