@@ -229,7 +229,7 @@ def test_each_request_has_one_end_however_often_workers_are_killed(repository: P
                 os.kill(worker, signal.SIGKILL)
     load.go_on()
     outcomes = load.end()
-    killed = re.compile(r"add_sub_\d (ended while it executed|did not become ready): it was killed by signal 9")
+    killed = re.compile(r"add_sub_0_\d (ended while it executed|did not become ready): it was killed by signal 9")
     assert [error for error in outcomes if error and not killed.match(error)] == []
     counted = server.metrics()
     failed = sum(value for series, value in counted.items() if series.startswith("nv_inference_request_failure{"))
