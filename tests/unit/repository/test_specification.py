@@ -40,6 +40,7 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
         },
         "instances": 2,
         "inline": True,
+        "decoupled": False,
         "load_seconds": 0.5,
     }
     assert served["max_batch_size"] == 8

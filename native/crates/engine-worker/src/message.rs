@@ -323,7 +323,7 @@ mod tests {
         let (mut heads, mut tensors) = (Vec::new(), Vec::new());
         for answer in answers {
             let (text, count) = (answer.text.len() as u32, answer.outputs.len() as u32);
-            for number in [answer.position, answer.flags, answer.code, text, count] {
+            for number in [answer.position, answer.flags, answer.code, text, 0, count] {
                 heads.put_u32_le(number);
             }
             heads.put_slice(answer.text.as_bytes());
