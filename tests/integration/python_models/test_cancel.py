@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from tests.conftest import StartServer
-from tests.integration.python_models import models
-from tests.integration.python_models.test_models import client_of, tensor
+from tests.integration.python_models import callers, models
+from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import frame
-from tests.serving import Server
+from tests.serving import Server, eventually
 
 CANCELLED = 7
 
 
 def write_asking(repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]") -> None:
-    source = models.ASKING_ONE_THAT_WAITS.replace("HOW", how).replace("ASK", ask).replace("NAME", asked)
+    source = callers.ASKING_ONE_THAT_WAITS.replace("HOW", how).replace("ASK", ask).replace("NAME", asked)
     models.write(repository, name, source, models.COUNTED_CONFIG)
 
 
@@ -42,7 +42,7 @@ def leave(server: Server) -> None:
 def test_calls_end_when_the_asker_has_gone(
     how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
 ) -> None:
-    models.write(repository, "waiting", *models.waiting(decoupled=decoupled))
+    models.write(repository, "waiting", *callers.waiting(decoupled=decoupled))
     write_asking(repository, "asking", "waiting", how, ask)
     server = start_server(repository)
     leave(server)
@@ -52,7 +52,7 @@ def test_calls_end_when_the_asker_has_gone(
 
 
 def test_calls_of_calls_end_as_well(repository: Path, start_server: StartServer) -> None:
-    models.write(repository, "waiting", *models.waiting(decoupled=False))
+    models.write(repository, "waiting", *callers.waiting(decoupled=False))
     write_asking(repository, "middle", "waiting")
     write_asking(repository, "asking", "middle")
     server = start_server(repository)
@@ -61,8 +61,18 @@ def test_calls_of_calls_end_as_well(repository: Path, start_server: StartServer)
         server.log.wait_for(re.compile(line), 20)
 
 
+def test_a_model_that_has_answered_goes_on_asking(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    models.write(repository, "asking", callers.ANSWERING_FIRST, models.ADD_SUB_CONFIG)
+    server = start_server(repository)
+    one = np.ones((1, 1), np.float32)
+    for _ in range(5):
+        client_of(server).infer("asking", pair(one, one))
+    eventually(lambda: server.log.text().count("asking_0: asked: 2.0") == 5, "all of its questions are answered")
+
+
 def test_a_deadline_that_passes_ends_the_calls(repository: Path, start_server: StartServer) -> None:
-    models.write(repository, "waiting", *models.waiting(decoupled=False))
+    models.write(repository, "waiting", *callers.waiting(decoupled=False))
     write_asking(repository, "asking", "waiting")
     server = start_server(repository)
     with pytest.raises(Exception, match="Request timeout expired"):

@@ -9,14 +9,14 @@ from tritonclient.http import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from tests.conftest import StartServer
-from tests.integration.python_models import models
+from tests.integration.python_models import callers, models
 from tests.integration.python_models.test_models import client_of, pair
 
 ONE = np.ones((1, 1), np.float32)
 
 
 def write_asking(repository: Path, name: str, asked: str, before: str = "pass") -> None:
-    source = models.ASKING_AT_START.replace("NAME", asked).replace("BEFORE", before)
+    source = callers.ASKING_AT_START.replace("NAME", asked).replace("BEFORE", before)
     models.write(repository, name, source, models.ADD_SUB_CONFIG)
 
 

@@ -108,6 +108,9 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
 
 fn submit(shared: &Arc<Shared>, key: u64, order: Order) -> Result<Begun, Error> {
     let parent = shared.parent(order.parent);
+    if parent.is_abandoned {
+        return Err(Error::new(ErrorKind::Cancelled, ""));
+    }
     let own = (order.timeout > 0).then(|| Instant::now() + Duration::from_micros(order.timeout));
     let call = Call {
         caller: shared.options.model.clone(),

@@ -11,6 +11,8 @@ pub(crate) struct Parent {
     pub(crate) context: Context,
     pub(crate) deadline: Option<Instant>,
     pub(crate) priority: u32,
+    /// Nobody waits for it, so nobody waits for them.
+    pub(crate) is_abandoned: bool,
 }
 
 /// A batch that the worker has.
@@ -32,8 +34,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Nobody waits for any of its requests.
+    /// Nobody waits for those of its requests that have not ended. Where all have, it goes on as it likes.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.places.iter().all(|&place| self.batch.is_abandoned(place))
+        let mut open = self.places.iter().filter(|&&place| self.batch.request(place).is_some()).peekable();
+        open.peek().is_some() && open.all(|&place| self.batch.is_abandoned(place))
     }
 }

@@ -319,6 +319,7 @@ impl Shared {
                 .unwrap_or_default(),
             deadline: open().next().filter(|_| alone).and_then(|request| request.deadline),
             priority: open().next().map_or(0, |request| request.priority),
+            is_abandoned: running.is_abandoned(),
         }
     }
 
