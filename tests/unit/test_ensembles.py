@@ -215,7 +215,8 @@ def test_an_ensemble_follows_a_model_that_leaves_while_it_is_loaded(
         with monkeypatch.context() as patch:
             patch.setattr(backend, "load", load_while_b_leaves)
             engine.load_model("a")
-        assert states(engine) == {"a": "READY", "b": "UNAVAILABLE", "e": "UNAVAILABLE"}
+        expected = {"a": "READY", "b": "UNAVAILABLE", "e": "UNAVAILABLE"}
+        eventually(lambda: states(engine) == expected, "what has left is unloaded")
         assert str(engine.failures["e"]) == "ensemble 'e' depends on 'b' which has no loaded version"
         engine.load_model("b")
         assert states(engine)["e"] == "READY"

@@ -316,17 +316,22 @@ mod tests {
         flags: u32,
         code: u32,
         text: String,
+        /// As JSON.
+        parameters: String,
         outputs: Vec<Output>,
     }
 
     fn payload(answers: &[Described]) -> Vec<u8> {
         let (mut heads, mut tensors) = (Vec::new(), Vec::new());
         for answer in answers {
-            let (text, count) = (answer.text.len() as u32, answer.outputs.len() as u32);
-            for number in [answer.position, answer.flags, answer.code, text, 0, count] {
+            let lengths = [answer.text.len(), answer.parameters.len(), answer.outputs.len()];
+            for number in
+                [answer.position, answer.flags, answer.code].into_iter().chain(lengths.map(|it| it as u32))
+            {
                 heads.put_u32_le(number);
             }
             heads.put_slice(answer.text.as_bytes());
+            heads.put_slice(answer.parameters.as_bytes());
             for output in &answer.outputs {
                 for number in [output.place, output.number, output.shape.len() as u32] {
                     heads.put_u32_le(number);
@@ -348,7 +353,8 @@ mod tests {
     fn of_one_output(datatype: DataType, data: &[u8]) -> Vec<u8> {
         let output = Output { place: 0, number: number(datatype), shape: vec![1], data: data.to_vec() };
         let flags = HAS_RESPONSE | FINAL;
-        payload(&[Described { position: 0, flags, code: 0, text: String::new(), outputs: vec![output] }])
+        let (text, parameters) = (String::new(), String::new());
+        payload(&[Described { position: 0, flags, code: 0, text, parameters, outputs: vec![output] }])
     }
 
     fn an_output(place: u32) -> impl Strategy<Value = Output> {
@@ -364,12 +370,15 @@ mod tests {
 
     fn an_answer() -> impl Strategy<Value = Described> {
         let outputs = (an_output(0), an_output(2), 0..3_usize);
-        (0..4_u32, 0..8_u32, 0..9_u32, ".{0,10}", outputs).prop_map(
-            |(position, flags, code, text, (one, two, count))| Described {
+        let parameters =
+            prop_oneof![Just(String::new()), (0..100_u32).prop_map(|count| format!(r#"{{"n":{count}}}"#))];
+        (0..4_u32, 0..8_u32, 0..9_u32, ".{0,10}", parameters, outputs).prop_map(
+            |(position, flags, code, text, parameters, (one, two, count))| Described {
                 position,
                 flags,
                 code,
                 text,
+                parameters,
                 outputs: [one, two]
                     .into_iter()
                     .take(if flags & 5 == HAS_RESPONSE { count } else { 0 })
@@ -392,6 +401,9 @@ mod tests {
                     prop_assert_eq!(error.message.as_ref(), &written.text);
                 }
                 prop_assert_eq!(read.response.is_some(), written.flags & HAS_RESPONSE != 0 && !has_error);
+                if let Some(response) = &read.response {
+                    prop_assert_eq!(parameters_text(&response.parameters), written.parameters.as_str());
+                }
                 for ((place, tensor), output) in read.response.iter().flat_map(|it| &it.outputs).zip(written.outputs) {
                     prop_assert_eq!(u32::from(*place), output.place);
                     prop_assert_eq!(number(tensor.datatype), output.number);
