@@ -138,7 +138,6 @@ class Worker:
         model = calls.Model(found, order["instance"], decoupled=order["decoupled"])
         model.initialize(args)
         self._model = model
-        self._upcalls.has_initialized = True
         self._execution = Execution(
             self._channel,
             self._upcalls,

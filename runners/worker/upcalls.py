@@ -49,7 +49,6 @@ class Upcalls:
         self.positions: dict[str, int] = {}
         # of the model
         self.directory = ""
-        self.has_initialized = False
         # what is to be done about requests, calls and metrics that nobody holds any more
         self._dropped: SimpleQueue[Callable[[], None]] = SimpleQueue()
         threading.Thread(target=self._end_dropped, name="kushi-dropped", daemon=True).start()
@@ -174,8 +173,6 @@ class Upcalls:
         self._channel.send(kinds.METRIC, [_CHANGE.pack(0)], count=_RELEASE, id=metric)
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: FBT001
-        if not self.has_initialized:
-            raise TritonModelException("BLS is only supported during the 'execute' function.")
         number = next(self._numbers)
         answers = _Answers(self, number)
         self._calls[number] = answers

@@ -34,6 +34,7 @@ def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path:
             "platform": "onnxruntime_onnx",
             "backend": "onnxruntime",
             "max_batch_size": 4,
+            "decoupled": False,
             "inputs": [{**tensor, "reshape": None, "optional": False} for tensor in tensors],
             "outputs": [],
             "batching": None,

@@ -20,6 +20,7 @@ __all__ = [
     "PythonModel",
     "Result",
     "StartedVersion",
+    "Stream",
     "Tensor",
     "Timings",
     "Upstream",

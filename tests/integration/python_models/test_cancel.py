@@ -12,7 +12,7 @@ from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import frame
 from tests.serving import Server, eventually
 
-CANCELLED = 7
+CANCELLED = "__ErrorCode.CANCELLED"
 
 
 def write_asking(repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]") -> None:

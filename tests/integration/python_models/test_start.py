@@ -57,11 +57,6 @@ def why(repository: Path, timeout: str = "30") -> str:
             INITIALIZING.replace("BODY", "print('the end', flush=True); import os; os.abort()"),
             "m_0 did not become ready: it was killed by signal 6 (SIGABRT: it aborted); the last it printed:\nthe end",
         ),
-        (
-            "import triton_python_backend_utils as pb_utils\n"
-            + INITIALIZING.replace("BODY", "pb_utils.InferenceRequest('', 0, [], [], 'm').exec()"),
-            "TritonModelException: BLS is only supported during the 'execute' function.",
-        ),
         (INITIALIZING.replace("self, args", "self"), "TypeError: TritonPythonModel.initialize() takes 1 positional"),
         (INITIALIZING.replace("def initialize(self, args):", "def __init__(self, needed):"), "TypeError: "),
         (INITIALIZING.replace("BODY", "raise BaseException('all of it')"), "BaseException"),

@@ -66,6 +66,15 @@ def test_an_error_in_a_stream_is_raised_and_ends_it(repository: Path) -> None:
         assert list(answers) == []
 
 
+def test_one_instance_has_many_streams_open(repository: Path) -> None:
+    models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
+    with Engine(repository) as engine:
+        # longer than what is sent without being taken
+        streams = [engine.stream("counting", np.array([300], np.int32)) for _ in range(40)]
+        assert [next(stream)["NUMBER"].item() for stream in streams] == [0] * 40
+        assert [len(list(stream)) for stream in streams] == [299] * 40
+
+
 @pytest.mark.parametrize("end", ["closed", "dropped"])
 def test_a_model_waits_for_a_slow_reader_and_hears_when_nobody_reads(repository: Path, end: str) -> None:
     models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)

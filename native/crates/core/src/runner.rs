@@ -137,7 +137,7 @@ impl Runner {
         }
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
-        let instances = engines.len();
+        let (instances, decoupled) = (engines.len(), spec.decoupled);
         let readiness =
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
         let runs = Runs::new(&engines);
@@ -150,7 +150,8 @@ impl Runner {
                 next_sequence: 0,
                 runs,
                 moved: VecDeque::new(),
-                unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
+                unanswered: keeps_slots
+                    .then(|| Arc::new(Unanswered::new(instances, decoupled, runner.clone()))),
                 closed: false,
             };
             Self {

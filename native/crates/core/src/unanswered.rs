@@ -8,6 +8,9 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// So many batches for each slot may be unanswered.
 pub const UNANSWERED_PER_SLOT: usize = 2;
 
+/// The same for a model that gives any number of responses: it has returned and goes on sending, to many at a time.
+const STREAMS_PER_SLOT: usize = 1024;
+
 pub(crate) struct Unanswered {
     batches: AtomicUsize,
     bound: usize,
@@ -20,10 +23,10 @@ pub(crate) struct Unanswered {
 pub(crate) struct OneUnanswered(Arc<Unanswered>);
 
 impl Unanswered {
-    pub(crate) fn new(slots: usize, runner: Weak<Runner>) -> Self {
+    pub(crate) fn new(slots: usize, decoupled: bool, runner: Weak<Runner>) -> Self {
         Self {
             batches: AtomicUsize::default(),
-            bound: slots * UNANSWERED_PER_SLOT,
+            bound: slots * if decoupled { STREAMS_PER_SLOT } else { UNANSWERED_PER_SLOT },
             held_back: AtomicBool::default(),
             runner,
         }

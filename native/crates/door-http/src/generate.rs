@@ -121,6 +121,11 @@ impl Received {
 fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepared, Error> {
     let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
     let bound = spec.bind(&id, inputs, &[])?;
+    // Whatever it leaves out, nothing that can be written is left.
+    let unwritable = spec.outputs.iter().map(|output| tensor_json::check_writable(output.datatype));
+    if let Some(Err(error)) = unwritable.reduce(Result::or) {
+        return Err(error);
+    }
     Ok(Prepared { id, parameters, bound })
 }
 
