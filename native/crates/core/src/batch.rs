@@ -17,8 +17,8 @@ use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
 use crate::{
-    Context, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response, Runner, Scratch,
-    Seat, Tensor, Timings,
+    Computed, Context, Course, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response,
+    Runner, Scratch, Seat, Tensor, Timings,
 };
 
 pub use sending::Sent;
@@ -273,6 +273,25 @@ impl Batch {
         self.dispatch(outgoing);
     }
 
+    /// Tells the trace of a request what became of it.
+    #[cold]
+    fn trace(
+        &self,
+        request: &Request,
+        response: Option<&Response>,
+        result: Result<(), &Error>,
+        now: Instant,
+    ) {
+        let Some(span) = request.context.span() else { return };
+        if let Some(response) = response {
+            span.respond(&self.ledger.spec, response);
+        }
+        let input_done = self.input_done.unwrap_or(self.started);
+        let output_started = self.output_started.unwrap_or(now);
+        let computed = Computed { started: self.started, input_done, output_started };
+        span.end(&Course { computed: Some(computed), ended: now, result });
+    }
+
     fn timings(&self, now: Instant) -> Timings {
         let input_done = self.input_done.unwrap_or(self.started);
         let output_started = self.output_started.unwrap_or(now);
@@ -384,6 +403,9 @@ impl Outgoing {
                 self.tally.queue_ns += queued.as_nanos() as u64;
             }
             Err(error) => self.tally.failures.push((error.kind.failure_reason(), total)),
+        }
+        if request.context.span().is_some() {
+            batch.trace(&request, response.as_ref(), result.as_ref().copied(), self.now);
         }
         let timings = Timings { queue: queued, ..self.timings };
         let key = request.reply.key;

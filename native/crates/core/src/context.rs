@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::ledger::Ledger;
-use crate::{Error, Runner};
+use crate::{Error, Runner, Span};
 
 /// The default is that of a request without a parent.
 #[derive(Clone, Default)]
@@ -19,6 +19,8 @@ pub struct Context {
     parent: Option<Arc<[Pin]>>,
     /// How many parents there are, one above the other.
     depth: usize,
+    /// Where it is traced: its own, or that of what it is below, until it is admitted.
+    span: Option<Arc<dyn Span>>,
 }
 
 /// So many models may ask one another in a row. One that asks itself in the end would do so for ever.
@@ -29,17 +31,32 @@ impl Context {
     /// ended waits for all clones to be dropped. Fails when one of them takes no children any more.
     pub(crate) fn pinning(steps: &[Arc<Runner>]) -> Result<Self, Error> {
         let pins = steps.iter().map(|runner| runner.pin()).collect::<Result<SmallVec<[Pin; 4]>, _>>()?;
-        Ok(Self { parent: Some(pins.into_iter().collect()), depth: 0 })
+        Ok(Self { parent: Some(pins.into_iter().collect()), ..Self::default() })
     }
 
     /// For the children of a request that is inside, and stays there until this has been called.
     pub(crate) fn of_child(ledger: &Arc<Ledger>) -> Self {
-        Self { parent: Some(Arc::new([Pin::new(ledger)])), depth: 0 }
+        Self { parent: Some(Arc::new([Pin::new(ledger)])), ..Self::default() }
     }
 
     /// For a child of a request with this context.
     pub(crate) fn below(self, parent: &Self) -> Self {
-        Self { depth: parent.depth + 1, ..self }
+        Self { depth: parent.depth + 1, span: parent.span.clone(), ..self }
+    }
+
+    /// For a request without a parent that is traced.
+    pub fn traced(span: Arc<dyn Span>) -> Self {
+        Self { span: Some(span), ..Self::default() }
+    }
+
+    /// `None`: the request is not traced.
+    pub fn span(&self) -> Option<&Arc<dyn Span>> {
+        self.span.as_ref()
+    }
+
+    /// Gives the request a span of its own, below the one that it came with. Answers that one.
+    pub(crate) fn replace_span(&mut self, own: Arc<dyn Span>) -> Option<Arc<dyn Span>> {
+        self.span.replace(own)
     }
 
     pub(crate) fn is_too_deep(&self) -> bool {

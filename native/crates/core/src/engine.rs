@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::handover::Indexed;
-use crate::{Batch, Error, Scratch, SlotToken, Tensor};
+use crate::{Batch, Error, Readiness, Scratch, SlotToken, Tensor};
 
 /// What an engine can do, asked once when its runner starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,6 @@ pub struct Capability {
     pub keeps_slots: bool,
 }
 
-/// Says whether an engine can execute just now; from any thread, without waiting.
-pub type Readiness = Arc<dyn Fn() -> bool + Send + Sync>;
-
 /// Contract: every request of the batch is answered, now or later, from any thread. A batch dropped
 /// unanswered, by an early return or a panic, answers its requests with an error. An engine that is not
 /// [`Capability::concurrent`] is never called by two slots at once.
@@ -33,7 +30,7 @@ pub trait Engine: Send + Sync + 'static {
     fn capability(&self) -> Capability;
 
     /// Asked once, when its runner starts; `None`: it always can. What it answers with does not keep the engine alive.
-    fn readiness(&self) -> Option<Readiness> {
+    fn readiness(&self) -> Option<Arc<dyn Readiness>> {
         None
     }
 

@@ -11,7 +11,7 @@ use crate::queue::Entry;
 use crate::statistics::Tally;
 use crate::sync::atomic::{AtomicU8, Ordering as Atomic};
 use crate::sync::{Mutex, lock};
-use crate::{Clock, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};
+use crate::{Clock, Course, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};
 
 pub(crate) struct Ledger {
     pub(crate) spec: Arc<ModelSpec>,
@@ -114,7 +114,11 @@ impl Ledger {
         let claim = &request.reply.claim;
         // Somebody else may have decided first; then theirs is the reason.
         let error = if claim.answer() { error } else { claim.abandoned().unwrap_or(error) };
-        let waited = self.clock.now().saturating_duration_since(request.arrived);
+        let now = self.clock.now();
+        let waited = now.saturating_duration_since(request.arrived);
+        if let Some(span) = request.context.span() {
+            span.end(&Course { computed: None, ended: now, result: Err(&error) });
+        }
         self.record_failure(error.kind.failure_reason(), waited);
         let key = request.reply.key;
         let mailbox = request.reply.mailbox.clone();

@@ -22,7 +22,8 @@ use crate::threads;
 use crate::unanswered::Unanswered;
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
-    ModelSpec, Placement, Readiness, Request, Slot, Snapshot, State, SystemClock, Ticket,
+    ModelSpec, OnReady, Placement, Readiness, Request, Slot, Snapshot, Span, State, SystemClock, Ticket,
+    ask_each,
 };
 
 pub struct RunnerOptions {
@@ -43,7 +44,7 @@ pub struct Runner {
     pub(crate) handover: Handover<Desk, Slot>,
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
     /// Of its engines; empty where one of them always can execute.
-    readiness: Vec<Readiness>,
+    readiness: Vec<Arc<dyn Readiness>>,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -185,7 +186,16 @@ impl Runner {
     /// Whether it serves, and one of its engines at least can execute.
     pub fn is_ready(&self) -> bool {
         self.state() == State::Ready
-            && (self.readiness.is_empty() || self.readiness.iter().any(|is_ready| is_ready()))
+            && (self.readiness.is_empty() || self.readiness.iter().any(|one| one.is_ready()))
+    }
+
+    /// The same, and what the model says of itself.
+    pub fn ask_ready(&self, on_answer: OnReady) {
+        if self.readiness.is_empty() || !self.is_ready() {
+            on_answer(self.is_ready());
+        } else {
+            ask_each(self.readiness.iter(), |one, on_answer| one.ask(on_answer), true, on_answer);
+        }
     }
 
     pub fn statistics(&self) -> Snapshot {
@@ -237,8 +247,9 @@ impl Runner {
         self: &Arc<Self>,
         request: impl Into<Box<Request>>,
     ) -> Result<(Ticket, Admission), (Error, Box<Request>)> {
-        let request = request.into();
+        let mut request = request.into();
         let ledger = &self.ledger;
+        let outer = request.context.span().is_some().then(|| self.open_span(&mut request)).flatten();
         let claim = request.reply.claim.clone();
         let arrived = request.arrived;
         let deadline = request.deadline;
@@ -274,12 +285,22 @@ impl Runner {
                 };
                 Ok((ticket, admission))
             }
-            Err((error, entry)) => {
+            Err((error, mut entry)) => {
                 let after = ledger.clock.now().saturating_duration_since(arrived);
                 ledger.record_failure(error.kind.failure_reason(), after);
+                if let Some(outer) = outer {
+                    entry.request.context.replace_span(outer);
+                }
                 Err((error, entry.request))
             }
         }
+    }
+
+    /// Answers the span that the request came with.
+    #[cold]
+    fn open_span(&self, request: &mut Request) -> Option<Arc<dyn Span>> {
+        let own = request.context.span()?.open(&self.ledger.spec, request, self.now());
+        request.context.replace_span(own)
     }
 
     /// Sleeps until this model has work for an instance thread; `None` once it is retired.

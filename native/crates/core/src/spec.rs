@@ -29,6 +29,9 @@ pub struct ModelSpec {
     pub decoupled: bool,
     /// The body of `GET /v2/models/{name}/config`.
     pub config_json: String,
+    /// The same as a protobuf message.
+    #[serde(default)]
+    pub config_message: Vec<u8>,
     pub load_seconds: f64,
 }
 

@@ -9,7 +9,7 @@ use kushi_core::{
     RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
-use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine};
+use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine, until};
 
 /// How many short batches earn inline execution.
 const BATCHES_OF_A_WINDOW: u64 = 128;
@@ -45,6 +45,7 @@ pub fn echo_spec() -> ModelSpec {
         instances: 1,
         inline: true,
         config_json: "{}".into(),
+        config_message: Vec::new(),
         decoupled: false,
         load_seconds: 0.0,
     }
@@ -129,6 +130,8 @@ impl Scene {
         let options = RunnerOptions { clock: clock.clone(), drivers, ..RunnerOptions::default() };
         let runner = Runner::start_with(spec, scheduler, engines, options);
         let runner = runner.unwrap_or_else(|error| panic!("{error}"));
+        // One that is about to look takes what a test brings for itself.
+        until("threads that sleep", || runner.at_rest());
         Self { clock, letters: Arc::default(), puppet, leases, runner }
     }
 

@@ -32,6 +32,9 @@ impl Batch {
         if credit.is_none() {
             return Sent::Full(Box::new(response));
         }
+        if let Some(span) = entry.request.context.span() {
+            span.respond(&self.ledger.spec, &response);
+        }
         let mut outbox = Outbox::default();
         outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });
         self.responded = true;

@@ -106,6 +106,7 @@ impl Scene {
             instances: 1,
             inline: true,
             config_json: String::new(),
+            config_message: Vec::new(),
             decoupled: false,
             load_seconds: 0.0,
         };

@@ -119,9 +119,11 @@ fn where_no_scope_is_open_mail_comes_back_and_a_lease_goes_to_others() {
     assert_eq!(follower.not_left(), 1);
     let scope = Afterwards::open();
     drop(scope);
-    let ticket = scene.submit(to(&scene, &follower, 2));
+    // Whoever holds the lease keeps the slot, so nobody else meets the request before it ends.
+    let (ticket, lease) = scene.lead(to(&scene, &follower, 2));
     ticket.cancel();
     assert_eq!(follower.not_left(), 2);
+    drop(lease);
 }
 
 #[test]
