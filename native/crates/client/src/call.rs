@@ -24,6 +24,16 @@ pub struct InferCall {
     pub timeout_us: Option<u64>,
     /// From now until the answer is of no more use; covers connecting, waiting and computing.
     pub patience: Option<Duration>,
+    /// The trace that the caller is part of.
+    pub trace: Option<Carried>,
+}
+
+/// A trace, as the headers of W3C Trace Context say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    pub parent: String,
+    /// Often empty.
+    pub state: String,
 }
 
 #[derive(Clone, Debug)]

@@ -6,5 +6,5 @@ mod http;
 pub mod local;
 pub mod relay;
 
-pub use call::{Answer, Call, CallAnswer, Draft, InferCall, WantedOutput};
+pub use call::{Answer, Call, CallAnswer, Carried, Draft, InferCall, WantedOutput};
 pub use http::{HttpClient, HttpOptions, Ticket, Tls, TlsOptions};

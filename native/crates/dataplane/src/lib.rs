@@ -24,11 +24,14 @@ mod plane;
 mod region_outputs;
 mod registry;
 mod rings;
-mod traces;
 
 pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
 pub use kushi_shm::Registration;
+pub use kushi_trace::{
+    Change, Destination, Event, NoOutlet, Outlet, Parent, Trace, TraceChange, TraceFile, TraceLevel,
+    TraceOptions, TraceSetting, Traces,
+};
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
 pub use manage::{
@@ -38,10 +41,9 @@ pub use manage::{
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
 pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
-pub use orders::{Action, Order, OrderAnswer, Orders};
+pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
 pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
 pub use region_outputs::fill_regions;
 pub use registry::{Registry, VersionRow};
 pub use rings::Rings;
-pub use traces::{Change, TraceChange, TraceSetting};

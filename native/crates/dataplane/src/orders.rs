@@ -20,12 +20,20 @@ pub enum Action {
     Unload,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Client,
+    /// Perhaps while it is loaded itself, so its order must not wait for another load.
+    Model,
+}
+
 /// One order; dropped unanswered it answers with an error.
 pub struct Order {
     pub action: Action,
     pub model: String,
     /// The models of an ensemble are to be unloaded with it.
     pub dependents: bool,
+    pub asker: Asker,
     answer: Option<OrderAnswer>,
 }
 
@@ -52,8 +60,8 @@ impl fmt::Debug for Order {
 
 impl Orders {
     /// `answer` hears what becomes of it, also where it is refused.
-    pub fn place(&self, action: Action, model: &str, dependents: bool, answer: OrderAnswer) {
-        let order = Order { action, model: model.into(), dependents, answer: Some(answer) };
+    pub fn place(&self, action: Action, model: &str, dependents: bool, asker: Asker, answer: OrderAnswer) {
+        let order = Order { action, model: model.into(), dependents, asker, answer: Some(answer) };
         if let Err((order, refusal)) = self.take_in(order) {
             order.answer(Err(refusal));
         }
@@ -74,11 +82,11 @@ impl Orders {
         Ok(())
     }
 
-    /// Sleeps until there is an order, or one to unload; `None` once the server closes.
-    pub fn next(&self, only_unloads: bool) -> Option<Order> {
+    /// Sleeps until there is an order, or an urgent one; `None` once the server closes.
+    pub fn next(&self, only_urgent: bool) -> Option<Order> {
         let mut queue = self.queue();
         while !queue.closed {
-            let fits = |order: &Order| !only_unloads || order.action != Action::Load;
+            let fits = |order: &Order| !only_urgent || order.is_urgent();
             if let Some(at) = queue.waiting.iter().position(fits) {
                 return queue.waiting.remove(at);
             }
@@ -105,6 +113,11 @@ impl Orders {
 }
 
 impl Order {
+    /// A load may wait for it.
+    fn is_urgent(&self) -> bool {
+        self.action != Action::Load || self.asker == Asker::Model
+    }
+
     pub fn answer(mut self, result: Result<(), Error>) {
         self.send(result);
     }
@@ -138,7 +151,7 @@ mod tests {
     fn place(orders: &Orders, action: Action, model: &str) -> Placed {
         let (answer, placed) = mpsc::channel();
         let answer = move |result| answer.send(result).unwrap_or_default();
-        orders.place(action, model, false, Box::new(answer));
+        orders.place(action, model, false, Asker::Client, Box::new(answer));
         placed
     }
 
@@ -167,6 +180,15 @@ mod tests {
         });
         let models = [(); 2].map(|()| orders.next(false).expect("an order").model.clone());
         assert_eq!(models, ["a", "b"]);
+    }
+
+    #[test]
+    fn what_a_model_asks_waits_for_no_other_load() {
+        let orders = Orders::default();
+        let _placed = place(&orders, Action::Load, "a");
+        orders.place(Action::Load, "b", false, Asker::Model, Box::new(|_| {}));
+        assert_eq!(orders.next(true).expect("an order").model, "b");
+        assert_eq!(orders.next(false).expect("an order").model, "a");
     }
 
     #[test]

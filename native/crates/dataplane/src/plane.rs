@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_shm::Regions;
+use kushi_trace::{TraceOptions, Traces};
 
 use crate::leaving::Leaving;
 use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
-use crate::traces::TraceSettings;
 use crate::{Inference, LogSwitch, MachineMeter, ModelMetrics, Orders, Registry, Rings, StepSpec};
 
 /// Whether the server is starting, serving or going away.
@@ -42,6 +42,7 @@ pub struct DataPlaneOptions {
     pub allow_client_regions: bool,
     /// What clients may change about the log.
     pub log: Arc<dyn LogSwitch>,
+    pub traces: TraceOptions,
     /// How old what the metrics tell of the machine's processors and memory may be. `None`: they do not.
     pub machine_metrics: Option<Duration>,
 }
@@ -62,7 +63,8 @@ pub struct DataPlane {
     pub regions: Arc<Regions>,
     pub(crate) allow_client_regions: bool,
     pub(crate) log: Arc<dyn LogSwitch>,
-    pub(crate) traces: TraceSettings,
+    /// Which requests are traced.
+    pub traces: Traces,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
     /// Those that models make.
@@ -89,7 +91,7 @@ impl DataPlane {
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
             log: options.log.clone(),
-            traces: TraceSettings::default(),
+            traces: Traces::new(options.traces.clone()),
             machine: options.machine_metrics.map(MachineMeter::new),
             model_metrics: Arc::default(),
             complaints: Complaints::default(),

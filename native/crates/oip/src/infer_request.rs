@@ -13,6 +13,9 @@ pub const MAX_PARAMETERS: usize = 1024;
 /// Of one tensor.
 pub const MAX_DIMENSIONS: usize = 1024;
 
+/// Asks a stream to tell of an end without a response.
+const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
+
 #[derive(Debug, Default, PartialEq)]
 pub struct InferRequest<'a> {
     pub model_name: &'a str,
@@ -29,6 +32,11 @@ pub struct InferRequest<'a> {
     pub raw_input_contents: SmallVec<[&'a [u8]; 4]>,
     /// How long the client will wait from now; 0 is for ever.
     pub timeout_us: u64,
+    /// The parameter `triton_enable_empty_final_response`: an end without a response is told as well.
+    pub tells_end: bool,
+    /// The trace that the caller is part of, as the headers of W3C say it; empty: none.
+    pub trace_parent: &'a str,
+    pub trace_state: &'a str,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -37,8 +45,9 @@ pub struct Input<'a> {
     pub datatype: &'a str,
     pub shape: Shape,
     pub slot: Option<SlotRange>,
-    /// Whether the tensor stands in typed fields, which are not read.
-    pub typed: bool,
+    /// The message with the tensor in typed fields.
+    pub contents: Option<&'a [u8]>,
+    pub region: Region,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -46,6 +55,43 @@ pub struct Output<'a> {
     pub name: &'a str,
     /// The parameter `classification`: how many of its classes are wanted in its place; 0: the output as it is.
     pub classes: usize,
+    pub region: Region,
+}
+
+/// Where in shared memory a tensor lies, or is to lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Empty: it does not.
+    pub name: String,
+    pub offset: u64,
+    pub byte_size: u64,
+}
+
+impl Region {
+    /// Others than those that name a region mean nothing.
+    fn read(&mut self, (key, value): (&str, Option<Number>)) -> Result<(), Error> {
+        let wrong = |expected: &str| {
+            Err(Error::invalid(format!("invalid value type for '{key}' parameter, expected {expected}.")))
+        };
+        let number = match key {
+            "shared_memory_region" => match value {
+                Some(Number::Of(Parameter::String(name))) => {
+                    self.name = name;
+                    return Ok(());
+                }
+                _ => return wrong("string_param"),
+            },
+            "shared_memory_offset" => &mut self.offset,
+            "shared_memory_byte_size" => &mut self.byte_size,
+            _ => return Ok(()),
+        };
+        *number = match value {
+            Some(Number::Of(Parameter::Int(value))) => value as u64,
+            Some(Number::Unsigned(value)) => value,
+            _ => return wrong("int64_param"),
+        };
+        Ok(())
+    }
 }
 
 impl<'a> InferRequest<'a> {
@@ -69,6 +115,8 @@ impl<'a> InferRequest<'a> {
                 7 if request.raw_input_contents.len() == MAX_TENSORS => return Err(too_many_tensors()),
                 7 => request.raw_input_contents.push(value.bytes().map_err(unreadable)?),
                 1001 => request.timeout_us = value.varint().map_err(unreadable)?,
+                1002 => request.trace_parent = value.text().map_err(unreadable)?,
+                1003 => request.trace_state = value.text().map_err(unreadable)?,
                 _ => {}
             }
         }
@@ -113,6 +161,10 @@ impl<'a> InferRequest<'a> {
                 };
                 Sequence::read(&mut self.sequence, key, &value)?;
             }
+            EMPTY_FINAL => match value {
+                Some(Number::Of(Parameter::Bool(wanted))) => self.tells_end = wanted,
+                _ => return Err(wrong_type("bool_param")),
+            },
             _ if key.starts_with("triton_") => {
                 let text = "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.";
                 return Err(Error::invalid(text));
@@ -206,7 +258,8 @@ fn input(value: Value<'_>) -> Result<Input<'_>, Error> {
                     return Err(Error::invalid(text));
                 }
             }
-            5 => input.typed = true,
+            4 => input.region.read(parameter(value).map_err(unreadable)?)?,
+            5 => input.contents = Some(value.bytes().map_err(unreadable)?),
             1001 => input.slot = Some(slot_range(value).map_err(unreadable)?),
             _ => {}
         }
@@ -221,15 +274,16 @@ fn output(value: Value<'_>) -> Result<Output<'_>, Error> {
         match field {
             1 => output.name = value.text().map_err(unreadable)?,
             2 => match parameter(value).map_err(unreadable)? {
+                (key, value) if key != "classification" => output.region.read((key, value))?,
                 ("classification", Some(Number::Of(Parameter::Int(count)))) => {
-                    let text = "invalid value for 'classification' parameter, expected >= 0";
-                    output.classes = count.try_into().map_err(|_| Error::invalid(text))?;
+                    let text = "invalid value for 'classification' parameter, expected >= 1";
+                    let count = usize::try_from(count).ok().filter(|&count| count > 0);
+                    output.classes = count.ok_or_else(|| Error::invalid(text))?;
                 }
-                ("classification", _) => {
+                _ => {
                     let text = "invalid value type for 'classification' parameter, expected int64_param";
                     return Err(Error::invalid(text));
                 }
-                _ => {}
             },
             _ => {}
         }

@@ -1,8 +1,10 @@
 //! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
 //! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
-//! What is asked of the data plane is read and rendered here.
+//! What is asked of the data plane is read and rendered here, and rules about who may ask are applied.
 #![forbid(unsafe_code)]
 
+mod category;
+mod forwarding;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -12,10 +14,13 @@ mod leading_integer;
 pub mod management;
 mod messages;
 mod parameter;
+mod restrictions;
 pub mod tensor_json;
 mod version;
 pub mod wire;
 
+pub use category::Category;
+pub use forwarding::Forwarding;
 pub use frame::{
     Frame, FrameError, HEADER_BYTES, Kind, MAX_BODY_BYTES, Reader, write_frame, write_header, write_message,
 };
@@ -26,4 +31,5 @@ pub use messages::{
     Release, Slot, SlotRange, Timings, infer_parameter,
 };
 pub use parameter::{put_entry, put_parameter};
+pub use restrictions::{Restricted, Restriction, Restrictions};
 pub use version::version_number;

@@ -72,6 +72,11 @@ pub struct ModelInferRequest {
     /// How long the client will wait from now; 0 is for ever.
     #[prost(uint64, tag = "1001")]
     pub timeout_us: u64,
+    /// The trace that the caller is part of, as the headers of W3C say it; empty: none.
+    #[prost(string, tag = "1002")]
+    pub trace_parent: String,
+    #[prost(string, tag = "1003")]
+    pub trace_state: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

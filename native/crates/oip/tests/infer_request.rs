@@ -90,7 +90,8 @@ fn parameters_that_say_nothing_sensible_are_refused() {
 #[test]
 fn a_number_of_classes_that_is_none_is_refused() {
     for (choice, refused) in [
-        (Choice::Int64(-1), "invalid value for 'classification' parameter, expected >= 0"),
+        (Choice::Int64(-1), "invalid value for 'classification' parameter, expected >= 1"),
+        (Choice::Int64(0), "invalid value for 'classification' parameter, expected >= 1"),
         (
             Choice::String("1".into()),
             "invalid value type for 'classification' parameter, expected int64_param",
@@ -132,7 +133,7 @@ fn typed_contents_are_noticed_and_not_read() {
         inputs: vec![InferInputTensor { contents: Some(contents), ..input("X") }],
         ..Default::default()
     };
-    assert!(InferRequest::read(&message.encode_to_vec()).unwrap().inputs[0].typed);
+    assert!(InferRequest::read(&message.encode_to_vec()).unwrap().inputs[0].contents.is_some());
 }
 
 fn inputs() -> impl Strategy<Value = InferInputTensor> {
@@ -150,7 +151,7 @@ fn inputs() -> impl Strategy<Value = InferInputTensor> {
 fn messages() -> impl Strategy<Value = ModelInferRequest> {
     let names = (".{0,9}", ".{0,3}", ".{0,5}", any::<u64>());
     let contents = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..3);
-    let outputs = prop::collection::vec((".{0,5}", prop::option::of(0..i64::MAX)), 0..3);
+    let outputs = prop::collection::vec((".{0,5}", prop::option::of(1..i64::MAX)), 0..3);
     (names, prop::collection::vec(inputs(), 0..4), outputs, contents).prop_map(
         |((model_name, model_version, id, timeout_us), inputs, outputs, contents)| ModelInferRequest {
             model_name,
@@ -176,7 +177,7 @@ fn check_same(read: &InferRequest<'_>, message: &ModelInferRequest) {
         assert_eq!((read.name, read.datatype), (&*input.name, &*input.datatype));
         assert_eq!(read.shape[..], input.shape);
         assert_eq!(read.slot, input.slot);
-        assert_eq!(read.typed, input.contents.is_some());
+        assert_eq!(read.contents.is_some(), input.contents.is_some());
     }
     assert_eq!(read.outputs.len(), message.outputs.len());
     for (read, output) in read.outputs.iter().zip(&message.outputs) {

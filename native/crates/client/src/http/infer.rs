@@ -10,12 +10,15 @@ use super::body::Outgoing;
 use super::request::{self, Form};
 use super::server::{JSON_LENGTH, Server};
 use super::{answer, fault, path};
-use crate::{Answer, InferCall, WantedOutput};
+use crate::{Answer, Carried, InferCall, WantedOutput};
 
 /// How long this client will wait, from the moment the request arrives.
 const TIMEOUT: HeaderName = HeaderName::from_static("kushi-timeout-us");
 /// Asks our own server where the time went, and carries its answer.
 const TIMINGS: HeaderName = HeaderName::from_static("kushi-timings");
+
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 
 pub(super) async fn infer(
     server: &Server,
@@ -37,6 +40,9 @@ pub(super) async fn infer(
     let path = path::model(&call.model, &call.version) + "/infer";
     let mut request = server.request(Method::POST, &path, Outgoing::new(message.pieces))?;
     describe(request.headers_mut(), json_length, deadline);
+    if let Some(trace) = &call.trace {
+        carry(request.headers_mut(), trace);
+    }
     let reply = server.exchange(&turn, request).await?;
     drop(turn);
     if reply.status != StatusCode::OK {
@@ -67,6 +73,20 @@ fn check_classes(server: &Server, call: &InferCall, answer: &Answer) -> Result<(
         }
     }
     Ok(())
+}
+
+/// What the caller has set for all its calls stays.
+fn carry(headers: &mut HeaderMap, trace: &Carried) {
+    if headers.contains_key(TRACE_PARENT) {
+        return;
+    }
+    for (name, text) in [(TRACE_PARENT, &trace.parent), (TRACE_STATE, &trace.state)] {
+        if let Ok(value) = HeaderValue::from_str(text)
+            && !text.is_empty()
+        {
+            headers.insert(name, value);
+        }
+    }
 }
 
 fn describe(headers: &mut HeaderMap, json_length: Option<usize>, deadline: Option<Instant>) {

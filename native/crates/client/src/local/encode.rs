@@ -51,6 +51,10 @@ pub(crate) fn infer(
     if timeout_us != 0 {
         put_number(out, 1001, timeout_us);
     }
+    if let Some(trace) = &call.trace {
+        put_text(out, 1002, &trace.parent);
+        put_text(out, 1003, &trace.state);
+    }
     let length = out.len() - start - HEADER_BYTES;
     out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
     length
@@ -99,7 +103,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::call::Draft;
+    use crate::call::{Carried, Draft};
 
     fn read(out: &[u8]) -> ModelInferRequest {
         let mut reader = Reader::default();
@@ -135,6 +139,7 @@ mod tests {
             ],
             priority: 2,
             timeout_us: Some(1000),
+            trace: Some(Carried { parent: "p".into(), state: "s".into() }),
             patience: None,
         };
         let range = SlotRange { slot: 1 << 40, offset: 128, length: 9 };
@@ -143,6 +148,7 @@ mod tests {
         let read = read(&out);
         assert_eq!((&*read.model_name, &*read.model_version, &*read.id), ("m", "3", "request"));
         assert_eq!(read.timeout_us, 70_000);
+        assert_eq!((&*read.trace_parent, &*read.trace_state), ("p", "s"));
         let names: Vec<_> = read.inputs.iter().map(|input| (&*input.name, &*input.datatype)).collect();
         assert_eq!(names, [("A", "FP32"), ("", "BYTES"), ("", "INT8")]);
         assert_eq!(read.inputs[0].shape, [2, 300]);

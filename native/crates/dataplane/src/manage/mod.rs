@@ -11,10 +11,10 @@ mod verbs;
 
 use std::sync::{Arc, mpsc};
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, Runner};
 
 use crate::plane::not_ready;
-use crate::{Action, DataPlane, Phase, metrics};
+use crate::{Action, Asker, DataPlane, Phase, metrics};
 
 pub use answers::{Answer, IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata};
 pub use regions::region_error;
@@ -29,6 +29,8 @@ pub type Slow = Box<dyn FnOnce() + Send>;
 /// How an answer comes about.
 enum Begun {
     Done(Answer),
+    /// The version says whether it is ready.
+    Asked(Arc<Runner>),
     /// Reads directories.
     Index {
         ready_only: bool,
@@ -46,15 +48,22 @@ impl DataPlane {
     /// Work that is handed back answers when it has run.
     #[must_use = "work that is handed back has not been done"]
     pub fn perform(self: &Arc<Self>, verb: Verb, on_answer: OnAnswer) -> Option<Slow> {
+        self.perform_for(Asker::Client, verb, on_answer)
+    }
+
+    fn perform_for(self: &Arc<Self>, asker: Asker, verb: Verb, on_answer: OnAnswer) -> Option<Slow> {
         match self.begin(verb) {
             Ok(Begun::Done(answer)) => on_answer(Ok(answer)),
+            Ok(Begun::Asked(runner)) => {
+                runner.ask_ready(Box::new(move |ready| on_answer(Ok(Answer::Health(ready)))));
+            }
             Ok(Begun::Index { ready_only }) => {
                 let plane = self.clone();
                 return Some(Box::new(move || on_answer(Ok(Answer::Index(plane.index(ready_only))))));
             }
             Ok(Begun::Ordered { action, model, dependents }) => {
                 let done = move |done: Result<(), Error>| on_answer(done.map(|()| Answer::Done));
-                self.orders.place(action, &model, dependents, Box::new(done));
+                self.orders.place(action, &model, dependents, asker, Box::new(done));
             }
             Err(error) => on_answer(Err(error)),
         }
@@ -62,9 +71,9 @@ impl DataPlane {
     }
 
     /// The same on a thread that may block.
-    pub fn perform_blocking(self: &Arc<Self>, verb: Verb) -> Result<Answer, Error> {
+    pub fn perform_blocking(self: &Arc<Self>, asker: Asker, verb: Verb) -> Result<Answer, Error> {
         let (sender, receiver) = mpsc::channel();
-        if let Some(work) = self.perform(verb, Box::new(move |answer| drop(sender.send(answer)))) {
+        if let Some(work) = self.perform_for(asker, verb, Box::new(move |answer| drop(sender.send(answer)))) {
             work();
         }
         receiver.recv().unwrap_or_else(|_| Err(unanswered()))
@@ -75,7 +84,9 @@ impl DataPlane {
             Verb::ServerLive => self.health(self.phase() == Phase::Serving)?,
             Verb::ServerReady => self.health(self.is_ready())?,
             Verb::ServerMetadata => Answer::ServerMetadata(self.metadata.clone()),
-            Verb::ModelReady { model, version } => self.model_ready(&model, version)?,
+            Verb::ModelReady { model, version } => {
+                return Ok(Begun::Asked(self.asked_version(&model, version)?));
+            }
             Verb::ModelMetadata { model, version } => {
                 Answer::ModelMetadata(self.model_metadata(&model, version)?)
             }
@@ -112,7 +123,7 @@ impl DataPlane {
             }
             Verb::TraceSetting { model, change } => {
                 self.check_traced(&model)?;
-                Answer::TraceSetting(self.traces.change(&model, change?))
+                Answer::TraceSetting(self.traces.change(&model, change?)?)
             }
             Verb::Metrics => Answer::Metrics(metrics::render(self)),
         }))

@@ -1,17 +1,20 @@
 //! What is asked of models: readiness, metadata, statistics.
 
-use kushi_core::{Error, State, TensorSpec};
+use std::sync::Arc;
+
+use kushi_core::{Error, Runner, State, TensorSpec};
 
 use crate::plane::not_ready;
-use crate::{Answer, DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
+use crate::{DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
 
 impl DataPlane {
-    pub(super) fn model_ready(&self, model: &str, version: Option<u64>) -> Result<Answer, Error> {
+    /// The version whose readiness is asked for.
+    pub(super) fn asked_version(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
         let runner = self.find(model, version)?;
         if self.phase() == Phase::Exiting {
             return Err(not_ready());
         }
-        Ok(Answer::Health(runner.is_ready()))
+        Ok(runner)
     }
 
     pub(super) fn model_metadata(&self, model: &str, version: Option<u64>) -> Result<ModelMetadata, Error> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use kushi_core::{
-    Afterwards, Batch, Capability, Engine, Error, ErrorKind, FollowUp, Mail, Mailbox, ModelSpec, Readiness,
-    Slot, SlotToken,
+    Afterwards, Batch, Capability, Engine, Error, ErrorKind, FollowUp, Mail, Mailbox, ModelSpec, OnReady,
+    Readiness, Runner, Slot, SlotToken, ask_each,
 };
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -61,9 +61,8 @@ impl Engine for Ensemble {
         Capability { concurrent: true, inline: false, keeps_slots: true }
     }
 
-    fn readiness(&self) -> Option<Readiness> {
-        let pipeline = Arc::downgrade(&self.0);
-        Some(Arc::new(move || pipeline.upgrade().is_some_and(|pipeline| pipeline.is_ready())))
+    fn readiness(&self) -> Option<Arc<dyn Readiness>> {
+        Some(Arc::new(OfSteps(Arc::downgrade(&self.0))))
     }
 
     fn execute(&self, _slot: &mut Slot, batch: Batch) {
@@ -87,12 +86,32 @@ impl Drop for Ensemble {
     }
 }
 
-impl Pipeline {
-    /// Whether the models of all steps are.
+/// Whether the models of all steps are ready.
+struct OfSteps(Weak<Pipeline>);
+
+impl OfSteps {
+    fn plan(&self) -> Option<Arc<Plan>> {
+        self.0.upgrade()?.plan().ok()
+    }
+}
+
+impl Readiness for OfSteps {
     fn is_ready(&self) -> bool {
-        self.plan().is_ok_and(|plan| plan.runners.iter().all(|runner| runner.is_ready()))
+        self.plan().is_some_and(|plan| plan.runners.iter().all(|runner| runner.is_ready()))
     }
 
+    fn ask(&self, on_answer: OnReady) {
+        match self.plan() {
+            Some(plan) => {
+                let ask = |runner: &Arc<Runner>, on_answer| runner.ask_ready(on_answer);
+                ask_each(plan.runners.iter(), ask, false, on_answer);
+            }
+            None => on_answer(false),
+        }
+    }
+}
+
+impl Pipeline {
     /// The models of the steps as they are now.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = &*self.plan.load()

@@ -2,12 +2,15 @@
 
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{
-    Answer, Change, LogChange, LogForm, LogSettings, Sent, TraceChange, TraceSetting, Verb,
+    Answer, Change, LogChange, LogForm, LogSettings, Sent, TraceChange, TraceLevel, TraceOptions,
+    TraceSetting, Verb,
 };
 
 use crate::site::{Site, version};
 
-const TRACES: TraceSetting = TraceSetting { rate: 1000, count: -1, log_frequency: 0 };
+fn defaults() -> TraceSetting {
+    TraceOptions::default().setting
+}
 
 fn rate(rate: Change<u32>) -> TraceChange {
     TraceChange { rate, ..TraceChange::default() }
@@ -48,16 +51,26 @@ fn a_model_has_the_settings_of_all_where_it_has_none_of_its_own() {
     let (site, scene) = (Site::new(), version(1));
     site.serve("echo", [&scene]);
     let ask = |model| traced(&site, model, TraceChange::default());
-    assert_eq!((ask(""), ask("echo")), (TRACES, TRACES));
-    let of_all = TraceSetting { rate: 5, ..TRACES };
+    assert_eq!((ask(""), ask("echo")), (defaults(), defaults()));
+    let of_all = TraceSetting { rate: 5, ..defaults() };
     assert_eq!(traced(&site, "", rate(Change::To(5))), of_all);
     assert_eq!(ask("echo"), of_all);
-    let own = TraceSetting { count: 3, ..of_all };
+    let own = TraceSetting { count: 3, ..of_all.clone() };
     assert_eq!(traced(&site, "echo", count(Change::To(3))), own);
     assert_eq!((ask("echo"), ask("")), (own, of_all));
-    assert_eq!(traced(&site, "", rate(Change::Reset)), TRACES);
-    assert_eq!(ask("echo"), TraceSetting { count: 3, ..TRACES });
-    assert_eq!(traced(&site, "echo", count(Change::Reset)), TRACES);
+    assert_eq!(traced(&site, "", rate(Change::Reset)), defaults());
+    assert_eq!(ask("echo"), TraceSetting { count: 3, ..defaults() });
+    assert_eq!(traced(&site, "echo", count(Change::Reset)), defaults());
+}
+
+#[test]
+fn traces_that_have_no_place_are_not_turned_on() {
+    let site = Site::new();
+    let level = Change::To(TraceLevel { timestamps: true, tensors: false });
+    let text = "Attempting to set invalid trace setting :trace file name is not given";
+    let on = traces("", Ok(TraceChange { level, ..TraceChange::default() }));
+    site.refuses(on, ErrorKind::InvalidInput, text);
+    assert_eq!(traced(&site, "", TraceChange::default()), defaults());
 }
 
 #[test]
@@ -72,7 +85,7 @@ fn a_model_that_is_not_ready_is_told_of_before_a_change_that_cannot_be_read() {
     site.serve("echo", [&scene]);
     for model in ["", "echo"] {
         site.refuses(traces(model, unreadable()), ErrorKind::InvalidInput, "unreadable");
-        assert_eq!(traced(&site, model, TraceChange::default()), TRACES);
+        assert_eq!(traced(&site, model, TraceChange::default()), defaults());
     }
     scene.runner.stop_admitting();
     let text = "Request for unknown model : echo";

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{ErrorKind, ModelSpec};
 use kushi_dataplane::{
-    Answer, DataPlane, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Phase, ServerMetadata,
-    Verb,
+    Answer, Asker, DataPlane, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Phase,
+    ServerMetadata, TraceOptions, Verb,
 };
 use kushi_testkit::{Scene, echo_spec};
 
@@ -32,7 +32,7 @@ impl Site {
 
     /// What is answered before anybody would have to wait.
     pub fn ask(&self, verb: Verb) -> Result<Answer, (ErrorKind, String)> {
-        let answer = self.plane.perform_blocking(verb);
+        let answer = self.plane.perform_blocking(Asker::Client, verb);
         answer.map_err(|error| (error.kind, error.message.into_owned()))
     }
 
@@ -64,6 +64,7 @@ pub fn options() -> DataPlaneOptions {
         explicit_control: true,
         allow_client_regions: true,
         log: Arc::new(Log::default()),
+        traces: TraceOptions::default(),
         machine_metrics: None,
     }
 }

@@ -10,6 +10,7 @@ use kushi_core::{
 };
 use kushi_dataplane::{
     DataPlane, DataPlaneOptions, LogChange, LogSettings, LogSwitch, Phase, ServerMetadata, StepSpec,
+    TraceOptions,
 };
 use kushi_testkit::{Letterbox, ManualClock, PATIENCE, Scene, drive, echo_spec, int32, tensor_spec};
 
@@ -177,6 +178,7 @@ fn options() -> DataPlaneOptions {
         explicit_control: false,
         allow_client_regions: false,
         log: Arc::new(NoLog),
+        traces: TraceOptions::default(),
         machine_metrics: None,
     }
 }

@@ -1,8 +1,6 @@
 //! What verbs are answered with, as JSON.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-use kushi_core::{BatchRow, Error, Totals};
+use kushi_core::{BatchRow, Error, Totals, epoch_ms};
 use kushi_dataplane::{
     Answer, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ServerMetadata,
     TensorMetadata, TraceSetting,
@@ -41,7 +39,7 @@ pub fn render(answer: &Answer) -> Vec<u8> {
         Answer::Index(entries) => array(&mut out, entries, index_entry),
         Answer::Regions(regions) => array(&mut out, regions, region),
         Answer::LogSettings { file, settings } => log_settings(&mut out, file, *settings),
-        Answer::TraceSetting(setting) => trace_setting(&mut out, *setting),
+        Answer::TraceSetting(setting) => trace_setting(&mut out, setting),
         Answer::Metrics(text) => out.extend_from_slice(text.as_bytes()),
     }
     out
@@ -121,11 +119,6 @@ fn section(out: &mut Vec<u8>, name: &str, totals: Totals) {
     out.push(b'}');
 }
 
-fn epoch_ms(then: Instant) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(then.elapsed()).as_millis() as u64
-}
-
 fn index_entry(out: &mut Vec<u8>, entry: &IndexEntry) {
     string_member(out, b"{\"name\":", &entry.name);
     if let Some(version) = entry.version {
@@ -160,15 +153,17 @@ fn log_settings(out: &mut Vec<u8>, file: &str, settings: LogSettings) {
     out.push(b'}');
 }
 
-fn trace_setting(out: &mut Vec<u8>, setting: TraceSetting) {
-    let TraceSetting { rate, count, log_frequency } = setting;
-    out.extend_from_slice(
-        format!(
-            "{{\"trace_level\":[\"OFF\"],\"trace_rate\":\"{rate}\",\"trace_count\":\"{count}\",\
-             \"log_frequency\":\"{log_frequency}\",\"trace_file\":\"\",\"trace_mode\":\"triton\"}}"
-        )
-        .as_bytes(),
-    );
+fn trace_setting(out: &mut Vec<u8>, setting: &TraceSetting) {
+    for (index, (name, values)) in setting.named().iter().enumerate() {
+        out.push(if index == 0 { b'{' } else { b',' });
+        write::string(out, name.as_bytes());
+        out.push(b':');
+        match (name.as_str(), values.as_slice()) {
+            ("trace_level", levels) => array(out, levels, |out, level| write::string(out, level.as_bytes())),
+            (_, values) => write::string(out, values.concat().as_bytes()),
+        }
+    }
+    out.push(b'}');
 }
 
 fn string_member(out: &mut Vec<u8>, key: &[u8], text: &str) {
@@ -206,7 +201,7 @@ fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut item: impl
 #[cfg(test)]
 mod tests {
     use kushi_core::{DataType, ErrorKind, Snapshot, State};
-    use kushi_dataplane::LogForm;
+    use kushi_dataplane::{Destination, LogForm, TraceLevel, TraceOptions};
 
     use super::*;
 
@@ -316,6 +311,14 @@ mod tests {
             r#"{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0","#,
             r#""trace_file":"","trace_mode":"triton"}"#
         );
-        written(&Answer::TraceSetting(TraceSetting { rate: 1000, count: -1, log_frequency: 0 }), json);
+        let off = TraceOptions::default().setting;
+        written(&Answer::TraceSetting(off.clone()), json);
+        let json = concat!(
+            r#"{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"1000","trace_count":"5","#,
+            r#""trace_mode":"opentelemetry","url":"http://a/b"}"#
+        );
+        let level = TraceLevel { timestamps: true, tensors: true };
+        let destination = Destination::Collector(vec![("url".into(), "http://a/b".into())]);
+        written(&Answer::TraceSetting(TraceSetting { level, count: 5, destination, ..off }), json);
     }
 }

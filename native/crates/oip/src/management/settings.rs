@@ -1,7 +1,7 @@
 //! Changes of the settings of the log and of traces. All of a change can be read, or none of it.
 
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Change, LogChange, LogForm, TraceChange};
+use kushi_dataplane::{Change, LogChange, LogForm, TraceChange, TraceLevel};
 
 use super::document::Json;
 use crate::json::read::Value;
@@ -50,8 +50,8 @@ pub(super) fn trace_change_of(document: Json<'_>) -> Result<TraceChange, Error> 
         let text = "trace file location can not be updated through network protocol";
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    let mut change = TraceChange::default();
-    let wanted = document.member("trace_level").map_or(Ok(None), level)?;
+    let level = document.member("trace_level").map_or(Ok(Change::Keep), level)?;
+    let mut change = TraceChange { level, ..TraceChange::default() };
     let range = (u32::MIN.into(), u32::MAX.into());
     let number = |name: &'static str, range| {
         document.member(name).map_or(Ok(Change::Keep), |value| number(name, value, range))
@@ -64,32 +64,28 @@ pub(super) fn trace_change_of(document: Json<'_>) -> Result<TraceChange, Error> 
         return Err(Error::invalid(text));
     }
     change.log_frequency = unsigned(number("log_frequency", range)?);
-    match wanted {
-        None => Ok(change),
-        Some(level) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("trace_level '{level}' is not supported by this version, expected 'OFF'"),
-        )),
-    }
+    Ok(change)
 }
 
-/// The level that would turn traces on, if there is one.
-fn level(value: Json<'_>) -> Result<Option<String>, Error> {
+/// Other words than these change nothing, as with Triton.
+fn level(value: Json<'_>) -> Result<Change<TraceLevel>, Error> {
     if value.value() == Value::Null {
-        return Ok(None);
+        return Ok(Change::Reset);
     }
     let levels = value.elements()?;
     let mut wanted = None;
-    for level in &levels {
-        match &*level.text()? {
+    for name in &levels {
+        match &*name.text()? {
             "OFF" if levels.len() > 1 => {
                 return Err(Error::invalid("Expect only one trace level 'OFF' is specified"));
             }
-            level @ ("TIMESTAMPS" | "TENSORS") => wanted = Some(level.to_owned()),
+            "OFF" => wanted = Some(TraceLevel::OFF),
+            "TIMESTAMPS" => wanted.get_or_insert(TraceLevel::OFF).timestamps = true,
+            "TENSORS" => wanted.get_or_insert(TraceLevel::OFF).tensors = true,
             _ => {}
         }
     }
-    Ok(wanted)
+    Ok(wanted.map_or(Change::Keep, Change::To))
 }
 
 fn number(name: &str, value: Json<'_>, (least, most): (i64, i64)) -> Result<Change<i32>, Error> {
@@ -170,8 +166,20 @@ mod tests {
     #[test]
     fn traces_are_changed_taken_back_or_left() {
         let body = br#"{"trace_rate":"7","trace_count":null,"trace_level":["OFF"]}"#;
-        let expected = TraceChange { rate: Change::To(7), count: Change::Reset, log_frequency: Change::Keep };
+        let level = Change::To(TraceLevel::OFF);
+        let log_frequency = Change::Keep;
+        let expected = TraceChange { level, rate: Change::To(7), count: Change::Reset, log_frequency };
         assert_eq!(trace_change(body), Ok(expected));
+        for (levels, expected) in [
+            ("null", Change::Reset),
+            ("[]", Change::Keep),
+            (r#"["LOUD"]"#, Change::Keep),
+            (r#"["TIMESTAMPS"]"#, Change::To(TraceLevel { timestamps: true, tensors: false })),
+            (r#"["TENSORS","TIMESTAMPS"]"#, Change::To(TraceLevel { timestamps: true, tensors: true })),
+        ] {
+            let body = format!(r#"{{"trace_level":{levels}}}"#);
+            assert_eq!(trace_change(body.as_bytes()).map(|change| change.level), Ok(expected), "{levels}");
+        }
         let change = trace_change(br#"{"log_frequency":"-1"}"#).map(|change| change.log_frequency);
         assert_eq!(change, Ok(Change::To(u32::MAX)));
     }
@@ -188,11 +196,6 @@ mod tests {
                 br#"{"trace_level":["TIMESTAMPS"],"trace_rate":5}"#,
                 ErrorKind::UnreadableInput,
                 "attempt to access JSON non-string as string",
-            ),
-            (
-                br#"{"trace_level":["TENSORS"]}"#,
-                ErrorKind::Unsupported,
-                "trace_level 'TENSORS' is not supported by this version, expected 'OFF'",
             ),
             (
                 br#"{"trace_level":["OFF","OFF"]}"#,
