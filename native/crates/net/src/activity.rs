@@ -74,6 +74,8 @@ pub struct Activity {
     deserted: Cell<bool>,
     /// There is no place for this connection: it does not get the patience of the others.
     over_limit: bool,
+    /// It may be silent for as long as it likes.
+    lasts: bool,
 }
 
 impl Activity {
@@ -91,7 +93,13 @@ impl Activity {
             rests: Cell::new(false),
             deserted: Cell::new(false),
             over_limit,
+            lasts: false,
         }
+    }
+
+    /// Of a connection that has no end of its own.
+    pub fn lasting(over_limit: bool) -> Self {
+        Self { lasts: true, ..Self::new(over_limit) }
     }
 
     pub fn stage(&self) -> Stage {
@@ -235,6 +243,7 @@ impl Activity {
         }
         let patience = match self.stage.get() {
             _ if self.blocked.get() => limits.body_timeout,
+            Stage::Idle if self.lasts && !self.over_limit => return Look::Patience,
             Stage::Idle if !self.over_limit => limits.idle_timeout,
             Stage::Idle | Stage::Drain | Stage::Head => limits.head_timeout,
             Stage::Body => limits.body_timeout,

@@ -22,6 +22,7 @@ const LOOKED_AT: usize = 512;
 #[derive(Default)]
 pub struct Connections {
     closing: Cell<bool>,
+    draining: Cell<bool>,
     rows: RefCell<Vec<Row>>,
     free: RefCell<Vec<usize>>,
     looking: Cell<bool>,
@@ -60,13 +61,20 @@ impl Connections {
         self.closing.get()
     }
 
+    /// New requests are refused from now on: a connection whose protocol can say so tells its client.
+    pub fn begin_drain(&self) {
+        if !self.draining.replace(true) {
+            self.rows.borrow().iter().for_each(Row::wake);
+        }
+    }
+
     /// A connection that is woken when the server closes.
     pub fn enter(&self) -> Entered<'_> {
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.rows.borrow_mut().push(Row::default());
             self.rows.borrow().len() - 1
         });
-        Entered { connections: self, index, known: Cell::new(false) }
+        Entered { connections: self, index, known: Cell::new(false), is_late: self.draining.get() }
     }
 
     /// The client of a connection will say nothing more.
@@ -140,6 +148,8 @@ pub struct Entered<'a> {
     connections: &'a Connections,
     index: usize,
     known: Cell<bool>,
+    /// It came while the server drained.
+    is_late: bool,
 }
 
 impl Entered<'_> {
@@ -160,6 +170,11 @@ impl Entered<'_> {
         let (activity, entrance) = (activity.clone(), guest.entrance().clone());
         let watch = Watch { activity, entrance, since: Instant::now() };
         self.connections.rows.borrow_mut()[self.index].watch = Some(watch);
+    }
+
+    /// Whether its client had better go elsewhere: one that has come since would come again and again.
+    pub fn is_unwelcome(&self) -> bool {
+        self.connections.draining.get() && !self.is_late
     }
 
     /// Whether the connection has to close behind the request that it is at.

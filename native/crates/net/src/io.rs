@@ -7,6 +7,7 @@
 mod driver;
 mod duties;
 mod threads;
+mod watching;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, os_text};
+use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, WatchingThread, os_text};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
 
@@ -27,6 +28,7 @@ use crate::departures::Departures;
 use crate::handshakes::Handshakes;
 use crate::io::driver::Driver;
 use crate::io::duties::{Duties, Duty};
+use crate::io::watching::Tasks;
 use crate::listen::{Guest, Socket};
 use crate::net::Net;
 use crate::pending::Pending;
@@ -54,6 +56,8 @@ enum Item {
     MakeRoom,
     Lead(Lease, Counted),
     Mail(Vec<Mail>),
+    /// New requests are refused.
+    BeginDrain,
     /// Connections finish what they are at and close.
     CloseConnections,
     Stop,
@@ -217,6 +221,7 @@ impl IoThread {
                 // As a task like the others: waking the runtime's main future costs a look at the
                 // sockets, for every request that runs inline.
                 let attending = runtime.spawn_local(attend(context, burst, duties, arrived.clone()));
+                let _watching = WatchingThread::begin(Rc::new(Tasks));
                 runtime.block_on(attending).is_ok()
             }));
             runtime.shutdown_timeout(SIDE_PATIENCE);
@@ -278,6 +283,7 @@ async fn attend(
                     duties.close_listeners().await;
                     let _ = report.send(());
                 }
+                Item::BeginDrain => context.connections.begin_drain(),
                 Item::CloseConnections => {
                     context.connections.close();
                     context.handshakes.end();

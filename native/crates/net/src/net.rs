@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use kushi_core::{Complaints, Count, Drain, Error};
 
-use crate::{Budget, COUNTED_BYTES, Limits, Pool, Reservation, Tls, TlsOptions};
+use crate::{Budget, COUNTED_BYTES, Limits, Pool, Reservation, Tls};
 
 pub struct NetOptions {
     pub io_threads: usize,
     pub limits: Limits,
     /// What requests in flight hold.
     pub budget: Arc<Budget>,
-    /// For what listens on TCP; `None`: plain.
-    pub tls: Option<TlsOptions>,
+    /// What doors have, to be looked at when its files change.
+    pub tls: Vec<Arc<Tls>>,
     /// Lets the threads of doors go before the calling one, which works on large bodies.
     pub give_way: fn(),
     /// Done now and then, whatever the io threads are at.
@@ -28,8 +28,7 @@ pub struct Net {
     pub budget: Arc<Budget>,
     /// For what would keep an io thread from its connections.
     pub pool: Pool,
-    /// Of connections over TCP; those on this host are plain.
-    pub tls: Option<Tls>,
+    pub(crate) tls: Vec<Arc<Tls>>,
     /// About what clients may cause again and again.
     pub complaints: Complaints,
     pub(crate) chores: Vec<Chore>,
@@ -50,18 +49,18 @@ pub struct Answering {
 }
 
 impl Net {
-    pub fn new(options: &NetOptions) -> Result<Self, Error> {
-        Ok(Self {
+    pub fn new(options: &NetOptions) -> Self {
+        Self {
             limits: options.limits.clone(),
             budget: options.budget.clone(),
             pool: Pool::new(options.io_threads.div_ceil(2), options.give_way),
-            tls: options.tls.as_ref().map(Tls::new).transpose()?,
+            tls: options.tls.clone(),
             complaints: Complaints::default(),
             chores: options.chores.clone(),
             answering: Count::default(),
             preparing: Count::default(),
             drain: Drain::default(),
-        })
+        }
     }
 
     pub fn begin_answer(self: &Arc<Self>) -> Answering {

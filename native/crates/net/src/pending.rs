@@ -163,6 +163,14 @@ impl Waiting {
         self.ticket = None;
     }
 
+    /// Whether the next mail is there, and holds little.
+    pub fn has_small_mail(&self, bytes: usize) -> bool {
+        let places = self.pending.places.borrow();
+        places.all[self.key as u32 as usize].mail.front().is_some_and(|(mail, reservation)| {
+            reservation.is_none() && mail.response.as_ref().is_none_or(|it| it.byte_size() < bytes)
+        })
+    }
+
     pub async fn next(&mut self) -> Counted {
         poll_fn(|context| {
             let taken = self.take_or_wait(context.waker());

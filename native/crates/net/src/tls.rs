@@ -18,13 +18,10 @@ use rustls::server::WebPkiClientVerifier;
 use crate::net::Net;
 
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-const CERTIFICATE: &str = "--http-server-cert";
-const KEY: &str = "--http-server-key";
-const AUTHORITIES: &str = "--http-root-cert";
 
 /// Files in PEM form.
 #[derive(Clone)]
-pub struct TlsOptions {
+pub struct TlsFiles {
     /// The server's certificate, and those between it and its authority.
     pub certificate: PathBuf,
     pub key: PathBuf,
@@ -32,14 +29,34 @@ pub struct TlsOptions {
     pub client_authorities: Option<PathBuf>,
 }
 
+/// What is spoken inside.
+#[derive(Clone, Copy)]
+pub struct Inside {
+    /// As the flags have it.
+    pub name: &'static str,
+    /// As TLS has it.
+    pub protocol: &'static [u8],
+}
+
+impl Inside {
+    fn flag(self, what: &str) -> String {
+        format!("--{}-{what}", self.name)
+    }
+
+    fn authorities(self) -> String {
+        self.flag("root-cert")
+    }
+}
+
 pub struct Tls {
-    options: TlsOptions,
+    files: TlsFiles,
+    inside: Inside,
     current: ArcSwap<ServerConfig>,
-    files: Mutex<Files>,
+    known: Mutex<Known>,
     complaints: Complaints,
 }
 
-struct Files {
+struct Known {
     /// What the current configuration was read from.
     seen: Vec<Option<Stamp>>,
     /// Why what is there now cannot be used.
@@ -50,13 +67,14 @@ struct Files {
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl Tls {
-    pub fn new(options: &TlsOptions) -> Result<Self, Error> {
+    pub fn new(files: &TlsFiles, inside: Inside) -> Result<Self, Error> {
         // Before they are read: what is written meanwhile is read once more.
-        let seen = stamps(options);
+        let seen = stamps(files);
         Ok(Self {
-            options: options.clone(),
-            current: ArcSwap::from_pointee(read(options)?),
-            files: Mutex::new(Files { seen, fault: None }),
+            files: files.clone(),
+            inside,
+            current: ArcSwap::from_pointee(read(files, inside)?),
+            known: Mutex::new(Known { seen, fault: None }),
             complaints: Complaints::default(),
         })
     }
@@ -64,7 +82,7 @@ impl Tls {
     /// Says why a client was not let in, if that is its certificate: the client itself hears little.
     pub fn note_failed(&self, error: &io::Error, client: Option<SocketAddr>) {
         log::debug!("a TLS handshake failed: {error}");
-        if let Some(what) = refusal(error) {
+        if let Some(what) = refusal(error, self.inside) {
             let client = client.map_or_else(String::new, |client| format!(" at {}", client.ip()));
             self.complaints.warn("handshake", || format!("a client{client} is refused: {what}"));
         }
@@ -77,28 +95,28 @@ impl Tls {
 
     /// Reads the files that have changed. To be called by one thread, which may have to wait for the disk.
     fn look(&self) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamps = stamps(&self.options);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = stamps(&self.files);
         // A pipe can be read once; a file that is away may come back.
-        if (stamps == files.seen && files.fault.is_none()) || stamps.contains(&None) {
+        if (stamps == known.seen && known.fault.is_none()) || stamps.contains(&None) {
             return;
         }
-        match read(&self.options) {
+        match read(&self.files, self.inside) {
             Ok(config) => {
                 self.current.store(Arc::new(config));
-                *files = Files { seen: stamps, fault: None };
+                *known = Known { seen: stamps, fault: None };
                 log::info!(
                     "the files of the TLS certificate have changed, new connections use what they hold"
                 );
             }
             Err(error) => {
                 // A certificate is replaced before its key, or a file is being written: it is looked at again.
-                if files.fault.as_ref() != Some(&error) {
+                if known.fault.as_ref() != Some(&error) {
                     log::error!(
                         "the files of the TLS certificate have changed, what they held before stays in use: {error}"
                     );
                 }
-                files.fault = Some(error);
+                known.fault = Some(error);
             }
         }
     }
@@ -109,27 +127,27 @@ pub async fn watch(net: Arc<Net>) {
     loop {
         tokio::time::sleep(LOOK_PAUSE).await;
         let net = net.clone();
-        let look = move || net.tls.iter().for_each(Tls::look);
+        let look = move || net.tls.iter().for_each(|tls| tls.look());
         if tokio::task::spawn_blocking(look).await.is_err() {
             log::error!("the files of the TLS certificate could not be looked at");
         }
     }
 }
 
-fn refusal(error: &io::Error) -> Option<String> {
+fn refusal(error: &io::Error, inside: Inside) -> Option<String> {
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::NoCertificatesPresented => {
-            Some("it shows no certificate (--http-use-ssl-mutual)".to_owned())
+            Some(format!("it shows no certificate ({})", inside.flag("use-ssl-mutual")))
         }
         rustls::Error::InvalidCertificate(reason) => {
-            Some(format!("its certificate {} ({AUTHORITIES})", kushi_tls::fault(reason)))
+            Some(format!("its certificate {} ({})", kushi_tls::fault(reason), inside.authorities()))
         }
         _ => None,
     }
 }
 
-fn stamps(options: &TlsOptions) -> Vec<Option<Stamp>> {
-    let paths = [Some(&options.certificate), Some(&options.key), options.client_authorities.as_ref()];
+fn stamps(files: &TlsFiles) -> Vec<Option<Stamp>> {
+    let paths = [Some(&files.certificate), Some(&files.key), files.client_authorities.as_ref()];
     paths.into_iter().flatten().map(|path| stamp(path)).collect()
 }
 
@@ -139,27 +157,28 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
-fn read(options: &TlsOptions) -> Result<ServerConfig, Error> {
-    let chain = kushi_tls::certificates(&options.certificate, CERTIFICATE)?;
-    let key = kushi_tls::private_key(&options.key, KEY)?;
+fn read(files: &TlsFiles, inside: Inside) -> Result<ServerConfig, Error> {
+    let (certificate, key_role) = (inside.flag("server-cert"), inside.flag("server-key"));
+    let chain = kushi_tls::certificates(&files.certificate, &certificate)?;
+    let key = kushi_tls::private_key(&files.key, &key_role)?;
     let provider = kushi_tls::provider();
     let builder = ServerConfig::builder_with_provider(provider.clone());
     let builder = builder
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-    let builder = match &options.client_authorities {
+    let builder = match &files.client_authorities {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let authorities = kushi_tls::authorities(path, AUTHORITIES)?.into();
+            let role = inside.authorities();
+            let authorities = kushi_tls::authorities(path, &role)?.into();
             let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider).build();
-            let verifier =
-                verifier.map_err(|error| kushi_tls::unusable(path, AUTHORITIES, &error.to_string()))?;
+            let verifier = verifier.map_err(|error| kushi_tls::unusable(path, &role, &error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| {
-        kushi_tls::refused((&options.certificate, CERTIFICATE), (&options.key, KEY), &error)
+        kushi_tls::refused((&files.certificate, &certificate), (&files.key, &key_role), &error)
     })?;
-    config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
+    config.alpn_protocols = vec![inside.protocol.to_vec()];
     Ok(config)
 }

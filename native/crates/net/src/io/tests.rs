@@ -66,11 +66,11 @@ fn start(count: usize) -> (Arc<IoThreads>, Vec<thread::JoinHandle<()>>) {
         io_threads: count,
         limits: Limits::default(),
         budget: Arc::new(Budget::new(1 << 30)),
-        tls: None,
+        tls: vec![],
         give_way: || {},
         chores: Vec::new(),
     };
-    IoThreads::spawn(count, &Arc::new(Net::new(&options).unwrap())).unwrap()
+    IoThreads::spawn(count, &Arc::new(Net::new(&options))).unwrap()
 }
 
 /// Answers whether they end.

@@ -22,7 +22,7 @@ impl IoThreads {
         for chore in &net.chores {
             reception.inbox.push_owed(Item::Begin(Duty::Chore(chore.clone())));
         }
-        if net.tls.is_some() {
+        if !net.tls.is_empty() {
             reception.inbox.push_owed(Item::Begin(Duty::WatchTls));
         }
         let mut io = Self { threads: Vec::new(), reception };
@@ -72,6 +72,12 @@ impl IoThreads {
         for thread in &self.threads {
             // A thread with so much to do has it another time.
             let _ = thread.inbox.push(Item::MakeRoom);
+        }
+    }
+
+    pub fn begin_drain(&self) {
+        for thread in &self.threads {
+            thread.inbox.push_owed(Item::BeginDrain);
         }
     }
 
