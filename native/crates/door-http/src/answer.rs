@@ -10,6 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use kushi_core::{Error, ErrorKind, Timings};
+use kushi_dataplane::Trace;
 use kushi_net::{Answering, Budget, COUNTED_BYTES, Reservation};
 use kushi_oip::json::write;
 use smallvec::SmallVec;
@@ -37,6 +38,8 @@ pub(crate) struct Chunks {
     held: bool,
     /// Pieces that are yet to come, nobody knows how many.
     more: Option<mpsc::Receiver<Bytes>>,
+    /// Until it has left.
+    trace: Option<Trace>,
 }
 
 /// The last piece of a large answer, with what is held until it has been written.
@@ -97,6 +100,14 @@ impl Chunks {
     /// Whether it takes memory that nobody counts yet.
     pub(crate) fn is_uncounted(&self) -> bool {
         self.answering.is_none() && self.left as usize >= COUNTED_BYTES && !self.held
+    }
+
+    pub(crate) fn set_trace(&mut self, trace: Trace) {
+        self.trace = Some(trace);
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
     }
 
     /// Holds `answering` until the connection has taken the last piece, which it has written soon; a

@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::body::{self, RequestBody, Rest};
 use crate::door::{self, Purpose};
-use crate::owed::Owed;
+use crate::owed::{Owed, Traced};
 use crate::refusal::Refusal;
 use crate::stream::Watched;
 use crate::{HttpContext, READ_BUFFER_BYTES, head, refusal};
@@ -42,7 +42,7 @@ pub(crate) async fn serve(context: &HttpContext, socket: Socket, purpose: Purpos
         Socket::Tcp(stream) => {
             let ready = stream.set_nodelay(true).and_then(|()| TcpStream::from_std(stream));
             match ready {
-                Ok(stream) => match &context.io.net.tls {
+                Ok(stream) => match &context.http.tls {
                     None => return drive(context, stream, purpose, guest).await,
                     // Boxed: plain connections do not set aside the room for it.
                     Some(tls) => {
@@ -100,6 +100,7 @@ async fn drive(context: &HttpContext, io: impl Wire, purpose: Purpose, guest: &G
     let limits = &context.http.limits;
     let activity = Rc::new(Activity::new(guest.over_limit));
     let seen = &activity;
+    let traced = &Rc::new(Traced::default());
     let mut service = service_fn(move |request: Request<Incoming>| async move {
         seen.enter(Stage::Work);
         let (head, body) = request.into_parts();
@@ -121,12 +122,12 @@ async fn drive(context: &HttpContext, io: impl Wire, purpose: Purpose, guest: &G
         if answer.body().is_uncounted() {
             answer.body_mut().until_written(context.io.net.begin_answer());
         }
-        Ok::<_, Infallible>(answer.map(|chunks| Owed::new(chunks, seen)))
+        Ok::<_, Infallible>(answer.map(|chunks| Owed::new(chunks, seen, traced)))
     });
     let place = context.io.connections.enter();
     place.watch(&activity, guest);
     context.io.departures.watch(io.socket(), place.key());
-    let mut io = TokioIo::new(Watched::new(io, context, seen));
+    let mut io = TokioIo::new(Watched::new(io, context, seen, traced));
     let mut old_buffer = Bytes::new();
     loop {
         let mut connection = http1::Builder::new()

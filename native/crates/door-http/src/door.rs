@@ -7,13 +7,15 @@ use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{Answer as Answered, DataPlane, Verb, metrics, unanswered};
-use kushi_net::{Activity, Door, Guest, IoContext, Owner, Serving, Socket, Stage, answered};
+use kushi_net::{
+    Activity, Door, Guest, Inside, IoContext, Owner, Serving, Socket, Stage, Tls, TlsFiles, answered,
+};
+use kushi_oip::{Forwarding, Restricted, Restriction, Restrictions};
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
-use crate::forwarding::Forwarding;
+use crate::health::Asked;
 use crate::refusal::Refusal;
-use crate::restrictions::{Restriction, Restrictions};
 use crate::route::{self, InferenceRoute, Management, NoRoute, Route};
 use crate::{HttpLimits, connection, generate, infer, verb};
 
@@ -23,7 +25,11 @@ pub struct HttpOptions {
     pub header_forward_pattern: Option<String>,
     /// Which routes ask for a token.
     pub restrictions: Vec<Restriction>,
+    /// For what listens on TCP; `None`: plain.
+    pub tls: Option<TlsFiles>,
 }
+
+const INSIDE: Inside = Inside { name: "http", protocol: b"http/1.1" };
 
 /// What the HTTP doors of a server share.
 pub struct Http {
@@ -32,6 +38,8 @@ pub struct Http {
     /// Which headers become parameters.
     pub(crate) forwarding: Option<Forwarding>,
     pub(crate) restrictions: Restrictions,
+    /// Of connections over TCP; those on this host are plain.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 /// What a request is served with: the doors' own, and the io thread that it came to.
@@ -54,13 +62,20 @@ struct HttpDoor {
 
 impl Http {
     pub fn new(plane: &Arc<DataPlane>, options: &HttpOptions) -> Result<Arc<Self>, Error> {
+        let tls = |files| Tls::new(files, INSIDE).map(Arc::new);
         let pattern = options.header_forward_pattern.as_deref();
         Ok(Arc::new(Self {
             plane: plane.clone(),
             limits: options.limits.clone(),
             forwarding: pattern.map(Forwarding::new).transpose()?,
-            restrictions: Restrictions::new(&options.restrictions)?,
+            restrictions: Restrictions::new(Restricted::Api, &options.restrictions)?,
+            tls: options.tls.as_ref().map(tls).transpose()?,
         }))
+    }
+
+    /// To be looked at when its files change.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// For all requests of the protocol.
@@ -125,13 +140,14 @@ async fn management(
 ) -> Result<Answer, Refusal> {
     let plane = &context.http.plane;
     if !route.takes_body() {
-        return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await));
+        let asked = Asked::by(&route);
+        return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await, asked.as_ref()));
     }
     let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     answering.prepared();
-    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await);
+    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await, None);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }

@@ -84,6 +84,7 @@ fn spec() -> ModelSpec {
         instances: 1,
         inline: false,
         config_json: String::new(),
+        config_message: Vec::new(),
         decoupled: false,
         load_seconds: 0.0,
     }

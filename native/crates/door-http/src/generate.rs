@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
-use kushi_dataplane::{Alarm, Inference, OnlyResponse};
+use kushi_dataplane::{Alarm, Event, Inference, OnlyResponse, Trace};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
@@ -39,26 +39,43 @@ pub(crate) async fn generate(
     let inference = context.http.plane.inference(model, version)?;
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
+    let trace = context.http.plane.traces.begin(model, arrived, || asked.trace.read());
     let deadline = infer::timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(asked.content_encoding)?;
     let owner = Owner::model(inference.spec());
     let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
-    let submitted = Received { body, arrived, deadline }.submit(context, inference).await;
+    if let Some(trace) = &trace {
+        trace.mark(Event::HttpReceiveStart, arrived);
+        trace.mark(Event::HttpReceiveEnd, Instant::now());
+    }
+    let inherited = trace.as_ref().map(Trace::context).unwrap_or_default();
+    let submitted = Received { body, arrived, deadline, inherited }.submit(context, inference).await;
     answering.prepared();
     let answer = match submitted {
-        Err(error) => answer::error(&error),
+        Err(error) => failed(trace.as_ref(), &error),
         Ok(generation) if streams => generation.stream(context, activity).await,
         Ok(generation) => {
             let answer = generation.only_answer(context, &mut answering, asked.tells_timings).await;
-            answer.unwrap_or_else(|error| answer::error(&error))
+            answer.unwrap_or_else(|error| failed(trace.as_ref(), &error))
         }
     };
     let mut answer = answer;
+    if let Some(trace) = trace {
+        trace.mark(Event::HttpSendStart, Instant::now());
+        answer.body_mut().set_trace(trace);
+    }
     load_report::tell(&mut answer, asked.load_format, &context.http.plane);
     answer.body_mut().until_written(answering);
     Ok(answer)
+}
+
+fn failed(trace: Option<&Trace>, error: &Error) -> Answer {
+    if let Some(trace) = trace {
+        trace.fail(error);
+    }
+    answer::error(error)
 }
 
 fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(), Error> {
@@ -70,10 +87,15 @@ fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(), Error> {
     }
 }
 
+/// Events that come together leave together, unless they are longer.
+const JOINED_BYTES: usize = 16 << 10;
+
 struct Received {
     body: Bytes,
     arrived: Instant,
     deadline: Option<Instant>,
+    /// Of its trace, if it has one.
+    inherited: Context,
 }
 
 /// All that a request says, found out before it is queued.
@@ -107,7 +129,7 @@ impl Received {
                 sequence: None,
                 deadline: self.deadline,
                 arrived: self.arrived,
-                context: Context::default(),
+                context: self.inherited.clone(),
                 reply,
             });
             if let Some(waiting) = infer::submit(context, &mut inference, waiting, request)? {
@@ -153,6 +175,16 @@ impl Events {
         generate_json::event(&mut self.text, |text| generate_json::write_error(text, &error));
         self.error.get_or_insert(error);
         self.ended = true;
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.ended && self.reservation.is_none() && self.text.len() < JOINED_BYTES
+    }
+
+    fn join(&mut self, next: Self) {
+        self.text.extend_from_slice(&next.text);
+        self.reservation = next.reservation;
+        self.ended = next.ended;
     }
 
     fn into_bytes(self, net: &Net) -> Bytes {
@@ -214,10 +246,14 @@ impl Generation {
         activity.enter(Stage::Work);
         let mut ended = false;
         while !ended {
-            let events = tokio::select! {
+            let mut events = tokio::select! {
                 events = self.next_events(&net) => events,
                 () = sender.closed() => return,
             };
+            // What has come meanwhile leaves with it.
+            while events.takes_more() && self.waiting.has_small_mail(LONG_ANSWER) {
+                events.join(self.next_events(&net).await);
+            }
             ended = events.ended;
             if !events.text.is_empty() && sender.send(events.into_bytes(&net)).await.is_err() {
                 return;

@@ -9,7 +9,7 @@ use hyper::header::HeaderValue;
 use kushi_core::{
     Bound, Context, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
 };
-use kushi_dataplane::{Alarm, Inference, OnlyResponse};
+use kushi_dataplane::{Alarm, Event, Inference, OnlyResponse, Trace};
 use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
 use kushi_shm::RegionRange;
@@ -48,6 +48,7 @@ pub(crate) async fn infer(
     let owner = Owner::model(inference.spec());
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
+    let trace = context.http.plane.traces.begin(model, arrived, || asked.trace.read());
     let deadline = timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));
     let compressed = coding::is_compressed(asked.content_encoding)?;
     let most = context.http.limits.max_input_bytes;
@@ -78,10 +79,15 @@ pub(crate) async fn infer(
     let body::Received { bytes: body, mut answering } =
         body::read(body, &Plan { json_length: announced, refusal, owner }, context, activity).await?;
     activity.enter(Stage::Work);
+    if let Some(trace) = &trace {
+        trace.mark(Event::HttpReceiveStart, arrived);
+        trace.mark(Event::HttpReceiveEnd, Instant::now());
+    }
     let tell_timings = asked.tells_timings;
-    let frame = Frame { forwarded, arrived, deadline };
+    let inherited = trace.as_ref().map(Trace::context).unwrap_or_default();
+    let frame = Frame { forwarded, arrived, deadline, inherited };
     let received = Received { body, compressed, json_length, frame, tell_timings };
-    let mut answer = match received.run(context, &mut answering, inference).await {
+    let mut answer = match received.run(context, &mut answering, inference, trace.as_ref()).await {
         Ok(answer) => {
             answering.owe_in_all(answer.body().left());
             match asked.accepted_coding {
@@ -91,11 +97,20 @@ pub(crate) async fn infer(
                 _ => answer,
             }
         }
-        Err(error) => answer::error(&error),
+        Err(error) => {
+            if let Some(trace) = &trace {
+                trace.fail(&error);
+            }
+            answer::error(&error)
+        }
     };
     answering.prepared();
     load_report::tell(&mut answer, asked.load_format, &context.http.plane);
     answer.body_mut().until_written(answering);
+    if let Some(trace) = trace {
+        trace.mark(Event::HttpSendStart, Instant::now());
+        answer.body_mut().set_trace(trace);
+    }
     Ok(answer)
 }
 
@@ -122,6 +137,8 @@ struct Frame {
     forwarded: Vec<(String, Parameter)>,
     arrived: Instant,
     deadline: Option<Instant>,
+    /// Of its trace, if it has one.
+    inherited: Context,
 }
 
 /// A request that fits its model.
@@ -148,6 +165,7 @@ impl Received {
         context: &HttpContext,
         answering: &mut Answering,
         mut inference: Inference,
+        trace: Option<&Trace>,
     ) -> Result<Answer, Error> {
         if self.compressed {
             answering.prepare();
@@ -188,6 +206,9 @@ impl Received {
         }
         let spec = inference.spec();
         let (response, end, reservation) = only_answer(&mut waiting, &spec.name).await?;
+        if let Some(trace) = trace {
+            trace.mark(Event::ResponseComplete, Instant::now());
+        }
         let End { timings, mut request, .. } = end;
         // The writer needs what the request says, not its tensors.
         let inputs = std::mem::take(&mut request.inputs);
@@ -278,7 +299,7 @@ fn prepare(
     };
     let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
     let format = Format::new(spec, &wanted, outputs, binary_by_default)?;
-    let Frame { forwarded, arrived, deadline } = frame;
+    let Frame { forwarded, arrived, deadline, inherited } = frame;
     parameters.extend(forwarded);
     let request = Box::new(Request {
         id,
@@ -292,7 +313,7 @@ fn prepare(
         sequence,
         deadline,
         arrived,
-        context: Context::default(),
+        context: inherited,
         reply,
     });
     Ok(Prepared { request, format, regions })

@@ -3,7 +3,10 @@
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 
-use crate::coding::{self, Coding};
+use kushi_dataplane::Parent;
+use kushi_net::Coding;
+
+use crate::coding;
 
 /// How long the client will wait, from the moment its request arrives.
 pub(crate) const TIMEOUT: &str = "kushi-timeout-us";
@@ -13,6 +16,22 @@ pub(crate) const TIMINGS: &str = "kushi-timings";
 pub(crate) const JSON_LENGTH: &str = "inference-header-content-length";
 /// Asks for the load of the server, as "text" or "json".
 const LOAD_FORMAT: &str = "endpoint-load-metrics-format";
+
+const TRACE_PARENT: &str = "traceparent";
+const TRACE_STATE: &str = "tracestate";
+
+/// A trace, as headers say it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Carried<'a> {
+    parent: Option<&'a HeaderValue>,
+    state: Option<&'a HeaderValue>,
+}
+
+impl Carried<'_> {
+    pub(crate) fn read(self) -> Option<Parent> {
+        Parent::read(self.parent?.as_bytes(), self.state.map(HeaderValue::as_bytes))
+    }
+}
 
 /// The first of each name. Found in one pass: to look each of them up costs several times as much.
 #[derive(Default)]
@@ -24,6 +43,8 @@ pub(crate) struct InferHeaders<'a> {
     /// The report of the server's load that is asked for.
     pub load_format: Option<&'a HeaderValue>,
     pub tells_timings: bool,
+    /// The trace that the request comes with.
+    pub trace: Carried<'a>,
     /// Of the answer.
     pub accepted_coding: Option<Coding>,
 }
@@ -44,6 +65,8 @@ impl<'a> InferHeaders<'a> {
                 JSON_LENGTH => &mut found.json_length,
                 TIMEOUT => &mut found.timeout,
                 TIMINGS => &mut timings,
+                TRACE_PARENT => &mut found.trace.parent,
+                TRACE_STATE => &mut found.trace.state,
                 _ => continue,
             };
             place.get_or_insert(value);

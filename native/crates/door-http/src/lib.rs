@@ -9,12 +9,12 @@ mod coding;
 mod connection;
 mod document;
 mod door;
-mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod generate;
 mod generate_json;
 mod head;
+mod health;
 mod infer;
 mod infer_headers;
 mod inputs;
@@ -28,7 +28,6 @@ mod raw;
 mod refusal;
 mod request;
 mod response;
-mod restrictions;
 mod route;
 mod routes;
 mod shared_memory;
@@ -41,7 +40,6 @@ extern crate self as kushi_door_http;
 pub(crate) use door::HttpContext;
 pub use door::{Http, HttpOptions};
 pub use limits::HttpLimits;
-pub use restrictions::Restriction;
 pub use routes::routes;
 
 /// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use kushi_core::Error;
 use kushi_dataplane::{Action, Memory};
+use kushi_oip::Category;
 
 use crate::path::resource;
 
@@ -94,48 +95,6 @@ pub(crate) enum NoRoute {
     /// The methods that the path takes.
     WrongMethod(&'static str),
     Refused(Error),
-}
-
-/// What a token can be asked for, all routes of it together; the names are Triton's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Category {
-    Health,
-    Metadata,
-    Inference,
-    SharedMemory,
-    ModelConfig,
-    ModelRepository,
-    Statistics,
-    Trace,
-    Logging,
-}
-
-impl Category {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Health,
-        Self::Metadata,
-        Self::Inference,
-        Self::SharedMemory,
-        Self::ModelConfig,
-        Self::ModelRepository,
-        Self::Statistics,
-        Self::Trace,
-        Self::Logging,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Health => "health",
-            Self::Metadata => "metadata",
-            Self::Inference => "inference",
-            Self::SharedMemory => "shared-memory",
-            Self::ModelConfig => "model-config",
-            Self::ModelRepository => "model-repository",
-            Self::Statistics => "statistics",
-            Self::Trace => "trace",
-            Self::Logging => "logging",
-        }
-    }
 }
 
 impl Route<'_> {

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::HttpContext;
 use crate::head;
+use crate::owed::Traced;
 
 /// The pieces of a write that are no longer together are joined: the kernel takes one piece faster than two.
 const JOINED_BYTES: usize = 1024;
@@ -23,13 +24,14 @@ pub(crate) struct Watched<'a, I> {
     first: Bytes,
     context: &'a HttpContext,
     activity: &'a Activity,
+    traced: &'a Traced,
     /// What stands for hyper's words, and has not left.
     words: Vec<u8>,
 }
 
 impl<'a, I> Watched<'a, I> {
-    pub(crate) fn new(io: I, context: &'a HttpContext, activity: &'a Activity) -> Self {
-        Self { io, first: Bytes::new(), context, activity, words: Vec::new() }
+    pub(crate) fn new(io: I, context: &'a HttpContext, activity: &'a Activity, traced: &'a Traced) -> Self {
+        Self { io, first: Bytes::new(), context, activity, traced, words: Vec::new() }
     }
 
     /// Takes back what has been read and not used.
@@ -123,6 +125,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<'_, I> {
         self.note_blocked(flushed.is_pending());
         if flushed.is_ready() {
             self.activity.has_flushed();
+            self.traced.has_flushed();
         }
         flushed
     }

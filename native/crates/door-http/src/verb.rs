@@ -5,6 +5,7 @@ use kushi_dataplane::{Action, Answer as Answered, LogChange, Memory, TraceChange
 use kushi_oip::{management, version_number};
 
 use crate::answer::{self, Answer};
+use crate::health::Asked;
 use crate::route::{About, Management, RegionAction, Settings};
 
 /// The verb, or what is wrong with what was sent.
@@ -58,11 +59,19 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
     })
 }
 
-/// Whether a server or a model is well is the status alone.
-pub(crate) fn answer(answered: Result<Answered, Error>) -> Answer {
+/// `asked`: whose health the route asks for.
+pub(crate) fn answer(answered: Result<Answered, Error>, asked: Option<&Asked>) -> Answer {
+    match (answered, asked) {
+        (Ok(Answered::Health(well)), Some(asked)) => {
+            answer::json(if well { 200 } else { 400 }, asked.body(well))
+        }
+        (answered, _) => plain(answered),
+    }
+}
+
+fn plain(answered: Result<Answered, Error>) -> Answer {
     match answered {
-        Ok(Answered::Done | Answered::Health(true)) => answer::empty(200),
-        Ok(Answered::Health(false)) => answer::empty(400),
+        Ok(Answered::Done) => answer::empty(200),
         Ok(Answered::Metrics(text)) => answer::text(text),
         Ok(answered) => answer::json(200, management::render(&answered)),
         Err(error) => answer::error(&error),
@@ -177,17 +186,17 @@ mod tests {
     #[test]
     fn a_status_says_whether_all_is_well() {
         let seen = |answered| {
-            let answer = answer(answered);
+            let answer = answer(answered, Some(&Asked::Model("a \"m\"".into())));
             let header =
                 |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
             (answer.status().as_u16(), answer.body().left(), header("content-type"), header("kushi-error"))
         };
-        assert_eq!(seen(Ok(Answered::Health(true))), (200, 0, None, None));
-        assert_eq!(seen(Ok(Answered::Health(false))), (400, 0, None, None));
         assert_eq!(seen(Ok(Answered::Done)), (200, 0, None, None));
         let plain = Some("text/plain; charset=utf-8".to_owned());
         assert_eq!(seen(Ok(Answered::Metrics("a 1\n".into()))), (200, 4, plain, None));
         let json = Some("application/json".to_owned());
+        assert_eq!(seen(Ok(Answered::Health(true))), (200, 31, json.clone(), None));
+        assert_eq!(seen(Ok(Answered::Health(false))), (400, 32, json.clone(), None));
         assert_eq!(seen(Ok(Answered::Index(vec![]))), (200, 2, json.clone(), None));
         let busy = Error::new(ErrorKind::ModelBusy, "busy");
         assert_eq!(seen(Err(busy)), (500, 16, json, Some("model_not_ready".into())));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Buffer, Context, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request};
+use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request};
+use kushi_dataplane::{Parent, Trace};
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::version_number;
@@ -99,6 +100,10 @@ pub(super) fn submit(
     if aside.is_some() {
         data.iter_mut().for_each(Data::leave);
     }
+    // It ends with the request.
+    let trace = context.plane.traces.begin(message.model_name, arrived.at, || {
+        Parent::read(message.trace_parent.as_bytes(), Some(message.trace_state.as_bytes()))
+    });
     let deadline = match message.timeout_us {
         0 => None,
         timeout => arrived.at.checked_add(Duration::from_micros(timeout)),
@@ -126,7 +131,7 @@ pub(super) fn submit(
             sequence: message.sequence.clone(),
             deadline,
             arrived: arrived.at,
-            context: Context::default(),
+            context: trace.as_ref().map(Trace::context).unwrap_or_default(),
             reply: Reply::new(context.io.mailbox.clone(), waiting.key),
         };
         match inference.submit(&context.plane.registry, request)? {
@@ -152,7 +157,7 @@ fn data(
     let mut from_slots = arrived.from_slots.iter().flatten();
     let mut data = SmallVec::with_capacity(message.inputs.len());
     for input in &message.inputs {
-        if input.typed {
+        if input.contents.is_some() {
             let text =
                 format!("input '{}' has typed contents, expected raw_input_contents or a slot", input.name);
             return Err(Error::invalid(text).into());
