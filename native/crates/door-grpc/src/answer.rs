@@ -1,0 +1,200 @@
+//! What a call is answered with: messages and a status, or a status alone.
+
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response};
+use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{Event, Trace};
+use kushi_net::Answering;
+use smallvec::SmallVec;
+use tokio::time::{timeout, timeout_at};
+
+use crate::coding::{self, AnswerCoding, REQUEST_CODING};
+use crate::door::GrpcContext;
+use crate::line::OpenCall;
+use crate::message::HEAD_BYTES;
+use crate::status::Status;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// What is sent without asking whether the client takes it, where nothing follows.
+const SHORT_BYTES: usize = 16 << 10;
+
+/// The pieces of a message, the first with its head.
+pub(crate) type Message = SmallVec<[Bytes; 2]>;
+
+/// Of a call with one answer.
+pub(crate) struct Answer {
+    message: Option<Message>,
+    status: Status,
+    /// Until it is sent.
+    _answering: Option<Answering>,
+    trace: Option<Trace>,
+}
+
+/// Where the answers of a call go.
+pub(crate) struct Outlet<'a> {
+    pub(crate) context: &'a GrpcContext,
+    pub(crate) open: &'a OpenCall,
+    pub(crate) respond: SendResponse<Bytes>,
+    pub(crate) coding: Option<AnswerCoding>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// Answers of a call that has begun to answer.
+pub(crate) struct Stream<'a> {
+    context: &'a GrpcContext,
+    open: &'a OpenCall,
+    inner: SendStream<Bytes>,
+    coding: Option<AnswerCoding>,
+    deadline: Option<Instant>,
+}
+
+/// A message with its head.
+pub(crate) fn framed(pieces: &[Bytes]) -> Message {
+    framed_as(false, pieces)
+}
+
+pub(crate) fn framed_as(compressed: bool, pieces: &[Bytes]) -> Message {
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    let mut head = [0; HEAD_BYTES];
+    head[0] = u8::from(compressed);
+    head[1..].copy_from_slice(&(length as u32).to_be_bytes());
+    let Some((first, rest)) = pieces.split_first().filter(|(first, _)| first.len() <= SHORT_BYTES) else {
+        return std::iter::once(Bytes::copy_from_slice(&head)).chain(pieces.iter().cloned()).collect();
+    };
+    // The kernel takes one piece faster than two.
+    let mut joined = BytesMut::with_capacity(HEAD_BYTES + first.len());
+    joined.extend_from_slice(&head);
+    joined.extend_from_slice(first);
+    std::iter::once(joined.freeze()).chain(rest.iter().cloned()).collect()
+}
+
+/// How calls end that are still open when the server closes.
+pub(crate) fn closed() -> Status {
+    let text = "GRPC server is shutting down and has stopped accepting new requests.";
+    Error::new(ErrorKind::ShuttingDown, text).into()
+}
+
+impl Answer {
+    pub(crate) fn new(message: Message, answering: Answering) -> Self {
+        Self { message: Some(message), status: Status::ok(), _answering: Some(answering), trace: None }
+    }
+
+    pub(crate) fn traced(self, trace: Option<Trace>) -> Self {
+        Self { trace, ..self }
+    }
+
+    pub(crate) fn failed(status: Status) -> Self {
+        Self { message: None, status, _answering: None, trace: None }
+    }
+
+    pub(crate) async fn send(mut self, outlet: Outlet<'_>) -> Result<(), h2::Error> {
+        let trace = self.trace.take();
+        if let Some(trace) = &trace {
+            trace.mark(Event::GrpcSendStart, Instant::now());
+        }
+        let sent = self.send_all(outlet).await;
+        if let Some(trace) = trace {
+            trace.mark(Event::GrpcSendEnd, Instant::now());
+        }
+        sent
+    }
+
+    async fn send_all(self, mut outlet: Outlet<'_>) -> Result<(), h2::Error> {
+        let Some(message) = self.message else {
+            let mut response = Response::new(());
+            response.headers_mut().insert(CONTENT_TYPE, GRPC);
+            self.status.write(response.headers_mut());
+            if self.status.is_unimplemented() {
+                // It may be for its coding.
+                let known = HeaderValue::from_static(coding::KNOWN_CODINGS);
+                response.headers_mut().insert(coding::ACCEPTED_CODINGS, known);
+            }
+            outlet.respond.send_response(response, true)?;
+            return Ok(());
+        };
+        let patience = outlet.context.io.net.limits.body_timeout;
+        let mut stream = outlet.open()?;
+        for piece in coding::coded(&stream.context.io.net, message, stream.coding).await {
+            if piece.len() <= SHORT_BYTES {
+                stream.inner.send_data(piece, false)?;
+            } else if !stream.send_whole(piece, Some(patience)).await? {
+                stream.inner.send_reset(Reason::CANCEL);
+                return Ok(());
+            }
+        }
+        stream.end(&self.status)
+    }
+}
+
+impl<'a> Outlet<'a> {
+    /// Of a call that says nothing of compression.
+    pub(crate) fn plain(context: &'a GrpcContext, open: &'a OpenCall, respond: SendResponse<Bytes>) -> Self {
+        Self { context, open, respond, coding: None, deadline: None }
+    }
+
+    /// Sends the head of answers that are yet to come.
+    pub(crate) fn open(mut self) -> Result<Stream<'a>, h2::Error> {
+        let mut response = Response::new(());
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        if let Some(with) = self.coding {
+            response.headers_mut().insert(REQUEST_CODING, HeaderValue::from_static(with.coding.name()));
+        }
+        let inner = self.respond.send_response(response, false)?;
+        let Self { context, open, coding, deadline, .. } = self;
+        Ok(Stream { context, open, inner, coding, deadline })
+    }
+}
+
+impl Stream<'_> {
+    /// As fast as the client takes it, and no longer than it waits.
+    pub(crate) async fn send(&mut self, message: Message) -> Result<(), h2::Error> {
+        for piece in coding::coded(&self.context.io.net, message, self.coding).await {
+            let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if !self.send_whole(piece, patience).await? {
+                return Ok(());
+            }
+        }
+        self.open.has_answered();
+        Ok(())
+    }
+
+    pub(crate) fn end(mut self, status: &Status) -> Result<(), h2::Error> {
+        let mut trailers = HeaderMap::new();
+        status.write(&mut trailers);
+        self.inner.send_trailers(trailers)
+    }
+
+    /// When the call is to end, whatever is still to come: its client gives it up, or has waited for as long as it said.
+    pub(crate) async fn over(&mut self) -> Result<Status, h2::Error> {
+        let reset = poll_fn(|task| self.inner.poll_reset(task));
+        match self.deadline {
+            Some(deadline) => match timeout_at(deadline.into(), reset).await {
+                Ok(reason) => Err(reason?.into()),
+                Err(_) => Ok(Status::deadline_exceeded()),
+            },
+            None => Err(reset.await?.into()),
+        }
+    }
+
+    /// False: the client has made no room for `patience`, or has left.
+    async fn send_whole(&mut self, mut bytes: Bytes, patience: Option<Duration>) -> Result<bool, h2::Error> {
+        while !bytes.is_empty() {
+            self.inner.reserve_capacity(bytes.len());
+            let room = poll_fn(|task| self.inner.poll_capacity(task));
+            let room = match patience {
+                Some(patience) => timeout(patience, room).await.unwrap_or_default(),
+                None => room.await,
+            };
+            let Some(room) = room else { return Ok(false) };
+            let room = room?.min(bytes.len());
+            self.inner.send_data(bytes.split_to(room), false)?;
+        }
+        Ok(true)
+    }
+}

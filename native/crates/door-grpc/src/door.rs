@@ -1,0 +1,85 @@
+//! What the gRPC doors of a server share.
+
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use kushi_core::Error;
+use kushi_dataplane::DataPlane;
+use kushi_net::{Door, Guest, Inside, IoContext, Serving, Socket, Tls};
+use kushi_oip::{Forwarding, Restricted, Restrictions};
+
+use crate::connection;
+use crate::handover::HandoverDoor;
+use crate::options::{GrpcLimits, GrpcOptions, KeepAlive};
+use crate::reflection::Description;
+
+const INSIDE: Inside = Inside { name: "grpc", protocol: b"h2" };
+
+pub struct Grpc {
+    pub(crate) plane: Arc<DataPlane>,
+    pub(crate) limits: GrpcLimits,
+    pub(crate) keep_alive: KeepAlive,
+    /// Which metadata becomes parameters.
+    pub(crate) forwarding: Option<Forwarding>,
+    pub(crate) restrictions: Restrictions,
+    /// Of connections over TCP; those on this host are plain.
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) compression_level: Option<u32>,
+    /// What clients may ask about the protocol itself.
+    pub(crate) description: OnceLock<Description>,
+}
+
+/// What a call is served with: the door's own, and the io thread that its connection came to.
+pub(crate) struct GrpcContext {
+    pub(crate) grpc: Arc<Grpc>,
+    pub(crate) io: Rc<IoContext>,
+}
+
+struct GrpcDoor(Arc<Grpc>);
+
+impl Grpc {
+    pub fn new(plane: &Arc<DataPlane>, options: &GrpcOptions) -> Result<Arc<Self>, Error> {
+        let pattern = options.header_forward_pattern.as_deref();
+        let tls = |files| Tls::new(files, INSIDE).map(Arc::new);
+        Ok(Arc::new(Self {
+            plane: plane.clone(),
+            limits: options.limits.clone(),
+            keep_alive: options.keep_alive,
+            forwarding: pattern.map(Forwarding::new).transpose()?,
+            restrictions: Restrictions::new(Restricted::Protocol, &options.restrictions)?,
+            tls: options.tls.as_ref().map(tls).transpose()?,
+            compression_level: options.compression_level,
+            description: OnceLock::new(),
+        }))
+    }
+
+    /// To be looked at when its files change.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
+    /// From now on clients may ask about the protocol. The first description stays.
+    pub fn describe(&self, description: Description) {
+        let _ = self.description.set(description);
+    }
+
+    pub fn door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(GrpcDoor(self.clone()))
+    }
+
+    /// For connections that other processes of this user have accepted.
+    pub fn handover_door(self: &Arc<Self>) -> Arc<dyn Door> {
+        Arc::new(HandoverDoor(self.clone()))
+    }
+}
+
+impl Door for GrpcDoor {
+    fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
+        let context = Rc::new(GrpcContext { grpc: self.0.clone(), io: io.clone() });
+        Box::pin(connection::serve(context, socket, guest))
+    }
+
+    fn answers_when_full(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,256 @@
+//! One inference request over gRPC, from its message to its answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use kushi_core::{Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_dataplane::{Alarm, Event, OnlyResponse, Submitted, Trace, fill_regions};
+use kushi_net::{Answering, Reservation, Waiting};
+use kushi_oip::infer_request::InferRequest;
+use kushi_oip::{put_parameter, version_number, wire};
+use kushi_shm::RegionRange;
+use smallvec::SmallVec;
+
+use crate::answer::{self, Answer, Message};
+use crate::call::Frame;
+use crate::door::GrpcContext;
+use crate::inputs;
+use crate::status::Status;
+
+/// Outputs up to this size are copied into one piece with what describes them.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// Where outputs go that are wanted in regions, by their positions.
+type Places = SmallVec<[(u16, RegionRange); 2]>;
+
+/// A request on its way, and what its answers need.
+pub(crate) struct Asked {
+    pub(crate) waiting: Waiting,
+    pub(crate) spec: Arc<ModelSpec>,
+    pub(crate) id: String,
+    /// The client wants to hear of an end without a response.
+    pub(crate) tells_end: bool,
+    classes: Classes,
+    places: Places,
+}
+
+pub(crate) async fn infer(
+    context: &GrpcContext,
+    body: Bytes,
+    mut answering: Answering,
+    frame: Frame,
+) -> Result<Answer, Status> {
+    let mut trace = None;
+    let message = message(context, body, &mut answering, frame, &mut trace).await;
+    if let (Err(error), Some(trace)) = (&message, &trace) {
+        trace.fail(error);
+    }
+    Ok(Answer::new(message?, answering).traced(trace))
+}
+
+async fn message(
+    context: &GrpcContext,
+    body: Bytes,
+    answering: &mut Answering,
+    frame: Frame,
+    trace: &mut Option<Trace>,
+) -> Result<Message, Error> {
+    let mut asked = submit(context, &body, frame, check_unary, trace)?;
+    drop(body);
+    answering.prepared();
+    let (response, end, reservation) = asked.only_answer().await?;
+    if let Some(trace) = trace {
+        trace.mark(Event::ResponseComplete, Instant::now());
+    }
+    drop(end);
+    // In the place of the request, which has gone.
+    answering.reservation = reservation;
+    let message = answer::framed(&asked.written(response, None)?);
+    answering.owe_in_all(message.iter().map(Bytes::len).sum());
+    Ok(message)
+}
+
+/// `trace`: that of the request, if it is traced; also where this fails.
+pub(crate) fn submit(
+    context: &GrpcContext,
+    body: &Bytes,
+    frame: Frame,
+    check: fn(&ModelSpec) -> Result<(), Error>,
+    trace: &mut Option<Trace>,
+) -> Result<Asked, Error> {
+    let mut message = InferRequest::read(body)?;
+    let version = version_number(message.model_version)?;
+    let plane = &context.grpc.plane;
+    let mut inference = plane.inference(message.model_name, version)?;
+    check(inference.spec())?;
+    *trace = plane.traces.begin(message.model_name, frame.arrived, || frame.trace.as_ref()?.read());
+    if let Some(trace) = trace {
+        trace.mark(Event::GrpcWaitReadStart, frame.arrived);
+        trace.mark(Event::GrpcWaitReadEnd, Instant::now());
+    }
+    let mut parameters = std::mem::take(&mut message.parameters);
+    parameters.extend(frame.forwarded);
+    let names: SmallVec<[&str; 8]> = message.outputs.iter().map(|output| output.name).collect();
+    if let Some(name) = twice(&names) {
+        let error = Error::invalid(format!("output '{name}' already exists in request"));
+        return Err(error.of_request(message.id));
+    }
+    loop {
+        let spec = inference.spec().clone();
+        let drafts = inputs::read(&message, body, &plane.regions)?;
+        let bound = spec.bind(message.id, drafts, &names)?;
+        let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
+        let mut places = Places::new();
+        for output in &message.outputs {
+            if let Some(range) = inputs::range(&output.region, &plane.regions)?
+                && let Some(index) = spec.output(output.name)
+            {
+                places.push((index as u16, range));
+            }
+        }
+        let mut waiting = context.io.pending.open();
+        let window = context.io.net.budget.window();
+        let reply = Reply::with_window(context.io.mailbox.clone(), waiting.key, window);
+        let request = Box::new(Request {
+            id: message.id.into(),
+            inputs: bound.inputs,
+            wanted: bound.wanted,
+            classes: classes.clone(),
+            rows: bound.rows,
+            parameters,
+            priority: message.priority,
+            timeout_us: message.queue_timeout_us,
+            sequence: message.sequence.clone(),
+            deadline: frame.deadline,
+            arrived: frame.arrived,
+            context: trace.as_ref().map(Trace::context).unwrap_or_default(),
+            reply,
+        });
+        match inference.submit(&plane.registry, request)? {
+            Submitted::Queued(ticket, lease) => {
+                waiting.hold(ticket);
+                if let Some(lease) = lease {
+                    context.io.lead(lease);
+                }
+                let (id, tells_end) = (message.id.to_owned(), message.tells_end);
+                return Ok(Asked { waiting, spec, id, tells_end, classes, places });
+            }
+            Submitted::Moved(request) => parameters = request.parameters,
+        }
+    }
+}
+
+/// A name that is there more than once.
+fn twice<'a>(names: &[&'a str]) -> Option<&'a str> {
+    let mut sorted: SmallVec<[&str; 8]> = names.into();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+fn check_unary(spec: &ModelSpec) -> Result<(), Error> {
+    if !spec.decoupled {
+        return Ok(());
+    }
+    let text = "ModelInfer RPC doesn't support models with decoupled transaction policy";
+    Err(Error::new(ErrorKind::Unsupported, text))
+}
+
+impl Asked {
+    /// The one response and the end of the request.
+    pub(crate) async fn only_answer(&mut self) -> Result<(Response, End, Option<Reservation>), Error> {
+        let mut only = OnlyResponse::default();
+        let mut alarm = self.alarm();
+        loop {
+            let (mail, reservation) = self.next_mail(&mut alarm).await?;
+            if let Some(response) = mail.response {
+                only.put((response, reservation));
+            }
+            let Some(mut end) = mail.end else { continue };
+            let (response, reservation) = only.close(&self.spec.name, &mut end)?;
+            return Ok((response, end, reservation));
+        }
+    }
+
+    pub(crate) fn alarm(&self) -> Alarm {
+        self.waiting.ticket().map(Alarm::of).unwrap_or_default()
+    }
+
+    /// What comes next of the request, or that it has expired.
+    pub(crate) async fn next_mail(
+        &mut self,
+        alarm: &mut Alarm,
+    ) -> Result<(Mail, Option<Reservation>), Error> {
+        while let Some(when) = alarm.when() {
+            if let Ok(mail) = tokio::time::timeout_at(when.into(), self.waiting.next()).await {
+                return Ok(mail);
+            }
+            let Some(ticket) = self.waiting.ticket() else { break };
+            if alarm.ring(ticket) {
+                return Err(Error::expired());
+            }
+        }
+        Ok(self.waiting.next().await)
+    }
+
+    /// A response as a message. `is_final`: in a stream, whether it is the last one.
+    pub(crate) fn written(&self, mut response: Response, is_final: Option<bool>) -> Result<Message, Error> {
+        let place =
+            |index: u16| self.places.iter().find(|(known, _)| *known == index).map(|(_, range)| range);
+        self.classes.choose(&self.spec, &mut response)?;
+        fill_regions(&self.spec, &response, place)?;
+        let head = Preamble { spec: &self.spec, id: &self.id, is_final };
+        Ok(write(head, response, |index| place(index).is_some()))
+    }
+}
+
+/// What stands before the tensors of a response.
+#[derive(Clone, Copy)]
+pub(crate) struct Preamble<'a> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) id: &'a str,
+    pub(crate) is_final: Option<bool>,
+}
+
+/// Tensors stay where they are, but for short ones.
+pub(crate) fn write(preamble: Preamble<'_>, response: Response, is_placed: impl Fn(u16) -> bool) -> Message {
+    let Preamble { spec, id, is_final } = preamble;
+    let short: usize =
+        response.outputs.iter().map(|(_, tensor)| tensor.data.len().min(COPIED_BYTES) + 64).sum();
+    let mut open = BytesMut::with_capacity(128 + short);
+    wire::put_text(&mut open, 1, &spec.name);
+    wire::put_text(&mut open, 2, &spec.version.to_string());
+    wire::put_text(&mut open, 3, id);
+    let is_final = is_final.map(|is_final| ("triton_final_response".to_owned(), Parameter::Bool(is_final)));
+    let mut parameters = Vec::new();
+    for (name, value) in response.parameters.iter().chain(&is_final) {
+        put_parameter(&mut parameters, 4, name, value);
+    }
+    open.extend_from_slice(&parameters);
+    for (index, tensor) in &response.outputs {
+        let (name, datatype) = (&*spec.outputs[usize::from(*index)].name, tensor.datatype.name());
+        let length = wire::text_length(1, name)
+            + wire::text_length(2, datatype)
+            + wire::numbers_length(3, &tensor.shape);
+        wire::put_length(&mut open, 5, length);
+        wire::put_text(&mut open, 1, name);
+        wire::put_text(&mut open, 2, datatype);
+        wire::put_numbers(&mut open, 3, &tensor.shape);
+    }
+    let mut pieces = Message::new();
+    for (index, tensor) in response.outputs {
+        // One that is in a region has its place all the same.
+        let data = if is_placed(index) { Bytes::new() } else { tensor.data.into_bytes() };
+        wire::put_length(&mut open, 6, data.len());
+        if data.len() <= COPIED_BYTES {
+            open.extend_from_slice(&data);
+        } else {
+            pieces.push(std::mem::take(&mut open).freeze());
+            pieces.push(data);
+        }
+    }
+    if !open.is_empty() || pieces.is_empty() {
+        pieces.push(open.freeze());
+    }
+    pieces
+}

@@ -1,0 +1,122 @@
+//! The inputs of an inference request: where the bytes of each are.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kushi_core::{Buffer, DataType, Error, InputData, InputDraft};
+use kushi_dataplane::region_error;
+use kushi_oip::infer_request::{InferRequest, Input, Region};
+use kushi_shm::{RegionRange, Regions};
+use smallvec::SmallVec;
+
+use crate::typed::{self, Fault};
+
+pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
+
+/// The bytes of an input, in the request or in a region.
+#[derive(Clone)]
+pub(crate) enum Data {
+    Here(Bytes),
+    Region(Arc<RegionRange>),
+}
+
+impl InputData for Data {
+    fn byte_size(&self) -> usize {
+        match self {
+            Self::Here(bytes) => bytes.len(),
+            Self::Region(range) => range.len(),
+        }
+    }
+
+    fn fetch(self) -> Result<Buffer, Error> {
+        match self {
+            Self::Here(bytes) => Ok(Buffer::host(bytes)),
+            Self::Region(range) => {
+                let mut bytes = BytesMut::with_capacity(range.len());
+                range.read(&mut bytes).map_err(region_error)?;
+                Ok(Buffer::host(bytes))
+            }
+        }
+    }
+}
+
+/// Where a region's parameters point, if there is one.
+pub(crate) fn range(region: &Region, regions: &Arc<Regions>) -> Result<Option<RegionRange>, Error> {
+    if region.name.is_empty() {
+        return Ok(None);
+    }
+    regions.range(&region.name, region.offset, region.byte_size).map(Some).map_err(region_error)
+}
+
+pub(crate) fn read<'a>(
+    message: &'a InferRequest<'_>,
+    body: &Bytes,
+    regions: &Arc<Regions>,
+) -> Result<Drafts<'a>, Error> {
+    let mut raw = message.raw_input_contents.iter();
+    let mut drafts = Drafts::with_capacity(message.inputs.len());
+    for input in &message.inputs {
+        if !input.region.name.is_empty() && input.contents.is_some() {
+            return Err(fault(message, input, |of| {
+                format!("unexpected 'content' provided when using shared memory for {of}")
+            }));
+        }
+        let data = match range(&input.region, regions)? {
+            Some(range) => Data::Region(Arc::new(range)),
+            None if message.raw_input_contents.is_empty() => Data::Here(contents(message, input)?),
+            None if input.contents.is_some() => {
+                let (name, model) = (input.name, message.model_name);
+                return Err(Error::invalid(format!(
+                    "contents field must not be specified when using raw_input_contents for '{name}' for model \
+                     '{model}'"
+                )));
+            }
+            None => match raw.next() {
+                Some(bytes) => Data::Here(body.slice_ref(bytes)),
+                None => return Err(missing(message, input)),
+            },
+        };
+        drafts.push(InputDraft {
+            name: Cow::Borrowed(input.name),
+            datatype: input.datatype.parse().ok(),
+            shape: input.shape.clone(),
+            data,
+        });
+    }
+    let surplus = raw.len();
+    if surplus > 0 {
+        return Err(Error::invalid(format!("{surplus} raw_input_contents belong to no input")));
+    }
+    Ok(drafts)
+}
+
+fn contents(message: &InferRequest<'_>, input: &Input<'_>) -> Result<Bytes, Error> {
+    // One of an unknown type is refused by its name later.
+    let Ok(datatype) = input.datatype.parse::<DataType>() else { return Ok(Bytes::new()) };
+    let read = input.contents.map_or(Ok(None), |contents| typed::bytes(contents, datatype));
+    match read {
+        Ok(Some(bytes)) => Ok(bytes.freeze()),
+        // No elements need no field.
+        Ok(None) if input.shape.contains(&0) => Ok(Bytes::new()),
+        Ok(None) => Err(missing(message, input)),
+        Err(Fault::Several) => Err(fault(message, input, |of| {
+            format!("unexpected explicit tensor data for {of}, binary data was already supplied.")
+        })),
+        Err(Fault::Type(found)) => Err(fault(message, input, |of| {
+            format!(
+                "unexpected explicit tensor data for {of} of type '{found}', expected datatype '{}'",
+                input.datatype
+            )
+        })),
+        Err(Fault::Unreadable(error)) => Err(Error::invalid(format!("failed to parse the request: {error}"))),
+    }
+}
+
+fn missing(message: &InferRequest<'_>, input: &Input<'_>) -> Error {
+    fault(message, input, |of| format!("unable to find data for {of} in request."))
+}
+
+fn fault(message: &InferRequest<'_>, input: &Input<'_>, text: impl FnOnce(&str) -> String) -> Error {
+    Error::invalid(text(&format!("input tensor '{}' for model '{}'", input.name, message.model_name)))
+}

@@ -1,0 +1,237 @@
+//! Messages of a call, as its client sends them: each a head of five bytes, and a body.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use h2::RecvStream;
+use kushi_net::Answering;
+use tokio::time::{Instant, timeout_at};
+
+use crate::coding;
+use crate::door::GrpcContext;
+use crate::status::{DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, Status};
+
+pub(crate) const HEAD_BYTES: usize = 5;
+/// What a length may have set aside before the bytes are there.
+const TRUSTED_BYTES: usize = 1 << 20;
+
+/// What messages of a call are read with.
+#[derive(Clone, Copy)]
+pub(crate) struct Inlet<'a> {
+    pub(crate) context: &'a GrpcContext,
+    pub(crate) takes_compressed: bool,
+}
+
+/// A message, and what is owed for it.
+type Read = (Bytes, Answering);
+type Unfolding<'a> = Pin<Box<dyn Future<Output = Result<Read, Status>> + 'a>>;
+
+/// What a client sends in one call.
+pub(crate) struct Messages<'a> {
+    inlet: Inlet<'a>,
+    body: RecvStream,
+    pieces: Pieces,
+    /// Of the message that has begun.
+    answering: Option<Answering>,
+    /// There may be any time between two messages.
+    is_stream: bool,
+    began: Option<Instant>,
+    /// Of the last piece of the message that has begun.
+    heard: Instant,
+    /// A whole message whose reading goes on where whoever waits for it does something else first.
+    unfolding: Option<Unfolding<'a>>,
+}
+
+/// What has come and has not been read: one piece as it is, or several in one.
+enum Pieces {
+    One(Bytes),
+    Joined(BytesMut),
+}
+
+/// The head of a message.
+struct Announced {
+    compressed: bool,
+    /// With the head.
+    length: usize,
+}
+
+impl<'a> Messages<'a> {
+    /// Of a call with one message.
+    pub(crate) fn only(inlet: Inlet<'a>, body: RecvStream) -> Self {
+        let (pieces, now) = (Pieces::One(Bytes::new()), Instant::now());
+        Self {
+            inlet,
+            body,
+            pieces,
+            answering: None,
+            is_stream: false,
+            began: Some(now),
+            heard: now,
+            unfolding: None,
+        }
+    }
+
+    /// Of a call with any number of them.
+    pub(crate) fn of_stream(inlet: Inlet<'a>, body: RecvStream) -> Self {
+        Self { is_stream: true, began: None, ..Self::only(inlet, body) }
+    }
+
+    pub(crate) async fn the_only_one(&mut self) -> Result<Read, Status> {
+        let Some(message) = self.next().await? else {
+            return Err(Status::new(INTERNAL, "the request has no message"));
+        };
+        match self.next().await? {
+            None => Ok(message),
+            Some(_) => Err(Status::new(INTERNAL, "a call of this method has one message")),
+        }
+    }
+
+    /// Without a copy where it comes in one piece. `None`: the client sends no more. Whoever gives up waiting and comes
+    /// again gets the same message.
+    pub(crate) async fn next(&mut self) -> Result<Option<Read>, Status> {
+        if self.unfolding.is_none() {
+            let Some((is_compressed, message, answering)) = self.whole().await? else { return Ok(None) };
+            if !is_compressed {
+                return Ok(Some((message, answering)));
+            }
+            self.unfolding = Some(Box::pin(self.inlet.unfold(message, answering)));
+        }
+        let Some(unfolding) = &mut self.unfolding else { return Ok(None) };
+        let unfolded = unfolding.await;
+        self.unfolding = None;
+        unfolded.map(Some)
+    }
+
+    /// A message as it came, and whether it is compressed.
+    async fn whole(&mut self) -> Result<Option<(bool, Bytes, Answering)>, Status> {
+        let context = self.inlet.context;
+        loop {
+            if self.pieces.len() > 0 {
+                self.answering.get_or_insert_with(|| context.io.net.begin_long_answer());
+                if self.began.is_none() {
+                    self.heard = Instant::now();
+                    self.began = Some(self.heard);
+                }
+            }
+            let announced = self.pieces.head().map(|head| self.inlet.check(head)).transpose()?;
+            let needed = announced.as_ref().map_or(HEAD_BYTES, |announced| announced.length);
+            if let Some(announced) = announced {
+                if self.pieces.len() >= needed
+                    && let Some(answering) = self.answering.take()
+                {
+                    self.began = (!self.is_stream).then(Instant::now);
+                    let mut message = self.pieces.split_to(needed);
+                    message.advance(HEAD_BYTES);
+                    return Ok(Some((announced.compressed, message, answering)));
+                }
+                if let Some(answering) = &mut self.answering {
+                    answering.cover(self.pieces.len())?;
+                }
+            }
+            let Some(piece) = self.piece().await? else {
+                return match self.pieces.len() {
+                    0 => Ok(None),
+                    _ => Err(Status::new(INTERNAL, "the request ends in the midst of a message")),
+                };
+            };
+            let length = piece.len();
+            self.heard = Instant::now();
+            self.pieces.push(piece, needed);
+            // A failure is one of the connection, which ends.
+            let _ = self.body.flow_control().release_capacity(length);
+        }
+    }
+
+    /// What comes next, within the time that a message has.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Status> {
+        let limits = &self.inlet.context.io.net.limits;
+        let came = match self.began {
+            None => self.body.data().await,
+            Some(began) => {
+                let patience = limits.body_timeout;
+                let came = timeout_at(self.heard + patience, self.body.data()).await;
+                let came = came.map_err(|_| too_slow(patience))?;
+                let elapsed = began.elapsed();
+                if elapsed > patience && self.pieces.len() < least(limits.min_body_rate, elapsed) {
+                    return Err(too_slow(patience));
+                }
+                came
+            }
+        };
+        came.transpose().map_err(|error| Status::new(INTERNAL, format!("the request was cut short: {error}")))
+    }
+}
+
+fn least(rate: usize, elapsed: Duration) -> usize {
+    rate.saturating_mul(usize::try_from(elapsed.as_secs()).unwrap_or(usize::MAX))
+}
+
+fn too_slow(patience: Duration) -> Status {
+    let seconds = patience.as_secs();
+    let text =
+        format!("the request did not come: too little of it for {seconds} s (--http-body-timeout-secs)");
+    Status::new(DEADLINE_EXCEEDED, text)
+}
+
+impl Inlet<'_> {
+    fn check(&self, [compressed, length @ ..]: [u8; HEAD_BYTES]) -> Result<Announced, Status> {
+        let (length, most) =
+            (u32::from_be_bytes(length) as usize, self.context.grpc.limits.max_message_bytes);
+        if compressed > 1 || (compressed == 1 && !self.takes_compressed) {
+            return Err(Status::new(INTERNAL, "a message is compressed, and no header says how"));
+        }
+        if length > most {
+            let text = format!("Received message larger than max ({length} vs. {most})");
+            return Err(Status::new(RESOURCE_EXHAUSTED, text));
+        }
+        self.context.io.net.budget.check(length).map_err(Status::too_large)?;
+        Ok(Announced { compressed: compressed == 1, length: HEAD_BYTES + length })
+    }
+
+    async fn unfold(self, message: Bytes, mut answering: Answering) -> Result<Read, Status> {
+        let (net, most) = (&self.context.io.net, self.context.grpc.limits.max_message_bytes);
+        let message = coding::decompressed(net, message, most, &mut answering).await?;
+        Ok((message, answering))
+    }
+}
+
+impl Pieces {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::One(bytes) => bytes,
+            Self::Joined(bytes) => bytes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    fn head(&self) -> Option<[u8; HEAD_BYTES]> {
+        self.bytes().first_chunk().copied()
+    }
+
+    /// `needed`: the bytes of the message that has begun, as far as is known.
+    fn push(&mut self, piece: Bytes, needed: usize) {
+        match self {
+            Self::One(first) if first.is_empty() => *self = Self::One(piece),
+            Self::One(first) => {
+                let room = needed.min(TRUSTED_BYTES).max(first.len() + piece.len());
+                let mut joined = BytesMut::with_capacity(room);
+                joined.extend_from_slice(first);
+                joined.extend_from_slice(&piece);
+                *self = Self::Joined(joined);
+            }
+            Self::Joined(joined) if joined.is_empty() => *self = Self::One(piece),
+            Self::Joined(joined) => joined.extend_from_slice(&piece),
+        }
+    }
+
+    fn split_to(&mut self, length: usize) -> Bytes {
+        match self {
+            Self::One(bytes) => bytes.split_to(length),
+            Self::Joined(bytes) => bytes.split_to(length).freeze(),
+        }
+    }
+}

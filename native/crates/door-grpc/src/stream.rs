@@ -1,0 +1,209 @@
+//! Many requests in one call, and any number of responses to each.
+//!
+//! Each request is a task. Those of models that give one response answer in the order in which they came, the others as
+//! they are. What a client does not take holds no more than the window of each request.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use kushi_core::{Error, Response};
+use kushi_dataplane::{Event, Trace};
+use kushi_net::Answering;
+use kushi_oip::infer_request::InferRequest;
+use kushi_oip::wire;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::answer::{self, Message, Outlet, Stream};
+use crate::call::{Frame, Head};
+use crate::closing::closing;
+use crate::door::GrpcContext;
+use crate::infer::{self, Asked, Preamble};
+use crate::message::Messages;
+use crate::status::{INTERNAL, Status};
+
+/// Of one call: further ones are not read until some have ended.
+const MOST_OPEN: usize = 512;
+
+/// What is sent to the client: a message, or what ends the call.
+type Outgoing = Result<Message, Status>;
+
+pub(crate) async fn serve(
+    messages: Messages<'_>,
+    context: Rc<GrpcContext>,
+    outlet: Outlet<'_>,
+    head: Head<'_>,
+) -> Result<(), h2::Error> {
+    let mut stream = outlet.open()?;
+    let ended = converse(messages, &context, &mut stream, &head).await?;
+    stream.end(&ended)
+}
+
+async fn converse(
+    mut messages: Messages<'_>,
+    context: &Rc<GrpcContext>,
+    stream: &mut Stream<'_>,
+    head: &Head<'_>,
+) -> Result<Status, h2::Error> {
+    let (sender, mut outgoing) = mpsc::channel::<Outgoing>(1);
+    // Ended with the call.
+    let mut requests = JoinSet::new();
+    let mut before = None;
+    let entered = context.io.connections.enter();
+    let (mut is_open, mut is_closing) = (true, false);
+    while is_open || !requests.is_empty() {
+        tokio::select! {
+            biased;
+            () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
+            over = stream.over() => return over,
+            Some(sent) = outgoing.recv() => match sent {
+                Ok(message) => stream.send(message).await?,
+                Err(status) => return Ok(status),
+            },
+            Some(ended) = requests.join_next() => if ended.is_err() {
+                return Ok(Status::new(INTERNAL, "a request was lost, see the log of the server"));
+            },
+            message = messages.next(), if is_open && requests.len() < MOST_OPEN => {
+                match message {
+                    Ok(Some((body, answering))) => {
+                        let (done, own) = oneshot::channel();
+                        let request = Streamed {
+                            context: context.clone(),
+                            frame: Frame { arrived: Instant::now(), ..head.frame.clone() },
+                            fails_at_once: head.fails_at_once,
+                            trace: None,
+                            sender: sender.clone(),
+                            before: before.replace(own),
+                            done: Some(done),
+                        };
+                        requests.spawn_local(request.run(body, answering));
+                    }
+                    Ok(None) => is_open = false,
+                    Err(status) => return Ok(status),
+                }
+            }
+        }
+    }
+    Ok(if is_closing { answer::closed() } else { Status::ok() })
+}
+
+/// One request of a call.
+struct Streamed {
+    context: Rc<GrpcContext>,
+    frame: Frame,
+    fails_at_once: bool,
+    trace: Option<Trace>,
+    sender: mpsc::Sender<Outgoing>,
+    /// Ends when the request before has been answered.
+    before: Option<oneshot::Receiver<()>>,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Streamed {
+    async fn run(mut self, body: Bytes, mut answering: Answering) {
+        let id = InferRequest::read(&body).map(|message| message.id.to_owned()).unwrap_or_default();
+        let submitted = infer::submit(&self.context, &body, self.frame.clone(), |_| Ok(()), &mut self.trace);
+        drop(body);
+        answering.prepared();
+        let result = match submitted {
+            Ok(mut asked) if asked.spec.decoupled => {
+                self.pass_turn();
+                self.responses(&mut asked).await
+            }
+            Ok(mut asked) => self.only_response(&mut asked).await,
+            Err(error) => {
+                self.wait_for_turn().await;
+                Err(error)
+            }
+        };
+        if let Err(error) = result {
+            if let Some(trace) = &self.trace {
+                trace.fail(&error);
+            }
+            let sent = if self.fails_at_once { Err(Status::from(error)) } else { Ok(failure(&error, &id)) };
+            // Nobody hears where the call has ended.
+            let _ = self.sender.send(sent).await;
+        }
+        self.mark(Event::GrpcSendEnd);
+    }
+
+    fn mark(&self, event: Event) {
+        if let Some(trace) = &self.trace {
+            trace.mark(event, Instant::now());
+        }
+    }
+
+    /// Whoever comes behind waits for those before this one, and not for it.
+    fn pass_turn(&mut self) {
+        let (before, done) = (self.before.take(), self.done.take());
+        tokio::task::spawn_local(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            drop(done);
+        });
+    }
+
+    async fn wait_for_turn(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = before.await;
+        }
+    }
+
+    async fn only_response(&mut self, asked: &mut Asked) -> Result<(), Error> {
+        let answered = asked.only_answer().await;
+        self.mark(Event::ResponseComplete);
+        self.wait_for_turn().await;
+        self.mark(Event::GrpcSendStart);
+        let (response, _end, _reservation) = answered?;
+        self.send(asked.written(response, Some(true))?).await;
+        Ok(())
+    }
+
+    async fn responses(&mut self, asked: &mut Asked) -> Result<(), Error> {
+        let mut alarm = asked.alarm();
+        let mut has_begun = false;
+        loop {
+            let (mail, _reservation) = asked.next_mail(&mut alarm).await?;
+            if !std::mem::replace(&mut has_begun, true) {
+                self.mark(Event::GrpcSendStart);
+            }
+            let ended = mail.end.map(|end| end.result);
+            let failed = matches!(ended, Some(Err(_)));
+            match mail.response {
+                Some(response) => {
+                    let is_final = ended.is_some() && !failed;
+                    self.send(asked.written(response, Some(is_final))?).await;
+                }
+                None if ended.is_some() && !failed && asked.tells_end => {
+                    let head = Preamble { spec: &asked.spec, id: &asked.id, is_final: Some(true) };
+                    self.send(infer::write(head, Response::default(), |_| false)).await;
+                }
+                None => {}
+            }
+            if let Some(result) = ended {
+                return result;
+            }
+        }
+    }
+
+    async fn send(&self, response: Message) {
+        let mut head = BytesMut::new();
+        wire::put_length(&mut head, 2, response.iter().map(Bytes::len).sum());
+        let mut pieces = Message::with_capacity(response.len() + 1);
+        pieces.push(head.freeze());
+        pieces.extend(response);
+        // Nobody hears where the call has ended.
+        let _ = self.sender.send(Ok(answer::framed(&pieces))).await;
+    }
+}
+
+/// An error as a message, with the id of its request.
+fn failure(error: &Error, id: &str) -> Message {
+    let mut bytes = BytesMut::new();
+    wire::put_text(&mut bytes, 1, &error.message);
+    wire::put_length(&mut bytes, 2, wire::text_length(3, id));
+    wire::put_text(&mut bytes, 3, id);
+    answer::framed(&[bytes.freeze()])
+}
