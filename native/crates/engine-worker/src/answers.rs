@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
+use crate::answer_message::{Answer, read_answers, reshape};
 use crate::frame::{Head, kind};
-use crate::message::{Answer, Garbage, read_answers, reshape, text_of};
 use crate::metrics;
+use crate::parts::{Garbage, text_of};
 use crate::running::Running;
 use crate::worker::Shared;
 
@@ -140,6 +141,10 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
         let payload = [count.to_le_bytes(), u32::from(is_gone).to_le_bytes()].concat();
         // A worker that has gone is found by reading.
         let _ = outgoing.send_text(kind::GRANT, position as u32, id, &payload);
+    }
+    // What has found no room is sent by the supervisor, which may not be the one that is here.
+    if outgoing.is_blocked() {
+        shared.ring();
     }
 }
 

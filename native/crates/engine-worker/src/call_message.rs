@@ -8,7 +8,7 @@ use kushi_core::{
     element_count,
 };
 
-use crate::message::{
+use crate::parts::{
     ALIGNMENT, Garbage, Payload, SEQUENCE_END, SEQUENCE_START, Tensors, datatype, heads_of, number,
     parameters_text, read_parameters,
 };

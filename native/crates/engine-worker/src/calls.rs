@@ -13,7 +13,7 @@ use kushi_core::{Credit, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply,
 use crate::call_message::{Order, answer_payload, error_payload, read_order};
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
-use crate::message::{FINAL, Garbage, Payload};
+use crate::parts::{FINAL, Garbage, Payload};
 use crate::worker::Shared;
 
 /// The calls of one worker that have not ended.

@@ -1,5 +1,7 @@
 //! Executes the core's batches in another process.
 
+use std::sync::Arc;
+
 use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Readiness, Slot, SlotToken};
 
 use crate::Worker;
@@ -20,7 +22,7 @@ impl Engine for WorkerEngine {
         Capability { concurrent: false, inline: false, keeps_slots: true }
     }
 
-    fn readiness(&self) -> Option<Readiness> {
+    fn readiness(&self) -> Option<Arc<dyn Readiness>> {
         Some(self.worker.readiness())
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod kind {
     pub(crate) const GRANT: u32 = 20;
     pub(crate) const ANSWER: u32 = 21;
     pub(crate) const CALL_RESPONSE: u32 = 22;
+    pub(crate) const IS_READY: u32 = 23;
 
     pub(crate) const READY: u32 = 32;
     pub(crate) const FAILED: u32 = 33;
@@ -34,6 +35,7 @@ pub(crate) mod kind {
     pub(crate) const CALL_CANCEL: u32 = 40;
     pub(crate) const CALL_TAKEN: u32 = 41;
     pub(crate) const METRIC: u32 = 42;
+    pub(crate) const READINESS: u32 = 43;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

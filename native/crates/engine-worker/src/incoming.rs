@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use kushi_shm::{View, receive};
 
 use crate::frame::{HEAD_BYTES, Head, INLINE_BYTES, kind};
-use crate::message::Garbage;
 use crate::outgoing::Released;
+use crate::parts::Garbage;
 
 const READ_BYTES: usize = 64 << 10;
 const MOST_SLOTS: usize = 1024;
@@ -21,6 +21,14 @@ pub(crate) struct Incoming {
     descriptors: VecDeque<OwnedFd>,
     views: HashMap<u64, View>,
     released: Released,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Bytes,
+    Nothing,
+    /// The worker has closed, or nothing can be read from it.
+    End,
 }
 
 /// What is to be done about a frame.
@@ -53,16 +61,16 @@ impl Incoming {
         }
     }
 
-    /// Reads what has come. False: the worker has closed.
-    pub(crate) fn receive(&mut self) -> io::Result<bool> {
+    /// Reads what has come.
+    pub(crate) fn receive(&mut self) -> Came {
         self.unread.reserve(READ_BYTES);
         match receive(self.socket.as_fd(), &mut self.unread) {
             Ok(received) => {
                 self.descriptors.extend(received.descriptor);
-                Ok(received.bytes > 0)
+                if received.bytes > 0 { Came::Bytes } else { Came::End }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Came::Nothing,
+            Err(_) => Came::End,
         }
     }
 
@@ -160,7 +168,7 @@ mod tests {
         let mut frames = Vec::new();
         loop {
             let before = incoming.unread.len();
-            incoming.receive().unwrap();
+            incoming.receive();
             let is_all = incoming.unread.len() == before;
             while let Some(news) = incoming.next()? {
                 frames.push(match news {
@@ -186,10 +194,13 @@ mod tests {
         send_slot(&theirs, 5, &slot);
         let head = Head { kind: kind::LOG, slot: 5, length: 7, ..Head::default() };
         theirs.write_all(&bytes_of(head)).unwrap();
-        incoming.receive().unwrap();
+        incoming.receive();
         let news = incoming.next().unwrap();
         // The descriptor ends a read.
-        let news = news.or_else(|| incoming.receive().ok().and_then(|_| incoming.next().unwrap()));
+        let news = news.or_else(|| {
+            incoming.receive();
+            incoming.next().unwrap()
+        });
         let Some(News::Frame(read, payload)) = news else { panic!("there is no frame") };
         assert_eq!((read, &payload[..]), (head, &b"payload"[..]));
         assert!(incoming.released.lock().unwrap().is_empty());

@@ -3,7 +3,9 @@
 //! A [`Worker`] is one process after another: when one ends, its batch fails with what is known of the reason, and the
 //! next one is started. Tensors travel in shared memory, or on the socket where they are small.
 
+mod answer_message;
 mod answers;
+mod batch_message;
 mod call_message;
 mod calls;
 mod engine;
@@ -11,12 +13,15 @@ mod frame;
 mod host;
 mod incoming;
 mod lines;
-mod message;
+mod logged;
 mod metrics;
 mod once;
 mod outgoing;
 mod output;
+mod parts;
 mod process;
+mod readiness;
+mod reading;
 mod running;
 mod share;
 mod supervisor;

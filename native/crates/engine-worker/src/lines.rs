@@ -69,6 +69,13 @@ impl Allowance {
     }
 }
 
+/// To be said once a second is over.
+pub(crate) fn warn_left_out(name: &str, lines: usize) {
+    if lines > 0 {
+        log::warn!("{name}: {lines} lines in a second were left out");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

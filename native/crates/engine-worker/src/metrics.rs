@@ -7,7 +7,7 @@ use kushi_core::Error;
 
 use crate::frame::Head;
 use crate::host::{MetricChange, Metrics};
-use crate::message::Garbage;
+use crate::parts::Garbage;
 
 /// What is answered.
 #[derive(serde::Deserialize)]

@@ -7,9 +7,10 @@ use kushi_core::{Error, ErrorKind, os_text};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::frame::kind;
-use crate::incoming::{Incoming, News};
-use crate::message::{TEXT_BYTES, text_of};
+use crate::incoming::{Came, Incoming, News};
+use crate::logged::Logged;
 use crate::outgoing::{Outgoing, Released};
+use crate::parts::{TEXT_BYTES, text_of};
 use crate::process::{Launch, Process, timespec};
 
 /// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it.
@@ -24,7 +25,9 @@ pub fn complete(launch: &Launch, order: &str, patience: Duration) -> Result<Stri
     let mut outgoing = Outgoing::new(process.socket.clone(), released);
     // Where this cannot be sent, its end says why.
     let _ = outgoing.send_text(kind::AUTO_COMPLETE, 0, 0, order.as_bytes());
-    let answer = converse(process, &mut incoming, &mut outgoing, Instant::now() + patience);
+    let mut logged = Logged::new(launch.name.clone());
+    let until = Instant::now() + patience;
+    let answer = converse(process, &mut incoming, &mut outgoing, &mut logged, until);
     answer.map_err(|error| failed(format!("{}: {error}", launch.name)))
 }
 
@@ -32,6 +35,7 @@ fn converse(
     mut process: Process,
     incoming: &mut Incoming,
     outgoing: &mut Outgoing,
+    logged: &mut Logged,
     until: Instant,
 ) -> Result<String, String> {
     loop {
@@ -62,13 +66,14 @@ fn converse(
             process.output.read();
         }
         process.output.report(Instant::now());
-        let goes_on = if has_frames { incoming.receive().unwrap_or(false) } else { !has_ended };
+        logged.report(Instant::now());
+        let goes_on = if has_frames { incoming.receive() != Came::End } else { !has_ended };
         while let Some(news) = incoming.next().map_err(|garbage| garbage.0)? {
             let News::Frame(head, payload) = news else { continue };
             match head.kind {
                 kind::READY => return Ok(text_of(&payload, usize::MAX)),
                 kind::FAILED => return Err(text_of(&payload, TEXT_BYTES)),
-                kind::LOG => process.output.log(head.count, &payload),
+                kind::LOG => logged.write(head.count, &payload),
                 _ => {
                     return Err(
                         "it asks the server, which it cannot while its configuration is completed".into()

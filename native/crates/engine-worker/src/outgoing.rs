@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kushi_shm::{LentSlot, PoolLimits, SlotPool, send};
 
 use crate::frame::{Head, INLINE_BYTES, kind};
-use crate::message::Payload;
+use crate::parts::Payload;
 
 /// What is kept of memory for large batches while none is on its way.
 const KEPT: PoolLimits = PoolLimits { kept_bytes: 256 << 20, kept_slots: 8 };

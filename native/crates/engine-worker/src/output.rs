@@ -4,10 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read};
 use std::time::Instant;
 
-use bytes::Bytes;
-
-use crate::lines::{Allowance, LINE_BYTES, Lines};
-use crate::message::{TEXT_BYTES, text_of};
+use crate::lines::{Allowance, Lines, warn_left_out};
 
 const TAIL_BYTES: usize = 4 << 10;
 
@@ -18,22 +15,18 @@ pub(crate) struct Output {
     lines: Lines,
     tail: VecDeque<u8>,
     printed: Allowance,
-    /// Lines of the model's own logger, of which a storm of print must not cut any off.
-    logged: Allowance,
 }
 
 impl Output {
     /// Never blocks.
     pub(crate) fn new(pipe: PipeReader, name: String) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        let now = Instant::now();
         Ok(Self {
             pipe: Some(pipe),
             name,
             lines: Lines::default(),
             tail: VecDeque::new(),
-            printed: Allowance::new(now),
-            logged: Allowance::new(now),
+            printed: Allowance::new(Instant::now()),
         })
     }
 
@@ -62,7 +55,7 @@ impl Output {
         let _ = (0..64).all(|_| self.read());
         let mut lines = std::mem::take(&mut self.lines);
         lines.finish(|line| self.write(line));
-        self.say_left_out(Allowance::end);
+        warn_left_out(&self.name, self.printed.end());
     }
 
     /// The last it has printed, for the text of an error.
@@ -71,32 +64,9 @@ impl Output {
         String::from_utf8_lossy(&bytes).trim_end().to_owned()
     }
 
-    /// What the model writes by its logger.
-    pub(crate) fn log(&mut self, level: u32, text: &Bytes) {
-        let level = match level {
-            0 => log::Level::Error,
-            1 => log::Level::Warn,
-            2 => log::Level::Info,
-            _ => log::Level::Debug,
-        };
-        self.report(Instant::now());
-        for line in text_of(text, TEXT_BYTES).lines().flat_map(|line| line.as_bytes().chunks(LINE_BYTES)) {
-            if self.logged.admits() {
-                log::log!(level, "{}: {}", self.name, String::from_utf8_lossy(line).trim_end());
-            }
-        }
-    }
-
     /// Says how many lines were left out, once the second is over. To be called now and then.
     pub(crate) fn report(&mut self, now: Instant) {
-        self.say_left_out(|allowance| allowance.renew(now));
-    }
-
-    fn say_left_out(&mut self, of: impl Fn(&mut Allowance) -> usize) {
-        let left_out = of(&mut self.printed) + of(&mut self.logged);
-        if left_out > 0 {
-            log::warn!("{}: {left_out} lines in a second were left out", self.name);
-        }
+        warn_left_out(&self.name, self.printed.renew(now));
     }
 
     fn take(&mut self, bytes: &[u8]) {

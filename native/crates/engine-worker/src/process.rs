@@ -6,12 +6,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::output::Output;
+
+/// Held while a process begins: libraries of the program may have something to do around a fork (`pthread_atfork`), and
+/// not all stand two at a time. That of grpcio ends the program.
+static FORKING: Mutex<()> = Mutex::new(());
 
 /// How a worker is started.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -92,7 +96,10 @@ impl Process {
             });
         }
         let output = Output::new(output, launch.name.clone())?;
-        let mut child = command.spawn()?;
+        let mut child = {
+            let _alone = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+            command.spawn()?
+        };
         let ended = pidfd(&child).inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();

@@ -1,21 +1,20 @@
-//! The thread of a worker: starts its process, takes what it sends and prints, and starts the next one when it has ended.
+//! The thread of a worker: starts its process, minds its time, takes what it prints, and what it sends where no io thread
+//! does, and starts the next one when it has ended.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use kushi_core::{Afterwards, Error, ErrorKind, os_text};
+use kushi_core::{Afterwards, Error, ErrorKind, Look, os_text};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::answers;
 use crate::calls;
-use crate::frame::{Head, kind};
-use crate::incoming::{Incoming, News};
-use crate::message::{Garbage, TEXT_BYTES, text_of};
-use crate::metrics;
+use crate::incoming::Incoming;
 use crate::outgoing::{Outgoing, Released};
 use crate::process::{Process, timespec};
+use crate::readiness;
+use crate::reading::{Heard, HeardEnd, Reading};
 use crate::worker::{Phase, Shared};
 
 /// Between two processes of which the first did not become ready: twice as long after each.
@@ -90,7 +89,7 @@ impl Supervisor {
     fn life(&mut self) -> Result<Life, Error> {
         let shared = self.shared.clone();
         let launch = &shared.options.launch;
-        let process = Process::start(launch).map_err(|error| {
+        let mut process = Process::start(launch).map_err(|error| {
             let program = launch.command.first().cloned();
             let text = format!("cannot start '{}': {}", program.unwrap_or_default(), os_text(&error));
             Error::new(ErrorKind::EngineFailed, text)
@@ -98,21 +97,15 @@ impl Supervisor {
         log::debug!("{}: process {}", launch.name, process.id());
         let released = Released::default();
         let incoming = Incoming::new(process.socket.clone(), released.clone());
-        shared.has_begun(Outgoing::new(process.socket.clone(), released));
-        let mut conversation = Conversation {
-            shared: &self.shared,
-            process,
-            incoming,
-            is_ready: false,
-            is_renewed: false,
-            failure: None,
-            has_answered: false,
-        };
-        let why = conversation.run();
-        let was_ready = conversation.is_ready;
-        let life = if conversation.has_answered { Life::Useful } else { Life::Useless };
-        let (failure, is_renewed) = (conversation.failure.take(), conversation.is_renewed);
-        let Conversation { mut process, .. } = conversation;
+        let reading = Arc::new(Reading::new(shared.clone(), process.socket.clone(), incoming));
+        shared.has_begun(Outgoing::new(process.socket.clone(), released), reading.clone());
+        let mut watch =
+            Watch { shared: &shared, process: &mut process, reading: &reading, is_renewed: false };
+        let why = watch.run();
+        let is_renewed = watch.is_renewed;
+        reading.close();
+        let Heard { is_ready: was_ready, has_answered, failure, .. } = reading.heard();
+        let life = if has_answered { Life::Useful } else { Life::Useless };
         let patience = match &why {
             Why::Ended => END_PATIENCE,
             Why::Killed(_) | Why::Stopped => {
@@ -160,33 +153,40 @@ enum Life {
     Useless,
 }
 
-struct Conversation<'a> {
+/// One process, as long as it is used.
+struct Watch<'a> {
     shared: &'a Arc<Shared>,
-    process: Process,
-    incoming: Incoming,
-    /// The model is.
-    is_ready: bool,
+    process: &'a mut Process,
+    reading: &'a Reading,
     /// The next one takes its place.
     is_renewed: bool,
-    /// What the model says of why it cannot be.
-    failure: Option<String>,
-    has_answered: bool,
 }
 
-impl Conversation<'_> {
+impl Watch<'_> {
     fn run(&mut self) -> Why {
         let begun = Instant::now();
         let mut closing: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            if !self.is_ready && now >= begun + self.shared.start_patience() {
+            let heard = self.reading.heard();
+            match heard.end {
+                Some(HeardEnd::Closed) => return Why::Ended,
+                Some(HeardEnd::Garbage(what)) => {
+                    return Why::Killed(format!("it wrote what makes no sense: {what}"));
+                }
+                None => {}
+            }
+            if heard.failure.is_some() {
+                self.process.kill();
+            }
+            if !heard.is_ready && now >= begun + self.shared.start_patience() {
                 let seconds = self.shared.options.start_seconds;
                 return Why::Killed(format!("it was not ready within {seconds} s"));
             }
             if self.shared.is_stopped() {
                 return Why::Stopped;
             }
-            self.is_renewed |= self.shared.renews();
+            self.is_renewed |= self.reading.beside(|| self.shared.renews());
             let (is_blocked, is_closing, overdue) = self.look(now);
             if let Some(overdue) = overdue {
                 return Why::Killed(overdue);
@@ -196,10 +196,8 @@ impl Conversation<'_> {
             {
                 return Why::Killed("it did not end in time".into());
             }
-            match self.wait(is_blocked) {
-                Ok(true) => {}
-                Ok(false) => return Why::Ended,
-                Err(Garbage(what)) => return Why::Killed(format!("it wrote what makes no sense: {what}")),
+            if self.wait(is_blocked, heard.is_ready) {
+                return Why::Ended;
             }
         }
     }
@@ -225,13 +223,15 @@ impl Conversation<'_> {
         (is_blocked, is_closing, overdue.or(broken))
     }
 
-    /// Waits for news, and deals with it. False: the process has ended.
-    fn wait(&mut self, is_blocked: bool) -> Result<bool, Garbage> {
+    /// Waits for news, and deals with it. True: the process has ended.
+    fn wait(&mut self, is_blocked: bool, is_ready: bool) -> bool {
         let look = self.shared.execute_patience().map_or(LOOK, |patience| LOOK.min(patience / 4));
-        let look = if self.is_ready { look } else { look.min(self.shared.start_patience() / 4) };
+        let look = if is_ready { look } else { look.min(self.shared.start_patience() / 4) };
         let timeout = timespec(look);
         let socket = self.process.socket.clone();
-        let interest = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut interest = PollFlags::empty();
+        interest.set(PollFlags::IN, !self.reading.is_watched());
+        interest.set(PollFlags::OUT, is_blocked);
         let mut descriptors = [
             PollFd::from_borrowed_fd(socket.as_fd(), interest),
             PollFd::new(&self.shared.bell, PollFlags::IN),
@@ -247,63 +247,21 @@ impl Conversation<'_> {
             descriptors.map(|descriptor| !descriptor.revents().is_empty());
         if has_rung {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
-            answers::send_again(self.shared);
-            calls::cancel_abandoned(self.shared);
+            self.reading.beside(|| {
+                answers::send_again(self.shared);
+                calls::cancel_abandoned(self.shared);
+            });
         }
         if has_output {
             self.process.output.read();
         }
-        self.process.output.report(Instant::now());
-        if has_frames {
-            let goes_on = self.incoming.receive().unwrap_or(false);
-            self.deal()?;
-            if !goes_on {
-                return Ok(false);
-            }
-        }
-        Ok(!has_ended || has_frames)
-    }
-
-    fn deal(&mut self) -> Result<(), Garbage> {
-        // What follows from answers comes when all of them are there.
-        let _afterwards = Afterwards::open();
-        while let Some(news) = self.incoming.next()? {
-            match news {
-                News::Released(slot) => {
-                    if let Some(outgoing) = &mut self.shared.state().outgoing {
-                        outgoing.take_back(slot);
-                    }
-                }
-                News::Frame(head, payload) => self.take(head, &payload)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, head: Head, payload: &Bytes) -> Result<(), Garbage> {
-        match head.kind {
-            kind::READY => {
-                if !std::mem::replace(&mut self.is_ready, true) {
-                    self.shared.is_ready();
-                }
-            }
-            kind::FAILED => self.failure = Some(text_of(payload, TEXT_BYTES)),
-            kind::RESPONSES | kind::RETURNED => {
-                answers::take(self.shared, head, payload)?;
-                self.has_answered = true;
-            }
-            kind::ASK => answers::asked(self.shared, head, payload),
-            kind::CALL => calls::begin(self.shared, head, payload)?,
-            kind::CALL_CANCEL => calls::cancel(self.shared, head.id),
-            kind::CALL_TAKEN => calls::taken(self.shared, head.id),
-            kind::METRIC => metrics::change(&*self.shared.metrics, head, payload)?,
-            kind::LOG => self.process.output.log(head.count, payload),
-            kind::FINALIZED => {}
-            _ => return Err(Garbage("a frame of an unknown kind")),
-        }
-        if self.failure.is_some() {
-            self.process.kill();
-        }
-        Ok(())
+        let now = Instant::now();
+        self.process.output.report(now);
+        self.reading.report(now);
+        readiness::end_overdue(self.shared, now);
+        // After a while without news as well: an io thread may be kept from reading.
+        let is_quiet = !(has_rung || has_output);
+        let read = if has_frames || has_ended || is_quiet { self.reading.read() } else { Look::Done };
+        has_ended && read == Look::Done
     }
 }

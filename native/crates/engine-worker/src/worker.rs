@@ -1,7 +1,7 @@
 //! One worker: what it is asked, and what it owes.
 //!
-//! Batches are sent by whoever begins them, under a lock that is held for no longer than that; the supervisor's thread
-//! takes the answers. While there is no process, a batch waits for the next one.
+//! Batches are sent by whoever begins them, under a lock that is held for no longer than that; an io thread or the
+//! supervisor's takes the answers. While there is no process, a batch waits for the next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Error, ErrorKind, Readiness, SlotToken, os_text};
+use kushi_core::{Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text};
 
+use crate::batch_message::batch_payload;
 use crate::calls::Calls;
 use crate::frame::kind;
 use crate::host::{Host, Metrics};
-use crate::message::batch_payload;
 use crate::outgoing::Outgoing;
 use crate::process::Launch;
+use crate::readiness::{self, Question, WorkerReadiness};
+use crate::reading::Reading;
 use crate::running::{Parent, Running};
 use crate::share::Share;
 use crate::supervisor::Supervisor;
@@ -66,6 +68,8 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) outgoing: Option<Outgoing>,
+    /// Of the process that is there.
+    reading: Option<Arc<Reading>>,
     pub(crate) batches: HashMap<u64, Running>,
     /// Not sent yet.
     waiting: Vec<(SlotToken, Batch)>,
@@ -73,7 +77,8 @@ pub(crate) struct State {
     /// Of the process that is there.
     share: Share,
     /// It goes because it has had its share, and the next one is on its way.
-    renews: bool,
+    pub(crate) renews: bool,
+    pub(crate) question: Question,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,13 +128,8 @@ impl Worker {
         }
     }
 
-    /// Whether its process is there, and the model in it; or the next one comes in its turn.
-    pub(crate) fn readiness(&self) -> Readiness {
-        let shared = self.shared.clone();
-        Arc::new(move || {
-            let state = shared.state();
-            state.phase == Phase::Ready || state.phase == Phase::Starting && state.renews
-        })
+    pub(crate) fn readiness(&self) -> Arc<dyn Readiness> {
+        Arc::new(WorkerReadiness(self.shared.clone()))
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
@@ -150,7 +150,11 @@ impl Worker {
             }
             Phase::Ready => {
                 let sent = state.send(token, batch);
+                let reading = state.reading.as_ref().filter(|reading| reading.is_wanted_here()).cloned();
                 drop(state);
+                if let Some(reading) = reading {
+                    reading.watch();
+                }
                 match sent {
                     Ok(false) => {}
                     Ok(true) => self.shared.ring(),
@@ -183,9 +187,11 @@ impl Drop for Worker {
         };
         self.shared.ring();
         drop(waiting);
-        // Its own thread may be the last to hold the model.
-        let own = |supervisor: &JoinHandle<()>| supervisor.thread().id() == thread::current().id();
-        if let Some(supervisor) = self.supervisor.take().filter(|supervisor| !own(supervisor)) {
+        // The last to hold the model may be its own thread, or an io thread, which others need.
+        let can_wait = |supervisor: &JoinHandle<()>| {
+            supervisor.thread().id() != thread::current().id() && WatchingThread::number() == 0
+        };
+        if let Some(supervisor) = self.supervisor.take().filter(can_wait) {
             let _ = supervisor.join();
         }
     }
@@ -220,7 +226,7 @@ impl Shared {
     }
 
     /// A process is there, and hears what it is to do first.
-    pub(crate) fn has_begun(&self, mut outgoing: Outgoing) {
+    pub(crate) fn has_begun(&self, mut outgoing: Outgoing, reading: Arc<Reading>) {
         // Where this cannot be sent, its end says why.
         let _ = outgoing.send_text(kind::INITIALIZE, 0, 0, self.options.initialize.as_bytes());
         let mut state = self.state();
@@ -228,13 +234,19 @@ impl Shared {
             let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
         }
         state.outgoing = Some(outgoing);
+        state.reading = Some(reading);
         state.share = Share::new(self.options.max_requests);
     }
 
-    /// Whether it is time for the next process, which is so between two batches. This one is told to end then.
+    /// Whether it is time for the next process, of which the supervisor has to hear.
+    pub(crate) fn is_to_renew(&self) -> bool {
+        self.options.max_requests > 0 && self.state().is_to_renew()
+    }
+
+    /// The same; this process is told to end.
     pub(crate) fn renews(&self) -> bool {
         let mut state = self.state();
-        let renews = state.phase == Phase::Ready && state.share.is_used_up() && state.batches.is_empty();
+        let renews = state.is_to_renew();
         if renews {
             state.phase = Phase::Starting;
             state.renews = true;
@@ -247,8 +259,9 @@ impl Shared {
     }
 
     /// The model is in it.
-    pub(crate) fn is_ready(&self) {
+    pub(crate) fn is_ready(&self, has_opinion: bool) {
         let mut state = self.state();
+        state.question.has_opinion = has_opinion;
         if state.phase == Phase::Closing {
             return;
         }
@@ -268,8 +281,9 @@ impl Shared {
     pub(crate) fn has_ended(&self) -> (Vec<Running>, bool) {
         // One that was stopped is closing from now on.
         self.is_closing();
+        readiness::forget(self);
         let mut state = self.state();
-        state.outgoing = None;
+        (state.outgoing, state.reading) = (None, None);
         if state.phase == Phase::Ready {
             state.phase = Phase::Starting;
         }
@@ -350,6 +364,11 @@ impl Shared {
 }
 
 impl State {
+    /// It is so between two batches.
+    fn is_to_renew(&self) -> bool {
+        self.phase == Phase::Ready && self.share.is_used_up() && self.batches.is_empty()
+    }
+
     /// Answers whether the supervisor has to see to the rest.
     fn send(&mut self, token: SlotToken, batch: Batch) -> Result<bool, Box<Unsent>> {
         let Some(outgoing) = &mut self.outgoing else {

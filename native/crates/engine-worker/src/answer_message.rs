@@ -1,147 +1,15 @@
-//! What stands in payloads: a batch on its way to a worker, and the answers on their way back.
-//!
-//! The other end is `runners/worker/messages.py`. What comes back is not trusted: a worker runs code of a user's.
+//! The answers of a worker. The other end is `runners/worker/messages.py`.
 
-use bytes::{Buf, BufMut, Bytes};
-use kushi_core::{
-    Batch, Buffer, DataType, Error, ErrorKind, ModelSpec, Parameter, Request, Response, SequenceId, Shape,
-    Tensor, element_count,
-};
+use bytes::{Buf, Bytes};
+use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Response, Shape, Tensor, element_count};
 
-pub(crate) const ALIGNMENT: usize = 64;
+use crate::parts::{FINAL, Garbage, Tensors, batch_dims, datatype, heads_of, read_parameters};
+
 const RESPONSE_BYTES: usize = 24;
 const OUTPUT_BYTES: usize = 20;
-/// Of what a worker says of itself, in the log and in errors.
-pub(crate) const TEXT_BYTES: usize = 64 << 10;
-
-/// Triton's flags of a request.
-pub(crate) const SEQUENCE_START: u32 = 1;
-pub(crate) const SEQUENCE_END: u32 = 2;
 
 const HAS_RESPONSE: u32 = 1;
-pub(crate) const FINAL: u32 = 2;
 const HAS_ERROR: u32 = 4;
-
-/// A payload: what was written for it, and the bytes of tensors behind that, each with its offset.
-pub(crate) struct Payload<'a> {
-    pub(crate) heads: Vec<u8>,
-    pub(crate) tensors: Vec<(usize, &'a [u8])>,
-    pub(crate) length: usize,
-}
-
-/// The requests of a batch that have not ended.
-pub(crate) fn batch_payload(batch: &Batch) -> Payload<'_> {
-    let mut heads = Vec::with_capacity(batch.len() * 128);
-    // Where the offset of each tensor is to be written.
-    let mut places: Vec<(usize, &[u8])> = Vec::with_capacity(batch.len() * 2);
-    for request in (0..batch.len()).filter_map(|index| batch.request(index)) {
-        write_request(batch.spec(), request, &mut heads, &mut places);
-    }
-    let mut at = heads.len();
-    let mut tensors = Vec::with_capacity(places.len());
-    for (place, data) in places {
-        at = at.next_multiple_of(ALIGNMENT);
-        heads[place..place + 8].copy_from_slice(&(at as u64).to_le_bytes());
-        tensors.push((at, data));
-        at += data.len();
-    }
-    Payload { heads, tensors, length: at }
-}
-
-fn write_request<'a>(
-    spec: &ModelSpec,
-    request: &'a Request,
-    heads: &mut Vec<u8>,
-    places: &mut Vec<(usize, &'a [u8])>,
-) {
-    let parameters = parameters_text(&request.parameters);
-    let (flags, id, text) = sequence(request);
-    heads.put_u32_le(flags);
-    heads.put_u32_le(request.priority);
-    heads.put_u64_le(request.timeout_us.unwrap_or(0));
-    heads.put_u64_le(id);
-    heads.put_u32_le(request.id.len() as u32);
-    heads.put_u32_le(parameters.len() as u32);
-    heads.put_u32_le(text.len() as u32);
-    heads.put_u32_le(request.inputs.iter().flatten().count() as u32);
-    heads.put_u32_le(request.wanted.len() as u32);
-    heads.put_slice(request.id.as_bytes());
-    heads.put_slice(parameters.as_bytes());
-    heads.put_slice(text.as_bytes());
-    for (position, tensor) in request.inputs.iter().enumerate() {
-        let Some(tensor) = tensor else { continue };
-        let shape = spec.inputs[position].to_engine(&tensor.shape, batch_dims(spec));
-        heads.put_u32_le(position as u32);
-        heads.put_u32_le(number(tensor.datatype));
-        heads.put_u32_le(shape.len() as u32);
-        places.push((heads.len(), tensor.data.as_bytes()));
-        heads.put_u64_le(0);
-        heads.put_u64_le(tensor.data.len() as u64);
-        for &dim in &shape {
-            heads.put_i64_le(dim);
-        }
-    }
-    for &position in &request.wanted {
-        heads.put_u32_le(u32::from(position));
-    }
-}
-
-/// In front of the dimensions that a configuration states.
-fn batch_dims(spec: &ModelSpec) -> usize {
-    usize::from(spec.max_batch_size > 0)
-}
-
-/// The outputs with the shapes that clients see. One whose shape is not what the configuration says keeps its own.
-pub(crate) fn reshape(spec: &ModelSpec, response: &mut Response) {
-    for (place, tensor) in &mut response.outputs {
-        let output = &spec.outputs[usize::from(*place)];
-        let Some(own) = &output.reshape else { continue };
-        if tensor.shape.len() != own.len() + batch_dims(spec) {
-            continue;
-        }
-        let shape = output.to_client(&tensor.shape, batch_dims(spec));
-        if element_count(&shape) == element_count(&tensor.shape) {
-            tensor.shape = shape;
-        }
-    }
-}
-
-/// The flags, and the number or the text that names it.
-fn sequence(request: &Request) -> (u32, u64, &str) {
-    let Some(sequence) = &request.sequence else { return (0, 0, "") };
-    let start = if sequence.start { SEQUENCE_START } else { 0 };
-    let end = if sequence.end { SEQUENCE_END } else { 0 };
-    match &sequence.id {
-        SequenceId::Number(number) => (start | end, *number, ""),
-        SequenceId::Text(text) => (start | end, 0, text),
-    }
-}
-
-/// As JSON; nothing where there are none.
-pub(crate) fn parameters_text(parameters: &[(String, Parameter)]) -> String {
-    if parameters.is_empty() {
-        return String::new();
-    }
-    let value = |parameter: &Parameter| match parameter {
-        Parameter::Bool(value) => (*value).into(),
-        Parameter::Int(value) => (*value).into(),
-        Parameter::Double(value) => (*value).into(),
-        Parameter::String(value) => value.as_str().into(),
-    };
-    let members = parameters.iter().map(|(name, parameter)| (name.clone(), value(parameter)));
-    serde_json::Value::Object(members.collect()).to_string()
-}
-
-/// Triton's number of a data type.
-pub(crate) fn number(datatype: DataType) -> u32 {
-    DataType::ALL.iter().position(|known| *known == datatype).map_or(0, |position| position as u32 + 1)
-}
-
-/// The data type with Triton's number.
-pub(crate) fn datatype(number: usize) -> Result<DataType, Garbage> {
-    let datatype = number.checked_sub(1).and_then(|index| DataType::ALL.get(index)).copied();
-    datatype.ok_or(Garbage("a tensor has an unknown data type"))
-}
 
 /// One answer: to the request at this place of the batch.
 pub(crate) struct Answer {
@@ -149,44 +17,6 @@ pub(crate) struct Answer {
     pub(crate) response: Option<Response>,
     /// It is the last one.
     pub(crate) end: Option<Result<(), Error>>,
-}
-
-/// What a worker has written that it should not have.
-#[derive(Debug)]
-pub(crate) struct Garbage(pub(crate) &'static str);
-
-/// What a worker says, as far as `most_bytes` go: a copy, since it can still write where the payload lies.
-pub(crate) fn text_of(payload: &Bytes, most_bytes: usize) -> String {
-    let text = payload[..payload.len().min(most_bytes)].to_vec();
-    String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
-
-/// The heads of a payload, whose length goes before them: a copy, since what was checked must not change any more.
-pub(crate) fn heads_of(payload: &Bytes) -> Result<Vec<u8>, Garbage> {
-    let short = || Garbage("the heads of a message are cut short");
-    let (length, rest) = payload.split_first_chunk().ok_or_else(short)?;
-    rest.get(..u32::from_le_bytes(*length) as usize).map(<[u8]>::to_vec).ok_or_else(short)
-}
-
-/// The bytes of the tensors behind the heads of a payload, one after the other.
-pub(crate) struct Tensors<'a> {
-    payload: &'a Bytes,
-    at: usize,
-}
-
-impl<'a> Tensors<'a> {
-    pub(crate) fn behind(heads: &[u8], payload: &'a Bytes) -> Self {
-        Self { payload, at: size_of::<u32>() + heads.len() }
-    }
-
-    /// Numbers are not copied: any bytes are some. Strings are, since whoever reads them goes by the lengths in them.
-    pub(crate) fn next(&mut self, datatype: DataType, length: usize) -> Result<Buffer, Garbage> {
-        let start = self.at.next_multiple_of(ALIGNMENT);
-        let end = start.checked_add(length).filter(|&end| end <= self.payload.len());
-        self.at = end.ok_or(Garbage("a tensor lies outside of its message"))?;
-        let data = self.payload.slice(start..self.at);
-        Ok(Buffer::host(if datatype.size().is_some() { data } else { Bytes::copy_from_slice(&data) }))
-    }
 }
 
 /// The answers in a payload: heads, and the bytes of all their tensors behind them in the same order, each aligned.
@@ -240,29 +70,6 @@ fn read_bytes<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Garbag
     Ok(bytes)
 }
 
-/// A JSON object; nothing where there are none.
-pub(crate) fn read_parameters(json: &[u8]) -> Result<Vec<(String, Parameter)>, Garbage> {
-    if json.is_empty() {
-        return Ok(Vec::new());
-    }
-    let members: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(json).map_err(|_| Garbage("the parameters of a message cannot be read"))?;
-    Ok(members.into_iter().filter_map(|(name, value)| Some((name, parameter(value)?))).collect())
-}
-
-/// `None` for what is no parameter.
-fn parameter(value: serde_json::Value) -> Option<Parameter> {
-    Some(match value {
-        serde_json::Value::Bool(value) => Parameter::Bool(value),
-        serde_json::Value::String(value) => Parameter::String(value),
-        serde_json::Value::Number(value) => match value.as_i64() {
-            Some(value) => Parameter::Int(value),
-            None => Parameter::Double(value.as_f64()?),
-        },
-        _ => return None,
-    })
-}
-
 /// Its place, what it is without its bytes, and how many these are.
 fn read_output(rest: &mut &[u8]) -> Result<(usize, Tensor, usize), Garbage> {
     if rest.len() < OUTPUT_BYTES {
@@ -292,12 +99,31 @@ fn error_kind(code: u32) -> ErrorKind {
     }
 }
 
+/// The outputs with the shapes that clients see. One whose shape is not what the configuration says keeps its own.
+pub(crate) fn reshape(spec: &ModelSpec, response: &mut Response) {
+    for (place, tensor) in &mut response.outputs {
+        let output = &spec.outputs[usize::from(*place)];
+        let Some(own) = &output.reshape else { continue };
+        if tensor.shape.len() != own.len() + batch_dims(spec) {
+            continue;
+        }
+        let shape = output.to_client(&tensor.shape, batch_dims(spec));
+        if element_count(&shape) == element_count(&tensor.shape) {
+            tensor.shape = shape;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread;
 
+    use bytes::BufMut;
+    use kushi_core::DataType;
     use kushi_shm::{Slot, View};
     use proptest::prelude::*;
+
+    use crate::parts::{ALIGNMENT, number, parameters_text, text_of};
 
     use super::*;
 

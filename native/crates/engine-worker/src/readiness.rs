@@ -1,0 +1,86 @@
+//! Whether a model can be asked: its process is there, and the model says so where it has an opinion.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kushi_core::{OnReady, Readiness};
+
+use crate::frame::kind;
+use crate::worker::{Phase, Shared, State};
+
+/// How long a model may take to say it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct WorkerReadiness(pub(crate) Arc<Shared>);
+
+/// What is asked of the model, and by whom.
+#[derive(Default)]
+pub(crate) struct Question {
+    /// The model has an opinion.
+    pub(crate) has_opinion: bool,
+    /// It was asked and has not answered: all wait for the same answer.
+    is_asked: bool,
+    waiting: Vec<(Instant, OnReady)>,
+}
+
+impl Readiness for WorkerReadiness {
+    fn is_ready(&self) -> bool {
+        is_ready(&self.0.state())
+    }
+
+    fn ask(&self, on_answer: OnReady) {
+        let mut state = self.0.state();
+        let said = is_ready(&state);
+        let has_opinion = said && state.phase == Phase::Ready && state.question.has_opinion;
+        let State { outgoing, question, .. } = &mut *state;
+        let Some(outgoing) = outgoing.as_mut().filter(|_| has_opinion) else {
+            drop(state);
+            on_answer(said);
+            return;
+        };
+        question.waiting.push((Instant::now(), on_answer));
+        if !std::mem::replace(&mut question.is_asked, true) {
+            // A worker that has gone is found by reading.
+            let _ = outgoing.send_text(kind::IS_READY, 0, 0, b"");
+            if outgoing.is_blocked() {
+                self.0.ring();
+            }
+        }
+    }
+}
+
+/// Its process is there, and the model in it; or the next one comes in its turn.
+fn is_ready(state: &State) -> bool {
+    state.phase == Phase::Ready || state.phase == Phase::Starting && state.renews
+}
+
+/// What the model has said.
+pub(crate) fn said(shared: &Shared, ready: bool) {
+    let mut state = shared.state();
+    state.question.is_asked = false;
+    let waiting = std::mem::take(&mut state.question.waiting);
+    drop(state);
+    answer(waiting, ready);
+}
+
+/// Whoever has waited for too long hears that it is not ready.
+pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
+    let mut state = shared.state();
+    let waiting = &mut state.question.waiting;
+    let overdue = waiting.iter().take_while(|(asked, _)| now >= *asked + PATIENCE).count();
+    let overdue = waiting.drain(..overdue).collect();
+    drop(state);
+    answer(overdue, false);
+}
+
+/// The process has gone, with its opinion.
+pub(crate) fn forget(shared: &Shared) {
+    let question = std::mem::take(&mut shared.state().question);
+    answer(question.waiting, false);
+}
+
+fn answer(waiting: Vec<(Instant, OnReady)>, ready: bool) {
+    for (_, on_answer) in waiting {
+        on_answer(ready);
+    }
+}
