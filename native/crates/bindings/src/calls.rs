@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyMapping, PyString, PyTuple};
 use smallvec::SmallVec;
 
+use crate::carried;
 use crate::errors::{About, raise_about};
 use crate::result::PyTensor;
 
@@ -54,6 +55,7 @@ impl<'py> Arguments<'py> {
             model: text(&self.model, "model", "a name")?,
             id: text(&self.request_id, "request_id", "a str")?,
             version: version(&self.model_version)?,
+            trace: carried::by_callers(self.model.py()),
             ..InferCall::default()
         };
         call.inputs = inputs(&self.inputs)?;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_server::{
-    DataPlaneOptions, HttpLimits, Limits, Restriction, Server, ServerMetadata, ServerOptions, TlsOptions,
+    Asker, DataPlaneOptions, Description, HttpLimits, KeepAlive, Limits, Restriction, Server, ServerMetadata,
+    ServerOptions, TlsFiles,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -23,6 +24,7 @@ use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
 use crate::started::StartedVersion;
 use crate::stream::{self, Stream};
+use crate::tracing::Tracing;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 
 #[derive(Deserialize)]
@@ -37,18 +39,24 @@ struct Options {
     explicit_control: bool,
     allow_client_regions: bool,
     http: HttpOptions,
+    grpc: GrpcOptions,
     metrics: MetricsOptions,
+    trace: Tracing,
     log: LogOptions,
 }
+
+/// The APIs, the header and its value.
+type Rule = (Vec<String>, String, String);
+
+/// The certificate, its key, and the authorities of clients.
+type Certificate = (PathBuf, PathBuf, Option<PathBuf>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HttpOptions {
     max_input_bytes: usize,
-    /// The APIs, the header and its value.
-    restrictions: Vec<(Vec<String>, String, String)>,
-    /// The certificate, its key, and the authorities of clients.
-    tls: Option<(PathBuf, PathBuf, Option<PathBuf>)>,
+    restrictions: Vec<Rule>,
+    tls: Option<Certificate>,
     header_forward_pattern: Option<String>,
     max_chunks: usize,
     max_head_bytes: usize,
@@ -89,13 +97,75 @@ impl HttpOptions {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct GrpcOptions {
+    restrictions: Vec<Rule>,
+    tls: Option<Certificate>,
+    header_forward_pattern: Option<String>,
+    compression: Compression,
+    keepalive_time_ms: u64,
+    keepalive_timeout_ms: u64,
+    keepalive_permit_without_calls: bool,
+    max_pings_without_data: u32,
+    min_ping_interval_ms: u64,
+    max_ping_strikes: u32,
+    /// 0: they may last.
+    max_connection_age_ms: u64,
+    max_connection_age_grace_ms: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Compression {
+    None,
+    Low,
+    Medium,
+    High,
+}
+
+impl Compression {
+    /// Of zlib.
+    fn level(&self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Low => Some(1),
+            Self::Medium => Some(5),
+            Self::High => Some(9),
+        }
+    }
+}
+
+impl From<GrpcOptions> for kushi_server::GrpcOptions {
+    fn from(options: GrpcOptions) -> Self {
+        let end = |milliseconds: u64| (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
+        Self {
+            keep_alive: KeepAlive {
+                time: Duration::from_millis(options.keepalive_time_ms),
+                timeout: Duration::from_millis(options.keepalive_timeout_ms),
+                permit_without_calls: options.keepalive_permit_without_calls,
+                max_pings_without_data: options.max_pings_without_data,
+                min_ping_interval: Duration::from_millis(options.min_ping_interval_ms),
+                max_ping_strikes: options.max_ping_strikes,
+                max_connection_age: end(options.max_connection_age_ms),
+                max_connection_age_grace: end(options.max_connection_age_grace_ms),
+            },
+            header_forward_pattern: options.header_forward_pattern,
+            restrictions: restrictions(options.restrictions),
+            tls: options.tls.map(tls),
+            compression_level: options.compression.level(),
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MetricsOptions {
     cpu: bool,
     interval_ms: u64,
 }
 
 impl Options {
-    fn into_parts(self) -> (LogOptions, ServerOptions) {
+    fn into_parts(self) -> Result<(LogOptions, ServerOptions), Error> {
         let plane = DataPlaneOptions {
             metadata: ServerMetadata {
                 name: self.server_name,
@@ -107,6 +177,7 @@ impl Options {
             explicit_control: self.explicit_control,
             allow_client_regions: self.allow_client_regions,
             log: logging::switch(),
+            traces: self.trace.options()?,
             machine_metrics: self.metrics.cpu.then(|| Duration::from_millis(self.metrics.interval_ms)),
         };
         let server = ServerOptions {
@@ -117,11 +188,12 @@ impl Options {
                 limits: self.http.http_limits(),
                 header_forward_pattern: self.http.header_forward_pattern,
                 restrictions: restrictions(self.http.restrictions),
+                tls: self.http.tls.map(tls),
             },
-            tls: self.http.tls.map(tls),
+            grpc: self.grpc.into(),
             give_way,
         };
-        (self.log, server)
+        Ok((self.log, server))
     }
 }
 
@@ -136,7 +208,7 @@ impl Core {
     #[new]
     fn new(py: Python<'_>, options_json: &str) -> PyResult<Self> {
         let options: Options = parse("the options", options_json).map_err(|error| raise(py, &error, None))?;
-        let (log, options) = options.into_parts();
+        let (log, options) = options.into_parts().map_err(|error| raise(py, &error, None))?;
         logging::init(log);
         let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);
@@ -195,7 +267,7 @@ impl Core {
         arguments: &[u8],
     ) -> PyResult<(u32, String, Bound<'py, PyBytes>)> {
         guarded(py, About::default, || {
-            let answer = py.detach(|| self.server.call(verb, arguments));
+            let answer = py.detach(|| self.server.call(Asker::Client, verb, arguments));
             Ok((answer.status, answer.kind, PyBytes::new(py, &answer.body)))
         })
     }
@@ -256,6 +328,26 @@ impl Core {
         py.detach(|| self.server.serve_local(&path)).map_err(|error| raise(py, &error, None))
     }
 
+    fn serve_grpc(&self, py: Python<'_>, address: &str, port: u16, reuse_port: bool) -> PyResult<u16> {
+        py.detach(|| self.server.serve_grpc(address, port, reuse_port))
+            .map_err(|error| raise(py, &error, None))
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn serve_grpc_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.server.serve_grpc_unix(&path)).map_err(|error| raise(py, &error, None))
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn serve_grpc_handover(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.server.serve_grpc_handover(&path)).map_err(|error| raise(py, &error, None))
+    }
+
+    /// Tells clients of gRPC that ask: the name, the descriptor and the definitions of each file, and the services.
+    fn describe_grpc(&self, files: Vec<(String, Vec<u8>, Vec<String>)>, services: Vec<String>) {
+        self.server.describe_grpc(Description::new(files, services));
+    }
+
     fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<u16> {
         py.detach(|| self.server.serve_metrics(address, port)).map_err(|error| raise(py, &error, None))
     }
@@ -313,12 +405,12 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(what: &str, json: &'a str) -> Result
         .map_err(|error| Error::new(ErrorKind::ConfigInvalid, format!("{what} cannot be read: {error}")))
 }
 
-fn restrictions(rules: Vec<(Vec<String>, String, String)>) -> Vec<Restriction> {
+fn restrictions(rules: Vec<Rule>) -> Vec<Restriction> {
     rules.into_iter().map(|(apis, header, value)| Restriction { apis, header, value }).collect()
 }
 
-fn tls((certificate, key, client_authorities): (PathBuf, PathBuf, Option<PathBuf>)) -> TlsOptions {
-    TlsOptions { certificate, key, client_authorities }
+fn tls((certificate, key, client_authorities): Certificate) -> TlsFiles {
+    TlsFiles { certificate, key, client_authorities }
 }
 
 /// Every route of the HTTP door: method, path with names in braces, and the category that it belongs to.

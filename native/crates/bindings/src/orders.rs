@@ -14,10 +14,10 @@ pub(crate) struct Orders(pub(crate) Arc<kushi_server::Orders>);
 
 #[pymethods]
 impl Orders {
-    /// Sleeps until there is an order, or one to unload; `None` once the server closes.
-    #[pyo3(signature = (*, only_unloads = false))]
-    fn next(&self, py: Python<'_>, only_unloads: bool) -> Option<Order> {
-        let order = py.detach(|| self.0.next(only_unloads))?;
+    /// Sleeps until there is an order, or an urgent one; `None` once the server closes.
+    #[pyo3(signature = (*, only_urgent = false))]
+    fn next(&self, py: Python<'_>, only_urgent: bool) -> Option<Order> {
+        let order = py.detach(|| self.0.next(only_urgent))?;
         let loads = order.action == Action::Load;
         let dependents = order.dependents;
         let model = order.model.clone();

@@ -8,7 +8,7 @@ use kushi_client::{Answer, Draft, InferCall, WantedOutput};
 use kushi_core::{
     Context, End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Sequence, Ticket,
 };
-use kushi_dataplane::OnlyResponse;
+use kushi_dataplane::{OnlyResponse, Parent, Trace};
 use kushi_server::Server;
 use smallvec::SmallVec;
 
@@ -27,8 +27,16 @@ pub(crate) fn submit(
     call: InferCall,
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
-    let deadline = call.patience.and_then(|patience| Instant::now().checked_add(patience));
-    submit_child(server, call, Beside { deadline, ..Beside::default() }, reply)
+    let arrived = Instant::now();
+    let deadline = call.patience.and_then(|patience| arrived.checked_add(patience));
+    let carried = call.trace.as_ref();
+    // It ends with the request.
+    let trace = server.traces().begin(&call.model, arrived, || {
+        let carried = carried?;
+        Parent::read(carried.parent.as_bytes(), Some(carried.state.as_bytes()))
+    });
+    let context = trace.as_ref().map(Trace::context).unwrap_or_default();
+    submit_child(server, call, Beside { deadline, context, ..Beside::default() }, reply)
 }
 
 /// What a request says beside its call.

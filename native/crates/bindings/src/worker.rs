@@ -11,7 +11,7 @@ use kushi_dataplane::MetricHolder;
 use kushi_engine_worker::{
     Begun, Call, Host, InProcess, Launch, MetricChange, Metrics, Worker, WorkerEngine, WorkerOptions,
 };
-use kushi_server::Server;
+use kushi_server::{Asker, Server};
 use pyo3::prelude::*;
 
 use crate::core::parse;
@@ -141,7 +141,7 @@ impl Host for Callees {
         // An order to load a model takes as long as that does.
         let work = move || {
             on_answer(server.map_err(|error| error.message.into_owned()).and_then(|server| {
-                let answer = server.call(&verb, arguments.as_bytes());
+                let answer = server.call(Asker::Model, &verb, arguments.as_bytes());
                 let text = String::from_utf8_lossy(&answer.body).into_owned();
                 if answer.status == 200 { Ok(text) } else { Err(error_of(&answer.body).unwrap_or(text)) }
             }));

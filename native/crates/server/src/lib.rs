@@ -5,9 +5,12 @@ mod server;
 mod socket_file;
 
 pub use kushi_dataplane::{
-    Action, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Order, Orders, ServerMetadata,
-    StepSpec,
+    Action, Asker, DataPlaneOptions, Destination, LogChange, LogForm, LogSettings, LogSwitch, Order, Orders,
+    ServerMetadata, StepSpec, TraceFile, TraceLevel, TraceOptions, TraceSetting,
 };
-pub use kushi_door_http::{HttpLimits, HttpOptions, Restriction, routes};
-pub use kushi_net::{Limits, TlsOptions};
+pub use kushi_door_grpc::{Description, GrpcLimits, GrpcOptions, KeepAlive};
+pub use kushi_door_http::{HttpLimits, HttpOptions, routes};
+pub use kushi_net::{Limits, TlsFiles};
+pub use kushi_oip::Restriction;
+pub use kushi_otlp::{CollectorOptions, Exporter};
 pub use server::{Server, ServerOptions};

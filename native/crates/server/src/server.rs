@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Runner, RunnerOptions, os_text};
 use kushi_dataplane::{
-    DataPlane, DataPlaneOptions, Inference, MetricHolder, Orders, Phase, Registry, StepSpec,
+    Asker, DataPlane, DataPlaneOptions, Inference, MetricHolder, Orders, Phase, Registry, StepSpec, Traces,
 };
+use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
-use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, TlsOptions};
+use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, Tls};
 use kushi_oip::{CallAnswer, management, version_number};
 
 use crate::socket_file::SocketFile;
@@ -20,13 +21,15 @@ use crate::socket_file::SocketFile;
 /// not sent a whole request, or does not read its answer.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long traces may take to be written once nothing more comes.
+const TRACE_PATIENCE: Duration = Duration::from_secs(5);
+
 pub struct ServerOptions {
     pub io_threads: usize,
     pub plane: DataPlaneOptions,
     pub limits: Limits,
     pub http: HttpOptions,
-    /// For what listens on TCP; `None`: plain.
-    pub tls: Option<TlsOptions>,
+    pub grpc: GrpcOptions,
     /// Lets the threads of doors go before the calling one, which works on large bodies.
     pub give_way: fn(),
 }
@@ -37,6 +40,7 @@ pub struct Server {
     net: Arc<Net>,
     io: Arc<IoThreads>,
     http: Arc<Http>,
+    grpc: Arc<Grpc>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     socket_files: Mutex<Vec<SocketFile>>,
     /// When the connections were told to close.
@@ -51,16 +55,18 @@ impl Server {
         let held = budget.clone();
         let plane = Arc::new(DataPlane::new(&options.plane, Box::new(move || held.held())));
         let http = Http::new(&plane, &options.http)?;
+        let grpc = Grpc::new(&plane, &options.grpc)?;
+        let tls: Vec<Arc<Tls>> = http.tls().into_iter().chain(grpc.tls()).cloned().collect();
         let watched = plane.clone();
         let renew_runs: Chore = Arc::new(move || watched.renew_runs());
         let net = Arc::new(Net::new(&NetOptions {
             io_threads: options.io_threads,
             limits: options.limits.clone(),
             budget,
-            tls: options.tls.clone(),
+            tls,
             give_way: options.give_way,
             chores: vec![renew_runs],
-        })?);
+        }));
         let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &net).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("cannot start an io thread: {}", os_text(&error)))
         })?;
@@ -69,6 +75,7 @@ impl Server {
             net,
             io,
             http,
+            grpc,
             threads: Mutex::new(threads),
             socket_files: Mutex::default(),
             closing: OnceLock::new(),
@@ -78,6 +85,11 @@ impl Server {
 
     pub fn registry(&self) -> &Registry {
         &self.plane.registry
+    }
+
+    /// Which requests are traced.
+    pub fn traces(&self) -> &Traces {
+        &self.plane.traces
     }
 
     /// Starts a version that is made of other models.
@@ -106,9 +118,9 @@ impl Server {
     }
 
     /// Anything but inference, as the local door takes it. Blocks while the control plane carries out an order.
-    pub fn call(&self, verb: &str, arguments: &[u8]) -> CallAnswer {
+    pub fn call(&self, asker: Asker, verb: &str, arguments: &[u8]) -> CallAnswer {
         let verb = management::verb(verb, arguments);
-        management::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(verb)))
+        management::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(asker, verb)))
     }
 
     /// For a call from this process; the empty text as version means the latest.
@@ -143,6 +155,25 @@ impl Server {
     /// Answers the port, which the system chooses for 0.
     pub fn serve_http(&self, address: &str, port: u16, reuse_port: bool) -> Result<u16, Error> {
         self.listen_tcp(address, port, reuse_port, self.http.door())
+    }
+
+    /// Answers the port, which the system chooses for 0.
+    pub fn serve_grpc(&self, address: &str, port: u16, reuse_port: bool) -> Result<u16, Error> {
+        self.listen_tcp(address, port, reuse_port, self.grpc.door())
+    }
+
+    /// Tells clients of gRPC that ask what the protocol is made of.
+    pub fn describe_grpc(&self, description: Description) {
+        self.grpc.describe(description);
+    }
+
+    pub fn serve_grpc_unix(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::unix, self.grpc.door())
+    }
+
+    /// For connections that other processes of this user have accepted and hand over.
+    pub fn serve_grpc_handover(&self, path: &Path) -> Result<(), Error> {
+        self.listen_unix(path, Listener::private_unix, self.grpc.handover_door())
     }
 
     pub fn serve_metrics(&self, address: &str, port: u16) -> Result<u16, Error> {
@@ -243,6 +274,7 @@ impl Server {
     fn exit(&self) {
         self.plane.advance(Phase::Exiting);
         self.net.drain.begin();
+        self.io.begin_drain();
     }
 
     /// Drops every engine, on the calling thread, and stops the io threads. A second call does
@@ -272,6 +304,7 @@ impl Server {
             }
         }
         self.net.pool.close();
+        self.plane.traces.close(Instant::now() + TRACE_PATIENCE);
         self.plane.regions.unregister_all();
         for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             file.remove();

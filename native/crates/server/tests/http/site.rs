@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use kushi_core::{Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_server::Server;
+use kushi_server::{Asker, Server};
 use kushi_testkit::{PATIENCE, PuppetEngine, echo_spec};
 
 use crate::options::options;
@@ -50,7 +50,8 @@ impl Site {
 
     /// What large requests and answers in flight hold, as the metrics tell.
     pub fn inflight_bytes(&self) -> usize {
-        let text = String::from_utf8_lossy(&self.server.call("Metrics", b"").body).into_owned();
+        let text =
+            String::from_utf8_lossy(&self.server.call(Asker::Client, "Metrics", b"").body).into_owned();
         let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kushi_core::{DataType, Engine, ModelSpec, Runner, RunnerOptions};
-use kushi_server::{Server, ServerOptions};
+use kushi_server::{Asker, Server, ServerOptions};
 use kushi_testkit::{PuppetEngine, echo_spec, tensor_spec};
 
 use crate::client::Client;
@@ -96,7 +96,8 @@ impl Site {
 
     /// What large requests and answers in flight hold, as the metrics tell.
     pub fn inflight_bytes(&self) -> usize {
-        let text = String::from_utf8_lossy(&self.server.call("Metrics", b"").body).into_owned();
+        let text =
+            String::from_utf8_lossy(&self.server.call(Asker::Client, "Metrics", b"").body).into_owned();
         let value = text.lines().find_map(|line| line.strip_prefix("kushi_inflight_bytes "));
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_server::{
-    DataPlaneOptions, HttpLimits, HttpOptions, Limits, LogChange, LogForm, LogSettings, LogSwitch,
-    ServerMetadata, ServerOptions,
+    DataPlaneOptions, GrpcOptions, HttpLimits, HttpOptions, Limits, LogChange, LogForm, LogSettings,
+    LogSwitch, ServerMetadata, ServerOptions, TraceOptions,
 };
 
 /// The usual ones.
@@ -19,15 +19,17 @@ pub fn options(io_threads: usize) -> ServerOptions {
             explicit_control: true,
             allow_client_regions: true,
             log: Arc::new(Log::default()),
+            traces: TraceOptions::default(),
             machine_metrics: None,
         },
         limits: Limits::default(),
+        grpc: GrpcOptions::default(),
         http: HttpOptions {
             limits: HttpLimits::default(),
             header_forward_pattern: None,
             restrictions: Vec::new(),
+            tls: None,
         },
-        tls: None,
         give_way: || {},
     }
 }
