@@ -1,5 +1,6 @@
 """
-The steps of a load in which backends differ; `pipeline` has the others, and calls these in the order of this page.
+The steps of a load in which backends differ; `fitting` and `pipeline` have the others, and call these in the order of
+this page. Where `kushi.isolate` says so, another process calls them.
 
 Every error about the configuration is a `KushiError`, mostly ConfigInvalid or Unsupported. In front of it the pipeline
 puts the file that it is about, other than for `open`: what opens a file names it by itself.
@@ -40,6 +41,10 @@ class Backend(ABC):
         """What is missing, where `gpus` has none"""
         return ""
 
+    def places_itself(self) -> bool:
+        """Whether a model may choose by itself where it computes (KIND_MODEL)"""
+        return False
+
     @abstractmethod
     def prepare(self, model: Placed) -> Prepared:
         """Reads and checks what the configuration says about how the model runs, before its file is looked for"""
@@ -58,7 +63,7 @@ class Placed:
     config: ModelConfig
     """Not complete yet: what is stated of inputs and outputs may be less than the model has"""
     places: Sequence[int | None]
-    """That of each instance: the number of a GPU, or None for the CPU"""
+    """That of each instance: the number of a GPU, or None for the CPU, and where the model chooses by itself"""
 
 
 @dataclass(frozen=True)

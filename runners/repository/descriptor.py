@@ -8,6 +8,7 @@ of a configuration read it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from .values import Setting
 
@@ -37,6 +38,8 @@ class Descriptor:
     fields: those of config.pbtxt that it supports beside the ones that all backends do.
     settings: what --backend-config may say of it; `check_settings` raises for those that do not go together.
     install: what brings its framework, as pip calls it.
+    executed_by: an object of Python's in the process of the server, which `kushi.isolate` moves to processes; processes
+        in any case; or native code of the server.
     code_suffix: of files that are code of the user's, which --reload-python looks at; "" where there are none.
     """
 
@@ -53,6 +56,7 @@ class Descriptor:
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     check_settings: Callable[[Mapping[str, str]], None] = _nothing
     install: str = ""
+    executed_by: Literal["Python", "processes", "native code"] = "Python"
     code_suffix: str = ""
 
     def __post_init__(self) -> None:

@@ -84,6 +84,7 @@ class Specification(_Frozen):
     inline: bool
     decoupled: bool
     config_json: str
+    config_message: tuple[int, ...]
     load_seconds: float
 
 
@@ -134,6 +135,7 @@ def specify(
         inline=inline and _inline_wanted(config),
         decoupled=config.model_transaction_policy.decoupled,
         config_json=json.dumps(to_plain(config), separators=(",", ":")),
+        config_message=tuple(config.SerializeToString()),
         load_seconds=load_seconds,
     )
 

@@ -15,6 +15,8 @@ from ..errors import Unsupported
 from ..nearest import nearly
 from .descriptor import Descriptor
 from .discovery import descriptor_of
+from .ensemble import is_ensemble
+from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_isolated
 from .messages import ModelConfig
 
 __all__ = ["check_supported_fields"]
@@ -57,7 +59,7 @@ _WITHOUT_EFFECT = {
 _MAX_LEVELS = 1024
 _INDEX = re.compile(r"\[\d+\]")
 _OWN = "kushi."
-_PARAMETERS = (f"{_OWN}inline", f"{_OWN}max_queue_bytes")
+_PARAMETERS = (f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes")
 
 
 def check_supported_fields(config: ModelConfig) -> None:
@@ -75,6 +77,8 @@ def check_supported_fields(config: ModelConfig) -> None:
         raise Unsupported(
             f"field 'dynamic_batching.priority_levels' is {levels}, at most {_MAX_LEVELS} are supported by this version"
         )
+    if descriptor or is_ensemble(config):
+        check_isolation(config, descriptor)
     _check_parameters(config, descriptor)
 
 
@@ -86,15 +90,16 @@ def _without_effect(path: str) -> str | None:
 def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> None:
     """Refuses what the backend knows and does not take; warns of what is probably a mistake"""
     backends = () if not descriptor or descriptor.any_parameter else descriptor.parameters
-    known = (*(descriptor.parameters if descriptor else ()), *_PARAMETERS)
+    own = (*_PARAMETERS, *OF_PROCESSES) if is_isolated(config) else _PARAMETERS
+    known = (*(descriptor.parameters if descriptor else ()), *own)
     for key in sorted(config.parameters):
         if why := descriptor and descriptor.refused.get(key):
             raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
         if key in known:
             continue
-        meant = nearly(key, _PARAMETERS if key.startswith(_OWN) else backends)
+        meant = nearly(key, own if key.startswith(_OWN) else backends)
         if meant or key.startswith(_OWN):
-            instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(_PARAMETERS)}"
+            instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(own)}"
             _LOG.warning("model '%s': parameter '%s' is not known here and has no effect%s", config.name, key, instead)
 
 

@@ -1,6 +1,6 @@
 """The rules of Triton's model configuration, with its messages, for the fields that are honoured here"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from math import prod
 
@@ -67,7 +67,9 @@ def _delays(policy: ModelQueuePolicy) -> bool:
     return policy.default_timeout_microseconds != 0 and policy.timeout_action == ModelQueuePolicy.DELAY
 
 
-def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = (), why_none: str = "") -> None:
+def check_instance_groups(
+    config: ModelConfig, gpus: Sequence[int] = (), why_none: str = "", *, may_place_itself: bool = False
+) -> None:
     """
     The instance groups after `fill_instance_groups`; `gpus` are those that the backend can use, and `why_none` is why
     there is none
@@ -77,28 +79,35 @@ def check_instance_groups(config: ModelConfig, gpus: Sequence[int] = (), why_non
         raise Unsupported(
             f"model '{config.name}' has {instances} instances, at most {_MAX_INSTANCES} are supported by this version"
         )
+    kinds = {ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}
+    if may_place_itself:
+        kinds.add(ModelInstanceGroup.KIND_MODEL)
     for group in config.instance_group:
         subject = f"instance group {group.name} of model {config.name}"
         if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
             raise ConfigInvalid(f"{subject} has kind KIND_GPU but server does not support GPUs{reason}")
         if group.kind == ModelInstanceGroup.KIND_AUTO and not gpus:
             raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs{reason}")
-        if group.kind not in {ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}:
-            kind = ModelInstanceGroup.Kind.Name(group.kind)
+        kind = ModelInstanceGroup.Kind.Name(group.kind)
+        if group.kind not in kinds:
             raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")
-        if group.kind == ModelInstanceGroup.KIND_CPU and group.gpus:
-            raise ConfigInvalid(f"{subject} has kind KIND_CPU but specifies one or more GPUs")
-        for gpu in group.gpus:
-            if gpu not in gpus:
-                available = ", ".join(map(str, gpus))
-                raise ConfigInvalid(
-                    f"{subject} specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum required "
-                    f"CUDA compute compatibility are: {available}"
-                )
+        if group.gpus and group.kind not in {ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}:
+            raise ConfigInvalid(f"{subject} has kind {kind} but specifies one or more GPUs")
+        _check_gpus(subject, group.gpus, gpus)
         if group.profile:
             raise ConfigInvalid(
                 f"{subject} and platform {config.platform}specifies profile field which is only supported for "
                 "TensorRT models"
+            )
+
+
+def _check_gpus(subject: str, asked: Iterable[int], gpus: Sequence[int]) -> None:
+    for gpu in asked:
+        if gpu not in gpus:
+            available = ", ".join(map(str, gpus))
+            raise ConfigInvalid(
+                f"{subject} specifies invalid or unsupported gpu id {gpu}. GPUs with at least the minimum required "
+                f"CUDA compute compatibility are: {available}"
             )
 
 

@@ -37,6 +37,8 @@ _DECOUPLED = 4
 _MOST_HEADS = 1024
 # of tensors, by what stands in them: most models ask with the same ones again and again
 _heads: dict[tuple[Any, ...], bytes] = {}
+# of wanted outputs, by their names
+_names: dict[tuple[str, ...], bytes] = {}
 
 
 def write_call(request: InferenceRequest, batch: int | None, *, decoupled: bool) -> list[Any]:
@@ -46,7 +48,7 @@ def write_call(request: InferenceRequest, batch: int | None, *, decoupled: bool)
     correlation_id = request.correlation_id()
     number, name = (0, correlation_id.encode()) if isinstance(correlation_id, str) else (correlation_id, b"")
     inputs = request.inputs()
-    wanted = [name.encode() for name in request.requested_output_names()]
+    wanted = request.requested_output_names()
     head = _CALL.pack(
         request.model_version(),
         request.timeout(),
@@ -66,10 +68,16 @@ def write_call(request: InferenceRequest, batch: int | None, *, decoupled: bool)
         data = tensor.wire()
         pieces.append(_head(tensor, len(data)))
         tensors.append(data)
-    for name in wanted:
-        pieces.append(LENGTH.pack(len(name)))
-        pieces.append(name)
+    pieces.append(_names.get(tuple(wanted)) or _written(wanted))
     return aligned(pieces, tensors)
+
+
+def _written(names: list[str]) -> bytes:
+    written = b"".join(LENGTH.pack(len(name)) + name for name in map(str.encode, names))
+    if len(_names) >= _MOST_HEADS:
+        _names.clear()
+    _names[tuple(names)] = written
+    return written
 
 
 def _head(tensor: Tensor, length: int) -> bytes:

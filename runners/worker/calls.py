@@ -54,6 +54,12 @@ class Model:
         self._name = instance_name
         self._decoupled = decoupled
         self._background = Background()
+        self._says_ready = getattr(self._model, "is_ready", None) or getattr(self._model, "is_model_ready", None)
+
+    @property
+    def has_opinion(self) -> bool:
+        """Whether it says itself if it is ready"""
+        return self._says_ready is not None
 
     def initialize(self, args: dict[str, str]) -> None:
         """Let the model make what it needs"""
@@ -70,11 +76,8 @@ class Model:
 
     def is_ready(self) -> bool:
         """What the model says of itself; one that cannot say it is not ready, and one that has no such method is"""
-        ask = getattr(self._model, "is_ready", None) or getattr(self._model, "is_model_ready", None)
-        if ask is None:
-            return True
         try:
-            said = ask()
+            said = True if self._says_ready is None else self._says_ready()
             if inspect.iscoroutine(said):
                 said = self._background.begin(said).result()
         except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything

@@ -132,6 +132,7 @@ class Execution:
                     priority=incoming.priority,
                     timeout=incoming.timeout,
                     parameters=incoming.parameters,
+                    trace_context=incoming.trace_context,
                 )
             )
         return requests

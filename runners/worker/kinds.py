@@ -16,8 +16,10 @@ __all__ = [
     "FINALIZED",
     "GRANT",
     "INITIALIZE",
+    "IS_READY",
     "LOG",
     "METRIC",
+    "READINESS",
     "READY",
     "RESPONSES",
     "RETURNED",
@@ -34,6 +36,8 @@ GRANT = 20
 ANSWER = 21
 # of another model
 CALL_RESPONSE = 22
+# whether the model says that it is
+IS_READY = 23
 
 # from the worker
 READY = 32
@@ -52,3 +56,4 @@ CALL_CANCEL = 40
 CALL_TAKEN = 41
 # a change of a metric, or that it is held no more; nobody answers
 METRIC = 42
+READINESS = 43

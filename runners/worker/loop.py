@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_WORK = frozenset({kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE})
+_WORK = frozenset({kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE, kinds.IS_READY})
 
 
 class Worker:
@@ -112,6 +112,8 @@ class Worker:
     def _do(self, frame: Frame) -> bool:
         if frame.kind == kinds.EXECUTE and self._execution is not None:
             self._execution.execute(frame)
+        elif frame.kind == kinds.IS_READY and self._model is not None:
+            self._channel.send(kinds.READINESS, [], count=int(self._model.is_ready()))
         elif frame.kind == kinds.FINALIZE:
             self._finalize()
             return False
@@ -124,7 +126,8 @@ class Worker:
                 self._upcalls.log("error", failures.logged(error))
                 self._channel.send(kinds.FAILED, [failures.described(error).encode("utf-8", "replace")])
             else:
-                self._channel.send(kinds.READY, [text.encode()])
+                has_opinion = self._model is not None and self._model.has_opinion
+                self._channel.send(kinds.READY, [text.encode()], count=int(has_opinion))
         return True
 
     @staticmethod
@@ -134,6 +137,7 @@ class Worker:
     def _initialize(self, order: dict[str, Any]) -> str:
         args = order["args"]
         self._upcalls.directory = args["model_repository"]
+        self._upcalls.instance = order["instance"]
         found = model_class(order["path"], order["directories"])
         model = calls.Model(found, order["instance"], decoupled=order["decoupled"])
         model.initialize(args)

@@ -4,7 +4,7 @@ What stands in the payloads of frames.
 All numbers are little endian. A batch is a head for each request, its parts in the order of the head, and behind all of
 them the bytes of the tensors; their offsets count from the start of the payload. Answers are written in the same way,
 but without offsets: each tensor begins at the next multiple of the alignment. The layout is that of
-`native/crates/engine-worker/src/message.rs`.
+`native/crates/engine-worker/src/batch_message.rs` and `answer_message.rs`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
     "write_responses",
 ]
 
-# flags of the sequence, priority, time in microseconds, correlation id, lengths of the request id, the parameters and
-# the correlation id as text, number of inputs and of wanted outputs
-_REQUEST = struct.Struct("<IIQQIIIII")
+# flags of the sequence, priority, time in microseconds, correlation id, lengths of the request id, the parameters, the
+# correlation id as text and the context of the trace, number of inputs and of wanted outputs
+_REQUEST = struct.Struct("<IIQQIIIIII")
 _REQUEST_BYTES = _REQUEST.size
 # position, data type, number of dimensions, offset, length
 _TENSOR = struct.Struct("<IIIQQ")
@@ -83,6 +83,8 @@ class Incoming(NamedTuple):
     correlation_id: int | str
     request_id: str
     parameters: str
+    # none: it is not traced, or no other one hears of it
+    trace_context: str | None
 
 
 def read_batch(
@@ -96,11 +98,21 @@ def read_batch(
     at = 0
     requests = []
     for _ in range(count):
-        flags, priority, timeout, correlation, id_length, parameters_length, text_length, given, wanted = (
-            _REQUEST.unpack_from(view, at)
-        )
+        (
+            flags,
+            priority,
+            timeout,
+            correlation,
+            id_length,
+            parameters_length,
+            text_length,
+            trace_length,
+            given,
+            wanted,
+        ) = _REQUEST.unpack_from(view, at)
         at += _REQUEST_BYTES
         request_id = parameters = ""
+        trace = None
         correlation_id: int | str = correlation
         if id_length:
             request_id = str(view[at : at + id_length], "utf-8")
@@ -111,6 +123,9 @@ def read_batch(
         if text_length:
             correlation_id = str(view[at : at + text_length], "utf-8")
             at += text_length
+        if trace_length:
+            trace = str(view[at : at + trace_length], "utf-8")
+            at += trace_length
         tensors = []
         for _ in range(given):
             position, number, rank, offset, length = _TENSOR.unpack_from(view, at)
@@ -123,7 +138,9 @@ def read_batch(
         if wanted:
             names = [outputs[position].name for (position,) in _WANTED.iter_unpack(view[at : at + 4 * wanted])]
             at += 4 * wanted
-        requests.append(Incoming(tensors, names, flags, priority, timeout, correlation_id, request_id, parameters))
+        requests.append(
+            Incoming(tensors, names, flags, priority, timeout, correlation_id, request_id, parameters, trace)
+        )
     return requests
 
 

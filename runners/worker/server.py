@@ -61,6 +61,10 @@ class Server(Protocol):
         """The directory of the version that runs here"""
         ...
 
+    def instance_name(self) -> str:
+        """That of the instance that runs here; a model that completes its configuration has none"""
+        ...
+
     def log(self, level: str, text: str) -> None:
         """A line for the log, at the level "error", "warning", "info" or "verbose"."""
         ...

@@ -11,7 +11,6 @@ from base64 import b64encode
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable
-from weakref import WeakValueDictionary
 
 from . import kinds, server
 from .call_messages import read_answer, write_call
@@ -45,13 +44,16 @@ class Upcalls:
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[bool, bytes]] = {}
         self._open: dict[tuple[int, int], Key] = {}
-        self._calls: WeakValueDictionary[int, _Answers] = WeakValueDictionary()
+        # what has come for whoever waits
+        self._calls: dict[int, list[Frame]] = {}
         self.positions: dict[str, int] = {}
         # of the model
         self.directory = ""
+        self.instance = ""
         # what is to be done about requests, calls and metrics that nobody holds any more
         self._dropped: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        threading.Thread(target=self._end_dropped, name="kushi-dropped", daemon=True).start()
+        self._ender = threading.Thread(target=self._end_dropped, name="kushi-dropped", daemon=True)
+        self._ender.start()
 
     def take(self, frame: Frame) -> None:
         """What came from the server; under the lock of whoever waits"""
@@ -64,9 +66,9 @@ class Upcalls:
                 key.untaken -= taken
                 key.gone = key.gone or bool(gone)
         elif frame.kind == kinds.CALL_RESPONSE:
-            call = self._calls.get(frame.id)
-            if call is not None:
-                call.take(frame)
+            arrived = self._calls.get(frame.id)
+            if arrived is not None:
+                arrived.append(frame)
 
     def open(self, key: Key) -> None:
         """Responses to this request will be counted"""
@@ -108,6 +110,14 @@ class Upcalls:
             except Closed:
                 return
 
+    def _let_go(self) -> None:
+        """Returns when the server has been told of all that nobody holds by now"""
+        told = threading.Event()
+        self._dropped.put(told.set)
+        # it ends with the server, and is not there in a process that was forked
+        while not told.wait(0.1) and self._ender.is_alive():
+            pass
+
     def _end(self, key: Key) -> None:
         response = None
         if not key.decoupled:
@@ -132,6 +142,7 @@ class Upcalls:
 
     def call_dropped(self, number: int) -> None:
         """Nobody waits for its answers any more; called by destructors"""
+        self.drop(number)
         self._dropped.put(partial(self.cancel, number))
 
     def load_model(self, name: str, config: str, files: Mapping[str, bytes]) -> None:
@@ -142,6 +153,9 @@ class Upcalls:
 
     def model_dir(self) -> str:
         return self.directory
+
+    def instance_name(self) -> str:
+        return self.instance
 
     def unload_model(self, name: str, unload_dependents: bool) -> None:  # noqa: FBT001
         parameters = {"unload_dependents": unload_dependents}
@@ -155,9 +169,12 @@ class Upcalls:
         return True
 
     def metric_family(self, name: str, description: str, kind: str) -> Any:
+        # one of this name, of another kind, may have just gone
+        self._let_go()
         return self._ask("metric_family", {"name": name, "description": description, "kind": kind})
 
     def metric(self, family: Any, labels: Mapping[str, str], buckets: Sequence[float] | None) -> Any:
+        self._let_go()
         return self._ask("metric", {"family": family, "labels": dict(labels), "buckets": buckets})
 
     def metric_change(self, metric: Any, verb: str, value: float) -> None:
@@ -174,8 +191,9 @@ class Upcalls:
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> _Answers:  # noqa: FBT001
         number = next(self._numbers)
-        answers = _Answers(self, number)
-        self._calls[number] = answers
+        arrived: list[Frame] = []
+        self._calls[number] = arrived
+        answers = _Answers(self, number, arrived)
         self._channel.send(kinds.CALL, write_call(request, self._parent(), decoupled=decoupled), id=number)
         return answers
 
@@ -215,10 +233,10 @@ def _closed() -> None:
 class _Answers:
     """The responses of another model to one request"""
 
-    def __init__(self, upcalls: Upcalls, number: int) -> None:
+    def __init__(self, upcalls: Upcalls, number: int, arrived: list[Frame]) -> None:
         self._upcalls = upcalls
         self._number = number
-        self._arrived: list[Frame] = []
+        self._arrived = arrived
         self._has_ended = False
 
     def __iter__(self) -> Iterator[InferenceResponse]:
@@ -228,7 +246,7 @@ class _Answers:
         while True:
             if self._has_ended and not self._arrived:
                 raise StopIteration
-            self._upcalls.wait_until(lambda: bool(self._arrived))
+            self._upcalls.wait_until(self._has_arrived)
             frame = self._arrived.pop(0)
             if frame.value & FINAL:
                 self._has_ended = True
@@ -238,8 +256,8 @@ class _Answers:
             if len(frame.payload) > 0:
                 return read_answer(frame.payload)
 
-    def take(self, frame: Frame) -> None:
-        self._arrived.append(frame)
+    def _has_arrived(self) -> bool:
+        return bool(self._arrived)
 
     def __del__(self) -> None:
         if not self._has_ended:

@@ -1,5 +1,5 @@
 """
-The GPUs of the machine, and the libraries of CUDA that packages bring.
+The libraries of CUDA that packages bring.
 
 ONNX Runtime opens its CUDA provider when a session asks for it, and that provider needs libraries that the system may
 not have where pip has installed them: then they are opened here, by their paths, before.
@@ -11,12 +11,11 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["PROVIDER", "gpus", "preload", "preload_tensorrt", "why_none"]
+__all__ = ["PROVIDER", "preload", "preload_tensorrt"]
 
 _LOG = logging.getLogger(__name__)
 
 PROVIDER = "CUDAExecutionProvider"
-_DRIVER = "libcuda.so.1"
 # in the order of their dependencies: (package, directory in it, library)
 _LIBRARIES = (
     ("nvidia", "cu13/lib", "libcublasLt.so.13"),
@@ -32,30 +31,6 @@ _TENSORRT_LIBRARIES = (
     ("tensorrt_libs", ".", "libnvinfer_plugin.so.10"),
     ("tensorrt_libs", ".", "libnvonnxparser.so.10"),
 )
-
-
-@cache
-def _found() -> tuple[int, str]:
-    """How many GPUs the driver shows, and why there is none"""
-    try:
-        driver = ctypes.CDLL(_DRIVER)
-    except OSError as error:
-        return 0, f"the driver of NVIDIA cannot be loaded: {error}"
-    count = ctypes.c_int()
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status:
-        return 0, f"the driver of NVIDIA shows no GPU: {_named(driver, status)}"
-    return count.value, "the driver of NVIDIA shows no GPU, see CUDA_VISIBLE_DEVICES"
-
-
-def gpus() -> tuple[int, ...]:
-    """The numbers of the GPUs that this process sees"""
-    return tuple(range(_found()[0]))
-
-
-def why_none() -> str:
-    """What is missing, where `gpus` has none"""
-    return _found()[1]
 
 
 @cache
@@ -83,9 +58,3 @@ def _open(libraries: tuple[tuple[str, str, str], ...]) -> None:
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             _LOG.warning("'%s' cannot be loaded: %s", path, error)
-
-
-def _named(driver: ctypes.CDLL, status: int) -> str:
-    name = ctypes.c_char_p()
-    driver.cuGetErrorName(status, ctypes.byref(name))
-    return (name.value or b"").decode() or f"error {status}"

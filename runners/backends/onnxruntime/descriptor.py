@@ -56,4 +56,5 @@ DESCRIPTOR = Descriptor(
     ),
     check_settings=_check_threads,
     install="kushi[cpu]",
+    executed_by="native code",
 )

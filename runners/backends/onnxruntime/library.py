@@ -16,6 +16,7 @@ from ...environment import set_variable
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.values import boolean
 from ...threads import usable_cores
+from .. import driver
 from . import cuda
 
 __all__ = ["Runtime", "runtime_library", "start"]
@@ -34,13 +35,13 @@ class Runtime:
 
     def gpus(self) -> tuple[int, ...]:
         """The numbers of the GPUs that a session can be on"""
-        return cuda.gpus() if cuda.PROVIDER in self.providers else ()
+        return driver.gpus() if cuda.PROVIDER in self.providers else ()
 
     def why_no_gpu(self) -> str:
         """What is missing, where `gpus` has none"""
         if cuda.PROVIDER not in self.providers:
             return f"{self.lack(cuda.PROVIDER)}: pip install 'kushi[gpu]' in the place of 'kushi[cpu]'"
-        return cuda.why_none()
+        return driver.why_none()
 
     def lack(self, provider: str) -> str:
         """That the library has no such provider"""

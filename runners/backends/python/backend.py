@@ -2,49 +2,63 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 from kushi_native import WorkerModel
 
-from ...errors import ConfigInvalid
+from ...errors import ConfigInvalid, Unsupported
 from ...repository.config_json import to_plain
+from ...repository.isolation import ISOLATE, is_isolated
 from ...repository.messages import ModelConfig
-from ...repository.tensors import protocol_type
 from ...threads import intra_op_threads, usable_cores
-from .. import Backend, Bound, Opened, Placed, Prepared
+from .. import Backend, Bound, Opened, Placed, Prepared, driver
+from ..thread_variables import thread_variables
+from ..worker_models import ProcessLimits, Workers, directory_of, process_limits
 from . import in_process
 from .interpreter import Interpreter, find_interpreter
-from .thread_variables import thread_variables
 
 __all__ = ["PythonBackend"]
 
 _LOG = logging.getLogger(__name__)
-_WORKER = Path(__file__).parents[2] / "worker"
+_INPUT_MEMORY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 _IN_PROCESS = "kushi.inprocess"
 _MAX_REQUESTS = "kushi.max_requests"
 _OF_OTHER_INTERPRETERS = ("kushi.python", "kushi.requirements", "EXECUTION_ENV_PATH")
 _START_SECONDS = "30"
-_FINALIZE_SECONDS = 10.0
 _SAID_BY_MODELS = ("dynamic_batching", "input", "max_batch_size", "model_transaction_policy", "output")
 
 
 class PythonBackend(Backend):
     """Processes of the interpreter that a model asks for"""
 
+    def gpus(self) -> Sequence[int]:
+        return driver.gpus()
+
+    def why_no_gpu(self) -> str:
+        return driver.why_none()
+
+    def places_itself(self) -> bool:
+        return True
+
     def prepare(self, model: Placed) -> Prepared:
+        stays = _is_in_process(model.config)
+        if is_isolated(model.config):
+            _LOG.info(
+                "model '%s': parameter '%s' changes nothing, Python models have processes of their own in any case",
+                *(model.config.name, ISOLATE),
+            )
+        _check_input_memory(model.config)
         how = _How(
             model=model,
-            in_process=_is_in_process(model.config),
+            in_process=stays,
             interpreter=find_interpreter(model, self.settings.get("python-runtime")),
             threads=intra_op_threads(0, None, len(model.places), usable_cores()),
             start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
-            execute_seconds=_seconds(model.config, "kushi.execute_timeout"),
-            max_requests=_count(model.config, _MAX_REQUESTS),
+            limits=process_limits(model.config),
         )
         return Prepared(partial(_Opened, how=how))
 
@@ -60,25 +74,21 @@ class _How:
     threads: int
     """Of each process"""
     start_seconds: float
-    execute_seconds: float
-    max_requests: int
+    limits: ProcessLimits
 
-    @property
-    def directory(self) -> Path:
-        """That of the model, as the processes see it"""
-        return self.model.source.path.absolute()
-
-    def launch(self, name: str) -> dict[str, Any]:
-        return {
-            "command": [str(self.interpreter.program), "-u", str(_WORKER)],
-            "environment": [*thread_variables(self.threads), *self.interpreter.environment],
-            "directory": str(self.directory),
-            "name": name,
-        }
-
-    def order(self, path: Path) -> dict[str, Any]:
+    def workers(self, path: Path) -> Workers:
         path = path.absolute()
-        return {"path": str(path), "directories": [str(path.parent), str(self.directory)]}
+        directory = directory_of(self.model.source)
+        return Workers(
+            program=self.interpreter.program,
+            environment=[*thread_variables(self.threads), *self.interpreter.environment],
+            directory=directory,
+            file=path,
+            import_directories=[str(path.parent), str(directory)],
+            start_seconds=self.start_seconds,
+            limits=self.limits,
+            thread=in_process.start if self.in_process else None,
+        )
 
 
 class _Opened(Opened):
@@ -87,16 +97,14 @@ class _Opened(Opened):
     def __init__(self, path: Path, *, how: _How) -> None:
         self._path = path
         self._how = how
+        self._workers = how.workers(path)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:  # noqa: ARG002 - the model says it
         """By the model's `auto_complete_config`, if it has one"""
         # one that is inherited is not looked for where nothing is open: that takes a process of its own
         if config.input and config.output and "auto_complete_config" not in self._path.read_text(errors="replace"):
             return config
-        how = self._how
-        order = {**how.order(self._path), "config": json.dumps(to_plain(config))}
-        launch = json.dumps(how.launch(f"{config.name}_auto_complete"))
-        completed = WorkerModel.complete(launch, json.dumps(order), how.start_seconds)
+        completed = self._workers.complete(f"{config.name}_auto_complete", json.dumps(to_plain(config)))
         try:
             said = ParseDict(json.loads(completed), ModelConfig())
         except ParseError as error:
@@ -107,40 +115,7 @@ class _Opened(Opened):
         return Bound(partial(self._sessions, config), threads=lambda: self._how.threads, may_be_silent=True)
 
     def _sessions(self, config: ModelConfig, _threads: int) -> Sequence[WorkerModel]:
-        model = self._how.model
-        return [self._session(config, *place) for place in zip(_instance_names(model), model.places, strict=True)]
-
-    def _session(self, config: ModelConfig, instance: str, gpu: int | None) -> WorkerModel:
-        how = self._how
-        decoupled = config.model_transaction_policy.decoupled
-        args = {
-            "model_config": json.dumps(to_plain(config)),
-            "model_instance_kind": "CPU" if gpu is None else "GPU",
-            "model_instance_name": instance,
-            "model_instance_device_id": str(gpu or 0),
-            "model_repository": str(how.directory),
-            "model_version": str(how.model.version),
-            "model_name": config.name,
-        }
-        order = {
-            **how.order(self._path),
-            "args": args,
-            "instance": instance,
-            "decoupled": decoupled,
-            "inputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.input],
-            "outputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.output],
-        }
-        options = {
-            "launch": how.launch(instance),
-            "initialize": json.dumps(order),
-            "model": config.name,
-            "outputs": len(config.output),
-            "start_seconds": how.start_seconds,
-            "execute_seconds": how.execute_seconds,
-            "finalize_seconds": _FINALIZE_SECONDS,
-            "max_requests": how.max_requests,
-        }
-        return WorkerModel(json.dumps(options), in_process.start if how.in_process else None)
+        return self._workers.models(self._how.model, config)
 
 
 def _with(config: ModelConfig, said: ModelConfig) -> ModelConfig:
@@ -176,34 +151,17 @@ def _is_in_process(config: ModelConfig) -> bool:
             f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), which is not replaced: "
             f"remove '{_MAX_REQUESTS}'"
         )
+    if text == "true" and is_isolated(config):
+        raise ConfigInvalid(
+            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), and in processes of its "
+            f"own ('{ISOLATE}'): remove one of them"
+        )
     return text == "true"
 
 
-def _instance_names(model: Placed) -> Iterator[str]:
-    """As in Triton: the name of the group, and the number in it"""
-    for group in model.config.instance_group:
-        yield from (f"{group.name}_{number}" for number in range(group.count * max(1, len(group.gpus))))
-
-
-def _seconds(config: ModelConfig, name: str) -> float:
-    """A parameter in seconds; 0 where it is not there"""
-    if name not in config.parameters:
-        return 0.0
-    text = config.parameters[name].string_value
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < 1e6:
-        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be seconds above 0, got '{text}'")
-    return seconds
-
-
-def _count(config: ModelConfig, name: str) -> int:
-    """A parameter that is a number above 0; 0 where it is not there"""
-    if name not in config.parameters:
-        return 0
-    text = config.parameters[name].string_value
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**53):
-        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be a number above 0, got '{text}'")
-    return int(text)
+def _check_input_memory(config: ModelConfig) -> None:
+    """Inputs are in the memory of the host in any case"""
+    if _INPUT_MEMORY in config.parameters:
+        text = config.parameters[_INPUT_MEMORY].string_value
+        if text not in {"yes", "no"}:
+            raise Unsupported(f"Incorrect value for {_INPUT_MEMORY}: {text}'")

@@ -16,6 +16,7 @@ DESCRIPTOR = Descriptor(
     kinds=(("", "model.py"), ("python", "model.py")),
     order=50,
     any_parameter=True,
+    executed_by="processes",
     code_suffix=".py",
     parameters=(
         "EXECUTION_ENV_PATH",

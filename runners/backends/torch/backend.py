@@ -11,6 +11,7 @@ import torch
 from kushi_native import PythonModel
 
 from ...repository.complete import complete
+from ...repository.isolation import is_isolated
 from ...repository.messages import ModelConfig, ModelInput, ModelOutput
 from ...repository.specification import instances_of
 from ...repository.tensors import TensorInfo, protocol_type
@@ -20,7 +21,7 @@ from . import exported, script
 from .archive import Format, inspect
 from .engine import Plan, TorchEngine
 from .names import Leaf, Place, bind_inputs, bind_outputs
-from .options import TorchOptions, check_applicable, read_options
+from .options import TorchOptions, check_applicable, check_sharing, read_options
 from .program import Program
 from .trial import attempt
 
@@ -33,13 +34,15 @@ _SAID: dict[str, tuple[bool, str]] = {}
 
 
 class TorchBackend(Backend):
-    """PyTorch's own library, in this process"""
+    """PyTorch's own library, in the process that makes it: the server's, or that of an isolated model"""
 
     def gpus(self) -> Sequence[int]:
         return range(torch.cuda.device_count())
 
     def prepare(self, model: Placed) -> Prepared:
         options = read_options(model.config)
+        if is_isolated(model.config):
+            check_sharing(model.config, options, len(model.places))
         devices = [torch.device("cpu") if gpu is None else torch.device("cuda", gpu) for gpu in model.places]
         return Prepared(partial(_Opened, options=options, devices=devices), options.intra_op_threads)
 

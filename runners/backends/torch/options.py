@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from ...errors import ConfigInvalid, Unsupported
 from ...integers import MAX_THREADS
+from ...repository.isolation import ISOLATE
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
 from ...repository.values import BOOLEANS, boolean
 
-__all__ = ["TorchOptions", "check_applicable", "read_options"]
+__all__ = ["TorchOptions", "check_applicable", "check_sharing", "read_options"]
 
 # they steer the interpreter of TorchScript, which exported programs do not use
 _ABOUT_SCRIPTS = ("DISABLE_OPTIMIZED_EXECUTION", "ENABLE_JIT_EXECUTOR", "ENABLE_JIT_PROFILING", "ENABLE_TENSOR_FUSER")
@@ -54,6 +55,15 @@ def check_applicable(config: ModelConfig, *, is_script: bool) -> None:
                 f"parameter '{key}' of model '{config.name}' is about TorchScript, and the model is an exported "
                 "program: remove it"
             )
+
+
+def check_sharing(config: ModelConfig, options: TorchOptions, instances: int) -> None:
+    """Refuses weights that processes cannot share"""
+    if options.weight_sharing and instances > 1:
+        raise ConfigInvalid(
+            f"parameter 'ENABLE_WEIGHT_SHARING' of model '{config.name}' is true, and its {instances} instances have "
+            f"processes of their own ('{ISOLATE}'), each with its own weights: remove one of them"
+        )
 
 
 def _switch(config: ModelConfig, key: str) -> bool | None:

@@ -1,6 +1,6 @@
 """How many threads the libraries of a model start: variables that they read when they are imported"""
 
-from ...environment import not_set
+from ..environment import not_set
 
 __all__ = ["thread_variables"]
 

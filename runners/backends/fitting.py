@@ -1,0 +1,78 @@
+"""The steps of a load in which the backend has its part: place → open → complete → check. It is imported here"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+
+from ..errors import Unsupported, about
+from ..repository.complete import check_against_model, default_max_batch_size
+from ..repository.discovery import descriptor_of
+from ..repository.layout import ModelSource
+from ..repository.messages import ModelConfig, ModelInstanceGroup
+from ..repository.normalize import fill_defaults, fill_instance_groups
+from ..repository.validate import check_instance_groups, check_model, check_outputs, check_tensors, check_threads
+from .steps import Backend, Bound, Placed
+
+__all__ = ["Fitted", "backend_of", "fit"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A version whose file is open and fits its configuration"""
+
+    model: Placed
+    """With its configuration complete, as it is in effect"""
+    bound: Bound
+    threads: int
+    """Of each instance"""
+
+
+def fit(
+    source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool, settings: Mapping[str, str]
+) -> Fitted:
+    """Opens one version of a model whose configuration is checked but not yet completed"""
+    backend = backend_of(config.backend, settings)
+    with about(source.stated_in):
+        model = _placed(source, version, config, backend)
+        prepared = backend.prepare(model)
+        check_threads(model.config, prepared.threads)
+        path = backend.locate(source.versions[version], config.default_model_filename)
+    opened = prepared.open(path)
+    with about(source.stated_in):
+        config = model.config
+        if auto_complete:
+            config = fill_defaults(opened.complete(config, default_max_batch_size(settings)))
+        check_model(config, source.name)
+        check_tensors(config)
+        bound = opened.bind(config)
+        if bound.inputs is not None and bound.outputs is not None:
+            check_against_model(config, bound.inputs, bound.outputs)
+        if not bound.may_be_silent:
+            check_outputs(config)
+        return Fitted(Placed(source, version, config, model.places), bound, bound.threads())
+
+
+def backend_of(name: str, settings: Mapping[str, str]) -> Backend:
+    """The backend that config.pbtxt calls `name`, ready to open models"""
+    descriptor = descriptor_of(name)
+    try:
+        kind: type[Backend] = resolve_name(descriptor.loads)
+    except ImportError as error:
+        install = f": pip install '{descriptor.install}'" if descriptor.install else ""
+        raise Unsupported(f"backend '{name}' cannot be loaded: {error}{install}") from error
+    return kind(settings)
+
+
+def _placed(source: ModelSource, version: int, written: ModelConfig, backend: Backend) -> Placed:
+    gpus = backend.gpus()
+    config = fill_instance_groups(written, gpus)
+    why_none = "" if gpus else backend.why_no_gpu()
+    check_instance_groups(config, gpus, why_none=why_none, may_place_itself=backend.places_itself())
+    return Placed(source, version, config, tuple(_places(config)))
+
+
+def _places(config: ModelConfig) -> Iterator[int | None]:
+    for group in config.instance_group:
+        on_gpu = group.kind == ModelInstanceGroup.KIND_GPU
+        for place in group.gpus if on_gpu else [None]:
+            yield from [place] * group.count

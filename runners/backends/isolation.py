@@ -1,0 +1,61 @@
+"""
+Models whose framework runs in processes of their own, and never in this one: the side of the server.
+
+One process opens the file and says what it found; it is there for nothing else. Then each instance is a worker as that
+of a Python model, whose class is `isolated.IsolatedModel`.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from ..errors import about
+from ..repository.layout import ModelSource
+from ..repository.messages import ModelConfig
+from .fitting import Fitted
+from .isolation_messages import Order, read_fitted
+from .native import NativeModel
+from .thread_variables import thread_variables
+from .worker_models import Workers, directory_of, process_limits
+
+__all__ = ["fit"]
+
+_FILE = Path(__file__).with_name("isolated_entry.py")
+_START_SECONDS = 1800.0
+"""Weights may be large. So long a load may take, unless the server says otherwise"""
+
+
+def fit(
+    source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool, settings: Mapping[str, str]
+) -> Fitted:
+    """As `fitting.fit`, in another process; sessions are workers"""
+    with about(source.stated_in):
+        limits = process_limits(config)
+    workers = Workers(
+        program=Path(sys.executable),
+        environment=(),
+        directory=directory_of(source),
+        file=_FILE.absolute(),
+        # what can be imported here can be there
+        import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
+        start_seconds=_START_SECONDS,
+        limits=limits,
+    )
+    order = Order(source, config, version, settings, auto_complete=auto_complete)
+    with about(source.path):
+        answer = workers.complete(f"{config.name}_open", json.dumps(order.to_plain()))
+    fitted = read_fitted(json.loads(answer), order)
+    bound = replace(fitted.bound, sessions=partial(_sessions, workers, fitted, settings))
+    return replace(fitted, bound=bound)
+
+
+def _sessions(workers: Workers, fitted: Fitted, settings: Mapping[str, str], threads: int) -> list[NativeModel]:
+    model = fitted.model
+    order = Order(model.source, model.config, model.version, settings, auto_complete=False)
+    arguments = {"isolated": json.dumps(order.to_plain()), "threads": str(threads)}
+    workers = replace(workers, environment=thread_variables(threads), arguments=arguments)
+    return [*workers.models(model, model.config)]

@@ -1,0 +1,146 @@
+"""Instances in processes of their own: how their workers are started, whatever they execute"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kushi_native import WorkerModel
+
+from ..errors import ConfigInvalid
+from ..repository.config_json import to_plain
+from ..repository.layout import ModelSource
+from ..repository.messages import ModelConfig, ModelInstanceGroup
+from ..repository.tensors import protocol_type
+from .steps import Placed
+
+__all__ = ["ProcessLimits", "Workers", "directory_of", "process_limits"]
+
+_WORKER = Path(__file__).parents[1] / "worker"
+_FINALIZE_SECONDS = 10.0
+_EXECUTE_TIMEOUT = "kushi.execute_timeout"
+_MAX_REQUESTS = "kushi.max_requests"
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """When processes are ended, other than with their model; 0 is never"""
+
+    execute_seconds: float
+    max_requests: int
+
+
+def process_limits(config: ModelConfig) -> ProcessLimits:
+    """Those that the configuration states"""
+    return ProcessLimits(_seconds(config, _EXECUTE_TIMEOUT), _count(config, _MAX_REQUESTS))
+
+
+def directory_of(source: ModelSource) -> Path:
+    """That of the model, as its processes see it"""
+    path = source.path.absolute()
+    return path.parent if path.is_file() else path
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How the workers of a version are started"""
+
+    program: Path
+    """The interpreter"""
+    environment: Sequence[tuple[str, str]]
+    directory: Path
+    file: Path
+    """What they load: it has a class TritonPythonModel"""
+    import_directories: Sequence[str]
+    """What lies in them can be imported by the file"""
+    start_seconds: float
+    limits: ProcessLimits
+    thread: Callable[[int, int], None] | None = None
+    """Starts a worker in this process, instead of one in its own"""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """What `initialize` gets beside what it gets for every model"""
+
+    def complete(self, name: str, config: str) -> str:
+        """What `auto_complete_config` of the class makes of `config`, in a process that is there for nothing else"""
+        order = {**self._order(), "config": config}
+        return WorkerModel.complete(json.dumps(self._launch(name)), json.dumps(order), self.start_seconds)
+
+    def models(self, model: Placed, config: ModelConfig) -> list[WorkerModel]:
+        """One for each instance of a version whose configuration is complete"""
+        places = zip(_instances(config), model.places, strict=True)
+        return [self._model(model, config, instance, gpu) for instance, gpu in places]
+
+    def _model(self, model: Placed, config: ModelConfig, named: tuple[str, str], gpu: int | None) -> WorkerModel:
+        instance, kind = named
+        args = {
+            "model_config": json.dumps(to_plain(config)),
+            "model_instance_kind": kind,
+            "model_instance_name": instance,
+            "model_instance_device_id": str(gpu or 0),
+            "model_repository": str(self.directory),
+            "model_version": str(model.version),
+            "model_name": config.name,
+            **self.arguments,
+        }
+        order = {
+            **self._order(),
+            "args": args,
+            "instance": instance,
+            "decoupled": config.model_transaction_policy.decoupled,
+            "inputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.input],
+            "outputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.output],
+        }
+        options = {
+            "launch": self._launch(instance),
+            "initialize": json.dumps(order),
+            "model": config.name,
+            "outputs": len(config.output),
+            "start_seconds": self.start_seconds,
+            "execute_seconds": self.limits.execute_seconds,
+            "finalize_seconds": _FINALIZE_SECONDS,
+            "max_requests": self.limits.max_requests,
+        }
+        return WorkerModel(json.dumps(options), self.thread)
+
+    def _launch(self, name: str) -> dict[str, Any]:
+        return {
+            "command": [str(self.program), "-u", str(_WORKER)],
+            "environment": self.environment,
+            "directory": str(self.directory),
+            "name": name,
+        }
+
+    def _order(self) -> dict[str, Any]:
+        return {"path": str(self.file), "directories": self.import_directories}
+
+
+def _instances(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Their names, as in Triton: that of the group, and the number in it; and what a model is told of their kind"""
+    for group in config.instance_group:
+        kind = ModelInstanceGroup.Kind.Name(group.kind).removeprefix("KIND_")
+        yield from ((f"{group.name}_{number}", kind) for number in range(group.count * max(1, len(group.gpus))))
+
+
+def _seconds(config: ModelConfig, name: str) -> float:
+    """A parameter in seconds; 0 where it is not there"""
+    if name not in config.parameters:
+        return 0.0
+    text = config.parameters[name].string_value
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e6:
+        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be seconds above 0, got '{text}'")
+    return seconds
+
+
+def _count(config: ModelConfig, name: str) -> int:
+    """A parameter that is a number above 0; 0 where it is not there"""
+    if name not in config.parameters:
+        return 0
+    text = config.parameters[name].string_value
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**53):
+        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be a number above 0, got '{text}'")
+    return int(text)

@@ -1,0 +1,35 @@
+"""`kushi.isolate`: whether a model that Python would execute in the process of the server has processes of its own"""
+
+from ..errors import ConfigInvalid, Unsupported
+from .descriptor import Descriptor
+from .messages import ModelConfig
+
+__all__ = ["ISOLATE", "OF_PROCESSES", "check_isolation", "is_isolated"]
+
+ISOLATE = "kushi.isolate"
+OF_PROCESSES = ("kushi.execute_timeout", "kushi.max_requests")
+"""Parameters of every model that has processes of its own"""
+
+
+def is_isolated(config: ModelConfig) -> bool:
+    """What the configuration says"""
+    if ISOLATE not in config.parameters:
+        return False
+    text = config.parameters[ISOLATE].string_value
+    if text not in {"true", "false"}:
+        raise ConfigInvalid(f"parameter '{ISOLATE}' of model '{config.name}' must be 'true' or 'false', got '{text}'")
+    return text == "true"
+
+
+def check_isolation(config: ModelConfig, descriptor: Descriptor | None) -> None:
+    """Refuses it where it cannot be; without a descriptor the model is an ensemble"""
+    if not is_isolated(config):
+        return
+    of = f"parameter '{ISOLATE}' of model '{config.name}'"
+    if descriptor is None:
+        raise Unsupported(f"{of}: an ensemble executes nothing by itself, isolate the models of its steps")
+    if descriptor.executed_by == "native code":
+        raise Unsupported(
+            f"{of}: models of backend '{descriptor.name}' are executed by native code of the server, only what Python "
+            "executes can be isolated"
+        )
