@@ -59,8 +59,8 @@ class EngineDependency(OwnDependency):
     @property
     def origin(self) -> Origin | None:
         """Where the engine speaks HTTP"""
-        if self.place:
-            return Origin.at(self.place)
+        if self.place and self.on:
+            return Origin.at(self.place, speaks_grpc=self.on.speaks_grpc)
         return Origin.of(self.engine_url) if self.engine_url else None
 
     @property

@@ -12,7 +12,7 @@ import bentoml
 from bentoml.models import BentoModel, HuggingFaceModel
 
 from ..engine import Engine
-from ..errors import about
+from ..errors import KushiError, about
 from ..repository.discovery import bare_backend
 from ..settings import check_flags, flag_of, given_in_environment, read_settings
 from .internals.stored_models import built_with
@@ -33,6 +33,7 @@ Source: TypeAlias = str | Path | BentoModel | HuggingFaceModel | bentoml.Model
 _OFF_UNLESS_ASKED_FOR = {
     "exit_on_error": ("exit_on_error",),
     "allow_http": ("allow_http", "http_port", "http_address"),
+    "allow_grpc": ("allow_grpc", "grpc_port", "grpc_address"),
     "allow_metrics": ("allow_metrics", "metrics_port", "metrics_address"),
 }
 
@@ -61,7 +62,18 @@ class EngineService(EdgeService):
 
     @property
     def origin(self) -> Origin | None:
-        return Origin.at(self.place) if self.place else None
+        return Origin.at(self.place, speaks_grpc=self.speaks_grpc) if self.place else None
+
+    @property
+    def speaks_grpc(self) -> bool:
+        """At the port of a Bento: unless somebody has said that it shall not, or has locked what comes beside it"""
+        asked: Mapping[str, object] = self.inner.asked
+        try:
+            settings = read_settings(asked)
+        except KushiError:
+            # the engine says what is wrong
+            return False
+        return settings.doors.grpc.enabled is not False and not settings.locks_plain_grpc
 
 
 class _Lifecycle:
@@ -98,6 +110,8 @@ class _Lifecycle:
             return
         repositories = await asyncio.to_thread(self.bento_service.repositories)
         flags = [*(f"--model-repository={path}" for path in repositories), *self.words()]
+        if self.bento_service.speaks_grpc:
+            flags.append(f"--grpc-handover-socket={self._place.grpc}")
         remove_left_behind()
         # In a container the end of this worker is that of the service, which an orchestrator sees.
         keep_trying = not is_in_container()

@@ -31,6 +31,8 @@ class Place:
 
     local: Path
     http: Path
+    grpc: Path
+    """Where the engine takes connections that speak gRPC"""
     presence: Path
     """The socket that every worker which may still ask is connected to"""
     lifeline: Path
@@ -40,7 +42,7 @@ class Place:
 def place_of(address: str) -> Place:
     """The sockets of the engine whose service has this address"""
     stem = _directory() / sha256(address.encode()).hexdigest()[:16]
-    return Place(*(stem.with_suffix(f".{name}") for name in ("local", "http", "presence", "lifeline")))
+    return Place(*(stem.with_suffix(f".{name}") for name in ("local", "http", "grpc", "presence", "lifeline")))
 
 
 def remove_left_behind() -> None:

@@ -89,7 +89,7 @@ class EngineProcess:
                 process.kill()
                 await process.wait()
         # One that was killed has left them.
-        for path in (self._place.local, self._place.http):
+        for path in (self._place.local, self._place.http, self._place.grpc):
             path.unlink(missing_ok=True)
         self._lifeline.close()
         self._client.close()

@@ -25,10 +25,12 @@ class Origin:
     prefix: bytes = b""
     secure: bool = False
     """Speaks TLS"""
+    handover: Path | None = None
+    """Where it takes connections that speak gRPC; None: nowhere"""
 
     @classmethod
-    def at(cls, place: Place) -> Self:
-        return cls(f"unix://{place.local}", place.http)
+    def at(cls, place: Place, *, speaks_grpc: bool) -> Self:
+        return cls(f"unix://{place.local}", place.http, handover=place.grpc if speaks_grpc else None)
 
     @classmethod
     def of(cls, url: str) -> Self | None:

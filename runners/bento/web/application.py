@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from bentoml.exceptions import BentoMLException
+from kushi_native import carry_traces
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -26,7 +27,7 @@ from .metrics import Metrics
 from .openapi import document, page
 from .refusal import refusal
 from .timeout import CLIENT_GONE, Timeout
-from .tracing import Tracing
+from .tracing import Tracing, carried
 from .uploads import check_uploads
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class ApplicationFactory(WorkerApplication):
 
     def __init__(self, service: bentoml.Service[Any], *, is_main: bool) -> None:
         super().__init__(service, is_main=is_main)
+        carry_traces(carried)
         # The same for whoever asks, and dear to make.
         self._page: str | None = None
         self._document: bytes | memoryview | None = None

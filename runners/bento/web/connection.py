@@ -6,6 +6,7 @@ One HTTP connection of a worker, in the place of uvicorn's. What differs:
 * Heads, chunks and waiting requests have bounds, and all that is awaited from the client has its time: see overdue.py.
 * A connection on which the client may still send is not reset: what it sends is read for a while and thrown away.
 * An ordinary request for the engine takes the shortcut, unless something of the connection is not ordinary either.
+* A connection that speaks gRPC is the engine's.
 * No request is read behind one after which the connection closes, and a fault never stands in the place of an answer.
 
 All runs on the event loop. What is used of uvicorn beyond its documentation is used here, in cycle.py, websocket.py and
@@ -24,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..relay.shortcut import EXCHANGE
 from .cycle import Cycle
+from .handover import BEGINNING
 from .no_room import FULL, no_room, tells_of_health
 from .ordinary import OrdinaryRequests
 from .overdue import Overdue
@@ -31,13 +33,12 @@ from .refusal import refusal
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
 
     from uvicorn import Config
     from uvicorn.server import ServerState
 
-    from ..relay.shortcut import Shortcut
     from .crowd import Crowd
+    from .ways import Ways
 
 __all__ = ["Connection"]
 
@@ -57,7 +58,7 @@ class Connection(HttpToolsProtocol):
     def __init__(
         self,
         crowd: Crowd,
-        shortcut: Callable[[], Shortcut | None],
+        ways: Ways,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -68,8 +69,11 @@ class Connection(HttpToolsProtocol):
         self.limits = crowd.limits
         self._patience = Overdue(crowd)
         self.running: Cycle | None = None
-        self._ordinary = OrdinaryRequests(self, None if self.root_path else shortcut())
+        self._ordinary = OrdinaryRequests(self, None if self.root_path else ways.shortcut())
+        self._handover = ways.handover()
         self._is_fresh = True
+        # the first bytes, where they may be the beginning of more than one protocol
+        self._held = b""
         self._has_room = True
         self._is_silent = False
         # of the request that is being read
@@ -104,6 +108,10 @@ class Connection(HttpToolsProtocol):
             self._is_silent = False
             self._crowd.wake(self)
             self._patience.moved = True
+            if self._is_fresh and self._handover is not None:
+                data = self._held + data
+                if self._is_for_the_engine(data):
+                    return
             if self._ordinary.begin(data):
                 return
         elif self._ordinary.is_under_way and self._ordinary.go_on(data):
@@ -147,7 +155,21 @@ class Connection(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
-    # --- the shortcut ---
+    # --- ways to the engine ---
+
+    def _is_for_the_engine(self, data: bytes) -> bool:
+        """Whether it speaks gRPC: then it is handed over. What is too short to know is held until more comes"""
+        self._held = b""
+        if not (data.startswith(BEGINNING) or BEGINNING.startswith(data)):
+            return False
+        if len(data) < len(BEGINNING):
+            self._held = data
+            self._rest()
+        elif self.transport.get_extra_info("sslcontext") is not None or self._handover is None:
+            return False
+        else:
+            self._handover.begin(self.transport, data, self._crowd.complaints)
+        return True
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:

@@ -30,10 +30,12 @@ from ..relay.watch import Watch
 from ..watchdog import LEAST_SECONDS, patience_for, watched
 from .application import ApplicationFactory
 from .bodies import GIVE_UP_BODY, SPARE_BYTES, Bodies
+from .handover import Handover
 from .limits import MAX_MESSAGE_BYTES, MAX_WEBSOCKETS, Limits
 from .refusal import refuse
 from .serializers import REFUSAL, is_pickle, replace_serializers
 from .server import Server
+from .ways import Ways
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -138,11 +140,17 @@ class Edge:
         self._patience = patience
         self._max_body_bytes = max_body_bytes
         self._relay: Relay | None = None
+        self._handover = Handover(origin.handover) if origin and origin.handover else None
 
     @property
     def shortcut(self) -> Shortcut | None:
         """For the ordinary ones of the protocol's requests, while the application runs"""
         return self._relay.shortcut if self._relay else None
+
+    @property
+    def handover(self) -> Handover | None:
+        """For connections that speak gRPC, while the application runs"""
+        return self._handover if self._relay else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -217,7 +225,9 @@ class Edge:
 def server_for(config: uvicorn.Config) -> Server | None:
     """Ours for an application with our edge; for any other, BentoML runs the one that it makes"""
     app: Any = config.app
-    return Server(config, app.limits, lambda: app.shortcut) if isinstance(app, Edge) else None
+    if not isinstance(app, Edge):
+        return None
+    return Server(config, app.limits, Ways(lambda: app.shortcut, lambda: app.handover))
 
 
 def _identified(send: Send, identity: bytes) -> Send:

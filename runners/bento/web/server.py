@@ -18,15 +18,15 @@ from ...descriptors import allow_connections
 from .connection import Connection
 from .crowd import Crowd
 from .handshake import Handshake
+from .ways import Ways
 from .websocket import WebSocket
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from socket import socket
     from types import FrameType
 
-    from ..relay.shortcut import Shortcut
     from .limits import Limits
 
 __all__ = ["Server"]
@@ -42,14 +42,11 @@ _OUTDATED_CIPHERS: Final = "TLSv1"
 class Server(uvicorn.Server):
     """One worker's"""
 
-    def __init__(
-        self, config: uvicorn.Config, limits: Limits, shortcut: Callable[[], Shortcut | None] = lambda: None
-    ) -> None:
-        """shortcut: the one that the application offers, once it runs"""
+    def __init__(self, config: uvicorn.Config, limits: Limits, ways: Ways | None = None) -> None:
         super().__init__(config)
         members: Any = self.server_state.connections
         self._crowd = Crowd(limits, members)
-        made: Any = functools.partial(Connection, self._crowd, shortcut)
+        made: Any = functools.partial(Connection, self._crowd, ways or Ways())
         config.http = made
         made = functools.partial(WebSocket, self._crowd)
         config.ws = made

@@ -18,7 +18,24 @@ if TYPE_CHECKING:
 
     from .asgi import Application, Receive, Scope, Send
 
-__all__ = ["Tracing"]
+__all__ = ["Tracing", "carried"]
+
+_UNRECORDED = context.create_key("unrecorded")
+"""In a context: a span that nobody collects, and the ids of its caller"""
+
+
+def carried() -> tuple[str, str] | None:
+    """The trace that a call from here is part of, as the values of traceparent and tracestate"""
+    span = trace.get_current_span()
+    around = span.get_span_context()
+    if not around.is_valid:
+        return None
+    unrecorded: Any = context.get_value(_UNRECORDED)
+    # what is below a span that nobody collects would hang in the air
+    if unrecorded is not None and unrecorded[0] is span and unrecorded[1].is_valid:
+        around = unrecorded[1]
+    parent = f"00-{around.trace_id:032x}-{around.span_id:016x}-{around.trace_flags:02x}"
+    return parent, around.trace_state.to_header()
 
 
 class Tracing:
@@ -62,7 +79,9 @@ class Tracing:
             getter: Any = asgi_getter
             around = propagate.extract(scope, around, getter)
         span = self._tracer.start_span(scope["path"], around)
-        token = context.attach(trace.set_span_in_context(span, around))
+        caller = trace.get_current_span(around).get_span_context()
+        inside = context.set_value(_UNRECORDED, (span, caller), trace.set_span_in_context(span, around))
+        token = context.attach(inside)
         try:
             # BentoML's, which puts the id into answers and logs
             if self._hook is not None:
