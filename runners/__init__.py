@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     )
     from .model import Model
     from .restrictions import Restriction
-    from .settings import EngineOptions, HttpOptions, LogOptions, MetricsOptions, ModelOptions, ServerTls
+    from .settings import (
+        EngineOptions,
+        GrpcOptions,
+        HttpOptions,
+        LogOptions,
+        MetricsOptions,
+        ModelOptions,
+        ServerTls,
+        TraceOptions,
+    )
     from .triton import TritonRunner
 
 __all__ = [
@@ -45,6 +54,7 @@ __all__ = [
     "Engine",
     "EngineFailed",
     "EngineOptions",
+    "GrpcOptions",
     "HttpOptions",
     "InternalError",
     "InvalidInput",
@@ -64,6 +74,7 @@ __all__ = [
     "ShuttingDown",
     "Tensor",
     "Timings",
+    "TraceOptions",
     "TritonRunner",
     "Unsupported",
     "__version__",
@@ -91,7 +102,16 @@ _MODULES = {
     ),
     ".model": ("Model",),
     ".restrictions": ("Restriction",),
-    ".settings": ("EngineOptions", "HttpOptions", "LogOptions", "MetricsOptions", "ModelOptions", "ServerTls"),
+    ".settings": (
+        "EngineOptions",
+        "GrpcOptions",
+        "HttpOptions",
+        "LogOptions",
+        "MetricsOptions",
+        "ModelOptions",
+        "ServerTls",
+        "TraceOptions",
+    ),
     ".triton": ("TritonRunner",),
 }
 __getattr__ = on_demand(__name__, _MODULES)

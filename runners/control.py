@@ -17,7 +17,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,12 +25,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kushi_native import Core, Order, StartedVersion, shortened
+from kushi_native import Core, Order, shortened
 
-from .backends import ensemble, pipeline
-from .backends.pipeline import Loaded
 from .composition import Composition, circle, in_order, not_available
-from .control_threads import CLOSED, attend, end, give_up
+from .control_threads import CLOSED, attend, attend_urgent, end, give_up
 from .errors import (
     ConfigInvalid,
     InternalError,
@@ -41,13 +39,12 @@ from .errors import (
     ShuttingDown,
 )
 from .loading import Load, Loads, failure_of, forget_frames
+from .opening import Failures, Opening
 from .reloading import Reloading
-from .repository.backend_config import BackendConfig, settings_of
+from .repository.backend_config import BackendConfig
 from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.layout import ModelSource, check_model_name, find, scan
-from .repository.messages import ModelConfig
 from .repository.resolve import NoVersion, Resolved, resolve
-from .repository.warm_up import WarmUpSample
 from .settings import ALL_MODELS, ModelOptions
 
 __all__ = ["Control"]
@@ -57,9 +54,6 @@ _PROGRESS_SECONDS = 2.0
 _NOT_READY = "Server not ready"
 """Triton's text for a load when the server exits"""
 _GIVE_UP_PATIENCE_SECONDS = 5.0
-
-Failures = dict[int | None, KushiError]
-"""What could not be loaded, by version; None stands for the model as a whole"""
 
 _Load = TypeVar("_Load", Load, None)
 
@@ -78,9 +72,9 @@ class Control:
         self._repositories = tuple(repositories)
         self._auto_complete = not options.strict_config
         self._load_threads = options.load_threads
-        self._backend_config = backend_config
         self._failures: dict[str, KushiError] = {}
         self._composition = Composition()
+        self._opening = Opening(core, self._composition, backend_config, auto_complete=self._auto_complete)
         self._reloading = Reloading() if options.reload_python else None
         self._loads = Loads(options.load_timeout_seconds)
         self._changing: dict[str, Load | None] = {}
@@ -125,8 +119,7 @@ class Control:
         control = weakref.ref(self)
         threads = [
             threading.Thread(
-                # the last one is for unloads alone: it gives up a load that keeps one of the others
-                target=partial(attend, only_unloads=index == self._load_threads),
+                target=attend if index < self._load_threads else attend_urgent,
                 args=(orders, control),
                 name=f"kushi-control-{index}",
                 daemon=True,
@@ -383,7 +376,7 @@ class Control:
         for version in resolved.versions:
             self._core.announce(source.name, version)
         try:
-            loaded, failures = self._open_versions(load, source, resolved)
+            loaded, failures = self._opening.open(load, resolved, lambda: self.failures)
             if not failures:
                 self._core.publish(source.name, [started for started, _ in loaded.values()])
                 self._composition.serves(source.name, {version: config for version, (_, config) in loaded.items()})
@@ -398,32 +391,6 @@ class Control:
             for version in resolved.versions:
                 _LOG.info("successfully loaded '%s' version %d", source.name, version)
         return failures
-
-    def _open_versions(
-        self, load: Load, source: ModelSource, resolved: Resolved
-    ) -> tuple[dict[int, tuple[StartedVersion, ModelConfig]], Failures]:
-        opened: dict[int, tuple[StartedVersion, ModelConfig]] = {}
-        failures: Failures = {}
-        for version in resolved.versions:
-            _LOG.info("loading: %s:%d", source.name, version)
-            opening: Callable[[], Loaded]
-            if is_ensemble(resolved.config):
-                serving, why = self._composition.serving(), self.failures
-                opening = partial(ensemble.load, source, resolved.config, version, serving, why)
-            else:
-                opening = partial(_open, resolved, version, self._auto_complete, self._backend_config)
-            work = partial(_start, self._core, source.name, version, opening)
-            try:
-                loaded, started = load.run(source.path, work)
-                if loaded.warm_up:
-                    _warm_up(load, source, started, loaded.warm_up)
-            except ShuttingDown:
-                raise
-            except KushiError as error:
-                failures[version] = error
-            else:
-                opened[version] = started, loaded.config
-        return opened, failures
 
     def _fail(self, name: str, failures: Failures) -> None:
         for error in failures.values():
@@ -442,26 +409,6 @@ def _find(repositories: Sequence[Path], name: str, auto_complete: bool) -> tuple
     if source is None:
         raise _not_in_repository(name)
     return source, resolve(source, auto_complete=auto_complete)
-
-
-def _open(resolved: Resolved, version: int, auto_complete: bool, config: BackendConfig) -> Loaded:  # noqa: FBT001 - as above
-    settings = settings_of(config, resolved.config.backend)
-    return pipeline.load(resolved.source, resolved.config, version, auto_complete=auto_complete, settings=settings)
-
-
-def _start(core: Core, name: str, version: int, opening: Callable[[], Loaded]) -> tuple[Loaded, StartedVersion]:
-    loaded = opening()
-    _LOG.debug("'%s' version %d runs on %d thread(s)", name, version, loaded.intra_op_threads)
-    return loaded, core.start(name, loaded.specification.model_dump_json(), loaded.sessions)
-
-
-def _warm_up(load: Load, source: ModelSource, started: StartedVersion, samples: Sequence[WarmUpSample]) -> None:
-    try:
-        load.run(source.path, partial(started.warm_up, samples))
-    except BaseException:
-        # one that was given up ends with it
-        started.retire()
-        raise
 
 
 def _not_in_repository(name: str) -> ModelNotFound:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .loading import Load
 
-__all__ = ["CLOSED", "attend", "end", "give_up"]
+__all__ = ["CLOSED", "attend", "attend_urgent", "end", "give_up"]
 
 _PATIENCE_SECONDS = 10.0
 CLOSED = "the load is given up: the engine is closed"
@@ -27,11 +27,25 @@ class _Control(Protocol):
     def carry_out(self, order: Order) -> None: ...
 
 
-def attend(orders: Orders, control: weakref.ref[_Control], *, only_unloads: bool) -> None:
+def attend(orders: Orders, control: weakref.ref[_Control]) -> None:
     """Until there are no orders any more, or nobody refers to the control"""
-    while (order := orders.next(only_unloads=only_unloads)) is not None:
+    while (order := orders.next()) is not None:
         if (alive := control()) is not None:
             alive.carry_out(order)
+        del alive, order
+
+
+def attend_urgent(orders: Orders, control: weakref.ref[_Control]) -> None:
+    """
+    The same for what loads may wait for. An unload gives up a load that keeps one of the other threads. A load that a
+    model asks for, perhaps while it is loaded itself, has a thread of its own, since it may ask for further ones.
+    """
+    while (order := orders.next(only_urgent=True)) is not None:
+        if (alive := control()) is not None:
+            if order.loads:
+                threading.Thread(target=alive.carry_out, args=(order,), name="kushi-control-asked", daemon=True).start()
+            else:
+                alive.carry_out(order)
         del alive, order
 
 

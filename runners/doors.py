@@ -133,6 +133,11 @@ def _http(doors: Doors) -> Tcp | None:
     return Tcp(http.address, http.port, http.reuse_port) if http.enabled else None
 
 
+def _grpc(doors: Doors) -> Tcp | None:
+    grpc = doors.grpc
+    return Tcp(grpc.address, grpc.port, grpc.reuse_port) if grpc.enabled else None
+
+
 def _metrics(doors: Doors) -> Tcp | None:
     metrics = doors.metrics
     return Tcp(metrics.address or doors.http.address, metrics.port) if metrics.enabled else None
@@ -154,6 +159,24 @@ DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
         "HTTPService",
         lambda doors: _socket(doors.http.socket),
         lambda engine, at: engine.serve_http_unix(at.path),
+    ),
+    Door(
+        "gRPC service",
+        "GRPCInferenceService",
+        _grpc,
+        lambda engine, at: engine.serve_grpc(at.address, at.port, reuse_port=at.reuse_port),
+    ),
+    Door(
+        "gRPC service",
+        "GRPCInferenceService",
+        lambda doors: _socket(doors.grpc.socket),
+        lambda engine, at: engine.serve_grpc_unix(at.path),
+    ),
+    Door(
+        "gRPC's handover",
+        "GRPCInferenceService for connections of others",
+        lambda doors: _socket(doors.grpc.handover),
+        lambda engine, at: engine.serve_grpc_handover(at.path),
     ),
     Door(
         "the local service",

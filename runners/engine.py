@@ -23,6 +23,7 @@ from . import verbs
 from .calls import Calls
 from .control import Control
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
+from .grpc_description import described_files, services_of
 from .settings import ALL_MODELS, EngineOptions
 from .verbs import Answer, Verb, check_name
 
@@ -176,6 +177,21 @@ class Engine(Calls):
         """Opens the local door on a Unix socket: for `Client("unix://…")` of the same user on this host"""
         self._own().serve_local(str(path))
 
+    def serve_grpc(self, address: str = "127.0.0.1", port: int = 8001, *, reuse_port: bool = False) -> int:
+        """Opens the gRPC door and answers its port; port 0 takes a free one"""
+        self._describe_grpc()
+        return self._own().serve_grpc(address, _checked_port(port), reuse_port)
+
+    def serve_grpc_unix(self, path: str | Path) -> None:
+        """Opens the gRPC door on a Unix socket"""
+        self._describe_grpc()
+        self._own().serve_grpc_unix(str(path))
+
+    def serve_grpc_handover(self, path: str | Path) -> None:
+        """Opens a Unix socket on which other processes of this user hand over connections that speak gRPC"""
+        self._describe_grpc()
+        self._own().serve_grpc_handover(str(path))
+
     def serve_metrics(self, address: str = "127.0.0.1", port: int = 8002) -> int:
         """Opens the metrics door and answers its port; port 0 takes a free one"""
         return self._own().serve_metrics(address, _checked_port(port))
@@ -239,6 +255,11 @@ class Engine(Calls):
 
     async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
         return self._call(verb, deadline)
+
+    def _describe_grpc(self) -> None:
+        """For clients that ask what is spoken there"""
+        files = described_files()
+        self._own().describe_grpc(files, services_of(files))
 
     def _own(self) -> kushi_native.Core:
         if os.getpid() != self._process:

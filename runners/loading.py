@@ -21,7 +21,7 @@ from kushi_native import leave_threads_at_exit
 
 from .errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
 
-__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of", "forget_frames"]
+__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of", "forget_frames", "threads_are_left"]
 
 _LOG = logging.getLogger(__name__)
 MOST_LEFT = 8
@@ -29,6 +29,8 @@ MOST_LEFT = 8
 _LOWEST_PRIORITY = 19
 _USUAL_END_SECONDS = 5.0
 """What is given up has mostly ended by then, and the next load of its model waits for that"""
+_threads_left: list[Future[None]] = []
+"""The ends of all threads of this process that were left alone"""
 
 _T = TypeVar("_T")
 
@@ -44,6 +46,14 @@ def failure_of(error: BaseException, what: object) -> KushiError:
     cause = error.__cause__ or error if isinstance(error, _Broken) else error
     _LOG.error("%s cannot be loaded", what, exc_info=cause)
     return InternalError(f"{what}: {type(cause).__name__}: {cause}")
+
+
+def threads_are_left() -> bool:
+    """
+    Loads that were given up still run in this process. A library may not survive the end of the interpreter around
+    its thread, so that such a process leaves without it.
+    """
+    return not all(ended.done() for ended in _threads_left)
 
 
 def forget_frames(error: BaseException) -> None:
@@ -108,6 +118,7 @@ class Loads:
         """Lets the thread go on by itself, behind all others. The end of the process does not wait for it"""
         with self._lock:
             self._left.append(_Left(model, ended, time.monotonic()))
+        _threads_left.append(ended)
         leave_threads_at_exit()
         if thread.native_id is not None:
             with suppress(OSError):

@@ -213,13 +213,13 @@ class Management(ABC):
     def update_trace_settings(
         self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
+        """Changes settings of traces, of one model or of all, and answers them; None takes one back"""
         return self._asked(verbs.trace_settings(model_name, settings), None)
 
     async def async_update_trace_settings(
         self, model_name: str = "", settings: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """Changes settings of traces, None takes one back, and answers all; there are no traces to turn on yet"""
+        """Changes settings of traces, of one model or of all, and answers them; None takes one back"""
         return await self._async_asked(verbs.trace_settings(model_name, settings), None)
 
     def _asked(self, verb: Verb, deadline: float | timedelta | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which routes of the HTTP doors ask for a token: what --http-restricted-api says"""
+"""Which requests ask for a token: what --http-restricted-api and --grpc-restricted-protocol say"""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ RESTRICTION = "API,…:HEADER=VALUE"
 @dataclass(frozen=True)
 class Restriction:
     """
-    Requests to the routes of `apis` must have `header` with this `value`.
+    Requests for `apis` must have `header` with this `value`. Over gRPC the name of the header begins with
+    triton-grpc-protocol-.
 
     apis: of health, metadata, inference, shared-memory, model-config, model-repository, statistics, trace, logging.
     """

@@ -22,6 +22,7 @@ from .descriptors import allow_connections
 from .doors import DOORS
 from .engine import Engine
 from .errors import KushiError
+from .loading import threads_are_left
 from .settings import ServerSettings
 
 __all__ = ["serve"]
@@ -30,11 +31,23 @@ _LOG = logging.getLogger(__name__)
 _DRAIN_SLICE_SECONDS = 0.1
 _LAST_WORDS_SECONDS = 1.0
 _REASON_COLUMNS = 80
+_SHUT = (
+    "gRPC stays shut: HTTP asks for tokens or TLS, and gRPC would not. Lock it by --grpc-use-ssl or "
+    "--grpc-restricted-protocol, open it as it is by --allow-grpc=true, or say --allow-grpc=false"
+)
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve(settings: ServerSettings, started: float) -> int:
     """Serves until a signal comes, and answers the exit code; `started` is the monotonic time after the imports"""
+    code = _serve(settings, started)
+    if threads_are_left():
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+def _serve(settings: ServerSettings, started: float) -> int:
     options = settings.engine
     if options.log.file:
         try:
@@ -43,12 +56,13 @@ def serve(settings: ServerSettings, started: float) -> int:
             _LOG.error("--log-file: cannot write to '%s': %s", options.log.file, error.strerror)
             return 1
     log.setup(options.log)
-    open_doors = sum(door.place(settings.doors) is not None for door in DOORS)
-    allow_connections(options.http.max_connections, open_doors, "--http-max-connections")
+    doors = settings.open_doors
+    wanted = sum(door.place(doors) is not None for door in DOORS)
+    allow_connections(options.http.max_connections, wanted, "--http-max-connections")
     signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
         for door in DOORS:
-            door.probe(settings.doors)
+            door.probe(doors)
         # the table of models comes first, also where one that failed is the end
         engine = Engine(*settings.repositories, options=replace(options, exit_on_error=False))
     except KushiError as error:
@@ -63,11 +77,13 @@ def serve(settings: ServerSettings, started: float) -> int:
         signals.drain_from_now_on()
         try:
             for door in DOORS:
-                if opened := door.open(engine, settings.doors):
+                if opened := door.open(engine, doors):
                     _LOG.info("%s", opened)
         except KushiError as error:
             _LOG.error("%s", error)
             return 1
+        if settings.keeps_grpc_shut:
+            _LOG.warning("%s", _SHUT)
         _LOG.info("ready in %.3f s (%.3f s after imports)", seconds_since_exec(), time.monotonic() - started)
         signals.wait()
         return _drain(engine.drain, engine.end_runs, settings.exit_timeout_seconds)

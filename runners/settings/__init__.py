@@ -5,6 +5,7 @@ variable.
 """
 
 from .engine import EngineOptions
+from .grpc import GrpcDoors, GrpcOptions
 from .http import HttpDoors, HttpOptions
 from .local import LocalDoor
 from .log import LogOptions
@@ -13,12 +14,15 @@ from .models import ALL_MODELS, ModelOptions
 from .server import Doors, ServerSettings
 from .sources import SETTINGS, check_flags, flag_of, given_in_environment, read_server, read_settings
 from .tls import ServerTls
+from .trace import TraceOptions
 
 __all__ = [
     "ALL_MODELS",
     "SETTINGS",
     "Doors",
     "EngineOptions",
+    "GrpcDoors",
+    "GrpcOptions",
     "HttpDoors",
     "HttpOptions",
     "LocalDoor",
@@ -28,6 +32,7 @@ __all__ = [
     "ModelOptions",
     "ServerSettings",
     "ServerTls",
+    "TraceOptions",
     "check_flags",
     "flag_of",
     "given_in_environment",

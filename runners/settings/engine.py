@@ -9,11 +9,13 @@ from .._version import __version__
 from ..integers import MAX_THREADS
 from ..repository.backend_config import BackendConfig
 from .definition import Group, setting, stated
+from .grpc import GrpcOptions
 from .http import HttpOptions
 from .kinds import BackendSettings, Integer, Switch, Text
 from .log import LogOptions
 from .metrics import MetricsOptions
 from .models import ModelOptions
+from .trace import TraceOptions
 
 __all__ = ["EngineOptions"]
 
@@ -66,7 +68,9 @@ class EngineOptions(Group):
     )
     models: ModelOptions = field(default_factory=ModelOptions)
     http: HttpOptions = field(default_factory=HttpOptions)
+    grpc: GrpcOptions = field(default_factory=GrpcOptions)
     metrics: MetricsOptions = field(default_factory=MetricsOptions)
+    trace: TraceOptions = field(default_factory=TraceOptions)
     log: LogOptions = field(default_factory=LogOptions)
 
     def __post_init__(self) -> None:
@@ -74,7 +78,6 @@ class EngineOptions(Group):
 
     def to_json(self, repositories: tuple[Path, ...]) -> str:
         """The options as the native core takes them"""
-        http = self.http
         return json.dumps(
             {
                 "server_name": self.server_name,
@@ -85,12 +88,10 @@ class EngineOptions(Group):
                 "explicit_control": self.models.control == "explicit",
                 "allow_client_regions": self.client_shared_memory,
                 "io_threads": self.io_threads,
-                "http": {
-                    **asdict(http),
-                    "tls": http.tls and astuple(http.tls),
-                    "restrictions": [astuple(rule) for rule in http.restrictions],
-                },
+                "http": _door(self.http),
+                "grpc": _door(self.grpc),
                 "metrics": asdict(self.metrics),
+                "trace": self.trace.native,
                 "log": self.log.native,
             }
         )
@@ -98,3 +99,11 @@ class EngineOptions(Group):
     def _allowed_extensions(self) -> Iterable[str]:
         if self.client_shared_memory:
             yield "system_shared_memory"
+
+
+def _door(options: HttpOptions | GrpcOptions) -> dict[str, object]:
+    return {
+        **asdict(options),
+        "tls": options.tls and astuple(options.tls),
+        "restrictions": [astuple(rule) for rule in options.restrictions],
+    }

@@ -1,11 +1,13 @@
 """What `kushi serve` can be told: about its engine, its doors and its life"""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from ..errors import InvalidInput
 from ..integers import INT32_MAX
 from .definition import Group, Naming, setting
 from .engine import EngineOptions
+from .grpc import GrpcDoors
 from .http import HttpDoors
 from .kinds import Integer, Several
 from .local import LocalDoor
@@ -19,6 +21,7 @@ class Doors(Group):
     """Where a server listens."""
 
     http: HttpDoors = field(default_factory=HttpDoors)
+    grpc: GrpcDoors = field(default_factory=GrpcDoors)
     local: LocalDoor = field(default_factory=LocalDoor)
     metrics: MetricsDoor = field(default_factory=MetricsDoor)
 
@@ -49,18 +52,49 @@ class ServerSettings(Group):
     doors: Doors = field(default_factory=Doors)
     engine: EngineOptions = field(default_factory=EngineOptions)
 
+    @property
+    def keeps_grpc_shut(self) -> bool:
+        """Whether a door is not opened that nobody has asked for, since the one beside it is locked and it is not"""
+        return self.doors.grpc.enabled is None and self._locks_http_alone
+
+    @property
+    def open_doors(self) -> Doors:
+        """Where it listens, with what is not stated"""
+        grpc = self.doors.grpc
+        if grpc.enabled is None:
+            grpc = replace(grpc, enabled=not self.keeps_grpc_shut)
+        if self.locks_plain_grpc:
+            grpc = replace(grpc, handover=None)
+        return replace(self.doors, grpc=grpc)
+
+    @property
+    def locks_plain_grpc(self) -> bool:
+        """Whether no connection may be handed over: those come without TLS"""
+        return self._locks_http_alone or bool(self.engine.grpc.tls)
+
+    @property
+    def _locks_http_alone(self) -> bool:
+        http, grpc = self.engine.http, self.engine.grpc
+        return bool(http.tls or http.restrictions) and not (grpc.tls or grpc.restrictions)
+
     def check_serving(self, name: Naming) -> None:
         """Raises where this cannot be served: an engine behind a Bento has other doors, and models of its own"""
         if not self.repositories:
             raise InvalidInput(f"expected a model repository: {name('repositories')} DIR, or a model file")
-        http, local = self.doors.http, self.doors.local
-        if not http.enabled and http.socket is None and local.socket is None:
+        doors = self.open_doors
+        http, grpc, local = doors.http, doors.grpc, doors.local
+        sockets = {
+            "doors.local.socket": local.socket,
+            "doors.http.socket": http.socket,
+            "doors.grpc.socket": grpc.socket,
+            "doors.grpc.handover": grpc.handover,
+        }
+        if not http.enabled and not grpc.enabled and not any(sockets.values()):
             raise InvalidInput(
-                f"nothing to serve: HTTP is switched off by {name('doors.http.enabled')}=false, and no "
-                f"{name('doors.http.socket')} or {name('doors.local.socket')} is given"
+                f"nothing to serve: HTTP is switched off by {name('doors.http.enabled')}=false, gRPC by "
+                f"{name('doors.grpc.enabled')}=false, and no socket is given ({name('doors.http.socket')}, "
+                f"{name('doors.grpc.socket')}, {name('doors.local.socket')})"
             )
-        if local.socket is not None and local.socket == http.socket:
-            raise InvalidInput(
-                f"{name('doors.local.socket')} and {name('doors.http.socket')} are both {local.socket}: choose two "
-                "paths"
-            )
+        for (one, path), (other, same) in combinations(sockets.items(), 2):
+            if path is not None and path == same:
+                raise InvalidInput(f"{name(one)} and {name(other)} are both {path}: choose two paths")
