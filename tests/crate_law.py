@@ -1,10 +1,10 @@
 """
 The import law of the crates, read from `cargo metadata`: python -m tests.crate_law
 
-bindings → {server, client, engine-*, arrays}, server → {door-*, net}, door-* → {net, oip, dataplane} and never one
-another, oip → dataplane → core, net → {core, tls} and no protocol, {door-*, client, dataplane, engine-worker} → shm,
-client → {oip, tls}, engine-python → arrays, testkit → core. A layer may skip one below it; tests of any crate may use
-testkit and shm.
+bindings → {server, client, engine-*, arrays}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* → {net, oip,
+dataplane} and never one another, oip → dataplane → trace → core, net → {core, tls} and no protocol, {door-*, client,
+dataplane, engine-worker} → shm, client → {oip, tls}, engine-python → arrays, testkit → core. A layer may skip one
+below it; tests of any crate may use testkit and shm.
 """
 
 import json
@@ -32,16 +32,18 @@ def places(crate: str) -> frozenset[str]:
 
 ALLOWED: Mapping[str, frozenset[str]] = {
     "bindings": frozenset({"server", "client", "engine", "arrays", "dataplane", "core"}),
-    "server": frozenset({"door", "net", "oip", "dataplane", "core"}),
+    "server": frozenset({"door", "net", "oip", "otlp", "dataplane", "core"}),
     "door": frozenset({"net", "oip", "dataplane", "shm", "core"}),
     "net": frozenset({"core", "tls"}),
-    "dataplane": frozenset({"core", "shm"}),
+    "dataplane": frozenset({"trace", "core", "shm"}),
     "client": frozenset({"core", "shm", "oip", "tls"}),
     "engine": frozenset({"core"}),
     "engine-python": frozenset({"arrays", "core"}),
     "engine-worker": frozenset({"shm", "core"}),
     "arrays": frozenset({"core"}),
     "oip": frozenset({"dataplane", "shm", "core"}),
+    "otlp": frozenset({"trace", "core", "tls"}),
+    "trace": frozenset({"core"}),
     "testkit": frozenset({"core"}),
     "core": frozenset(),
     "shm": frozenset(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from kushi_native import Core, PythonModel, register_errors
 
-from runners import EngineOptions, HttpOptions, LogOptions
+from runners import EngineOptions, GrpcOptions, HttpOptions, LogOptions
 from runners.errors import factories
 from runners.repository.normalize import fill_defaults, fill_instance_groups
 from runners.repository.specification import specify
@@ -79,8 +79,13 @@ class Model:
 def served(
     *engines: PythonEngine | Told, text: str = ADD_SUB, log: LogOptions | None = None, header_pattern: str | None = None
 ) -> Iterator[Model]:
+    """With one pattern of forwarded headers on all doors"""
     register_errors(factories())
-    options = EngineOptions(log=log or LogOptions(), http=HttpOptions(header_forward_pattern=header_pattern))
+    options = EngineOptions(
+        log=log or LogOptions(),
+        http=HttpOptions(header_forward_pattern=header_pattern),
+        grpc=GrpcOptions(header_forward_pattern=header_pattern),
+    )
     core = Core(options.to_json(()))
     try:
         complete = fill_defaults(fill_instance_groups(config(text)))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAINING",
+    "GRPC_LINE",
     "ROOT",
     "Server",
     "eventually",
@@ -45,6 +46,7 @@ PROCESSES: Final = 16
 
 HTTP_LINE: Final = re.compile(r"Started HTTPService at \S*?:(\d+)")
 DRAINING: Final = re.compile("Waiting for in-flight requests to complete")
+GRPC_LINE: Final = re.compile(r"Started GRPCInferenceService at \S*?:(\d+)")
 METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
 
 
@@ -97,7 +99,9 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("KUSHI_")}
+    """No settings but that gRPC, which nobody has to ask for, takes a free port"""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("KUSHI_")}
+    return {**plain, "KUSHI_GRPC_ADDRESS": "127.0.0.1", "KUSHI_GRPC_PORT": "0"}
 
 
 def command(arguments: Sequence[str]) -> list[str]:

@@ -45,12 +45,18 @@ def test_the_repository_may_come_from_the_environment(
     [
         (["serve"], "expected a model repository: --model-repository DIR, or a model file"),
         (["serve", "--htpp-port=1", "m"], "unknown flag --htpp-port, did you mean --http-port?"),
-        (["serve", "--grpc-port=1", "m"], "--grpc-port is a flag of tritonserver that this version does not support"),
+        (
+            ["serve", "--host-policy=1", "m"],
+            "--host-policy is a flag of tritonserver that this version does not support",
+        ),
         (["serve", "--http-port=x", "m"], "--http-port: "),
         (["serve", "-p", "1", "m"], "unknown flag -p, see 'kushi serve --help'"),
         (["serve", "-x"], "unknown flag -x, see 'kushi serve --help'"),
-        (["serve", "--allow-http=false", "--allow-metrics=false", "m"], "nothing to serve: HTTP is switched off"),
-        (["serve", "--allow-http=false", "m"], "nothing to serve: HTTP is switched off"),
+        (["serve", "--allow-http=false", "--allow-grpc=false", "m"], "nothing to serve: HTTP is switched off"),
+        (
+            ["serve", "--allow-http=false", "--allow-grpc=false", "--allow-metrics=false", "m"],
+            "nothing to serve: HTTP is switched off",
+        ),
         (["serve", "--http-socket=s", "--local-socket=s", "m"], "--local-socket and --http-socket are both s"),
         (["serve", "--load-model=a", "m"], "Use of '--load-model' requires setting '--model-control-mode=explicit'"),
         (
@@ -85,8 +91,9 @@ def test_what_is_wrong_is_named_as_it_was_given(
 ) -> None:
     monkeypatch.setenv("KUSHI_ALLOW_HTTP", "off")
     with pytest.raises(SystemExit):
-        main(["serve", "m"])
-    assert "nothing to serve: HTTP is switched off by KUSHI_ALLOW_HTTP=false" in capsys.readouterr().err
+        main(["serve", "--allow-grpc=false", "m"])
+    told = "nothing to serve: HTTP is switched off by KUSHI_ALLOW_HTTP=false, gRPC by --allow-grpc=false"
+    assert told in capsys.readouterr().err
     assert not served
 
 

@@ -159,7 +159,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
             answer = engine._core.call("RepositoryModelUnload", b'{"model_name":"m"}')
             assert answer == (500, "internal_error", b'{"error":"RuntimeError: a fault"}')
             assert "model 'm' cannot be unloaded" in caplog.text
-            broken.setattr(engine._control, "_open_versions", fail)
+            broken.setattr(engine._control._opening, "open", fail)
             with pytest.raises(ModelUnavailable, match=r"version 1 is at UNAVAILABLE state: .*RuntimeError: a fault"):
                 engine.load_model("m")
         assert rows(engine)[0][3].endswith("RuntimeError: a fault")

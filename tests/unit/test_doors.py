@@ -10,7 +10,7 @@ import pytest
 
 from runners import ConfigInvalid, Engine
 from runners.doors import DOORS, Tcp, Unix
-from runners.settings import Doors, HttpDoors, LocalDoor, MetricsDoor
+from runners.settings import Doors, GrpcDoors, HttpDoors, LocalDoor, MetricsDoor, ServerSettings
 from tests.serving import free_port
 
 
@@ -112,16 +112,20 @@ def places(settings: Doors) -> list[Tcp | Unix | None]:
 
 
 def test_the_doors_that_a_server_has_unless_it_is_told_otherwise() -> None:
-    assert places(Doors()) == [Tcp("0.0.0.0", 8000), None, None, Tcp("0.0.0.0", 8002)]
+    doors = ServerSettings().open_doors
+    assert places(doors) == [Tcp("0.0.0.0", 8000), None, Tcp("0.0.0.0", 8001), None, None, None, Tcp("0.0.0.0", 8002)]
 
 
 def test_each_door_is_where_its_settings_want_it() -> None:
     settings = Doors(
         http=HttpDoors(address="::1", port=1, reuse_port=True, socket="h"),
+        grpc=GrpcDoors(enabled=True, port=4, reuse_port=True, socket="g", handover="o"),
         local=LocalDoor(socket="l"),
         metrics=MetricsDoor(port=2),
     )
-    assert places(settings) == [Tcp("::1", 1, reuse_port=True), Unix("h"), Unix("l"), Tcp("::1", 2)]
+    http, grpc = [Tcp("::1", 1, reuse_port=True), Unix("h")], [Tcp("0.0.0.0", 4, reuse_port=True), Unix("g")]
+    assert places(settings) == [*http, *grpc, Unix("o"), Unix("l"), Tcp("::1", 2)]
+    assert places(Doors(grpc=GrpcDoors(enabled=True)))[2] == Tcp("0.0.0.0", 8001)
     elsewhere = replace(settings, metrics=MetricsDoor(address="127.0.0.1", port=3))
     assert places(elsewhere)[-1] == Tcp("127.0.0.1", 3)
     closed = Doors(http=HttpDoors(enabled=False), metrics=MetricsDoor(enabled=False))
@@ -131,12 +135,16 @@ def test_each_door_is_where_its_settings_want_it() -> None:
 def test_what_keeps_a_door_from_opening_is_told_before_and_when_it_opens(path: str, taken: int) -> None:
     settings = Doors(
         http=HttpDoors(address="127.0.0.1", port=taken, socket=path),
+        grpc=GrpcDoors(enabled=True, address="127.0.0.1", port=taken, socket=path, handover=path),
         local=LocalDoor(socket=path),
         metrics=MetricsDoor(port=taken),
     )
     starts = [
         f"failed to start HTTP service at 127.0.0.1:{taken}",
         "failed to start HTTP service at door",
+        f"failed to start gRPC service at 127.0.0.1:{taken}",
+        "failed to start gRPC service at door",
+        "failed to start gRPC's handover at door",
         "failed to start the local service at door",
         f"failed to start Metrics service at 127.0.0.1:{taken}",
     ]
@@ -152,6 +160,7 @@ def test_what_keeps_a_door_from_opening_is_told_before_and_when_it_opens(path: s
 def test_an_open_door_is_told_with_its_place(path: str) -> None:
     settings = Doors(
         http=HttpDoors(address="127.0.0.1", port=0, socket=path),
+        grpc=GrpcDoors(enabled=True, address="127.0.0.1", port=0, socket=f"{path}-3", handover=f"{path}-4"),
         local=LocalDoor(socket=f"{path}-2"),
         metrics=MetricsDoor(port=0),
     )
@@ -160,6 +169,9 @@ def test_an_open_door_is_told_with_its_place(path: str) -> None:
     assert [re.sub(r":[1-9]\d*$", ":PORT", line) for line in lines] == [
         "Started HTTPService at 127.0.0.1:PORT",
         "Started HTTPService at unix://door",
+        "Started GRPCInferenceService at 127.0.0.1:PORT",
+        "Started GRPCInferenceService at unix://door-3",
+        "Started GRPCInferenceService for connections of others at unix://door-4",
         "Started LocalService at unix://door-2",
         "Started Metrics Service at 127.0.0.1:PORT",
     ]

@@ -13,6 +13,7 @@ from uvicorn import Config
 
 from runners.bento.web.limits import Limits
 from runners.bento.web.server import Server
+from runners.bento.web.ways import Ways
 from tests.raw_http import Connection
 from tests.serving import eventually
 
@@ -82,7 +83,7 @@ def served(
         # BentoML's default
         ssl_ciphers="TLSv1",
     )
-    server = Server(config, limits, shortcut)
+    server = Server(config, limits, Ways(shortcut))
     thread = Thread(target=server.run, args=([listener],))
     address = listener.getsockname()
     thread.start()

@@ -182,7 +182,7 @@ def test_under_bentoml_serve_it_is_at_the_place_of_its_process(repository: Path,
     made = reader(repository)
     # where the worker that keeps the engine has it
     place = made.dependencies["models"].on.place
-    assert made.origin == Origin.at(place)
+    assert made.origin == Origin.at(place, speaks_grpc=True)
     assert made.dependencies["models"].engine_url == f"unix://{place.local}"
     with Engine(repository) as running:
         running.serve_local(str(place.local))
@@ -308,7 +308,7 @@ def test_the_wrappers_of_bentoml_call_it(repository: Path) -> None:
         ({"http_port": "80_00"}, "flags: --http-port: expected an integer from 0 to 65535, got '80_00'"),
         ({"http_port": True}, "flags: --http-port: expected an integer from 0 to 65535, got True"),
         ({"backend_config": ["onnxruntime"]}, "flags: --backend-config: expected BACKEND,KEY=VALUE or KEY=VALUE"),
-        ({"grpc_port": 8001}, "flags: 'grpc_port' is a flag of tritonserver that this version does not support yet"),
+        ({"host_policy": "x"}, "flags: 'host_policy' is a flag of tritonserver that this version does not support yet"),
     ],
 )
 def test_a_wrong_flag_is_refused_where_it_is_written(flags: dict[str, object], text: str) -> None:

@@ -27,9 +27,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_all_processes_find_the_same_place(base: Path) -> None:
     place = place_of(ADDRESS)
     assert place == place_of(ADDRESS)
-    paths = {place.local, place.http, place.presence, place.lifeline}
+    paths = {place.local, place.http, place.grpc, place.presence, place.lifeline}
     assert {path.parent for path in paths} == {base / "kushi"}
-    assert len(paths) == 4
+    assert len(paths) == 5
     assert stat.S_IMODE((base / "kushi").stat().st_mode) == 0o700
 
 

@@ -82,7 +82,7 @@ asyncio.run(compute())
 
 
 def place_in(folder: Path) -> Place:
-    return Place(*(folder / name for name in ("local", "http", "presence", "lifeline")))
+    return Place(*(folder / name for name in ("local", "http", "grpc", "presence", "lifeline")))
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ asyncio.run(keep())
 
 def engine_in(folder: Path, *more: str) -> EngineProcess:
     flags = [f"--model-repository={folder / 'models'}", "--allow-http=false", "--allow-metrics=false", *more]
-    return EngineProcess(flags, Place(*(folder / name for name in ("l", "h", "p", "e"))), 10.0, keep_trying=True)
+    return EngineProcess(flags, Place(*(folder / name for name in ("l", "h", "g", "p", "e"))), 10.0, keep_trying=True)
 
 
 @pytest.fixture

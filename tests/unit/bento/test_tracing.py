@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from runners.bento.web.tracing import Tracing
+from runners.bento.web.tracing import Tracing, carried
 from tests.bentoml_internals import TRACER_PROVIDER
 from tests.unit.bento.asgi import Call, answering, ask
 
@@ -92,3 +92,38 @@ def test_the_request_is_recorded_once_somebody_collects(provider: TracerProvider
 def test_excluded_paths_stay_excluded(provider: TracerProvider) -> None:
     span = traced(provider, has_exclusions=True, excluded_urls="/a")()
     assert span is trace.INVALID_SPAN
+
+
+def carrying(provider: TracerProvider, *headers: tuple[bytes, bytes]) -> tuple[tuple[str, str] | None, str]:
+    """What a call from the application carries, and the span id that the application sees"""
+    seen: list[tuple[tuple[str, str] | None, str]] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((carried(), f"{trace.get_current_span().get_span_context().span_id:016x}"))
+        await answering()(scope, receive, send)
+
+    asyncio.run(ask(Tracing(application, tracer_provider=provider, has_exclusions=False), Call("/a", headers=headers)))
+    return seen[0]
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_a_call_is_part_of_the_trace_of_the_caller_where_nobody_collects(provider: TracerProvider, flags: str) -> None:
+    parent = f"00-{TRACE}-{CALLER}-{flags}"
+    found, _ = carrying(provider, (b"traceparent", parent.encode()), (b"tracestate", b"vendor=1"))
+    assert found == (parent, "vendor=1")
+
+
+def test_a_call_is_below_the_span_of_the_service_where_somebody_collects(provider: TracerProvider) -> None:
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    found, span = carrying(provider, (b"traceparent", f"00-{TRACE}-{CALLER}-01".encode()))
+    assert found == (f"00-{TRACE}-{span}-01", "")
+
+
+def test_a_call_without_a_caller_has_the_ids_of_the_log(provider: TracerProvider) -> None:
+    found, span = carrying(provider)
+    assert found is not None
+    assert found[0].split("-")[2] == span
+
+
+def test_outside_of_a_request_a_call_is_part_of_no_trace() -> None:
+    assert carried() is None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from runners.errors import ConfigInvalid
+from runners.repository.messages import ModelConfig
 from runners.repository.normalize import fill_defaults, fill_instance_groups
 from runners.repository.specification import Specification, parameter, specify
 from tests.unit.text import INPUT, ONNX, OUTPUT, config
@@ -17,6 +18,8 @@ def specification(text: str, *, scalars: Sequence[str] = (), inline: bool = True
 def test_a_version_becomes_the_json_that_the_core_expects() -> None:
     plain = json.loads(specification(f"max_batch_size: 8 dynamic_batching {{ }} {INPUT} {OUTPUT}").model_dump_json())
     served = json.loads(plain.pop("config_json"))
+    message = ModelConfig.FromString(bytes(plain.pop("config_message")))
+    assert (message.name, message.input[0].name) == ("m", "X")
     assert plain == {
         "name": "m",
         "version": 3,

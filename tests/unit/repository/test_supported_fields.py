@@ -128,7 +128,7 @@ def parameter(backend: str, key: str) -> ModelConfig:
     ("backend", "key", "hint"),
     [
         ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
-        ("onnxruntime", "kushi.nothing", "those of Kushi are kushi.inline, kushi.max_queue_bytes"),
+        ("onnxruntime", "kushi.nothing", "those of Kushi are kushi.inline, kushi.isolate, kushi.max_queue_bytes"),
         ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
         ("onnxruntime", "session.disable_prepack", "did you mean 'session.disable_prepacking'?"),
         ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),

@@ -112,6 +112,16 @@ def test_a_wrong_instance_group_is_refused_with_tritons_text(group: str, error: 
     assert f"instance group {message}" in str(raised.value) or message in str(raised.value)
 
 
+def test_a_model_may_place_itself_where_its_backend_lets_it() -> None:
+    def check(group: str) -> None:
+        filled = fill_instance_groups(config(f'name: "m" backend: "python" instance_group {{ {group} }}'), gpus=(0,))
+        check_instance_groups(filled, gpus=(0,), may_place_itself=True)
+
+    check("kind: KIND_MODEL count: 2")
+    with pytest.raises(ConfigInvalid, match="m_0 of model m has kind KIND_MODEL but specifies one or more GPUs"):
+        check("kind: KIND_MODEL gpus: 0")
+
+
 @pytest.mark.parametrize("group", ["kind: KIND_GPU", "kind: KIND_GPU gpus: 1 count: 2", "gpus: [ 0, 1 ]", ""])
 def test_gpus_that_the_backend_can_use_pass(group: str) -> None:
     filled = fill_instance_groups(config(f'name: "m" backend: "pytorch" instance_group {{ {group} }}'), gpus=(0, 1))

@@ -130,8 +130,8 @@ def test_a_missing_feature_may_be_switched_off(flag: str) -> None:
 
 
 def test_a_bare_missing_switch_asks_for_the_feature() -> None:
-    with pytest.raises(Unsupported, match=r"--allow-grpc is a flag .*, only --allow-grpc=off is accepted"):
-        settings("--allow-grpc")
+    with pytest.raises(Unsupported, match=r"--allow-vertex-ai is a flag .*, only --allow-vertex-ai=off is accepted"):
+        settings("--allow-vertex-ai")
 
 
 def test_models_are_loaded_at_the_start_or_on_demand() -> None:

@@ -75,6 +75,9 @@ class AnsweringServer:
     def model_dir(self) -> str:
         return "/models/m/1"
 
+    def instance_name(self) -> str:
+        return "m_0"
+
     def log(self, level: str, text: str) -> None:
         self.lines.append((level, text))
 

@@ -5,7 +5,8 @@ from unittest import mock
 
 import pytest
 
-from runners.backends.onnxruntime import cuda, openvino
+from runners.backends import driver
+from runners.backends.onnxruntime import openvino
 from runners.backends.onnxruntime.accelerators import check_accelerators
 from runners.backends.onnxruntime.library import Runtime
 from runners.errors import ConfigInvalid, KushiError, Unsupported
@@ -275,7 +276,7 @@ def test_what_no_provider_knows_is_refused_by_name(
 def test_an_accelerator_that_is_not_there_is_refused(
     text: str, places: list[int | None], runtime: Runtime, kind: type[KushiError], message: str
 ) -> None:
-    nothing = mock.patch.object(cuda, "_found", return_value=(0, "the driver is not there"))
+    nothing = mock.patch.object(driver, "_found", return_value=(0, "the driver is not there"))
     absent = mock.patch.object(openvino, "_PACKAGE", "a_package_that_is_not_there")
     with nothing, absent, pytest.raises(kind) as raised:
         check_accelerators(config(f"{ONNX} {text}"), places, runtime)
@@ -314,7 +315,7 @@ def test_an_accelerator_that_is_not_there_is_refused(
 def test_an_accelerator_that_no_instance_could_use_is_logged(
     caplog: pytest.LogCaptureFixture, text: str, places: list[int | None], runtime: Runtime, message: str
 ) -> None:
-    nothing = mock.patch.object(cuda, "_found", return_value=(0, "the driver is not there"))
+    nothing = mock.patch.object(driver, "_found", return_value=(0, "the driver is not there"))
     with nothing, caplog.at_level(logging.WARNING, "runners"):
         check_accelerators(config(f"{ONNX} {text}"), places, runtime)
     (line,) = caplog.messages
