@@ -156,7 +156,7 @@ def test_a_version_that_is_on_its_way_is_answered_with_503(explicit: Server, rep
         traces = explicit.get("/v2/models/m/trace/setting")
         assert (traces.status, traces.error) == (400, "Request for unknown model : m")
         ready = explicit.get("/v2/health/ready")
-        assert (ready.status, ready.body) == (400, b"")
+        assert (ready.status, ready.json()) == (400, {"ready": False})
         assert explicit.get("/v2/health/live").status == 200
         held.release()
         assert loading.receive().status == 200

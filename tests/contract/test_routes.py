@@ -139,16 +139,16 @@ def test_a_query_string_does_not_change_the_path(connection: Connection, path: s
 
 
 @pytest.mark.parametrize("kind", ["live", "ready"])
-def test_health_answers_200_and_nothing_else(connection: Connection, kind: str) -> None:
+def test_health_answers_200_and_says_it_in_the_body_as_well(connection: Connection, kind: str) -> None:
     response = connection.ask("GET", f"/v2/health/{kind}")
-    assert (response.status, response.body) == (200, b"")
-    assert response.header("content-length") == "0"
+    assert (response.status, response.json()) == (200, {kind: True})
+    assert response.header("content-type") == "application/json"
 
 
 @pytest.mark.parametrize("path", ["/v2/models/add_sub/ready", "/v2/models/add_sub/versions/1/ready"])
-def test_a_ready_model_answers_200_and_nothing_else(connection: Connection, path: str) -> None:
+def test_a_ready_model_answers_200_and_its_name(connection: Connection, path: str) -> None:
     response = connection.ask("GET", path)
-    assert (response.status, response.body) == (200, b"")
+    assert (response.status, response.json()) == (200, {"name": "add_sub", "ready": True})
 
 
 def test_the_server_describes_itself(connection: Connection) -> None:

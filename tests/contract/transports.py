@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.raw_http import Response
     from tests.serving import Server
 
-__all__ = ["CLIENTS", "RAW", "raw_infer", "refusal", "requested", "tensors"]
+__all__ = ["CLIENTS", "RAW", "array", "raw_infer", "refusal", "requested", "tensors"]
 
 RAW: Final = ("tcp", "unix")
 CLIENTS: Final = ("tritonclient", "aio")
@@ -59,16 +59,16 @@ def tensors(inputs: Sequence[Tensor]) -> list[InferInput] | None:
     """What `tritonclient` makes of the inputs; None where it refuses one itself."""
     made = []
     for tensor in inputs:
-        array = _array(tensor)
-        if array is None:
+        values = array(tensor)
+        if values is None:
             return None
         entry = InferInput(tensor.name, list(tensor.shape), tensor.datatype)
-        entry.set_data_from_numpy(array, binary_data=tensor.raw is not None)
+        entry.set_data_from_numpy(values, binary_data=tensor.raw is not None)
         made.append(entry)
     return made
 
 
-def _array(tensor: Tensor) -> NDArray[Any] | None:
+def array(tensor: Tensor) -> NDArray[Any] | None:
     dtype = triton_to_np_dtype(tensor.datatype)
     if dtype is None or tensor.datatype in {"BYTES", "BF16"} or not tensor.shape:
         return None

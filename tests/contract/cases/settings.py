@@ -83,10 +83,10 @@ SETTING_CASES: Final = [
     ),
     *(
         Case(
-            f"traces turned on: {level} of {of}",
+            f"traces without a file: {level} of {of}",
             setting(of, f'{{"trace_level": ["{level}"]}}'),
-            Code.UNIMPLEMENTED,
-            f"trace_level '{level}' is not supported by this version, expected 'OFF'",
+            Code.INVALID_ARGUMENT,
+            "Attempting to set invalid trace setting :trace file name is not given",
         )
         for level in ("TIMESTAMPS", "TENSORS")
         for of in (TRACE, MODEL_TRACE)
