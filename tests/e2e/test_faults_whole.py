@@ -146,7 +146,7 @@ def test_services_do_not_disturb_each_other_and_a_crashed_one_leaves_nothing_to_
             assert {outcome.status for outcome in load.outcomes} == {200}
         finally:
             crashed.kill()
-        sockets = [left.with_suffix(suffix) for suffix in (".http", ".local", ".presence", ".lifeline")]
+        sockets = [left.with_suffix(suffix) for suffix in (".http", ".grpc", ".local", ".presence", ".lifeline")]
         for path in sockets:
             # as if it had happened some time ago
             os.utime(path, (0, 0))

@@ -276,7 +276,7 @@ def test_a_length_that_is_hidden_from_the_engine_leaves_nothing_for_the_next_req
     with bento.connect() as connection:
         for _ in range(10):
             assert connection.ask("POST", requests.path("nothing"), headers, inner).status == 404
-            assert connection.ask("GET", "/v2/models/add_sub/ready").body == b""
+            assert connection.ask("GET", "/v2/models/add_sub/ready").json() == {"name": "add_sub", "ready": True}
 
 
 def test_a_route_beside_the_protocol_is_not_relayed(bento: Bento) -> None:

@@ -38,7 +38,7 @@ def test_a_change_of_the_code_restarts_the_service_and_its_engine(tmp_path: Path
         eventually(lambda: answer() == -1 and bento.is_ready(), "the new code answers", START_S)
         assert bento.engine != first
         meeting = [path.suffix for path in bento.left()[1] if path.parent.name == "kushi"]
-        assert sorted(meeting) == [".http", ".lifeline", ".local", ".presence"]
+        assert sorted(meeting) == [".grpc", ".http", ".lifeline", ".local", ".presence"]
         assert bento.fetch("GET", "/v2/models/add_sub/ready").status == 200
 
         assert len(bento.workers("Reader")) == 2

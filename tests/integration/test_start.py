@@ -95,7 +95,7 @@ def test_strict_readiness_is_false_while_a_model_is_missing(repository: Path, st
     server = start_server(repository, "--exit-on-error=false", ready=False)
     server.log.wait_for(re.compile(r"ready in "), 45)
     response = server.get("/v2/health/ready")
-    assert (response.status, response.body) == (400, b"")
+    assert (response.status, response.json()) == (400, {"ready": False})
     assert server.get("/v2/health/live").status == 200
 
 
@@ -146,12 +146,12 @@ def test_a_corrupt_model_is_named_once_and_its_row_in_the_table_is_short(reposit
 
 @pytest.mark.parametrize("switches", [["--allow-metrics=false"], []])
 def test_a_server_without_a_door_for_requests_is_an_error(repository: Path, switches: list[str]) -> None:
-    ended = run_to_end(f"--model-repository={repository}", "--allow-http=false", *switches)
+    ended = run_to_end(f"--model-repository={repository}", "--allow-http=false", "--allow-grpc=false", *switches)
     assert ended.returncode == 2
     assert ended.stdout.startswith("kushi serve: error: nothing to serve: ")
 
 
-@pytest.mark.parametrize("flag", ["--http-port", "--metrics-port"])
+@pytest.mark.parametrize("flag", ["--http-port", "--grpc-port", "--metrics-port"])
 def test_a_port_in_use_is_an_error_before_anything_is_loaded(repository: Path, flag: str) -> None:
     models.write_add_sub(repository)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -190,7 +190,7 @@ def test_a_missing_repository_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["--grpc-port=8001", "--model-control-mode=poll", "--cache-config=local,size=1", "--no-such-flag=1"]
+    "flag", ["--grpc-use-ssl", "--model-control-mode=poll", "--cache-config=local,size=1", "--no-such-flag=1"]
 )
 def test_a_flag_without_a_feature_is_refused_by_name(repository: Path, flag: str) -> None:
     ended = run_to_end(f"--model-repository={repository}", *PORTS, flag)

@@ -301,7 +301,11 @@ def test_an_error_of_a_management_call_is_one_of_ours(model_repository: Path) ->
         ({"model_repository": "m", "cli_args": ["x"]}, ConfigInvalid, "cli_args: expected flags that begin with --"),
         ({"model_repository": "m", "cli_args": "--id=a"}, ConfigInvalid, "expected a list of flags, got '--id"),
         ({"model_repository": "m", "cli_args": ["--http-port=1"]}, Unsupported, "--http-port concerns a server"),
-        ({"model_repository": "m", "cli_args": ["--trace-rate=1"]}, Unsupported, "cli_args: --trace-rate is a flag"),
+        (
+            {"model_repository": "m", "cli_args": ["--host-policy=0,a=b"]},
+            Unsupported,
+            "cli_args: --host-policy is a flag",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_right_are_refused(

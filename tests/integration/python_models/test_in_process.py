@@ -1,6 +1,8 @@
 """Python models in the process of the server"""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import fetch
+from tests.serving import ROOT
 
 IN_PROCESS = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'
 ASKING = models.ASKING.replace("NAME", "add_sub")
@@ -35,6 +38,22 @@ def test_models_in_the_process_answer_and_ask_each_other(repository: Path, start
     large = np.ones((1, 100_000), np.float32)
     assert client.infer("add_sub", pair(large, large)).as_numpy("OUTPUT0").sum() == 200_000
     assert server.stop() == 0
+
+
+def test_the_debugger_stops_in_a_model_in_the_process(repository: Path) -> None:
+    source = models.ADD_SUB.replace(
+        "    def execute(self, requests):\n", "    def execute(self, requests):\n        breakpoint()\n"
+    )
+    write(repository, "add_sub", source, models.ADD_SUB_CONFIG)
+    ask = (
+        "import sys, numpy as np; from runners import Engine; one = np.ones((1, 1), np.float32)\n"
+        "with Engine(sys.argv[1]) as engine: print(engine.infer('add_sub', one, one)['OUTPUT0'])"
+    )
+    command = [sys.executable, "-c", ask, str(repository)]
+    ended = subprocess.run(
+        command, input="p len(requests)\nc\n", cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert re.search(r"model\.py\(\d+\)execute.*\(Pdb\) 1\n.*\[\[2\.\]\]", ended.stdout, re.DOTALL), ended.stdout
 
 
 def test_a_stream_comes_from_a_model_in_the_process(repository: Path, start_server: StartServer) -> None:

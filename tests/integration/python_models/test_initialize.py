@@ -1,5 +1,6 @@
 """What a model asks of the server before it serves"""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def test_a_model_loads_the_one_that_it_asks(client: InferenceServerClient, repos
     client.load_model("loading")
     assert client.infer("loading", pair(ONE, ONE)).as_numpy("OUTPUT0").tolist() == [[3]]
     assert client.is_model_ready("add_sub")
+
+
+def test_what_models_load_waits_for_no_other_load(repository: Path, start_server: StartServer) -> None:
+    names = ["outer", "middle", "inner", "add_sub"]
+    for name, asked in itertools.pairwise(names):
+        write_asking(repository, name, asked, f"pb_utils.load_model('{asked}')")
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    one_thread = ("--model-control-mode=explicit", "--model-load-thread-count=1")
+    client = client_of(start_server(repository, *one_thread))
+    client.load_model("outer")
+    assert all(client.is_model_ready(name) for name in names)
 
 
 def test_a_server_that_starts_loads_nothing_for_a_model(repository: Path, start_server: StartServer) -> None:

@@ -11,12 +11,16 @@ from tritonclient.utils import InferenceServerException
 from runners import Engine
 from tests.conftest import StartServer
 from tests.integration.python_models import models
+from tests.integration.python_models.clients import OPENED
 from tests.raw_http import fetch
 from tests.serving import Server
 
 
 def client_of(server: Server) -> InferenceServerClient:
-    return InferenceServerClient(f"{server.http[0]}:{server.http[1]}", concurrency=8)
+    """It is closed with the test: one that goes by itself may do so on any thread, where gevent cannot close it"""
+    client = InferenceServerClient(f"{server.http[0]}:{server.http[1]}", concurrency=8)
+    OPENED.append(client)
+    return client
 
 
 def tensor(name: str, array: np.ndarray) -> InferInput:

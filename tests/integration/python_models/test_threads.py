@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners import Engine
-from runners.backends.python.thread_variables import thread_variables
+from runners.backends.thread_variables import thread_variables
 from runners.threads import usable_cores
 from tests.integration.python_models.environments import where, write
 

@@ -1,0 +1,102 @@
+"""What a Python model says of its own readiness"""
+
+import os
+import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.integration.python_models import models
+from tests.integration.python_models.test_faults import workers_of
+from tests.serving import Server, eventually
+
+MOODS = """
+import time
+from pathlib import Path
+
+import triton_python_backend_utils as pb_utils
+
+MOOD = Path(__file__).with_name("mood")
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
+
+    {prefix}def is_ready(self):
+        mood = MOOD.read_text()
+        if mood == "bad":
+            raise RuntimeError("a bad mood")
+        if mood == "slow":
+            time.sleep(6)
+        return mood != "low"
+"""
+CONFIG = """
+backend: "python"
+input {{ name: "{name}" data_type: TYPE_FP32 dims: 1 }}
+output {{ name: "{name}" data_type: TYPE_FP32 dims: 1 }}
+instance_group {{ count: {count} kind: KIND_CPU }}
+"""
+AROUND = """
+platform: "ensemble"
+input { name: "VALUE" data_type: TYPE_FP32 dims: 1 }
+output { name: "RESULT" data_type: TYPE_FP32 dims: 1 }
+ensemble_scheduling { step { model_name: "moods" model_version: -1
+  input_map { key: "VALUE" value: "VALUE" } output_map { key: "VALUE" value: "RESULT" } } }
+"""
+
+
+def started(repository: Path, start_server: StartServer, prefix: str = "", count: int = 1) -> Server:
+    models.write(repository, "moods", MOODS.replace("{prefix}", prefix), CONFIG.format(name="VALUE", count=count))
+    feel(repository, "well")
+    (repository / "around" / "1").mkdir(parents=True)
+    (repository / "around" / "config.pbtxt").write_text(AROUND, encoding="utf-8")
+    return start_server(repository)
+
+
+def feel(repository: Path, mood: str) -> None:
+    (repository / "moods" / "1" / "mood").write_text(mood, encoding="utf-8")
+
+
+def readiness(server: Server, model: str = "moods") -> int:
+    return server.get(f"/v2/models/{model}/ready").status
+
+
+@pytest.mark.parametrize("prefix", ["", "async "])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_model_is_as_ready_as_it_says(prefix: str, count: int, repository: Path, start_server: StartServer) -> None:
+    server = started(repository, start_server, prefix, count)
+    for mood, status in (("well", 200), ("low", 400), ("bad", 400), ("well", 200)):
+        feel(repository, mood)
+        assert (readiness(server), readiness(server, "around")) == (status, status), mood
+        assert server.get("/v2/health/ready").status == 200, "the server asks no model"
+    server.log.wait_for(re.compile("a bad mood"), 5)
+
+
+def test_one_that_does_not_say_it_in_time_is_not_ready(repository: Path, start_server: StartServer) -> None:
+    server = started(repository, start_server)
+    feel(repository, "slow")
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: readiness(server), range(8))) == [400] * 8
+    assert 5 <= time.monotonic() - began < 9
+    feel(repository, "well")
+    eventually(lambda: readiness(server) == 200, "it has come to itself", 10)
+
+
+def test_nobody_waits_for_a_process_that_has_gone(repository: Path, start_server: StartServer) -> None:
+    server = started(repository, start_server)
+    feel(repository, "slow")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(readiness, server)
+        time.sleep(0.5)
+        began = time.monotonic()
+        os.kill(workers_of(server)[0], signal.SIGKILL)
+        assert asked.result() == 400
+    assert time.monotonic() - began < 3
+    feel(repository, "well")
+    eventually(lambda: readiness(server) == 200, "the next process is there", 20)

@@ -1,0 +1,307 @@
+"""Clients of the gRPC door that break its rules on purpose: nothing is left of them, and nobody else waits"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pytest
+
+from tests.hpack import block
+from tests.integration.grpc_doors import SERVICE, add_sub_request, port_of, tensor_request
+from tests.integration.hostile import SPARE_KIB, all_is_well, inflight_bytes
+from tests.raw_http2 import END_HEADERS, Code, Http2, Kind, Setting, frame, head, message, settings
+from tests.serving import Server, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+INFER: Final = f"{SERVICE}/ModelInfer"
+STREAM: Final = f"{SERVICE}/ModelStreamInfer"
+LIVE: Final = f"{SERVICE}/ServerLive"
+WATCH: Final = "/grpc.health.v1.Health/Watch"
+REFLECTION: Final = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+OK: Final = 0
+NUMBERS: Final = np.zeros(20_000, np.uint8).reshape(1, -1)
+WHOLE: Final = add_sub_request().SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def shared(standard_repository: Path) -> Iterator[Server]:
+    """A server that has little patience and takes pings as they come: they are a matter of another test"""
+    server = Server.start(standard_repository, "--http-body-timeout-secs=2", "--grpc-http2-max-ping-strikes=0")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server(shared: Server) -> Iterator[Server]:
+    for running in all_is_well(shared):
+        with Http2(("127.0.0.1", port_of(running))) as first:
+            first.ask(1, INFER, WHOLE)
+            assert first.status(1) == OK
+        yield running
+        with Http2(("127.0.0.1", port_of(running))) as last:
+            last.ask(1, INFER, WHOLE)
+            assert last.status(1) == OK
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Http2]:
+    with Http2(("127.0.0.1", port_of(server))) as opened:
+        yield opened
+
+
+def ends(client: Http2, data: bytes) -> bool:
+    """Whether the server has had enough before all of it was sent; then what it says is why"""
+    client.socket.settimeout(30)
+    with suppress(ConnectionError):
+        for at in range(0, len(data), 1 << 16):
+            client.send(data[at : at + (1 << 16)])
+        client.send(frame(Kind.PING, payload=b"to prove"))
+    # a reset may overtake what the server has said
+    for found in iter(client.next, None):
+        if found.kind == Kind.GOAWAY:
+            assert found.code in {Code.ENHANCE_YOUR_CALM, Code.PROTOCOL_ERROR}, found
+        if found.payload == b"to prove":
+            return False
+    return True
+
+
+def resets(count: int, first: int = 1) -> bytes:
+    """Calls that are given up as they begin"""
+    cancel = Code.CANCEL.to_bytes(4)
+    return b"".join(
+        frame(Kind.HEADERS, END_HEADERS, stream, head(INFER)) + frame(Kind.RST_STREAM, 0, stream, cancel)
+        for stream in range(first, first + 2 * count, 2)
+    )
+
+
+def test_calls_that_are_given_up_at_once_end_the_connection(client: Http2) -> None:
+    assert ends(client, resets(20_000))
+
+
+def test_calls_that_are_given_up_one_after_another_are_let_be(client: Http2) -> None:
+    for stream in range(1, 4001, 2):
+        client.ask(stream, INFER, WHOLE)
+        client.send(frame(Kind.RST_STREAM, stream=stream, payload=Code.CANCEL.to_bytes(4)))
+        if stream % 64 == 1:
+            assert client.is_answered()
+    client.ask(4001, INFER, WHOLE)
+    assert client.status(4001) == OK
+
+
+def test_a_head_that_never_ends_ends_the_connection(server: Server, client: Http2) -> None:
+    before = server.memory_kib()
+    piece = frame(Kind.CONTINUATION, 0, 1, block([("x", "x" * 16_000)]))
+    assert ends(client, frame(Kind.HEADERS, 0, 1, head(INFER)) + piece * 2000)
+    assert server.memory_kib() - before < SPARE_KIB
+
+
+def test_a_head_of_empty_pieces_ends_the_connection(client: Http2) -> None:
+    begun = frame(Kind.HEADERS, 0, 1, head(INFER))
+    assert ends(client, begun + frame(Kind.CONTINUATION, 0, 1) * 100_000)
+
+
+def test_a_field_that_is_repeated_by_its_index_has_a_limit(server: Server, client: Http2) -> None:
+    kept = b"\x40" + block([("x-large", "x" * 3000)])[1:]
+    before = server.memory_kib()
+    for stream in range(1, 41, 2):
+        client.send(frame(Kind.HEADERS, 5, stream, head(LIVE) + kept + b"\xbe" * 12_000))
+        found = client.until_kind(Kind.GOAWAY, Kind.RST_STREAM, Kind.HEADERS)
+        if found is None or found.kind == Kind.GOAWAY:
+            break
+        assert found.kind == Kind.RST_STREAM or found.fields[":status"] == "431"
+    assert server.memory_kib() - before < SPARE_KIB
+
+
+FLOODS: Final = {
+    "pings": frame(Kind.PING, payload=bytes(8)),
+    "settings": settings({Setting.INITIAL_WINDOW_SIZE: 70_000}),
+    "empty settings": settings({}),
+    "priorities": frame(Kind.PRIORITY, 0, 5, struct.pack(">IB", 3, 1)),
+    "unknown frames": frame(0x77, 0, 0, b"x"),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_what_belongs_to_no_call_ends_the_connection(client: Http2, name: str) -> None:
+    assert ends(client, FLOODS[name] * 100_000)
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_whose_answers_nobody_reads_holds_no_memory(server: Server, client: Http2, name: str) -> None:
+    before = server.memory_kib()
+    client.socket.settimeout(2)
+    with suppress(OSError):
+        for _ in range(100):
+            client.send(FLOODS[name] * 5000)
+    assert server.memory_kib() - before < 32 << 10
+
+
+def test_windows_that_grow_by_one_are_let_be(client: Http2) -> None:
+    client.begin(1, STREAM)
+    client.data(1, message(WHOLE), end=False)
+    client.send(frame(Kind.SETTINGS, payload=struct.pack(">HI", Setting.INITIAL_WINDOW_SIZE, 1000)))
+    client.send(frame(Kind.WINDOW_UPDATE, 0, 1, (1).to_bytes(4)) * 50_000)
+    client.data(1, b"")
+    assert client.status(1) == OK
+
+
+def test_an_upload_in_single_bytes_is_read_or_refused(server: Server, client: Http2) -> None:
+    asked = message(tensor_request("identity_uint8", "INPUT0", "UINT8", NUMBERS).SerializeToString())
+    before = server.memory_kib()
+    client.begin(1, INFER)
+    ends(client, b"".join(frame(Kind.DATA, 0, 1, bytes([byte])) for byte in asked))
+    assert server.memory_kib() - before < SPARE_KIB
+
+
+def test_single_bytes_behind_an_answer_that_nobody_reads_hold_little(server: Server) -> None:
+    before = server.memory_kib()
+    with Http2(("127.0.0.1", port_of(server)), window=0) as deaf:
+        deaf.begin(1, STREAM)
+        deaf.data(1, message(WHOLE), end=False)
+        ends(deaf, frame(Kind.DATA, 0, 1, b"\0") * 500_000)
+        assert server.memory_kib() - before < SPARE_KIB
+
+
+def test_two_hundred_answers_that_nobody_reads_are_given_up(server: Server) -> None:
+    with Http2(("127.0.0.1", port_of(server)), window=0) as deaf:
+        asked = tensor_request("identity_uint8", "INPUT0", "UINT8", NUMBERS).SerializeToString()
+        for stream in range(1, 401, 2):
+            deaf.ask(stream, INFER, asked)
+        given_up = [found for _ in range(200) if (found := deaf.until_kind(Kind.RST_STREAM))]
+        assert {found.stream for found in given_up} == set(range(1, 401, 2))
+        assert {found.code for found in given_up} == {Code.CANCEL}
+        eventually(lambda: inflight_bytes(server) == 0, "nothing waits")
+
+
+def test_ten_thousand_calls_that_are_never_sent_hold_little(server: Server) -> None:
+    before = server.memory_kib()
+    clients = [Http2(("127.0.0.1", port_of(server))) for _ in range(10)]
+    try:
+        for number, opened in enumerate(clients):
+            path = (INFER, STREAM, LIVE, WATCH, REFLECTION)[number % 5]
+            opened.send(*(frame(Kind.HEADERS, END_HEADERS, stream, head(path)) for stream in range(1, 2049, 2)))
+            assert opened.is_answered()
+        assert server.memory_kib() - before < SPARE_KIB
+        # the others have their time of a message, and end with it
+        assert clients[0].status(1) == 4
+    finally:
+        for opened in clients:
+            opened.socket.close()
+
+
+def test_calls_far_beyond_the_limit_end_the_connection(client: Http2) -> None:
+    begun = b"".join(frame(Kind.HEADERS, END_HEADERS, stream, head(LIVE)) for stream in range(1, 20_001, 2))
+    assert ends(client, begun)
+
+
+def test_messages_that_stop_half_way_give_their_memory_back(server: Server) -> None:
+    clients = [Http2(("127.0.0.1", port_of(server))) for _ in range(20)]
+    half = message(bytes(900_000))[:800_000]
+    for opened in clients:
+        opened.begin(1, INFER)
+        opened.data(1, half, end=False)
+    eventually(lambda: inflight_bytes(server) >= 16_000_000, "they are counted")
+    assert clients[0].status(1) == 4
+    eventually(lambda: inflight_bytes(server) == 0, "they are given back")
+    for opened in clients:
+        opened.socket.close()
+
+
+METHODS: Final = (
+    *(f"{SERVICE}/{name}" for name in ("ModelReady", "ModelMetadata", "ModelInfer", "ModelStreamInfer", "ModelConfig")),
+    *(f"{SERVICE}/{name}" for name in ("ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "TraceSetting")),
+    *(f"{SERVICE}/{name}" for name in ("SystemSharedMemoryRegister", "CudaSharedMemoryRegister", "LogSettings")),
+    "/grpc.health.v1.Health/Check",
+    REFLECTION,
+)
+NONSENSE: Final = (
+    b"\xff" * 20,
+    b"\x0a\xff\xff\xff\xff\x0f",
+    b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\x0a\x05ab",
+    b"\x0a\x02\xff\xfe",
+    b"\x0b" * 200,
+    b"\x07",
+    b"\x00\x00",
+    b"\x2a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+)
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_what_is_no_protobuf_is_an_error_of_its_call(client: Http2, path: str) -> None:
+    for number, body in enumerate(NONSENSE):
+        client.ask(2 * number + 1, path, body)
+        ending = client.ending(2 * number + 1)
+        assert isinstance(ending, dict)
+        assert int(ending["grpc-status"]) in {0, 3, 5, 12, 13, 14}, ending
+
+
+def test_messages_with_any_change_are_answered(client: Http2) -> None:
+    chosen = random.Random(7)
+    answered = 0
+    for number in range(1500):
+        body = bytearray(WHOLE)
+        for _ in range(chosen.randint(1, 4)):
+            at = chosen.randrange(len(body))
+            match chosen.randrange(3):
+                case 0:
+                    body[at] = chosen.randrange(256)
+                case 1:
+                    del body[at : at + chosen.randint(1, 20)]
+                case _:
+                    body[at:at] = chosen.randbytes(chosen.randint(1, 20))
+        client.ask(2 * number + 1, INFER, bytes(body))
+        answered += client.status(2 * number + 1) >= 0
+    assert answered == 1500
+
+
+@pytest.mark.parametrize("lengths", [(), (64,), (64, 64, 64), (64, 63), (65, 64), (0, 64), (64, 0), (1 << 19, 64)])
+def test_contents_of_wrong_lengths_are_refused(client: Http2, lengths: tuple[int, ...]) -> None:
+    asked = add_sub_request()
+    del asked.raw_input_contents[:]
+    asked.raw_input_contents.extend(bytes(length) for length in lengths)
+    client.ask(1, INFER, asked.SerializeToString())
+    assert client.status(1) == 3
+
+
+@pytest.mark.parametrize("shape", [(-1, 16), (2**62, 4), (2**31, 2**31), (0, 16), (), (1,) * 2000])
+def test_shapes_that_no_tensor_has_are_refused(client: Http2, shape: tuple[int, ...]) -> None:
+    asked = add_sub_request()
+    del asked.inputs[0].shape[:]
+    asked.inputs[0].shape.extend(shape)
+    client.ask(1, INFER, asked.SerializeToString())
+    assert client.status(1) == 3
+
+
+def test_a_hundred_thousand_inputs_are_refused(client: Http2) -> None:
+    asked = add_sub_request()
+    for _ in range(30_000):
+        asked.inputs.add()
+    client.ask(1, INFER, asked.SerializeToString())
+    assert client.status(1) == 3
+
+
+def test_clients_may_leave_at_every_stage(server: Server) -> None:
+    begun = frame(Kind.HEADERS, END_HEADERS, 1, head(INFER))
+    whole = begun + frame(Kind.DATA, 1, 1, message(WHOLE))
+    for at in range(0, len(whole), 7):
+        for leave in (lambda one: one.socket.close(), abort):
+            client = Http2(("127.0.0.1", port_of(server)))
+            client.send(whole[:at])
+            leave(client)
+
+
+def abort(client: Http2) -> None:
+    """Without a goodbye"""
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.socket.close()
