@@ -20,6 +20,7 @@ for runtime in cpu gpu; do
         --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml
 done
 lock bench requirements/bench.in --constraint requirements/dev.txt
+lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock supply requirements/supply.in
 lock torch requirements/torch.in --constraint requirements/dev.txt

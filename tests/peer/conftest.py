@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.peer import instances
 from tests.peer.pair import Pair
 from tests.peer.wrong_ensembles import WRONG
 from tests.serving import ROOT
@@ -40,5 +41,6 @@ def pair(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (folder / "config.pbtxt").write_text(text)
     shutil.copytree(repository / "no_class", repository / "no_syntax")
     (repository / "no_syntax/1/model.py").write_text("class TritonPythonModel(")
+    instances.write(repository)
     with Pair(home, repository) as servers:
         yield servers

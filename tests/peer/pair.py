@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 
     from tests.raw_http import Address, Headers, Response
 
-__all__ = ["Answers", "Pair", "Request", "free_ports", "generate", "get", "infer", "post", "told", "without_own_lines"]
+__all__ = [
+    "Answers",
+    "Pair",
+    "Peer",
+    "Request",
+    "free_ports",
+    "generate",
+    "get",
+    "infer",
+    "post",
+    "told",
+    "without_own_lines",
+]
 
 START_S: Final = 150.0
 STARTED: Final = re.compile(r"Started HTTPService at")
@@ -97,8 +109,8 @@ class Answers:
         return told(self.kushi)
 
 
-class Pair:
-    """Both servers, and a repository that neither of them writes to"""
+class Peer:
+    """The real tritonserver alone, on a repository that it does not write to; `wait` until it answers"""
 
     def __init__(self, home: Path, repository: Path, *arguments: str) -> None:
         triton = Tritonserver.at(home / "triton")
@@ -118,13 +130,57 @@ class Pair:
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.triton: Address = ("127.0.0.1", http)
+        self.http: Address = ("127.0.0.1", http)
+        self.metrics: Address = ("127.0.0.1", metrics)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait(self) -> None:
+        self.log.wait_for(STARTED, START_S)
+        eventually(self._is_ready, "Triton is ready")
+
+    def ask(self, request: Request) -> Response:
+        return fetch(self.http, request.method, request.path, request.headers, request.body)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.log.add(line.rstrip("\n"))
+        self.log.end()
+
+    def _is_ready(self) -> bool:
+        # it says that it listens before it does
+        with suppress(ConnectionRefusedError):
+            return fetch(self.http, "GET", "/v2/health/ready").status == 200
+        return False
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(START_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.reader.join(START_S)
+
+
+class Pair:
+    """Both servers, and a repository that neither of them writes to"""
+
+    def __init__(self, home: Path, repository: Path, *arguments: str) -> None:
+        self.peer = Peer(home, repository, *arguments)
+        self.triton: Address = self.peer.http
         self.server: Server | None = None
         try:
             self.server = Server.start(repository, "--exit-on-error=false", "--strict-readiness=false", *arguments)
             self.kushi: Address = self.server.http
-            self.log.wait_for(STARTED, START_S)
-            eventually(self._triton_is_ready, "Triton is ready")
+            self.kushi_metrics: Address = self.server.metrics_address
+            self.peer.wait()
         except BaseException:
             self.stop()
             raise
@@ -135,29 +191,10 @@ class Pair:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self.log.add(line.rstrip("\n"))
-        self.log.end()
-
-    def _triton_is_ready(self) -> bool:
-        # it says that it listens before it does
-        with suppress(ConnectionRefusedError):
-            return fetch(self.triton, "GET", "/v2/health/ready").status == 200
-        return False
-
     def stop(self) -> None:
         if self.server is not None:
             self.server.kill()
-        self.process.terminate()
-        try:
-            self.process.wait(START_S)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            self.reader.join(START_S)
+        self.peer.stop()
 
     def ask(self, request: Request) -> Answers:
         triton, kushi = (

@@ -137,8 +137,8 @@ def test_why_an_ensemble_is_not_served(pair: Pair, fault: str) -> None:
     assert (triton, kushi["state"]) == ({"name": name}, "UNAVAILABLE")
     if fault in OTHER_REASONS:
         said, ours = OTHER_REASONS[fault]
-        assert any(said in line for line in pair.log.lines), said
+        assert any(said in line for line in pair.peer.log.lines), said
         assert ours in kushi["reason"]
         return
     reason = kushi["reason"].rpartition("config.pbtxt: ")[2]
-    assert any(line.endswith(f': {reason}"') for line in pair.log.lines), reason
+    assert any(line.endswith(f': {reason}"') for line in pair.peer.log.lines), reason

@@ -45,7 +45,15 @@ class Taking(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["script", "exported"])
-@pytest.mark.parametrize("extra", ["", parameter("DISABLE_CUDNN", "true"), parameter("ENABLE_CACHE_CLEANING", "true")])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "",
+        parameter("DISABLE_CUDNN", "true"),
+        parameter("ENABLE_CACHE_CLEANING", "true"),
+        parameter("kushi.isolate", "true"),
+    ],
+)
 def test_a_gpu_gives_the_same_as_the_cpu(repository: Path, kind: str, extra: str) -> None:
     network = Network().eval()
     made = network if kind == "script" else export(network, network_arguments(2))
