@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks import delay, http_cost, interference, memory, python_calls, report, startup, throughput
+from benchmarks import delay, grpc_cost, http_cost, interference, memory, python_calls, report, startup, throughput
 from benchmarks.options import BUILD, RESULTS, Options, parser
 from benchmarks.outcome import Outcome, run_part
 
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[Options], Outcome]] = {
     startup.PART: startup.measure,
     memory.PART: memory.measure,
     http_cost.PART: http_cost.measure,
+    grpc_cost.PART: grpc_cost.measure,
     throughput.PART: throughput.measure,
     interference.PART: interference.measure,
     delay.PART: delay.measure,

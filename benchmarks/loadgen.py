@@ -144,13 +144,16 @@ class ClosedLoopRun:
         payload: Payload,
         *,
         connections: int,
+        streams: int = 0,
         seconds: float,
         warmup: float = 1.0,
         pids: Sequence[int] = (),
         core: int | None = None,
         gives_way: bool = False,
     ) -> None:
-        arguments = ["--proto", "http", "--host", HOST, "--port", str(port), "--conns", str(connections)]
+        """streams: with gRPC, so many requests at a time on each connection; 0: HTTP/1.1"""
+        arguments = ["--proto", "grpc", "--streams", str(streams)] if streams else ["--proto", "http"]
+        arguments += ["--host", HOST, "--port", str(port), "--conns", str(connections)]
         arguments += ["--warmup", str(warmup), "--duration", str(seconds)]
         for pid in pids:
             arguments += ["--pid", str(pid)]

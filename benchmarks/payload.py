@@ -1,4 +1,4 @@
-"""One inference request as bytes: JSON header, then the tensors in binary, as tritonclient sends them."""
+"""One inference request as bytes, as tritonclient sends it: JSON and tensors over HTTP, a message over gRPC."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 
 import numpy as np
+from tritonclient.grpc import service_pb2
 
 from benchmarks.models import MODELS, inputs
 
-__all__ = ["Payload", "binary_request", "numbers_request", "stream_request", "text_request"]
+__all__ = ["Payload", "binary_request", "grpc_request", "numbers_request", "stream_request", "text_request"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,17 @@ def binary_request(name: str, model: str) -> Payload:
             for spec in MODELS[model].inputs
         ],
     )
+
+
+def grpc_request(name: str, model: str) -> Payload:
+    """The same to the gRPC door."""
+    arrays = inputs(model, rows=1)
+    message = service_pb2.ModelInferRequest(model_name=name)
+    for spec in MODELS[model].inputs:
+        message.inputs.add(name=spec.name, datatype=spec.datatype, shape=arrays[spec.name].shape)
+        message.raw_input_contents.append(arrays[spec.name].tobytes())
+    body = message.SerializeToString()
+    return Payload("/inference.GRPCInferenceService/ModelInfer", {}, b"\0" + len(body).to_bytes(4, "big") + body)
 
 
 def numbers_request(name: str, tensor: str, count: int) -> Payload:

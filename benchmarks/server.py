@@ -152,9 +152,10 @@ class Server(Program):
     def __init__(
         self, repository: Path, *, local_socket: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        port, self.metrics_port = free_port(), free_port()
+        port, self.grpc_port, self.metrics_port = free_port(), free_port(), free_port()
         command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
         command += ["--http-address", HOST, "--http-port", str(port)]
+        command += ["--grpc-address", HOST, "--grpc-port", str(self.grpc_port)]
         command += ["--metrics-address", HOST, "--metrics-port", str(self.metrics_port)]
         if local_socket is not None:
             command += ["--local-socket", str(local_socket)]
