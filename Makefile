@@ -10,6 +10,7 @@ BOOTSTRAPPED := $(VENV)/.bootstrapped
 SYNCED := $(VENV)/.synced
 TRITON := .venv-triton
 TORCH := .venv-torch
+CLIENTS := .venv-clients
 NEWEST := .venv-bentoml
 WHEEL := .venv-wheel
 SUPPLY := .venv-supply
@@ -34,7 +35,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-torch test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-clients test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -147,6 +148,10 @@ test-rebuild: setup ## Change a native source, run make, look for the change fro
 test-triton: setup $(TRITON)/.synced ## Our client against a real Triton server, which has an environment of its own
 	@$(TIMED) test-triton $(BIN)/pytest tests/peer $(IN_A_PROCESS)
 
+test-triton-examples: setup ## The examples of Triton's Python backend, on Kushi (DIR=a checkout of it, ARGS="--python .venv-torch/bin/python")
+	@test -d "$(DIR)" || { echo "make test-triton-examples needs DIR: a checkout of triton-inference-server/python_backend" >&2; exit 1; }
+	@$(TIMED) test-triton-examples $(BIN)/python -m tests.peer.examples $(DIR) $(ARGS)
+
 # Where the package cannot be installed, the tests are skipped and the end of the run says why.
 $(TRITON)/.synced: requirements/triton.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TRITON)
@@ -161,6 +166,14 @@ $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TORCH)
 	VIRTUAL_ENV=$(CURDIR)/$(TORCH) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/torch.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TORCH)/lib/$$(ls $(TORCH)/lib)/site-packages/development.pth
+	@touch $@
+
+test-clients: setup $(CLIENTS)/.synced ## Clients of others, as KServe's and MLServer's, against a server of ours
+	@$(TIMED) test-clients $(BIN)/pytest tests/clients $(IN_A_PROCESS)
+
+$(CLIENTS)/.synced: requirements/clients.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(CLIENTS)
+	VIRTUAL_ENV=$(CURDIR)/$(CLIENTS) $(UV) pip sync --quiet --require-hashes requirements/clients.txt
 	@touch $@
 
 # which one; further words take back what it asks of other packages
@@ -257,8 +270,9 @@ bench-triton: shipped $(TRITON)/.synced ## What Python models and ensembles cost
 	$(BIN)/python -m benchmarks.python_models $(ARGS)
 	$(BIN)/python -m benchmarks.worker_kills $(ARGS)
 
-bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime (ARGS="--quick" for a look)
+bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime, and in processes of its own (ARGS="--quick" for a look)
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
+	$(TORCH)/bin/python -m benchmarks.isolation $(ARGS)
 
 bench-overload: shipped ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
@@ -283,4 +297,4 @@ lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for ne
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
-	rm -rf $(VENV) $(TRITON) $(TORCH) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
