@@ -135,10 +135,14 @@ class Collector:
             self.spans += found
         self.requests.append((path, len(found)))
 
-    def wait_for(self, count: int) -> list[Span]:
-        """So many spans, in the order in which they began"""
-        eventually(lambda: len(self.spans) >= count, f"{count} spans")
-        return sorted(self.spans, key=lambda span: span.began)
+    def wait_for(self, count: int, trace: str | None = None) -> list[Span]:
+        """So many spans, of one trace or of any, in the order in which they began"""
+
+        def found() -> list[Span]:
+            return [span for span in self.spans if trace in {None, span.trace}]
+
+        eventually(lambda: len(found()) >= count, f"{count} spans")
+        return sorted(found(), key=lambda span: span.began)
 
 
 def _span(span: Any, resource: Any) -> Span:  # noqa: ANN401 - messages
