@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tritonclient import http
 
-from tests.peer.pair import Pair, Request, get, infer, post
+from tests.peer.pair import Pair, Request, get, infer, post, told
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -257,7 +257,10 @@ SERVED = [
 def test_metadata_and_configuration(pair: Pair, model: str) -> None:
     pair.ask(get(f"/v2/models/{model}")).are_the_same()
     pair.ask(get(f"/v2/models/{model}/config")).are_the_same()
-    pair.ask(get(f"/v2/models/{model}/ready")).are_the_same()
+    ready = pair.ask(get(f"/v2/models/{model}/ready"))
+    # where Triton says nothing stands what KServe's clients read
+    assert (ready.triton.status, ready.triton.body) == (200, b"")
+    assert (ready.kushi.status, told(ready.kushi)) == (200, {"name": model, "ready": True})
 
 
 def test_a_model_may_give_nothing(pair: Pair) -> None:
