@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from kushi_native import Core, HttpClient, LocalClient, Result
+    from kushi_native import Core, LocalClient, RemoteClient, Result
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = ["Calls"]
@@ -31,7 +31,7 @@ _HANDLES = 1024
 class Calls(Management):
     """Inference on the models of an engine, in this process or elsewhere"""
 
-    def __init__(self, native: Core | LocalClient | HttpClient) -> None:
+    def __init__(self, native: Core | LocalClient | RemoteClient) -> None:
         self._native = native
         self._handles: dict[tuple[str, str], Model] = {}
 

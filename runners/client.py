@@ -2,9 +2,9 @@
 Client: the verbs of an Engine, towards an engine in another process or on another host.
 
 The scheme of the url says how: `unix://PATH` is the local door of an engine on this host, with large tensors in shared
-memory; `http://HOST:PORT` and `https://HOST:PORT` are any server of the Open Inference Protocol. A client connects when
-it is first asked, and again when the other side went away. It belongs to the process that made it, and serves all
-threads and event loops of that process.
+memory; `http://HOST:PORT`, `https://HOST:PORT`, `grpc://HOST:PORT` and `grpcs://HOST:PORT` are any server of the Open
+Inference Protocol. A client connects when it is first asked, and again when the other side went away. It belongs to the
+process that made it, and serves all threads and event loops of that process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import kushi_native
 
 from .calls import Calls
-from .errors import InvalidInput, Unsupported, factories
+from .errors import InvalidInput, factories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "check_url"]
 
-_EXPECTED = "unix://PATH, http://HOST:PORT or https://HOST:PORT"
-_ABSENT = ("grpc", "grpcs")
+_SCHEMES = ("http", "https", "grpc", "grpcs")
+_EXPECTED = "unix://PATH, http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or grpcs://HOST:PORT"
 
 
 class Client(Calls):
@@ -54,28 +54,31 @@ class Client(Calls):
     ) -> None:
         """
         url: `unix://PATH` of an engine's local socket (`kushi serve --local-socket PATH`, `engine.serve_local(PATH)`),
-            `http://HOST:PORT` or `https://HOST:PORT`.
-        headers: sent with every request over HTTP, such as a token; shown nowhere.
-        ca_cert: for https, a file with the certificates of the authorities that are trusted, in PEM form; without it,
-            those of the system are.
+            `http://HOST:PORT` or `https://HOST:PORT`, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
+        headers: sent with every request, such as a token, over gRPC as metadata; shown nowhere.
+        ca_cert: for https and grpcs, a file with the certificates of the authorities that are trusted, in PEM form;
+            without it, those of the system are.
         client_cert, client_key: files of the certificate that the client shows, and its key, in PEM form.
-        insecure: takes any server at the other end of https for the right one.
+        insecure: takes any server at the other end of TLS for the right one.
         """
         scheme, place = check_url(url)
         if (client_cert is None) != (client_key is None):
             raise InvalidInput("client_cert and client_key belong together, got one of them")
         if scheme == "unix" and headers:
-            raise InvalidInput(f"headers are for http and https, got them for {url!r}")
-        if scheme != "https" and (ca_cert or client_cert or insecure):
-            raise InvalidInput(f"ca_cert, client_cert, client_key and insecure are for https, got one for {url!r}")
+            raise InvalidInput(f"headers are for http, https, grpc and grpcs, got them for {url!r}")
+        if scheme not in {"https", "grpcs"} and (ca_cert or client_cert or insecure):
+            raise InvalidInput(
+                f"ca_cert, client_cert, client_key and insecure are for https and grpcs, got one for {url!r}"
+            )
         kushi_native.register_errors(factories())
         self._url = url
-        self._native: kushi_native.LocalClient | kushi_native.HttpClient
+        self._native: kushi_native.LocalClient | kushi_native.RemoteClient
+        self._speaks_grpc = scheme in {"grpc", "grpcs"}
         if scheme == "unix":
             super().__init__(kushi_native.LocalClient(place))
             return
         identity = (str(client_cert), str(client_key)) if client_cert and client_key else None
-        native = kushi_native.HttpClient(
+        native = kushi_native.RemoteClient(
             place,
             headers=[*(headers or {}).items()],
             ca_cert=str(ca_cert) if ca_cert else None,
@@ -102,10 +105,26 @@ class Client(Calls):
         return f"Client({self._url!r})"
 
     def _call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
-        return self._native.call(verb.name, verb.arguments_json(), deadline)
+        if not self._speaks_grpc:
+            return self._native.call(verb.name, verb.arguments_json(), deadline)
+        return _read(verb, self._native.call(verb.name, _message(verb), deadline))
 
     async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
-        return await self._native.async_call(verb.name, verb.arguments_json(), deadline)
+        if not self._speaks_grpc:
+            return await self._native.async_call(verb.name, verb.arguments_json(), deadline)
+        return _read(verb, await self._native.async_call(verb.name, _message(verb), deadline))
+
+
+def _message(verb: Verb) -> bytes:
+    from .grpc_messages import question  # noqa: PLC0415 - who asks for inference alone needs no descriptions
+
+    return question(verb)
+
+
+def _read(verb: Verb, answer: Answer) -> Answer:
+    from .grpc_messages import reading  # noqa: PLC0415 - as above
+
+    return reading(verb, answer)
 
 
 def check_url(url: str) -> tuple[str, str]:
@@ -116,11 +135,9 @@ def check_url(url: str) -> tuple[str, str]:
     if not separator:
         raise InvalidInput(f"expected {_EXPECTED}, got {url!r}{_guess(url)}")
     scheme = scheme.lower()
-    if scheme in _ABSENT:
-        raise Unsupported(f"{scheme}:// is not supported yet, expected {_EXPECTED}, got {url!r}")
     if scheme == "unix":
         return scheme, _checked_path(url, rest)
-    if scheme in {"http", "https"}:
+    if scheme in _SCHEMES:
         return scheme, url
     raise InvalidInput(f"unknown scheme {scheme!r}, expected {_EXPECTED}, got {url!r}")
 
@@ -129,7 +146,7 @@ def _guess(url: str) -> str:
     if not url:
         return ""
     scheme, colon, rest = url.partition(":")
-    if not colon or scheme.lower() not in {"unix", "http", "https"}:
+    if not colon or scheme.lower() not in {"unix", *_SCHEMES}:
         scheme, rest = "unix" if "/" in url else "http", url
     return f", did you mean {scheme}://{rest if scheme == 'unix' else rest.lstrip('/')}?"
 

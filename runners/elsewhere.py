@@ -27,8 +27,8 @@ class Elsewhere:
     def options(self) -> dict[str, Any]:
         """For a Client of it: those that its scheme has"""
         scheme = self.url.strip().partition(":")[0].lower()
-        headers = {"headers": self.headers} if scheme in {"http", "https"} else {}
-        return {**headers, **self.files} if scheme == "https" else headers
+        headers = {"headers": self.headers} if scheme in {"http", "https", "grpc", "grpcs"} else {}
+        return {**headers, **self.files} if scheme in {"https", "grpcs"} else headers
 
     @property
     def files(self) -> dict[str, str | None]:

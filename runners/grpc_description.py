@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["described_files", "services_of"]
+__all__ = ["described_files", "services_of", "shipped_files"]
 
 Described: TypeAlias = tuple[str, bytes, list[str]]
 """A file: its name, its descriptor, and the full names of what it defines"""
@@ -35,7 +35,7 @@ _STRING, _BYTES, _INT32 = (
 
 def described_files() -> list[Described]:
     """All files, each behind those that it needs"""
-    files = [*_shipped(), _health(), _reflection("v1alpha"), _reflection("v1")]
+    files = [*shipped_files(), _health(), _reflection("v1alpha"), _reflection("v1")]
     return [(file.name, file.SerializeToString(), list(_defined(file))) for file in files]
 
 
@@ -45,7 +45,8 @@ def services_of(files: list[Described]) -> list[str]:
     return [f"{file.package}.{service.name}" for file in parsed for service in file.service]
 
 
-def _shipped() -> Iterator[FileDescriptorProto]:
+def shipped_files() -> Iterator[FileDescriptorProto]:
+    """Those of the inference service, each behind those that it needs"""
     package = find_spec("tritonclient")
     for name in _SHIPPED:
         for root in (package.submodule_search_locations if package else None) or []:

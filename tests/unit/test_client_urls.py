@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from runners import Client, InvalidInput, Model, Unsupported
+from runners import Client, InvalidInput, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXPECTED = "expected unix://PATH, http://HOST:PORT or https://HOST:PORT"
+EXPECTED = "expected unix://PATH, http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or grpcs://HOST:PORT"
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,9 @@ EXPECTED = "expected unix://PATH, http://HOST:PORT or https://HOST:PORT"
         "http://gateway/models/of/a/team",
         "https://localhost:8443",
         "https://gateway",
+        "grpc://localhost:8001",
+        "grpcs://[::1]:8001/",
+        "GRPC://gateway",
     ],
 )
 def test_a_client_connects_to_nothing_before_it_is_asked(url: str) -> None:
@@ -66,17 +69,13 @@ def test_a_url_that_means_nothing_is_refused_with_what_is_expected(url: str, tex
         "http://localhost:70000",
         "http://me:secret@localhost",
         "http://a b",
+        "grpc://",
+        "grpc://localhost:8001/models",
     ],
 )
-def test_an_http_url_without_a_host_and_a_port_is_refused(url: str) -> None:
+def test_a_url_without_a_host_and_a_port_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="expected http://HOST:PORT"):
         Client(url)
-
-
-@pytest.mark.parametrize("scheme", ["grpc", "grpcs"])
-def test_what_is_not_there_yet_is_refused_by_name(scheme: str) -> None:
-    with pytest.raises(Unsupported, match=f"^{scheme}:// is not supported yet, expected unix://PATH, http"):
-        Client(f"{scheme}://localhost:8001")
 
 
 def test_a_path_is_no_url(tmp_path: Path) -> None:

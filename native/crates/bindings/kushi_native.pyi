@@ -12,12 +12,12 @@ __all__ = [
     "Core",
     "Ensemble",
     "Exchange",
-    "HttpClient",
     "LocalClient",
     "OnnxModel",
     "Order",
     "Orders",
     "PythonModel",
+    "RemoteClient",
     "Result",
     "StartedVersion",
     "Stream",
@@ -248,7 +248,41 @@ class Exchange:
     def close(self) -> None: ...
 
 @final
-class HttpClient:
+class LocalClient:
+    def __new__(cls, path: str) -> Self: ...
+    def infer(
+        self,
+        model: str,
+        inputs: tuple[Any, ...],
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+        /,
+    ) -> Result: ...
+    def async_infer(
+        self,
+        model: str,
+        inputs: tuple[Any, ...],
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+        /,
+    ) -> Future[Result]: ...
+    def call(self, verb: str, arguments: bytes, deadline: float | timedelta | None, /) -> tuple[int, str, bytes]: ...
+    def async_call(
+        self, verb: str, arguments: bytes, deadline: float | timedelta | None, /
+    ) -> Future[tuple[int, str, bytes]]: ...
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike, /) -> NDArray[Any]: ...
+    def close(self) -> None: ...
+
+@final
+class RemoteClient:
     def __new__(
         cls,
         url: str,
@@ -286,40 +320,6 @@ class HttpClient:
     def async_call(
         self, verb: str, arguments: bytes, deadline: float | timedelta | None, /
     ) -> Future[tuple[int, str, bytes]]: ...
-    def close(self) -> None: ...
-
-@final
-class LocalClient:
-    def __new__(cls, path: str) -> Self: ...
-    def infer(
-        self,
-        model: str,
-        inputs: tuple[Any, ...],
-        model_version: str | SupportsIndex,
-        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
-        parameters: Mapping[str, bool | int | float | str] | None,
-        deadline: float | timedelta | None,
-        priority: int,
-        request_id: str,
-        /,
-    ) -> Result: ...
-    def async_infer(
-        self,
-        model: str,
-        inputs: tuple[Any, ...],
-        model_version: str | SupportsIndex,
-        outputs: Sequence[str] | Mapping[str, SupportsIndex] | None,
-        parameters: Mapping[str, bool | int | float | str] | None,
-        deadline: float | timedelta | None,
-        priority: int,
-        request_id: str,
-        /,
-    ) -> Future[Result]: ...
-    def call(self, verb: str, arguments: bytes, deadline: float | timedelta | None, /) -> tuple[int, str, bytes]: ...
-    def async_call(
-        self, verb: str, arguments: bytes, deadline: float | timedelta | None, /
-    ) -> Future[tuple[int, str, bytes]]: ...
-    def empty(self, shape: int | Sequence[int], dtype: DTypeLike, /) -> NDArray[Any]: ...
     def close(self) -> None: ...
 
 @final

@@ -143,12 +143,12 @@ def test_an_engine_elsewhere_needs_none_here(standard_server: Server) -> None:
 
 
 def test_what_cannot_be_asked_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
-        depends(engine("models"), url="grpc://engine.example")
+    with pytest.raises(InvalidInput, match="unknown scheme 'ftp'"):
+        depends(engine("models"), url="ftp://engine.example")
     with pytest.raises(InvalidInput, match="did you mean http://engine:8000"):
         depends(engine("models"), url="engine:8000")
-    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
-        depends(url="grpc://engine.example")
+    with pytest.raises(InvalidInput, match="unknown scheme 'ftp'"):
+        depends(url="ftp://engine.example")
     with pytest.raises(TypeError, match=r"other services are for bentoml\.depends"):
         depends(service(type("Other", (), {})))
 
@@ -347,13 +347,13 @@ def test_a_model_that_does_not_load_stops_no_other_in_this_process_either(reposi
 def test_declaring_a_dependency_reads_no_environment_and_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KUSHI_ENGINE_URL", "grpc://engine.example")
+    monkeypatch.setenv("KUSHI_ENGINE_URL", "ftp://engine.example")
     monkeypatch.setenv("KUSHI_ENGINE_HEADERS", "no header")
     monkeypatch.setenv("KUSHI_ENGINE_CA_CERT", str(tmp_path / "nowhere"))
     late, nothing = depends(engine("models", name="Models")), depends()
     monkeypatch.delenv("KUSHI_ENGINE_HEADERS")
     monkeypatch.delenv("KUSHI_ENGINE_CA_CERT")
-    with pytest.raises(Unsupported, match="grpc:// is not supported yet"):
+    with pytest.raises(InvalidInput, match="unknown scheme 'ftp'"):
         cast("EngineDependency", late).get()
     monkeypatch.delenv("KUSHI_ENGINE_URL")
     made: Any = service(type("Reader", (), {"models": nothing}))

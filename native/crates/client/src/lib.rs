@@ -1,10 +1,23 @@
 //! A client of the Open Inference Protocol, without Python: one call, whichever way it travels.
 #![forbid(unsafe_code)]
 
+mod address;
+mod background;
+mod beside;
 mod call;
+mod decode;
+mod encode;
+mod grpc;
+mod headers;
 mod http;
+mod inputs;
+mod kinds;
 pub mod local;
 pub mod relay;
+mod remote;
+mod socket;
+mod tls;
 
 pub use call::{Answer, Call, CallAnswer, Carried, Draft, InferCall, WantedOutput};
-pub use http::{HttpClient, HttpOptions, Ticket, Tls, TlsOptions};
+pub use remote::{RemoteClient, RemoteOptions, Ticket};
+pub use tls::{Tls, TlsOptions};

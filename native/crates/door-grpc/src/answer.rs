@@ -8,7 +8,7 @@ use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response};
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{Error, ErrorKind, Timings};
 use kushi_dataplane::{Event, Trace};
 use kushi_net::Answering;
 use smallvec::SmallVec;
@@ -21,6 +21,8 @@ use crate::message::HEAD_BYTES;
 use crate::status::Status;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// Asks where the time went, and carries the answer.
+pub(crate) const TIMINGS: &str = "kushi-timings";
 /// What is sent without asking whether the client takes it, where nothing follows.
 const SHORT_BYTES: usize = 16 << 10;
 
@@ -34,6 +36,8 @@ pub(crate) struct Answer {
     /// Until it is sent.
     _answering: Option<Answering>,
     trace: Option<Trace>,
+    /// For a client that wants to know where the time went.
+    timings: Option<Timings>,
 }
 
 /// Where the answers of a call go.
@@ -82,15 +86,25 @@ pub(crate) fn closed() -> Status {
 
 impl Answer {
     pub(crate) fn new(message: Message, answering: Answering) -> Self {
-        Self { message: Some(message), status: Status::ok(), _answering: Some(answering), trace: None }
+        Self {
+            message: Some(message),
+            status: Status::ok(),
+            _answering: Some(answering),
+            trace: None,
+            timings: None,
+        }
     }
 
     pub(crate) fn traced(self, trace: Option<Trace>) -> Self {
         Self { trace, ..self }
     }
 
+    pub(crate) fn timed(self, timings: Option<Timings>) -> Self {
+        Self { timings, ..self }
+    }
+
     pub(crate) fn failed(status: Status) -> Self {
-        Self { message: None, status, _answering: None, trace: None }
+        Self { message: None, status, _answering: None, trace: None, timings: None }
     }
 
     pub(crate) async fn send(mut self, outlet: Outlet<'_>) -> Result<(), h2::Error> {
@@ -119,7 +133,7 @@ impl Answer {
             return Ok(());
         };
         let patience = outlet.context.io.net.limits.body_timeout;
-        let mut stream = outlet.open()?;
+        let mut stream = outlet.open_with(self.timings)?;
         for piece in coding::coded(&stream.context.io.net, message, stream.coding).await {
             if piece.len() <= SHORT_BYTES {
                 stream.inner.send_data(piece, false)?;
@@ -139,15 +153,32 @@ impl<'a> Outlet<'a> {
     }
 
     /// Sends the head of answers that are yet to come.
-    pub(crate) fn open(mut self) -> Result<Stream<'a>, h2::Error> {
+    pub(crate) fn open(self) -> Result<Stream<'a>, h2::Error> {
+        self.open_with(None)
+    }
+
+    fn open_with(mut self, timings: Option<Timings>) -> Result<Stream<'a>, h2::Error> {
         let mut response = Response::new(());
         response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        if let Some(timings) = timings {
+            tell_timings(response.headers_mut(), &timings);
+        }
         if let Some(with) = self.coding {
             response.headers_mut().insert(REQUEST_CODING, HeaderValue::from_static(with.coding.name()));
         }
         let inner = self.respond.send_response(response, false)?;
         let Self { context, open, coding, deadline, .. } = self;
         Ok(Stream { context, open, inner, coding, deadline })
+    }
+}
+
+/// In nanoseconds, as over HTTP.
+fn tell_timings(headers: &mut HeaderMap, timings: &Timings) {
+    let Timings { queue, compute_input, compute_infer, compute_output } = *timings;
+    let [queue, input, infer, output] =
+        [queue, compute_input, compute_infer, compute_output].map(|time| time.as_nanos());
+    if let Ok(value) = HeaderValue::try_from(format!("{queue},{input},{infer},{output}")) {
+        headers.insert(TIMINGS, value);
     }
 }
 

@@ -15,7 +15,7 @@ use kushi_core::Parameter;
 use kushi_dataplane::Parent;
 use tokio::time::timeout_at;
 
-use crate::answer::{Answer, Outlet};
+use crate::answer::{Answer, Outlet, TIMINGS};
 use crate::coding::{self, AnswerCoding};
 use crate::door::GrpcContext;
 use crate::line::OpenCall;
@@ -47,6 +47,7 @@ pub(crate) struct Frame {
     pub(crate) forwarded: Vec<(String, Parameter)>,
     /// The trace that the call comes with; read where it may matter.
     pub(crate) trace: Option<Carried>,
+    pub(crate) tells_timings: bool,
 }
 
 /// A trace, as metadata says it.
@@ -112,10 +113,11 @@ fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'a>, Status>
     };
     // Looked for where somebody may be traced alone.
     let trace = context.grpc.plane.traces.is_on().then(|| Carried::of(headers)).flatten();
+    let tells_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let deadline = patience.and_then(|patience| arrived.checked_add(patience));
     Ok(Head {
         method,
-        frame: Frame { arrived, deadline, forwarded, trace },
+        frame: Frame { arrived, deadline, forwarded, trace, tells_timings },
         takes_compressed: coding::of_request(headers)?,
         coding: coding::of_answer(headers, context.grpc.compression_level),
         fails_at_once: headers.get(GRPC_ERROR).is_some_and(|value| value == "true"),

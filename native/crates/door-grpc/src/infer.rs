@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response};
+use kushi_core::{
+    Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Timings,
+};
 use kushi_dataplane::{Alarm, Event, OnlyResponse, Submitted, Trace, fill_regions};
 use kushi_net::{Answering, Reservation, Waiting};
 use kushi_oip::infer_request::InferRequest;
@@ -42,11 +44,13 @@ pub(crate) async fn infer(
     frame: Frame,
 ) -> Result<Answer, Status> {
     let mut trace = None;
-    let message = message(context, body, &mut answering, frame, &mut trace).await;
-    if let (Err(error), Some(trace)) = (&message, &trace) {
+    let tells_timings = frame.tells_timings;
+    let answered = message(context, body, &mut answering, frame, &mut trace).await;
+    if let (Err(error), Some(trace)) = (&answered, &trace) {
         trace.fail(error);
     }
-    Ok(Answer::new(message?, answering).traced(trace))
+    let (message, timings) = answered?;
+    Ok(Answer::new(message, answering).traced(trace).timed(tells_timings.then_some(timings)))
 }
 
 async fn message(
@@ -55,7 +59,7 @@ async fn message(
     answering: &mut Answering,
     frame: Frame,
     trace: &mut Option<Trace>,
-) -> Result<Message, Error> {
+) -> Result<(Message, Timings), Error> {
     let mut asked = submit(context, &body, frame, check_unary, trace)?;
     drop(body);
     answering.prepared();
@@ -63,12 +67,13 @@ async fn message(
     if let Some(trace) = trace {
         trace.mark(Event::ResponseComplete, Instant::now());
     }
+    let timings = end.timings;
     drop(end);
     // In the place of the request, which has gone.
     answering.reservation = reservation;
     let message = answer::framed(&asked.written(response, None)?);
     answering.owe_in_all(message.iter().map(Bytes::len).sum());
-    Ok(message)
+    Ok((message, timings))
 }
 
 /// `trace`: that of the request, if it is traced; also where this fails.

@@ -7,10 +7,9 @@ use bytes::{Bytes, BytesMut};
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft};
 use kushi_dataplane::region_error;
 use kushi_oip::infer_request::{InferRequest, Input, Region};
+use kushi_oip::typed_contents::{self, Fault};
 use kushi_shm::{RegionRange, Regions};
 use smallvec::SmallVec;
-
-use crate::typed::{self, Fault};
 
 pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
 
@@ -94,7 +93,7 @@ pub(crate) fn read<'a>(
 fn contents(message: &InferRequest<'_>, input: &Input<'_>) -> Result<Bytes, Error> {
     // One of an unknown type is refused by its name later.
     let Ok(datatype) = input.datatype.parse::<DataType>() else { return Ok(Bytes::new()) };
-    let read = input.contents.map_or(Ok(None), |contents| typed::bytes(contents, datatype));
+    let read = input.contents.map_or(Ok(None), |contents| typed_contents::bytes(contents, datatype));
     match read {
         Ok(Some(bytes)) => Ok(bytes.freeze()),
         // No elements need no field.

@@ -27,7 +27,6 @@ mod reflection;
 mod status;
 mod stream;
 mod timeout;
-mod typed;
 mod watched;
 
 pub use door::Grpc;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::HeaderMap;
 use http::header::HeaderValue;
-use kushi_core::Error;
+use kushi_core::{Error, ErrorKind};
 
 /// Codes that no kind of error has.
 pub(crate) const INVALID_ARGUMENT: u8 = 3;
@@ -18,15 +18,17 @@ pub(crate) const INTERNAL: u8 = 13;
 pub(crate) struct Status {
     code: u8,
     text: String,
+    /// Of an error of the core, for our own clients: one code stands for several kinds.
+    kind: Option<ErrorKind>,
 }
 
 impl Status {
     pub(crate) fn ok() -> Self {
-        Self { code: 0, text: String::new() }
+        Self { code: 0, text: String::new(), kind: None }
     }
 
     pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self { code, text: text.into(), kind: None }
     }
 
     pub(crate) fn deadline_exceeded() -> Self {
@@ -53,12 +55,15 @@ impl Status {
         {
             headers.insert("grpc-message", text);
         }
+        if let Some(kind) = self.kind {
+            headers.insert("kushi-error", HeaderValue::from_static(kind.name()));
+        }
     }
 }
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        Self::new(error.kind.grpc_code() as u8, error.message)
+        Self { kind: Some(error.kind), ..Self::new(error.kind.grpc_code() as u8, error.message) }
     }
 }
 
@@ -91,8 +96,8 @@ mod tests {
         assert_eq!((headers.len(), &headers["grpc-status"]), (1, &HeaderValue::from_static("0")));
         Status::from(Error::invalid("no")).write(&mut headers);
         assert_eq!(
-            (&headers["grpc-status"], &headers["grpc-message"]),
-            (&"3".parse().unwrap(), &"no".parse().unwrap())
+            (&headers["grpc-status"], &headers["grpc-message"], &headers["kushi-error"]),
+            (&"3".parse().unwrap(), &"no".parse().unwrap(), &"invalid_input".parse().unwrap())
         );
     }
 }

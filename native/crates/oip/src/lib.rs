@@ -16,6 +16,7 @@ mod messages;
 mod parameter;
 mod restrictions;
 pub mod tensor_json;
+pub mod typed_contents;
 mod version;
 pub mod wire;
 

@@ -16,6 +16,7 @@ use rustls::{CertificateError, RootCertStore};
 
 /// The protocol that is spoken inside.
 pub const HTTP_1_1: &[u8] = b"http/1.1";
+pub const HTTP_2: &[u8] = b"h2";
 
 /// The cryptography of all connections.
 pub fn provider() -> Arc<CryptoProvider> {

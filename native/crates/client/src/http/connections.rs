@@ -2,34 +2,25 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use kushi_core::{Error, ErrorKind};
-use rustix::net::{Shutdown, shutdown, sockopt};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
-use super::HttpOptions;
-use super::address::Address;
 use super::body::Outgoing;
 use super::fault;
-use super::tls::Tls;
+use crate::address::Address;
+use crate::remote::RemoteOptions;
+use crate::socket::{self, Opened};
+use crate::tls::Tls;
 
 /// What a connection may need to come to rest after an answer.
 const READY_PATIENCE: Duration = Duration::from_secs(1);
-/// A peer that vanished without a word is noticed after about half a minute.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 3;
-
 /// Connections in use and idle ones together never exceed the limit: a new one is opened only when
 /// none is idle, and each in use holds a permit.
 pub(super) struct Connections {
@@ -59,7 +50,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Connections {
-    pub(super) fn new(tls: Option<Tls>, options: &HttpOptions) -> Self {
+    pub(super) fn new(tls: Option<Tls>, options: &RemoteOptions) -> Self {
         Self {
             tls,
             idle: RefCell::default(),
@@ -95,18 +86,10 @@ impl Turn<'_> {
     }
 
     pub(super) async fn open(&self, address: &Address) -> Result<Line, Error> {
-        let until = Instant::now() + self.connections.connect_patience;
-        let within = |error| fault::not_connected(address, &error);
-        let connect = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = in_time(until, connect).await.map_err(within)?;
-        prepare(&stream).map_err(within)?;
-        let socket = Socket(stream);
-        match &self.connections.tls {
-            None => converse(socket, address).await,
-            Some(tls) => {
-                let stream = in_time(until, tls.connect(socket)).await.map_err(within)?;
-                converse(stream, address).await
-            }
+        let (tls, patience) = (self.connections.tls.as_ref(), self.connections.connect_patience);
+        match socket::open(address, tls, patience).await? {
+            Opened::Plain(socket) => converse(socket, address).await,
+            Opened::Secure(stream) => converse(stream, address).await,
         }
     }
 
@@ -120,10 +103,6 @@ impl Turn<'_> {
             idle.pop_front();
         }
     }
-}
-
-async fn in_time<T>(until: Instant, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout_at(until.into(), work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Speaks HTTP on `io`.
@@ -140,62 +119,4 @@ async fn converse(
         }
     });
     Ok(Line { sender, driver: driver.abort_handle() })
-}
-
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    Ok(())
-}
-
-/// Ends the connection when it is dropped, also when a forked child has inherited the socket.
-pub(super) struct Socket(TcpStream);
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = shutdown(&self.0, Shutdown::Both);
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, pieces)
-    }
 }

@@ -4,18 +4,17 @@ use std::error::Error as _;
 use std::fmt::Display;
 use std::io;
 
-use hyper::header::{HeaderMap, HeaderName, LOCATION};
+use hyper::header::{HeaderMap, LOCATION};
 use hyper::{StatusCode, Version};
 use kushi_core::{Error, ErrorKind};
 use kushi_oip::json::{Scanner, read};
 
-use super::address::Address;
 use super::body::ReadError;
 use super::server::Reply;
-use super::tls;
+use crate::address::Address;
+use crate::kinds::{self, unavailable};
+use crate::tls;
 
-/// How our own server names the kind of a failure.
-const KIND: HeaderName = HeaderName::from_static("kushi-error");
 /// How much of a body that is no answer of the protocol is shown.
 const SHOWN_BYTES: usize = 200;
 /// What Triton, servers on `FastAPI` and ours say to a path that is no route of theirs.
@@ -44,14 +43,7 @@ pub(super) fn refusal(address: &Address, reply: &Reply) -> Error {
 
 /// The kind of a failure: what our own server names, otherwise what status and text mean in Triton.
 pub(super) fn kind(status: StatusCode, headers: &HeaderMap, text: &str) -> ErrorKind {
-    let named = headers
-        .get(KIND)
-        .and_then(|name| ErrorKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == name.as_bytes()));
-    match named.unwrap_or_else(|| foreign_kind(status, text)) {
-        // Nobody here has cancelled: the server gave the request up, as it does when it closes.
-        ErrorKind::Cancelled => ErrorKind::ShuttingDown,
-        kind => kind,
-    }
+    kinds::named(headers).unwrap_or_else(|| foreign_kind(status, text))
 }
 
 fn foreign_kind(status: StatusCode, text: &str) -> ErrorKind {
@@ -61,27 +53,11 @@ fn foreign_kind(status: StatusCode, text: &str) -> ErrorKind {
         404 => ErrorKind::ModelNotFound,
         408 | 504 => ErrorKind::DeadlineExceeded,
         429 => ErrorKind::Overloaded,
-        499 | 503 => unavailable_kind(text),
+        499 | 503 => unavailable(text),
         502 => ErrorKind::ConnectionLost,
         300..=399 | 405 | 501 => ErrorKind::Unsupported,
         400..=499 => ErrorKind::InvalidInput,
         _ => ErrorKind::EngineFailed,
-    }
-}
-
-/// Triton answers with one status whatever is not available; the texts tell.
-fn unavailable_kind(text: &str) -> ErrorKind {
-    let says = |words: &str| text.contains(words);
-    if says("Request timeout expired") {
-        ErrorKind::DeadlineExceeded
-    } else if says("not at ready state") {
-        ErrorKind::ModelNotReady
-    } else if says("unknown model") {
-        ErrorKind::ModelNotFound
-    } else if says("Server exiting") || says("Server is stopping") || says("shutting down") {
-        ErrorKind::ShuttingDown
-    } else {
-        ErrorKind::Overloaded
     }
 }
 
@@ -123,19 +99,6 @@ impl Display for Shown<'_> {
 /// An answer with the status 200 that is not what the protocol says.
 pub(super) fn unreadable(address: &Address, what: impl Display) -> Error {
     Error::new(ErrorKind::EngineFailed, format!("the answer of {address} cannot be read: {what}"))
-}
-
-pub(super) fn not_connected(address: &Address, error: &io::Error) -> Error {
-    if let Some(what) = tls::error_text(error) {
-        return Error::new(ErrorKind::ConnectionLost, format!("cannot connect to {address}: {what}"));
-    }
-    let what = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
-        io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
-    };
-    let advice = "start the server, or give the client its address";
-    Error::new(ErrorKind::ConnectionLost, format!("cannot connect to {address}: {what}; {advice}"))
 }
 
 /// Why an exchange on an open connection ended without an answer.

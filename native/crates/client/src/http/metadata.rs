@@ -2,8 +2,7 @@
 
 use kushi_oip::json::{Fault, Scanner, Span, read};
 
-/// Bounds what a hostile server makes the client remember.
-const MAX_INPUTS: usize = 1024;
+use crate::inputs::MAX_INPUTS;
 
 /// From `GET /v2`: whether the server knows the binary tensor extension.
 pub(super) fn takes_binary(json: &[u8]) -> Result<bool, String> {

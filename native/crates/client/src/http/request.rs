@@ -6,6 +6,7 @@ use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use smallvec::SmallVec;
 
+use crate::encode::too_many;
 use crate::{Draft, InferCall, WantedOutput};
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
@@ -66,13 +67,6 @@ fn comma(json: &mut Vec<u8>, place: usize) {
     if place > 0 {
         json.push(b',');
     }
-}
-
-/// As the core words it.
-fn too_many(call: &InferCall, names: &[String]) -> Error {
-    let (expected, got, model) = (names.len(), call.inputs.len(), &call.model);
-    Error::invalid(format!("expected {expected} inputs but got {got} inputs for model '{model}'"))
-        .of_request(&call.id)
 }
 
 fn write_parameters(json: &mut Vec<u8>, call: &InferCall, binary: bool) -> Result<(), Error> {

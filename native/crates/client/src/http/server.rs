@@ -2,9 +2,7 @@
 //!
 //! All of that is forgotten when a connection was lost: another server may listen there from then on.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::cell::Cell;
 
 use bytes::Bytes;
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue};
@@ -12,33 +10,28 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use kushi_core::Error;
 use tokio::sync::Mutex;
 
-use super::HttpOptions;
-use super::address::Address;
 use super::body::{self, Outgoing};
 use super::connections::{Connections, Turn};
-use super::tls::Tls;
 use super::{fault, metadata, path};
+use crate::address::Address;
+use crate::inputs::{InputNames, KnownInputs};
+use crate::remote::RemoteOptions;
+use crate::tls::Tls;
 
 /// Where the JSON of a body ends and its tensors begin.
 pub(super) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
-/// Models whose inputs are remembered; beyond it all are asked for again.
-const MAX_KNOWN_MODELS: usize = 1024;
-
-pub(super) struct Server {
-    pub address: Address,
-    pub max_answer_bytes: usize,
+pub(crate) struct Server {
+    pub(super) address: Address,
+    pub(super) max_answer_bytes: usize,
     /// Sent with every request.
     headers: HeaderMap,
     connections: Connections,
     takes_binary: Cell<Option<bool>>,
     /// Held by the one call that asks; the others wait for what it hears.
     asking: Mutex<()>,
-    inputs: RefCell<HashMap<(String, String), InputNames>>,
+    pub(super) inputs: KnownInputs,
 }
-
-/// The names of a model's inputs, in its order.
-pub(super) type InputNames = Rc<[String]>;
 
 /// An answer of any status.
 pub(super) struct Reply {
@@ -50,7 +43,12 @@ pub(super) struct Reply {
 }
 
 impl Server {
-    pub(super) fn new(address: Address, tls: Option<Tls>, headers: HeaderMap, options: &HttpOptions) -> Self {
+    pub(crate) fn new(
+        address: Address,
+        tls: Option<Tls>,
+        headers: HeaderMap,
+        options: &RemoteOptions,
+    ) -> Self {
         Self {
             address,
             max_answer_bytes: options.max_answer_bytes,
@@ -58,7 +56,7 @@ impl Server {
             connections: Connections::new(tls, options),
             takes_binary: Cell::new(None),
             asking: Mutex::new(()),
-            inputs: RefCell::default(),
+            inputs: KnownInputs::default(),
         }
     }
 
@@ -90,9 +88,8 @@ impl Server {
     }
 
     pub(super) async fn input_names(&self, model: &str, version: &str) -> Result<InputNames, Error> {
-        let key = (model.to_owned(), version.to_owned());
-        if let Some(known) = self.inputs.borrow().get(&key) {
-            return Ok(known.clone());
+        if let Some(known) = self.inputs.get(model, version) {
+            return Ok(known);
         }
         let reply = Box::pin(self.get(&path::model(model, version))).await?;
         if reply.status != StatusCode::OK {
@@ -100,22 +97,12 @@ impl Server {
         }
         let names =
             metadata::input_names(&reply.body).map_err(|text| fault::unreadable(&self.address, text))?;
-        let names: InputNames = names.into();
-        let mut inputs = self.inputs.borrow_mut();
-        if inputs.len() >= MAX_KNOWN_MODELS {
-            inputs.clear();
-        }
-        inputs.insert(key, names.clone());
-        Ok(names)
-    }
-
-    pub(super) fn forget_inputs(&self) {
-        self.inputs.borrow_mut().clear();
+        Ok(self.inputs.learn(model, version, names))
     }
 
     fn forget(&self) {
         self.takes_binary.set(None);
-        self.forget_inputs();
+        self.inputs.forget();
     }
 
     async fn get(&self, path: &str) -> Result<Reply, Error> {

@@ -23,7 +23,7 @@ pub(super) async fn call(server: &Server, call: &Call) -> Result<CallAnswer, Err
     drop(turn);
     if matches!(&*call.verb, "RepositoryModelLoad" | "RepositoryModelUnload") {
         // The model may have other inputs now.
-        server.forget_inputs();
+        server.inputs.forget();
     }
     let reply = reply?;
     let status = reply.status.as_u16();

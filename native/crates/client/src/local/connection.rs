@@ -21,12 +21,12 @@ use prost::Message;
 use smallvec::SmallVec;
 
 use super::door::Door;
-use super::encode;
 use super::heartbeat::{Beat, LOST_AFTER, beat};
 use super::outgoing::Outgoing;
 use super::slots::{Announced, Placed, Views};
 use super::texts;
 use crate::call::{Answer, Call, CallAnswer, InferCall};
+use crate::encode;
 
 /// What a server takes from one connection.
 const MAX_IN_FLIGHT: usize = 65_536;

@@ -5,9 +5,7 @@
 
 mod connect;
 mod connection;
-mod decode;
 mod door;
-mod encode;
 mod heartbeat;
 mod outgoing;
 mod slots;

@@ -10,9 +10,9 @@ use kushi_oip::{Kind, Release, Slot as SlotMessage, SlotRange};
 use kushi_shm::{LentSlot, PoolLimits, SlotPool, View};
 use smallvec::SmallVec;
 
-use super::decode::Violation;
 use super::outgoing::Outgoing;
 use crate::call::InferCall;
+use crate::decode::Violation;
 
 /// From here on a tensor travels in a slot: one copy instead of four, for two small system calls' worth of
 /// bookkeeping at either end.

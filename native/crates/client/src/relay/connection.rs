@@ -23,7 +23,7 @@ use super::pieces::{Outgoing, Pieces};
 use super::request::Request;
 use super::socket::{Seen, Socket};
 use super::whole::written;
-use crate::http::Tls;
+use crate::tls::Tls;
 
 /// Of an answer that nobody takes, so much is read at most; of a request that the server does not take,
 /// so much is kept.

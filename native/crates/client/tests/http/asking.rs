@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kushi_client::{Draft, HttpClient, HttpOptions, InferCall, WantedOutput};
+use kushi_client::{Draft, InferCall, RemoteClient, RemoteOptions, WantedOutput};
 use kushi_core::{DataType, ErrorKind};
 
 use crate::scripted::{Act, Scripted, ask, good_answer, infer, json_answer, small_call, tensor};
@@ -171,7 +171,7 @@ fn verbs_are_asked_by_their_routes() {
 #[test]
 fn a_path_in_the_url_comes_before_every_route() {
     let server = Scripted::always(good_answer());
-    let client = HttpClient::new(&format!("{}/serving/x/", server.url), HttpOptions::default()).unwrap();
+    let client = RemoteClient::new(&format!("{}/serving/x/", server.url), RemoteOptions::default()).unwrap();
     assert_eq!(ask(&client, "ServerLive", "").unwrap().status, 200);
     assert_eq!(server.paths(), ["/serving/x/v2/health/live"]);
 }

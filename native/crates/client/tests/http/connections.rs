@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kushi_client::HttpOptions;
+use kushi_client::RemoteOptions;
 use kushi_core::ErrorKind;
 
 use crate::scripted::{
@@ -84,7 +84,8 @@ fn a_lost_connection_makes_the_client_ask_again_what_the_server_can() {
 #[test]
 fn no_server_is_a_lost_connection_that_says_what_to_do() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = kushi_client::HttpClient::new(&format!("http://{free}"), HttpOptions::default()).unwrap();
+    let client =
+        kushi_client::RemoteClient::new(&format!("http://{free}"), RemoteOptions::default()).unwrap();
     let lost = infer(&client, small_call()).unwrap_err();
     assert_eq!(lost.kind, ErrorKind::ConnectionLost);
     assert_eq!(
@@ -120,7 +121,7 @@ fn a_call_that_is_late_already_is_not_sent() {
 #[test]
 fn a_deadline_covers_the_wait_for_a_connection_and_for_the_extensions() {
     let server = Scripted::serve(|_| Act::Silence);
-    let client = server.client_with(HttpOptions { max_connections: 1, ..HttpOptions::default() });
+    let client = server.client_with(RemoteOptions { max_connections: 1, ..RemoteOptions::default() });
     let (_, first) = begin(&client, small_call());
     server.wait_for(&Event::Asked(0, "/v2".into()));
     let mut call = small_call();
@@ -169,7 +170,7 @@ fn connections_are_limited_and_further_calls_wait_their_turn() {
         [.., 99] => Act::Silence,
         _ => Act::Answer(good_answer()),
     });
-    let client = server.client_with(HttpOptions { max_connections: 2, ..HttpOptions::default() });
+    let client = server.client_with(RemoteOptions { max_connections: 2, ..RemoteOptions::default() });
     let mut slow = small_call();
     slow.inputs[0].tensor.data = kushi_core::Buffer::host(vec![99]);
     let (first, _) = begin(&client, slow.clone());

@@ -1,6 +1,6 @@
 //! Servers that lie, babble or break off.
 
-use kushi_client::HttpOptions;
+use kushi_client::RemoteOptions;
 use kushi_core::{Error, ErrorKind};
 
 use crate::scripted::{Act, Scripted, answer, binary_answer, good_answer, infer, json_answer, small_call};
@@ -204,7 +204,8 @@ fn answers_beyond_the_limit_are_refused_before_they_fill_the_memory() {
     }
     for body in [declared.to_vec(), endless] {
         let server = Scripted::binary(move |_| Act::Last(body.clone()));
-        let client = server.client_with(HttpOptions { max_answer_bytes: 100_000, ..HttpOptions::default() });
+        let client =
+            server.client_with(RemoteOptions { max_answer_bytes: 100_000, ..RemoteOptions::default() });
         let error = infer(&client, small_call()).unwrap_err();
         assert_eq!(
             error.message,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kushi_client::{Answer, Call, CallAnswer, Draft, HttpClient, HttpOptions, InferCall};
+use kushi_client::{Answer, Call, CallAnswer, Draft, InferCall, RemoteClient, RemoteOptions};
 use kushi_core::{Buffer, DataType, Error, Tensor};
 
 /// Protects a test from hanging; nothing waits for it to pass.
@@ -95,12 +95,12 @@ impl Scripted {
         while self.events.recv_timeout(PATIENCE).expect("the event has not come") != *event {}
     }
 
-    pub fn client(&self) -> HttpClient {
-        self.client_with(HttpOptions::default())
+    pub fn client(&self) -> RemoteClient {
+        self.client_with(RemoteOptions::default())
     }
 
-    pub fn client_with(&self, options: HttpOptions) -> HttpClient {
-        HttpClient::new(&self.url, options).unwrap()
+    pub fn client_with(&self, options: RemoteOptions) -> RemoteClient {
+        RemoteClient::new(&self.url, options).unwrap()
     }
 }
 
@@ -193,7 +193,7 @@ pub fn small_call() -> InferCall {
 
 pub type Pending<T> = mpsc::Receiver<Result<T, Error>>;
 
-pub fn begin(client: &HttpClient, call: InferCall) -> (kushi_client::Ticket, Pending<Answer>) {
+pub fn begin(client: &RemoteClient, call: InferCall) -> (kushi_client::Ticket, Pending<Answer>) {
     let (sender, receiver) = mpsc::channel();
     let ticket = client.infer(Box::new(call), move |_, answer| {
         let _ = sender.send(answer);
@@ -205,11 +205,11 @@ pub fn end<T>(pending: &Pending<T>) -> Result<T, Error> {
     pending.recv_timeout(PATIENCE).expect("the call has not ended")
 }
 
-pub fn infer(client: &HttpClient, call: InferCall) -> Result<Answer, Error> {
+pub fn infer(client: &RemoteClient, call: InferCall) -> Result<Answer, Error> {
     end(&begin(client, call).1)
 }
 
-pub fn ask(client: &HttpClient, verb: &str, arguments: &str) -> Result<CallAnswer, Error> {
+pub fn ask(client: &RemoteClient, verb: &str, arguments: &str) -> Result<CallAnswer, Error> {
     let (sender, receiver) = mpsc::channel();
     let arguments = Bytes::copy_from_slice(arguments.as_bytes());
     let call = Call { verb: verb.into(), arguments, patience: None };

@@ -11,7 +11,7 @@ use kushi_shm::receive;
 use prost::Message;
 
 use super::{Connection, Ended, Outcome};
-use crate::local::decode::{self, Violation};
+use crate::decode::{self, Violation};
 use crate::local::slots::Leases;
 use crate::local::texts;
 

@@ -1,4 +1,4 @@
-"""``Client("http://…")`` when the server, the client or the process goes away."""
+"""A client over HTTP and over gRPC when the server, the client or the process goes away."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from runners import Client, errors
 from tests import models
 from tests.gates import HELD, Gate
 from tests.integration.occupied import LONG_STEPS, until_pending
+from tests.integration.remotes import WAYS, url_of
 from tests.serving import DRAINING, ROOT, STOP_S, Server
 
 if TYPE_CHECKING:
@@ -29,27 +30,32 @@ FIRST = np.arange(16, dtype=np.int32).reshape(1, 16)
 LONG = np.array([[LONG_STEPS]])
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client(server.url) as opened:
+def client(server: Server, way: str) -> Iterator[Client]:
+    with Client(url_of(server, way)) as opened:
         yield opened
 
 
 def test_a_server_that_dies_is_a_lost_connection_and_its_successor_is_found(
-    repository: Path, start_server: StartServer
+    repository: Path, start_server: StartServer, way: str
 ) -> None:
     models.write_slow(repository)
     models.write_add_sub(repository)
     server = start_server(repository)
-    client = Client(server.url)
-    port = server.http[1]
+    client = Client(url_of(server, way))
+    port = client.url.rpartition(":")[2]
 
     async def what() -> None:
         calls = [client.async_infer("slow", LONG, request_id="gone") for _ in range(3)]
         await asyncio.to_thread(until_pending, server, 2)
         await asyncio.to_thread(server.kill)
         for call in calls:
-            with pytest.raises(errors.ConnectionLost, match=r"the connection to http://127.0.0.1:\d+ was lost") as lost:
+            with pytest.raises(errors.ConnectionLost, match=rf"the connection to {way}://.+:\d+ was lost") as lost:
                 await call
             assert (lost.value.model, lost.value.request_id, lost.value.retryable) == ("slow", "gone", True)
 
@@ -60,14 +66,14 @@ def test_a_server_that_dies_is_a_lost_connection_and_its_successor_is_found(
             client.infer("add_sub", FIRST, FIRST)
         with pytest.raises(errors.ConnectionLost):
             client.is_server_live()
-        start_server(repository, f"--http-port={port}")
+        start_server(repository, f"--{way}-port={port}")
         np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
 
 
-def test_a_server_that_drains_answers_what_it_has(repository: Path, start_server: StartServer) -> None:
+def test_a_server_that_drains_answers_what_it_has(repository: Path, start_server: StartServer, way: str) -> None:
     models.write_gated(repository)
     server = start_server(repository)
-    client = Client(server.url)
+    client = Client(url_of(server, way))
     steps = [HELD, 0, 1]
 
     async def what(gate: Gate) -> None:
@@ -84,8 +90,8 @@ def test_a_server_that_drains_answers_what_it_has(repository: Path, start_server
         asyncio.run(what(gate))
 
 
-def test_closing_ends_calls_in_flight(server: Server) -> None:
-    client = Client(server.url)
+def test_closing_ends_calls_in_flight(server: Server, way: str) -> None:
+    client = Client(url_of(server, way))
 
     async def what() -> None:
         calls = [client.async_infer("slow", LONG) for _ in range(3)]
@@ -102,8 +108,8 @@ def test_closing_ends_calls_in_flight(server: Server) -> None:
             call()
 
 
-def test_closing_ends_calls_of_other_threads(server: Server) -> None:
-    client = Client(server.url)
+def test_closing_ends_calls_of_other_threads(server: Server, way: str) -> None:
+    client = Client(url_of(server, way))
     started = threading.Barrier(5)
 
     def ask() -> None:
@@ -141,7 +147,7 @@ LEAVE
 
 
 @pytest.mark.parametrize("leave", ["asyncio.run(begin())", "asyncio.new_event_loop().run_until_complete(begin())"])
-def test_an_interpreter_may_end_with_calls_in_flight(server: Server, leave: str) -> None:
+def test_an_interpreter_may_end_with_calls_in_flight(server: Server, leave: str, way: str) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -151,7 +157,7 @@ def test_an_interpreter_may_end_with_calls_in_flight(server: Server, leave: str)
             "ignore::ResourceWarning",
             "-c",
             LEAVING.replace("LEAVE", leave),
-            server.url,
+            url_of(server, way),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -180,7 +186,7 @@ def forked(child: Callable[[], str]) -> str:
     return said
 
 
-def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client) -> None:
+def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client, way: str) -> None:
     client.infer("add_sub", FIRST, FIRST)
 
     def child() -> str:
@@ -191,7 +197,7 @@ def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client) 
             except errors.Unsupported as error:
                 said.append(str(error))
         client.close()
-        with Client(server.url) as own:
+        with Client(url_of(server, way)) as own:
             said.append(str(own.infer("add_sub", FIRST, FIRST)["OUTPUT0"].sum()))
         return "|".join(said)
 
@@ -203,8 +209,8 @@ def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client) 
     np.testing.assert_array_equal(client.infer("add_sub", FIRST, FIRST)["OUTPUT0"], 2 * FIRST)
 
 
-def test_a_forked_child_that_ends_its_copy_harms_nobody(server: Server) -> None:
-    clients = [Client(server.url)]
+def test_a_forked_child_that_ends_its_copy_harms_nobody(server: Server, way: str) -> None:
+    clients = [Client(url_of(server, way))]
     clients[0].infer("add_sub", FIRST, FIRST)
 
     def child() -> str:

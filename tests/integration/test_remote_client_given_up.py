@@ -1,4 +1,6 @@
-"""``Client("http://…")`` and a call that is given up: by a deadline, a cancellation, a signal, a loop that closes."""
+"""A client over HTTP and over gRPC, and calls that are given up: by a deadline, a cancellation, a signal, a loop that
+closes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ import pytest
 from runners import Client, errors
 from tests import models
 from tests.integration.occupied import LONG_STEPS, occupy, until_pending
+from tests.integration.remotes import WAYS, url_of
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -29,9 +32,14 @@ if TYPE_CHECKING:
 LONG = np.array([[LONG_STEPS]])
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client(server.url) as opened:
+def client(server: Server, way: str) -> Iterator[Client]:
+    with Client(url_of(server, way)) as opened:
         yield opened
 
 
@@ -45,10 +53,10 @@ def test_a_deadline_ends_an_awaited_call(client: Client) -> None:
     asyncio.run(what())
 
 
-def test_cancelling_frees_the_places_on_the_server(repository: Path, start_server: StartServer) -> None:
+def test_cancelling_frees_the_places_on_the_server(repository: Path, start_server: StartServer, way: str) -> None:
     models.write_gated(repository)
     server = start_server(repository)
-    client = Client(server.url)
+    client = Client(url_of(server, way))
 
     async def what() -> None:
         calls = [client.async_infer("slow", LONG) for _ in range(3)]
@@ -63,10 +71,10 @@ def test_cancelling_frees_the_places_on_the_server(repository: Path, start_serve
         asyncio.run(what())
 
 
-def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: StartServer) -> None:
+def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: StartServer, way: str) -> None:
     models.write_gated(repository)
     server = start_server(repository)
-    client = Client(server.url)
+    client = Client(url_of(server, way))
 
     async def what() -> None:
         async def ask() -> None:
@@ -83,10 +91,12 @@ def test_cancelling_the_task_cancels_the_call(repository: Path, start_server: St
         asyncio.run(what())
 
 
-def test_a_loop_that_closes_with_calls_in_flight_cancels_them(repository: Path, start_server: StartServer) -> None:
+def test_a_loop_that_closes_with_calls_in_flight_cancels_them(
+    repository: Path, start_server: StartServer, way: str
+) -> None:
     models.write_gated(repository)
     server = start_server(repository)
-    client = Client(server.url)
+    client = Client(url_of(server, way))
     with client, occupy(server):
         event_loop = asyncio.new_event_loop()
 
@@ -118,7 +128,7 @@ def test_a_large_input_is_let_go_when_its_call_has_ended(client: Client) -> None
     assert [ref() is None for ref in watched[:3]] == [True] * 3
 
 
-def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartServer) -> None:
+def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartServer, way: str) -> None:
     class Alarmed(Exception):
         pass
 
@@ -133,7 +143,7 @@ def test_a_signal_ends_a_call_that_waits(repository: Path, start_server: StartSe
     server = start_server(repository)
     before = signal.signal(signal.SIGUSR1, raise_alarmed)
     try:
-        with Client(server.url) as client, occupy(server), ThreadPoolExecutor(1) as threads:
+        with Client(url_of(server, way)) as client, occupy(server), ThreadPoolExecutor(1) as threads:
             ringing = threads.submit(alarm)
             with pytest.raises(Alarmed):
                 client.infer("slow", LONG)

@@ -14,8 +14,6 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::server::Server;
-use super::{infer, verbs};
 use crate::{Answer, Call, CallAnswer, InferCall};
 
 /// Calls under way at one time; beyond it they are refused at once.
@@ -24,7 +22,14 @@ const MAX_CALLS: usize = 65_536;
 type InferDone = Box<dyn FnOnce(Box<InferCall>, Result<Answer, Error>) + Send>;
 type CallDone = Box<dyn FnOnce(Result<CallAnswer, Error>) + Send>;
 
-pub(super) enum Job {
+/// A server, as the thread of its client sees it.
+pub(crate) trait Remote: 'static {
+    async fn infer(&self, call: &InferCall, deadline: Option<Instant>) -> Result<Answer, Error>;
+
+    async fn call(&self, call: &Call, deadline: Option<Instant>) -> Result<CallAnswer, Error>;
+}
+
+pub(crate) enum Job {
     Infer(Box<InferCall>, InferDone),
     Call(Call, CallDone),
 }
@@ -45,7 +50,7 @@ enum Order {
 }
 
 /// The thread, as callers see it.
-pub(super) struct Background {
+pub(crate) struct Background {
     inbox: Inbox<Order>,
     next_id: AtomicU64,
     under_way: AtomicUsize,
@@ -54,8 +59,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    pub(super) fn start(
-        server: impl FnOnce() -> Server + Send + 'static,
+    pub(crate) fn start<R: Remote>(
+        server: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(Arc<Self>, JoinHandle<()>), Error> {
         let arrived = Arc::new(Notify::new());
         let bell = arrived.clone();
@@ -85,7 +90,7 @@ impl Background {
                     // sockets.
                     let attending = runtime.spawn_local(attend(calls, arrived));
                     if let Err(error) = runtime.block_on(attending) {
-                        log::error!("the thread of an HTTP client ended: {error}");
+                        log::error!("the thread of a client ended: {error}");
                     }
                     // A resolver that hangs holds up nobody who closes.
                     runtime.shutdown_background();
@@ -95,18 +100,18 @@ impl Background {
                 }
             }
         };
-        let thread = thread::Builder::new().name("kushi-http".into()).spawn(work);
+        let thread = thread::Builder::new().name("kushi-client".into()).spawn(work);
         let thread = thread.and_then(|thread| {
             started.recv().map_err(std::io::Error::other)??;
             Ok(thread)
         });
         let thread = thread.map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("cannot start the thread of an HTTP client: {error}"))
+            Error::new(ErrorKind::Internal, format!("cannot start the thread of a client: {error}"))
         })?;
         Ok((background, thread))
     }
 
-    pub(super) fn submit(&self, job: Job, patience: Option<Duration>) -> u64 {
+    pub(crate) fn submit(&self, job: Job, patience: Option<Duration>) -> u64 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         if self.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_CALLS {
@@ -120,12 +125,12 @@ impl Background {
         id
     }
 
-    pub(super) fn cancel(&self, id: u64) {
+    pub(crate) fn cancel(&self, id: u64) {
         self.inbox.push_owed(Order::Cancel(id));
         self.refuse_the_rest_if_ended();
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.inbox.push_owed(Order::Close);
         self.refuse_the_rest_if_ended();
     }
@@ -164,14 +169,14 @@ impl Drop for EndOfThread {
 }
 
 /// The calls under way, and what their tasks share.
-struct Calls {
-    server: Server,
+struct Calls<R> {
+    server: R,
     tasks: RefCell<HashMap<u64, AbortHandle>>,
     closing: Cell<bool>,
     background: Arc<Background>,
 }
 
-async fn attend(calls: Rc<Calls>, arrived: Arc<Notify>) {
+async fn attend<R: Remote>(calls: Rc<Calls<R>>, arrived: Arc<Notify>) {
     let mut burst = Vec::new();
     loop {
         calls.background.inbox.drain(&mut burst);
@@ -200,24 +205,24 @@ async fn attend(calls: Rc<Calls>, arrived: Arc<Notify>) {
 }
 
 /// A call under way. Dropped before its end has come, it was cancelled, the client closed, or a bug.
-struct Running {
-    calls: Rc<Calls>,
+struct Running<R> {
+    calls: Rc<Calls<R>>,
     id: u64,
     job: Option<Job>,
 }
 
-impl Running {
+impl<R: Remote> Running<R> {
     async fn run(mut self, deadline: Option<Instant>) {
         let server = &self.calls.server;
         match &self.job {
             Some(Job::Infer(call, _)) => {
-                let answer = within(deadline, pin!(infer::infer(server, call, deadline))).await;
+                let answer = within(deadline, pin!(server.infer(call, deadline))).await;
                 if let Some(Job::Infer(call, done)) = self.end() {
                     done(call, answer);
                 }
             }
             Some(Job::Call(call, _)) => {
-                let answer = within(deadline, pin!(verbs::call(server, call))).await;
+                let answer = within(deadline, pin!(server.call(call, deadline))).await;
                 if let Some(Job::Call(_, done)) = self.end() {
                     done(answer);
                 }
@@ -225,7 +230,9 @@ impl Running {
             None => {}
         }
     }
+}
 
+impl<R> Running<R> {
     fn end(&mut self) -> Option<Job> {
         self.calls.tasks.borrow_mut().remove(&self.id);
         let job = self.job.take()?;
@@ -234,7 +241,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl<R> Drop for Running<R> {
     fn drop(&mut self) {
         if let Some(job) = self.end() {
             job.fail(if thread::panicking() {

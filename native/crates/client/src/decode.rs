@@ -1,9 +1,10 @@
-//! Frames of the server as values. Tensors stay where they arrived.
+//! Messages of a server as values. Tensors stay where they arrived.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, ErrorKind, Parameter, Shape, Tensor, Timings, element_count};
+use kushi_oip::typed_contents::{self, Fault};
 use kushi_oip::wire::{Fields, Value, WireError};
 use kushi_oip::{Failure, SlotRange};
 use prost::Message;
@@ -24,6 +25,8 @@ struct Output<'a> {
     name: &'a str,
     datatype: &'a str,
     shape: Shape,
+    /// Its elements in typed fields, as some servers answer.
+    contents: Option<&'a [u8]>,
     slot: Option<SlotRange>,
 }
 
@@ -56,15 +59,17 @@ pub(crate) fn answer(
             _ => {}
         }
     }
+    let has_raw = !raw.is_empty();
     let mut raw = raw.into_iter();
     answer.outputs.reserve_exact(outputs.len());
     for output in outputs {
-        let data = match output.slot {
-            Some(range) => view(range).ok_or_else(|| {
+        let data = match (output.slot, output.contents) {
+            (Some(range), _) => view(range).ok_or_else(|| {
                 let SlotRange { slot, offset, length } = range;
                 format!("an output in {length} bytes at {offset} of slot {slot}, where there are none")
             })?,
-            None => {
+            (None, Some(contents)) if !has_raw => Buffer::host(typed(&output, contents)?),
+            (None, _) => {
                 let bytes = raw.next().ok_or("an answer with fewer contents than outputs")?;
                 Buffer::host(body.slice_ref(bytes))
             }
@@ -72,6 +77,19 @@ pub(crate) fn answer(
         answer.outputs.push(tensor(output, data)?);
     }
     Ok(answer)
+}
+
+fn typed(output: &Output<'_>, contents: &[u8]) -> Result<Bytes, Violation> {
+    let Output { name, datatype, .. } = output;
+    let wrong =
+        |what: &dyn std::fmt::Display| format!("the contents of output '{name}' of {datatype}: {what}");
+    let known = datatype.parse::<DataType>().map_err(|()| wrong(&"an unknown type"))?;
+    match typed_contents::bytes(contents, known) {
+        Ok(bytes) => Ok(bytes.unwrap_or_default().freeze()),
+        Err(Fault::Type(other)) => Err(wrong(&format_args!("they are of {other}"))),
+        Err(Fault::Several) => Err(wrong(&"they are of several types")),
+        Err(Fault::Unreadable(error)) => Err(wrong(&error)),
+    }
 }
 
 fn output(message: Value<'_>) -> Result<Output<'_>, WireError> {
@@ -85,6 +103,7 @@ fn output(message: Value<'_>) -> Result<Output<'_>, WireError> {
                 output.shape.push(dim as i64);
                 Ok(())
             })?,
+            5 => output.contents = Some(value.bytes()?),
             1001 => {
                 let [slot, offset, length] = numbers(value)?;
                 output.slot = Some(SlotRange { slot, offset, length });

@@ -1,16 +1,25 @@
-//! Calls as frames, written from where their parts lie.
+//! Calls as messages, written from where their parts lie: in a frame for our own engine, or for gRPC.
 //!
 //! The bytes are those of a [`ModelInferRequest`](kushi_oip::ModelInferRequest); the message is not built
 //! first because each of its strings would be copied twice.
 
-use kushi_core::{Parameter, Tensor};
+use bytes::Bytes;
+use kushi_core::{Error, Parameter, Tensor};
 use kushi_oip::wire::{self, put_bytes, put_number, put_numbers, put_text};
 use kushi_oip::{HEADER_BYTES, Kind, SlotRange, put_entry, put_parameter, write_header};
+use smallvec::SmallVec;
 
 use crate::call::{InferCall, WantedOutput};
 
 /// What a call needs beside its inputs' bytes, as long as its strings are short.
 const USUAL_BYTES: usize = 256;
+/// Inputs up to this size are copied into one piece with what describes them.
+const COPIED_BYTES: usize = 16 << 10;
+/// What gRPC has before a message: whether it is compressed, and its length.
+pub(crate) const GRPC_HEAD_BYTES: usize = 5;
+
+/// What asks a server of streams to say when a request has had its last answer.
+const TELLS_END: &str = "triton_enable_empty_final_response";
 
 /// Appends the frame of a call and answers the length of its body. An input that has a slot travels there, every
 /// other one in the frame.
@@ -27,18 +36,7 @@ pub(crate) fn infer(
     let start = out.len();
     out.reserve(HEADER_BYTES + USUAL_BYTES + inline().map(|bytes| bytes.len() + 8).sum::<usize>());
     write_header(out, Kind::Infer, id, 0);
-    put_text(out, 1, &call.model);
-    put_text(out, 2, &call.version);
-    put_text(out, 3, &call.id);
-    for (key, value) in &call.parameters {
-        put_parameter(out, 4, key, value);
-    }
-    if call.priority != 0 {
-        put_entry(out, 4, "priority", |out| put_number(out, 5, u64::from(call.priority)));
-    }
-    if let Some(timeout_us) = call.timeout_us {
-        put_entry(out, 4, "timeout", |out| put_number(out, 2, timeout_us));
-    }
+    put_preamble(out, call);
     for (input, slot) in inputs() {
         put_input(out, input.name.as_deref().unwrap_or_default(), &input.tensor, *slot);
     }
@@ -58,6 +56,88 @@ pub(crate) fn infer(
     let length = out.len() - start - HEADER_BYTES;
     out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
     length
+}
+
+/// The pieces of a call's message, the first with the head of the message. `names` are the model's, for inputs given by
+/// position.
+pub(crate) fn grpc(
+    call: &InferCall,
+    names: &[String],
+    in_stream: bool,
+) -> Result<SmallVec<[Bytes; 4]>, Error> {
+    let short: usize = call.inputs.iter().map(|input| input.tensor.data.len().min(COPIED_BYTES) + 64).sum();
+    let mut open = Vec::with_capacity(GRPC_HEAD_BYTES + USUAL_BYTES + short);
+    open.resize(GRPC_HEAD_BYTES, 0);
+    put_preamble(&mut open, call);
+    if in_stream {
+        put_parameter(&mut open, 4, TELLS_END, &Parameter::Bool(true));
+    }
+    for (place, input) in call.inputs.iter().enumerate() {
+        let name = input.name.as_ref().or_else(|| names.get(place)).ok_or_else(|| too_many(call, names))?;
+        put_input(&mut open, name, &input.tensor, None);
+    }
+    for output in &call.outputs {
+        put_output(&mut open, output);
+    }
+    let mut pieces = SmallVec::<[Bytes; 4]>::new();
+    for input in &call.inputs {
+        let data = &input.tensor.data;
+        wire::put_length(&mut open, 7, data.len());
+        if data.len() <= COPIED_BYTES {
+            open.extend_from_slice(data.as_bytes());
+        } else {
+            pieces.push(std::mem::take(&mut open).into());
+            pieces.push(data.clone().into_bytes());
+        }
+    }
+    if !open.is_empty() {
+        pieces.push(open.into());
+    }
+    with_head(pieces)
+}
+
+/// A message in one piece, with its head.
+pub(crate) fn grpc_message(message: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(GRPC_HEAD_BYTES + message.len());
+    out.push(0);
+    out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    out.extend_from_slice(message);
+    out.into()
+}
+
+fn with_head(mut pieces: SmallVec<[Bytes; 4]>) -> Result<SmallVec<[Bytes; 4]>, Error> {
+    let length = pieces.iter().map(Bytes::len).sum::<usize>() - GRPC_HEAD_BYTES;
+    let length = u32::try_from(length).map_err(|_| {
+        Error::invalid(format!(
+            "a request of {length} bytes is too large for gRPC, whose messages have up to 4 GiB"
+        ))
+    })?;
+    let mut first = Vec::from(std::mem::take(&mut pieces[0]));
+    first[1..GRPC_HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+    pieces[0] = first.into();
+    Ok(pieces)
+}
+
+/// As the core words it.
+pub(crate) fn too_many(call: &InferCall, names: &[String]) -> Error {
+    let (expected, got, model) = (names.len(), call.inputs.len(), &call.model);
+    Error::invalid(format!("expected {expected} inputs but got {got} inputs for model '{model}'"))
+        .of_request(&call.id)
+}
+
+fn put_preamble(out: &mut Vec<u8>, call: &InferCall) {
+    put_text(out, 1, &call.model);
+    put_text(out, 2, &call.version);
+    put_text(out, 3, &call.id);
+    for (key, value) in &call.parameters {
+        put_parameter(out, 4, key, value);
+    }
+    if call.priority != 0 {
+        put_entry(out, 4, "priority", |out| put_number(out, 5, u64::from(call.priority)));
+    }
+    if let Some(timeout_us) = call.timeout_us {
+        put_entry(out, 4, "timeout", |out| put_number(out, 2, timeout_us));
+    }
 }
 
 fn put_input(out: &mut Vec<u8>, name: &str, tensor: &Tensor, slot: Option<SlotRange>) {

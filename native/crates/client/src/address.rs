@@ -7,31 +7,42 @@ use hyper::header::HeaderValue;
 use hyper::http::uri::Authority;
 use kushi_core::Error;
 
-/// Shows itself as `http://host:port` or `https://host:port`, and the path before `/v2`, if there is one.
+/// Shows itself as the url: its scheme, its host and port, and the path before `/v2`, if there is one.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(crate) struct Address {
+    pub protocol: Protocol,
     /// Whether TLS is spoken there.
     pub secure: bool,
     /// An address or a name, as the resolver takes it: without the brackets of IPv6.
     pub host: String,
     pub port: u16,
-    /// The header `Host`.
+    /// As the header `Host` and HTTP/2 have it.
     pub authority: HeaderValue,
-    /// In front of every path; without a slash at its end.
+    /// In front of every path; without a slash at its end. With gRPC there is none.
     pub prefix: String,
 }
 
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Grpc,
+}
+
 impl Address {
-    pub(super) fn parse(url: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::invalid(format!(
-                "cannot read the url '{url}', expected http://HOST:PORT or https://HOST:PORT"
+                "cannot read the url '{url}', expected http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or \
+                 grpcs://HOST:PORT"
             ))
         };
         let uri: Uri = url.trim().parse().map_err(|_| wrong())?;
-        let secure = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
+        let (protocol, secure) = match uri.scheme_str().map(str::to_ascii_lowercase).as_deref() {
+            Some("http") => (Protocol::Http, false),
+            Some("https") => (Protocol::Http, true),
+            Some("grpc") => (Protocol::Grpc, false),
+            Some("grpcs") => (Protocol::Grpc, true),
             _ => return Err(wrong()),
         };
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
@@ -42,19 +53,29 @@ impl Address {
         if host.is_empty() || uri.query().is_some() || (!port_text.is_empty() && uri.port_u16().is_none()) {
             return Err(wrong());
         }
+        let prefix = uri.path().trim_end_matches('/');
+        if protocol == Protocol::Grpc && !prefix.is_empty() {
+            return Err(wrong());
+        }
         Ok(Self {
+            protocol,
             secure,
             host: host.to_owned(),
             port: uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
             authority: HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?,
-            prefix: uri.path().trim_end_matches('/').to_owned(),
+            prefix: prefix.to_owned(),
         })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
+        let scheme = match (self.protocol, self.secure) {
+            (Protocol::Http, false) => "http",
+            (Protocol::Http, true) => "https",
+            (Protocol::Grpc, false) => "grpc",
+            (Protocol::Grpc, true) => "grpcs",
+        };
         write!(f, "{scheme}://{}{}", String::from_utf8_lossy(self.authority.as_bytes()), self.prefix)
     }
 }
@@ -72,6 +93,8 @@ mod tests {
             ("http://h:1/a/b/", "h", 1, "/a/b", "http://h:1/a/b"),
             ("HTTPS://h/a", "h", 443, "/a", "https://h/a"),
             ("https://[::1]:8443", "::1", 8443, "", "https://[::1]:8443"),
+            ("grpc://h:8001/", "h", 8001, "", "grpc://h:8001"),
+            ("GRPCS://h", "h", 443, "", "grpcs://h"),
         ] {
             let address = Address::parse(url).unwrap();
             assert_eq!((address.host.as_str(), address.port, address.prefix.as_str()), (host, port, prefix));
@@ -80,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_http_url() {
+    fn refuses_what_is_no_url_of_a_server() {
         for url in [
             "",
             "localhost:8000",
@@ -90,12 +113,12 @@ mod tests {
             "http://u:p@h",
             "http://h/?q",
             "ftp://h",
+            "grpc://h/a",
             "http://a b",
         ] {
             let error = Address::parse(url).unwrap_err();
-            let expected =
-                format!("cannot read the url '{url}', expected http://HOST:PORT or https://HOST:PORT");
-            assert_eq!(error.message, expected);
+            let expected = format!("cannot read the url '{url}', expected http://HOST:PORT, ");
+            assert!(error.message.starts_with(&expected), "{error}");
         }
     }
 }

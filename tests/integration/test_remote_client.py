@@ -1,4 +1,4 @@
-"""``Client("http://…")`` against a real ``kushi serve``: what comes back, and what is raised."""
+"""A client over HTTP and over gRPC, against a real ``kushi serve``: what comes back, and what is raised."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import uvloop
 from runners import Client, Engine, errors
 from tests import models
 from tests.integration.occupied import LONG_STEPS, occupy, until_pending
+from tests.integration.remotes import WAYS, url_of
 from tests.models import DATATYPES
 from tests.serving import Server
 
@@ -46,9 +47,14 @@ ARRAYS: dict[str, NDArray[Any]] = {
 """An array of shape [1, 3] for each datatype of the protocol."""
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client(server.url) as opened:
+def client(server: Server, way: str) -> Iterator[Client]:
+    with Client(url_of(server, way)) as opened:
         yield opened
 
 
@@ -70,9 +76,9 @@ def test_tensors_of_any_size_survive(client: Client, elements: int) -> None:
     np.testing.assert_array_equal(received, sent)
 
 
-def test_a_result_outlives_its_client(server: Server) -> None:
+def test_a_result_outlives_its_client(server: Server, way: str) -> None:
     sent = np.arange(100_000, dtype=np.float32).reshape(1, -1)
-    with Client(server.url) as client:
+    with Client(url_of(server, way)) as client:
         received = client.infer("identity_fp32", sent)["OUTPUT0"]
     del client
     gc.collect()
@@ -208,10 +214,10 @@ def test_awaited_errors_come_from_the_future(client: Client) -> None:
         client.async_infer("add_sub", FIRST, FIRST)
 
 
-def test_a_full_queue_is_overload(repository: Path, start_server: StartServer) -> None:
+def test_a_full_queue_is_overload(repository: Path, start_server: StartServer, way: str) -> None:
     models.write_gated(repository, extra=models.queue_policy("max_queue_size: 2"))
     server = start_server(repository)
-    client = Client(server.url)
+    client = Client(url_of(server, way))
 
     async def what() -> None:
         call = client.async_infer("slow", np.array([[0]]))
@@ -244,11 +250,11 @@ def test_management_calls_answer_what_tritonclient_answers(client: Client) -> No
 
 
 def test_a_model_that_is_loaded_anew_with_other_inputs_is_asked_by_position(
-    repository: Path, start_server: StartServer
+    repository: Path, start_server: StartServer, way: str
 ) -> None:
     models.write(repository, "m", models.identity("INT32"))
     server = start_server(repository, "--model-control-mode=explicit", "--load-model=m")
-    with Client(server.url) as client:
+    with Client(url_of(server, way)) as client:
         np.testing.assert_array_equal(client.m.run(FIRST)["OUTPUT0"], FIRST)
         client.unload_model("m")
         with pytest.raises(errors.KushiError):

@@ -1,11 +1,11 @@
-//! `HttpClient`: calls to any server that speaks the protocol over HTTP.
+//! `RemoteClient`: calls to any server that speaks the protocol, over HTTP or gRPC.
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use kushi_client::{Answer, HttpOptions, InferCall, Ticket, TlsOptions};
+use kushi_client::{Answer, InferCall, RemoteOptions, Ticket, TlsOptions};
 use kushi_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -22,15 +22,15 @@ use crate::turns::{SIGNAL_PATIENCE, in_turns};
 use crate::waiting::Hold;
 
 #[pyclass(frozen, module = "kushi_native")]
-pub(crate) struct HttpClient {
+pub(crate) struct RemoteClient {
     /// Left as it is in a forked child: threads that are not there may hold its locks.
-    client: ManuallyDrop<Arc<kushi_client::HttpClient>>,
+    client: ManuallyDrop<Arc<kushi_client::RemoteClient>>,
     process: Process,
 }
 
 #[pymethods]
-impl HttpClient {
-    /// The three paths and `insecure` are for https; a certificate comes with its key.
+impl RemoteClient {
+    /// The three paths and `insecure` are for https and grpcs; a certificate comes with its key.
     #[new]
     #[pyo3(signature = (url, *, headers=Vec::new(), ca_cert=None, client_cert=None, insecure=false))]
     fn new(
@@ -42,8 +42,8 @@ impl HttpClient {
         insecure: bool,
     ) -> PyResult<Self> {
         let tls = TlsOptions { authorities: ca_cert, identity: client_cert, insecure };
-        let options = HttpOptions { headers, tls, ..HttpOptions::default() };
-        let client = py.detach(|| kushi_client::HttpClient::new(url, options));
+        let options = RemoteOptions { headers, tls, ..RemoteOptions::default() };
+        let client = py.detach(|| kushi_client::RemoteClient::new(url, options));
         let client = client.map_err(|error| raise_about(py, &error, &About::default()))?;
         Ok(Self { client: ManuallyDrop::new(Arc::new(client)), process: Process::current() })
     }
@@ -125,7 +125,7 @@ impl HttpClient {
     }
 }
 
-impl HttpClient {
+impl RemoteClient {
     fn own(&self, py: Python<'_>, about: impl FnOnce() -> About) -> PyResult<()> {
         self.process.check("Client").map_err(|error| raise_about(py, &error, &about()))
     }
@@ -164,7 +164,7 @@ impl HttpClient {
     }
 }
 
-impl Drop for HttpClient {
+impl Drop for RemoteClient {
     fn drop(&mut self) {
         if self.process.is_current() {
             // SAFETY: it is not used after this.
@@ -204,7 +204,7 @@ impl<T: Send> Pending<T> {
     }
 
     /// Waits without the GIL; a signal that raises cancels the call.
-    fn wait(self, py: Python<'_>, client: &kushi_client::HttpClient) -> PyResult<T> {
+    fn wait(self, py: Python<'_>, client: &kushi_client::RemoteClient) -> PyResult<T> {
         in_turns(py, || self.outcome.wait(SIGNAL_PATIENCE)).inspect_err(|_| client.cancel(self.ticket))
     }
 }

@@ -39,6 +39,11 @@ pub struct Tls {
 impl Tls {
     /// `host` is whom the server's certificate must name.
     pub fn new(host: &str, options: &TlsOptions) -> Result<Self, Error> {
+        Self::speaking(kushi_tls::HTTP_1_1, host, options)
+    }
+
+    /// `protocol`: the name of what is spoken inside, as ALPN has it.
+    pub(crate) fn speaking(protocol: &[u8], host: &str, options: &TlsOptions) -> Result<Self, Error> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Error::invalid(format!("'{host}' is no name that a certificate could have")))?;
         let internal = |error: rustls::Error| Error::new(ErrorKind::Internal, error.to_string());
@@ -59,7 +64,7 @@ impl Tls {
                     .map_err(|error| kushi_tls::refused((certificate, CERTIFICATE), (key, KEY), &error))?
             }
         };
-        config.alpn_protocols = vec![kushi_tls::HTTP_1_1.to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         Ok(Self { connector: Arc::new(config).into(), name })
     }
 
@@ -83,7 +88,7 @@ fn trusted(authorities: Option<&Path>) -> Result<RootCertStore, Error> {
 }
 
 /// What went wrong, if the error is one of TLS.
-pub(super) fn error_text(error: &io::Error) -> Option<String> {
+pub(crate) fn error_text(error: &io::Error) -> Option<String> {
     use rustls::Error as Fault;
     Some(match error.get_ref()?.downcast_ref::<Fault>()? {
         Fault::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -93,6 +98,9 @@ pub(super) fn error_text(error: &io::Error) -> Option<String> {
         Fault::InvalidMessage(_) => "it does not speak TLS".to_owned(),
         Fault::AlertReceived(AlertDescription::CertificateRequired) => {
             "it asks for a client certificate (client_cert, client_key)".to_owned()
+        }
+        Fault::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "it speaks another protocol there: its gRPC and its HTTP have a port each".to_owned()
         }
         Fault::AlertReceived(alert) => format!("it refuses the connection: {alert:?}"),
         other => format!("TLS failed: {other}"),

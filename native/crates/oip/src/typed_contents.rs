@@ -2,11 +2,12 @@
 
 use bytes::{BufMut, BytesMut};
 use kushi_core::DataType;
-use kushi_oip::wire::{Fields, Value, WireError};
+
+use crate::wire::{Fields, Value, WireError};
 
 /// Why typed fields are no tensor.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// They are of another type.
     Type(&'static str),
     /// There are several of them.
@@ -15,7 +16,7 @@ pub(crate) enum Fault {
 }
 
 /// `None`: the message is empty.
-pub(crate) fn bytes(contents: &[u8], datatype: DataType) -> Result<Option<BytesMut>, Fault> {
+pub fn bytes(contents: &[u8], datatype: DataType) -> Result<Option<BytesMut>, Fault> {
     let mut fields = Fields::new(contents);
     let mut bytes: Option<BytesMut> = None;
     let mut found = None;
@@ -81,10 +82,10 @@ fn put(out: &mut BytesMut, datatype: DataType, value: Value<'_>) -> Result<(), W
 
 #[cfg(test)]
 mod tests {
-    use kushi_oip::InferTensorContents;
     use prost::Message;
 
     use super::*;
+    use crate::InferTensorContents;
 
     fn read(contents: &InferTensorContents, datatype: DataType) -> Result<Option<Vec<u8>>, Fault> {
         bytes(&contents.encode_to_vec(), datatype).map(|bytes| bytes.map(|bytes| bytes.to_vec()))

@@ -16,12 +16,12 @@ const OWN: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-pub(super) fn parse(given: &[(String, String)]) -> Result<HeaderMap, Error> {
+pub(crate) fn parse(given: &[(String, String)]) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::with_capacity(given.len());
     for (name, value) in given {
         let parsed = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| Error::invalid(format!("'{name}' is no name of an HTTP header")))?;
-        if OWN.contains(&parsed) {
+        if OWN.contains(&parsed) || parsed.as_str().starts_with("grpc-") {
             return Err(Error::invalid(format!("the header '{name}' is the client's own to send")));
         }
         let mut value = HeaderValue::from_str(value).map_err(|_| {
@@ -43,6 +43,7 @@ mod tests {
         for (name, text) in [
             ("a b", "'a b' is no name of an HTTP header"),
             ("Host", "the header 'Host' is the client's own to send"),
+            ("grpc-timeout", "the header 'grpc-timeout' is the client's own to send"),
             ("x", "the value of the header 'x' cannot be sent: expected printable ASCII"),
         ] {
             let error = parse(&[(name.to_owned(), "hunter2\n".to_owned())]).unwrap_err();

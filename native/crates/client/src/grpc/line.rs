@@ -1,0 +1,120 @@
+//! The connection of one client: opened by the first call that needs it, and shared by all.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use kushi_core::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::fault;
+use crate::address::Address;
+use crate::remote::RemoteOptions;
+use crate::socket::{self, Opened};
+use crate::tls::Tls;
+
+/// What a server may send of one answer, and of all, before the client has read it.
+const ANSWER_WINDOW: u32 = 4 << 20;
+const WINDOW: u32 = 32 << 20;
+/// Of what is read in one piece: answers of this size are not put together.
+const FRAME_BYTES: u32 = 1 << 20;
+const MAX_HEADERS_BYTES: u32 = 64 << 10;
+
+pub(super) struct Lines {
+    tls: Option<Tls>,
+    connect_patience: Duration,
+    current: RefCell<Option<Rc<Line>>>,
+    /// Held by the one call that connects; the others wait for its connection.
+    opening: Mutex<()>,
+}
+
+/// An open connection. It closes when the last call on it is over and another one has taken its place.
+pub(super) struct Line {
+    pub(super) sender: SendRequest<Bytes>,
+    driver: AbortHandle,
+    has_ended: Rc<Cell<bool>>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Lines {
+    pub(super) fn new(tls: Option<Tls>, options: &RemoteOptions) -> Self {
+        Self {
+            tls,
+            connect_patience: options.connect_patience,
+            current: RefCell::default(),
+            opening: Mutex::new(()),
+        }
+    }
+
+    pub(super) async fn get(&self, address: &Address) -> Result<Rc<Line>, Error> {
+        match self.kept() {
+            Some(line) => Ok(line),
+            // Boxed, as all that is rare: every call sets aside the room for it.
+            None => Box::pin(self.opened(address)).await,
+        }
+    }
+
+    async fn opened(&self, address: &Address) -> Result<Rc<Line>, Error> {
+        let _turn_to_open = self.opening.lock().await;
+        if let Some(line) = self.kept() {
+            return Ok(line);
+        }
+        let line = match socket::open(address, self.tls.as_ref(), self.connect_patience).await? {
+            Opened::Plain(socket) => self.converse(socket, address).await,
+            Opened::Secure(stream) => self.converse(stream, address).await,
+        };
+        let line = Rc::new(line?);
+        *self.current.borrow_mut() = Some(line.clone());
+        Ok(line)
+    }
+
+    fn kept(&self) -> Option<Rc<Line>> {
+        self.current.borrow().as_ref().filter(|line| !line.has_ended.get()).cloned()
+    }
+
+    /// It takes no more calls.
+    pub(super) fn forget(&self, line: &Rc<Line>) {
+        let mut current = self.current.borrow_mut();
+        if current.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, line)) {
+            *current = None;
+        }
+    }
+
+    /// Speaks HTTP/2 on `io`.
+    async fn converse(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        address: &Address,
+    ) -> Result<Line, Error> {
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_window_size(ANSWER_WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_frame_size(FRAME_BYTES)
+            .max_header_list_size(MAX_HEADERS_BYTES);
+        let handshake = timeout(self.connect_patience, builder.handshake(io)).await;
+        let (sender, connection) =
+            handshake.map_err(|_| fault::silent(address))?.map_err(|error| fault::lost(address, &error))?;
+        let has_ended = Rc::new(Cell::new(false));
+        let ends = has_ended.clone();
+        let driver = tokio::task::spawn_local(async move {
+            // Whoever has a call on it hears of the error there.
+            if let Err(error) = connection.await {
+                log::debug!("a connection ended: {error}");
+            }
+            ends.set(true);
+        });
+        Ok(Line { sender, driver: driver.abort_handle(), has_ended })
+    }
+}
