@@ -1,4 +1,4 @@
-"""The ways to call one engine: in process, over the local door, over HTTP."""
+"""The ways to call one engine: in process, over the local door, over HTTP, over gRPC."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WAYS", "door"]
 
-WAYS: Final = ("engine", "unix", "http")
+WAYS: Final = ("engine", "unix", "http", "grpc")
 
 
 @contextmanager
@@ -29,6 +29,9 @@ def door(engine: Engine, way: str, folder: Path) -> Iterator[Calls]:
                 yield client
         case "http":
             with Client(f"http://127.0.0.1:{engine.serve_http(port=0)}") as client:
+                yield client
+        case "grpc":
+            with Client(f"grpc://127.0.0.1:{engine.serve_grpc(port=0)}") as client:
                 yield client
         case _:
             yield engine

@@ -6,10 +6,11 @@ use kushi_core::ErrorKind;
 /// How our own server names it.
 const KIND: HeaderName = HeaderName::from_static("kushi-error");
 
-/// `None`: the server is another one.
-pub(crate) fn named(headers: &HeaderMap) -> Option<ErrorKind> {
+/// Several kinds have one name: `fits` tells them apart. `None`: the server is another one.
+pub(crate) fn named(headers: &HeaderMap, fits: impl Fn(ErrorKind) -> bool) -> Option<ErrorKind> {
     let name = headers.get(KIND)?;
-    let kind = ErrorKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == name.as_bytes())?;
+    let kinds = || ErrorKind::ALL.into_iter().filter(|kind| kind.name().as_bytes() == name.as_bytes());
+    let kind = kinds().find(|&kind| fits(kind)).or_else(|| kinds().next())?;
     // Nobody here has cancelled: the server gave the request up, as it does when it closes.
     Some(if kind == ErrorKind::Cancelled { ErrorKind::ShuttingDown } else { kind })
 }

@@ -158,8 +158,8 @@ fn log_value(LogValue { choice }: LogValue) -> Value {
 
 fn rendered(answered: &Answered) -> answer::Message {
     match answered {
-        // Of no verb that is asked here.
-        Answered::Done | Answered::Metrics(_) => answer::framed(&[]),
+        Answered::Done => answer::framed(&[]),
+        Answered::Metrics(text) => encoded(&messages::Metrics { text: text.clone() }),
         &Answered::Health(well) => encoded(&messages::Health { well }),
         Answered::ServerMetadata(server) => encoded(&messages::ServerMetadataResponse {
             name: server.name.clone(),

@@ -24,6 +24,13 @@ pub(crate) struct Health {
     pub well: bool,
 }
 
+/// Not of the protocol: for our own clients.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Metrics {
+    #[prost(string, tag = "1")]
+    pub text: String,
+}
+
 /// What is asked of a model, or of a region.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Named {

@@ -18,7 +18,10 @@ pub(crate) fn find(path: &str) -> Option<Method<'_>> {
     match path.strip_prefix('/')?.split_once('/')? {
         ("inference.GRPCInferenceService", "ModelInfer") => Some(Method::Infer),
         ("inference.GRPCInferenceService", "ModelStreamInfer") => Some(Method::StreamInfer),
-        ("inference.GRPCInferenceService", name) => managed(name).map(|_| Method::Manage(name)),
+        ("kushi.Management", "Metrics") => Some(Method::Manage("Metrics")),
+        ("inference.GRPCInferenceService", name) if name != "Metrics" => {
+            managed(name).map(|_| Method::Manage(name))
+        }
         ("grpc.health.v1.Health", "Check") => Some(Method::HealthCheck),
         ("grpc.health.v1.Health", "Watch") => Some(Method::HealthWatch),
         (
@@ -50,7 +53,7 @@ fn managed(name: &str) -> Option<Category> {
         "ServerLive" | "ServerReady" | "ModelReady" => Category::Health,
         "ServerMetadata" | "ModelMetadata" => Category::Metadata,
         "ModelConfig" => Category::ModelConfig,
-        "ModelStatistics" => Category::Statistics,
+        "ModelStatistics" | "Metrics" => Category::Statistics,
         "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" => Category::ModelRepository,
         "SystemSharedMemoryStatus"
         | "SystemSharedMemoryRegister"
@@ -72,6 +75,7 @@ mod tests {
     fn methods_are_found_by_their_paths() {
         assert_eq!(find("/inference.GRPCInferenceService/ModelInfer"), Some(Method::Infer));
         assert_eq!(find("/inference.GRPCInferenceService/LogSettings"), Some(Method::Manage("LogSettings")));
+        assert_eq!(find("/kushi.Management/Metrics"), Some(Method::Manage("Metrics")));
         assert_eq!(find("/grpc.health.v1.Health/Check"), Some(Method::HealthCheck));
         for path in [
             "",

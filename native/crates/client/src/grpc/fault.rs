@@ -23,7 +23,8 @@ pub(super) fn status(headers: &HeaderMap) -> Option<Result<(), Error>> {
     }
     let text = headers.get("grpc-message").map_or(&[][..], |text| text.as_bytes());
     let text = percent_decode(text).decode_utf8_lossy().into_owned();
-    let kind = kinds::named(headers).unwrap_or_else(|| foreign_kind(code, &text));
+    let kind = kinds::named(headers, |kind| kind.grpc_code() as u32 == code)
+        .unwrap_or_else(|| foreign_kind(code, &text));
     let text = if text.is_empty() {
         format!("the server answered with the status {code} and no text")
     } else {

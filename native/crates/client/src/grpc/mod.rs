@@ -13,10 +13,41 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 use kushi_core::{Error, ErrorKind};
 use kushi_oip::json::write;
+use kushi_oip::wire::Fields;
 
+use self::exchange::Failure;
 pub(crate) use self::server::Server;
 use crate::background::Remote;
 use crate::{Answer, Call, CallAnswer, InferCall, encode};
+
+/// A verb that only our own servers have.
+const METRICS: &str = "Metrics";
+
+impl Server {
+    fn metrics(&self, message: &Bytes) -> Result<CallAnswer, Error> {
+        let mut body = Bytes::new();
+        let mut fields = Fields::new(message);
+        while let Some((field, value)) =
+            fields.next_field().map_err(|error| fault::unreadable(&self.address, error))?
+        {
+            if field == 1 {
+                let text = value.bytes().map_err(|error| fault::unreadable(&self.address, error))?;
+                body = message.slice_ref(text);
+            }
+        }
+        Ok(CallAnswer { status: 200, kind: None, body })
+    }
+}
+
+fn metrics_refused(failure: Failure) -> Error {
+    match Error::from(failure) {
+        Error { kind: ErrorKind::Unsupported, .. } => {
+            let text = "this server has no call for metrics over gRPC: ask its port for them";
+            Error::new(ErrorKind::Unsupported, text)
+        }
+        error => error,
+    }
+}
 
 impl Remote for Server {
     async fn infer(&self, call: &InferCall, deadline: Option<Instant>) -> Result<Answer, Error> {
@@ -25,24 +56,23 @@ impl Remote for Server {
 
     /// The arguments are the message of the method, and so is what it answers.
     async fn call(&self, call: &Call, deadline: Option<Instant>) -> Result<CallAnswer, Error> {
-        if call.verb == "Metrics" {
-            let text = "gRPC has no call for metrics: ask the server's port for them, or a client of its http:// url";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
         let message = encode::grpc_message(&call.arguments);
         let asked = self.ask(&call.verb, &[message], &HeaderMap::new(), deadline).await;
+        if call.verb == METRICS {
+            return asked.map_err(metrics_refused).and_then(|reply| self.metrics(&reply.message));
+        }
         if matches!(&*call.verb, "RepositoryModelLoad" | "RepositoryModelUnload") {
             // The model may have other inputs now.
             self.inputs.forget();
         }
         match asked {
             Ok(reply) => Ok(CallAnswer { status: 200, kind: None, body: reply.message }),
-            Err(exchange::Failure::Refused(error)) => Ok(CallAnswer {
+            Err(Failure::Refused(error)) => Ok(CallAnswer {
                 status: error.kind.http_status(),
                 kind: Some(error.kind),
                 body: Bytes::from(write::error(&error.message)),
             }),
-            Err(exchange::Failure::Lost(error)) => Err(error),
+            Err(Failure::Lost(error)) => Err(error),
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::remote::RemoteOptions;
 use crate::tls::Tls;
 
 const SERVICE: &str = "inference.GRPCInferenceService";
+/// What only our own servers have.
+const OWN_SERVICE: &str = "kushi.Management";
 /// The most digits that a time may have, as gRPC writes it.
 const MOST_DIGITS: u128 = 99_999_999;
 
@@ -53,11 +55,12 @@ impl Server {
         headers: &HeaderMap,
         deadline: Option<Instant>,
     ) -> Result<Request<()>, Error> {
+        let service = if method == super::METRICS { OWN_SERVICE } else { SERVICE };
         let scheme = if self.address.secure { "https" } else { "http" };
         let uri = Uri::builder()
             .scheme(scheme)
             .authority(self.address.authority.as_bytes())
-            .path_and_query(format!("/{SERVICE}/{method}"))
+            .path_and_query(format!("/{service}/{method}"))
             .build();
         let uri = uri.map_err(|_| Error::invalid(format!("cannot ask for the method '{method}'")))?;
         let mut request = Request::new(());

@@ -43,7 +43,8 @@ pub(super) fn refusal(address: &Address, reply: &Reply) -> Error {
 
 /// The kind of a failure: what our own server names, otherwise what status and text mean in Triton.
 pub(super) fn kind(status: StatusCode, headers: &HeaderMap, text: &str) -> ErrorKind {
-    kinds::named(headers).unwrap_or_else(|| foreign_kind(status, text))
+    kinds::named(headers, |kind| kind.http_status() == status.as_u16())
+        .unwrap_or_else(|| foreign_kind(status, text))
 }
 
 fn foreign_kind(status: StatusCode, text: &str) -> ErrorKind {
