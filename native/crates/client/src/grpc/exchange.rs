@@ -86,6 +86,7 @@ impl Server {
             response.as_mut().poll(task)
         });
         let response = response.await.map_err(|error| self.broken(line, &error))?;
+        line.has_answered.set(true);
         self.read(response).await.map_err(Attempt::Failed)
     }
 
@@ -115,7 +116,7 @@ impl Server {
     fn gone(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
         self.lines.forget(line);
         self.inputs.forget();
-        Attempt::Untouched(Failure::Lost(fault::lost(&self.address, error)))
+        Attempt::Untouched(Failure::Lost(fault::lost(&self.address, error, line.has_answered.get())))
     }
 
     fn broken(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
@@ -123,7 +124,7 @@ impl Server {
             self.lines.forget(line);
             self.inputs.forget();
         }
-        let failure = Failure::Lost(fault::lost(&self.address, error));
+        let failure = Failure::Lost(fault::lost(&self.address, error, line.has_answered.get()));
         // A server that leaves names the last call that it answers, and those behind it hear of this.
         let is_untouched = error.is_remote()
             && match error.reason() {

@@ -69,7 +69,7 @@ pub(super) fn unreadable(address: &Address, what: impl Display) -> Error {
 
 pub(super) fn unread(address: &Address, fault: &Fault) -> Error {
     match fault {
-        Fault::Broken(error) => lost(address, error),
+        Fault::Broken(error) => lost(address, error, true),
         Fault::Compressed => unreadable(address, "it is compressed, which was not asked for"),
         Fault::TooLarge(max) => unreadable(
             address,
@@ -87,7 +87,8 @@ pub(super) fn silent(address: &Address) -> Error {
 }
 
 /// Why a call on an open connection ended without an answer.
-pub(super) fn lost(address: &Address, error: &h2::Error) -> Error {
+/// `has_answered`: the server has spoken gRPC on it before.
+pub(super) fn lost(address: &Address, error: &h2::Error, has_answered: bool) -> Error {
     let cause = error.get_io();
     if let Some(what) = cause.and_then(tls::error_text) {
         let text = format!("the connection to {address} was lost before the answer was complete: {what}");
@@ -110,7 +111,9 @@ pub(super) fn lost(address: &Address, error: &h2::Error) -> Error {
         (None, Some(reason)) => format!("the server ended it ({reason})"),
         _ => "the server closed it".to_owned(),
     };
-    let text = format!("the connection to {address} was lost before the answer was complete: {what}");
+    let advice =
+        if has_answered { "" } else { "; gRPC has a port of its own: does the server speak it there?" };
+    let text = format!("the connection to {address} was lost before the answer was complete: {what}{advice}");
     Error::new(ErrorKind::ConnectionLost, text)
 }
 

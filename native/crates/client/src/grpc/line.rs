@@ -38,6 +38,8 @@ pub(super) struct Line {
     pub(super) sender: SendRequest<Bytes>,
     driver: AbortHandle,
     has_ended: Rc<Cell<bool>>,
+    /// The server speaks gRPC.
+    pub(super) has_answered: Cell<bool>,
 }
 
 impl Drop for Line {
@@ -104,8 +106,9 @@ impl Lines {
             .max_frame_size(FRAME_BYTES)
             .max_header_list_size(MAX_HEADERS_BYTES);
         let handshake = timeout(self.connect_patience, builder.handshake(io)).await;
-        let (sender, connection) =
-            handshake.map_err(|_| fault::silent(address))?.map_err(|error| fault::lost(address, &error))?;
+        let (sender, connection) = handshake
+            .map_err(|_| fault::silent(address))?
+            .map_err(|error| fault::lost(address, &error, false))?;
         let has_ended = Rc::new(Cell::new(false));
         let ends = has_ended.clone();
         let driver = tokio::task::spawn_local(async move {
@@ -115,6 +118,6 @@ impl Lines {
             }
             ends.set(true);
         });
-        Ok(Line { sender, driver: driver.abort_handle(), has_ended })
+        Ok(Line { sender, driver: driver.abort_handle(), has_ended, has_answered: Cell::new(false) })
     }
 }
