@@ -14,6 +14,7 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.e2e.bento import ANSWER_S, Bento, service_of
+from tests.integration.grpc_doors import port_of
 from tests.integration.occupied import LONG_STEPS, pending, slow_request
 from tests.raw_http import frame
 from tests.serving import Server, eventually, labelled, metrics
@@ -200,6 +201,19 @@ def test_an_engine_on_this_host_is_asked_through_its_local_socket(
             assert add(bento).json() == 3
             assert b"nv_inference" in bento.fetch("GET", "/metrics").body
             # no HTTP is spoken there
+            assert bento.fetch("GET", "/v2").status == 404
+    finally:
+        server.stop()
+
+
+def test_an_engine_elsewhere_is_asked_over_grpc(folder: Path, repository: Path) -> None:
+    server = Server.start(repository)
+    try:
+        with Bento(folder, KUSHI_ENGINE_URL=f"grpc://127.0.0.1:{port_of(server)}").until_ready() as bento:
+            assert bento.engines() == []
+            assert add(bento).json() == 3
+            assert b"nv_inference" in bento.fetch("GET", "/metrics").body
+            # no HTTP/1.1 is spoken there
             assert bento.fetch("GET", "/v2").status == 404
     finally:
         server.stop()
