@@ -41,19 +41,15 @@ impl Incoming {
     /// The next message, without a copy where it came in one piece. `None`: there are no more.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
-            let needed = match self.pieces.as_slice().first_chunk::<GRPC_HEAD_BYTES>() {
-                Some(head) => GRPC_HEAD_BYTES + self.announced(*head)?,
-                None => GRPC_HEAD_BYTES,
-            };
-            let held = self.pieces.as_slice().len();
-            if needed > GRPC_HEAD_BYTES && held >= needed || needed == held {
+            let head = self.pieces.as_slice().first_chunk::<GRPC_HEAD_BYTES>();
+            let announced = head.map(|head| self.announced(*head)).transpose()?;
+            let needed = GRPC_HEAD_BYTES + announced.unwrap_or(0);
+            let come = self.pieces.as_slice().len();
+            if announced.is_some() && come >= needed {
                 let mut message = self.pieces.split_to(needed);
                 message.advance(GRPC_HEAD_BYTES);
-                return Ok(Some(if message.len() <= COPIED_BYTES {
-                    Bytes::copy_from_slice(&message)
-                } else {
-                    message
-                }));
+                let is_short = message.len() <= COPIED_BYTES;
+                return Ok(Some(if is_short { Bytes::copy_from_slice(&message) } else { message }));
             }
             match self.body.data().await {
                 Some(Ok(piece)) => {
@@ -63,7 +59,7 @@ impl Incoming {
                     let _ = self.body.flow_control().release_capacity(length);
                 }
                 Some(Err(error)) => return Err(Fault::Broken(error)),
-                None if held == 0 => return Ok(None),
+                None if come == 0 => return Ok(None),
                 None => return Err(Fault::CutShort),
             }
         }
