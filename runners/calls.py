@@ -10,6 +10,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
+from kushi_native import LocalClient
+
+from .async_stream import AsyncStream
+from .errors import Unsupported
 from .management import Management
 from .model import Model
 from .verbs import version_text
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from kushi_native import Core, LocalClient, RemoteClient, Result
+    from kushi_native import Core, RemoteClient, Result, Stream
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = ["Calls"]
@@ -81,6 +85,63 @@ class Calls(Management):
         return self._native.async_infer(
             model, inputs, model_version, outputs, parameters, deadline, priority, request_id
         )
+
+    def stream(
+        self,
+        model: str,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        model_version: str | SupportsIndex = "",
+        outputs: Sequence[str] | None = None,
+        parameters: Mapping[str, bool | int | float | str] | None = None,
+        deadline: float | timedelta | None = None,
+        priority: int = 0,
+        request_id: str = "",
+    ) -> Stream:
+        """
+        Asks a model that gives any number of answers, and iterates over them as they come, without holding the
+        interpreter lock while it waits. The arguments are those of `infer`; the deadline is that of the last answer.
+
+            for answer in engine.stream("count", {"COUNT": [3]}):
+                print(answer["NUMBER"])
+
+        The model waits while 64 of its answers, or 1 MB, have not been taken. `close()`, or dropping the iterator,
+        tells it that nobody waits for the rest. Of clients, those with a `grpc://` url have streams.
+        """
+        native = self._streaming()
+        return native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
+
+    def async_stream(
+        self,
+        model: str,
+        /,
+        *inputs: ArrayLike | Mapping[str, ArrayLike],
+        model_version: str | SupportsIndex = "",
+        outputs: Sequence[str] | None = None,
+        parameters: Mapping[str, bool | int | float | str] | None = None,
+        deadline: float | timedelta | None = None,
+        priority: int = 0,
+        request_id: str = "",
+    ) -> AsyncStream:
+        """
+        The same as `stream`, for an event loop:
+
+            async for answer in engine.async_stream("count", {"COUNT": [3]}):
+                print(answer["NUMBER"])
+
+        The request is on its way when this returns. Leaving the loop ends it, when the iterator goes or `aclose()` is
+        awaited.
+        """
+        native = self._streaming()
+        return AsyncStream(
+            native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
+        )
+
+    def _streaming(self) -> Core | RemoteClient:
+        """What begins streams; raises Unsupported where there are none"""
+        if isinstance(self._native, LocalClient):
+            raise Unsupported(f"{self!r} has no streams: an Engine has them, and a Client with a grpc:// url")
+        return self._native
 
     def model(self, name: str, version: str | SupportsIndex = "") -> Model:
         """The handle of a model by any name, also one that is no Python identifier or the name of a method here"""

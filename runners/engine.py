@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
 import kushi_native
 
@@ -28,8 +28,7 @@ from .settings import ALL_MODELS, EngineOptions
 from .verbs import Answer, Verb, check_name
 
 if TYPE_CHECKING:
-    from kushi_native import Stream
-    from numpy.typing import ArrayLike
+    pass
 
 __all__ = ["Engine", "ModelState"]
 
@@ -97,30 +96,6 @@ class Engine(Calls):
     def failures(self) -> Mapping[str, KushiError]:
         """The models that could not be loaded"""
         return self._control.failures
-
-    def stream(
-        self,
-        model: str,
-        /,
-        *inputs: ArrayLike | Mapping[str, ArrayLike],
-        model_version: str | SupportsIndex = "",
-        outputs: Sequence[str] | None = None,
-        parameters: Mapping[str, bool | int | float | str] | None = None,
-        deadline: float | timedelta | None = None,
-        priority: int = 0,
-        request_id: str = "",
-    ) -> Stream:
-        """
-        Asks a model that gives any number of responses, and iterates over them as they come, without holding the
-        interpreter lock while it waits. The arguments are those of `infer`; the deadline is that of the last response.
-
-            for answer in engine.stream("count", {"COUNT": [3]}):
-                print(answer["NUMBER"])
-
-        The model waits while 64 of its responses, or 1 MB, have not been taken. `close()`, or dropping the iterator,
-        tells it that nobody waits for the rest.
-        """
-        return self._core.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
 
     def load_model(
         self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None

@@ -1,15 +1,28 @@
-"""Streams of Python models, taken in the process of the engine"""
+"""Streams of Python models, taken in the process of the engine and over gRPC, by threads and by event loops"""
 
+from __future__ import annotations
+
+import asyncio
 import time
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from runners import Engine
-from runners.errors import DeadlineExceeded, EngineFailed, InvalidInput
+from runners import Client, Engine
+from runners.errors import DeadlineExceeded, EngineFailed, InvalidInput, Unsupported
 from tests.integration.python_models import models
 from tests.serving import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kushi_native import Result
+
+    from runners.async_stream import AsyncStream
+    from runners.calls import Calls
 
 WINDOW = 64
 
@@ -36,9 +49,58 @@ class TritonPythonModel:
 """
 
 
-def test_responses_are_taken_one_by_one(repository: Path) -> None:
+class Taken:
+    """What an event loop takes, one by one, as a thread would"""
+
+    def __init__(self, answers: AsyncStream, runner: asyncio.Runner) -> None:
+        self._answers = answers
+        self._runner = runner
+
+    def __iter__(self) -> Iterator[Result]:
+        return self
+
+    def __next__(self) -> Result:
+        try:
+            return self._runner.run(anext(self._answers))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        self._runner.run(self._answers.aclose())
+
+
+class Asked:
+    """An engine, or a client of it, that is asked for streams one way"""
+
+    def __init__(self, calls: Calls, runner: asyncio.Runner | None) -> None:
+        self.calls = calls
+        self._runner = runner
+
+    def stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of the verb
+        if self._runner is None:
+            return self.calls.stream(*arguments, **options)
+        return Taken(self.calls.async_stream(*arguments, **options), self._runner)
+
+
+@pytest.fixture(params=["engine-thread", "engine-loop", "grpc-thread", "grpc-loop"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextmanager
+def asked(repository: Path, way: str) -> Iterator[Asked]:
+    where, how = way.split("-")
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine(repository))
+        calls: Calls = engine
+        if where == "grpc":
+            calls = stack.enter_context(Client(f"grpc://127.0.0.1:{engine.serve_grpc(port=0)}"))
+        yield Asked(calls, stack.enter_context(asyncio.Runner()) if how == "loop" else None)
+
+
+def test_responses_are_taken_one_by_one(repository: Path, way: str) -> None:
     models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         answers = engine.stream("counting", {"COUNT": np.array([300], np.int32)}, request_id="mine")
         first = next(answers)
         assert (first["NUMBER"].tolist(), first.request_id, first.model_name) == ([0], "mine", "counting")
@@ -47,44 +109,50 @@ def test_responses_are_taken_one_by_one(repository: Path) -> None:
         assert list(engine.stream("counting", np.array([0], np.int32))) == []
 
 
-def test_a_model_with_one_response_is_a_stream_of_one(repository: Path) -> None:
+def test_a_model_with_one_response_is_a_stream_of_one(repository: Path, way: str) -> None:
     models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     one = np.ones((1, 2), np.float32)
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         (answer,) = engine.stream("add_sub", one, one, outputs=["OUTPUT0"])
         assert dict(answer)["OUTPUT0"].tolist() == [[2, 2]]
         with pytest.raises(InvalidInput, match="NOTHING"):
-            engine.stream("add_sub", one, one, outputs=["NOTHING"])
+            next(engine.stream("add_sub", one, one, outputs=["NOTHING"]))
 
 
-def test_an_error_in_a_stream_is_raised_and_ends_it(repository: Path) -> None:
+def test_an_error_in_a_stream_is_raised_and_ends_it(repository: Path, way: str) -> None:
     models.write(repository, "failing", models.FAILING_STREAM, models.COUNTING_CONFIG)
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         answers = engine.stream("failing", np.array([0], np.int32))
         with pytest.raises(EngineFailed, match="nothing to count"):
             next(answers)
         assert list(answers) == []
 
 
-def test_one_instance_has_many_streams_open(repository: Path) -> None:
+def test_one_instance_has_many_streams_open(repository: Path, way: str) -> None:
     models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         # longer than what is sent without being taken
         streams = [engine.stream("counting", np.array([300], np.int32)) for _ in range(40)]
         assert [next(stream)["NUMBER"].item() for stream in streams] == [0] * 40
         assert [len(list(stream)) for stream in streams] == [299] * 40
 
 
+def has_stopped(sent: Path) -> bool:
+    """Over gRPC, some more are on their way"""
+    before = sent.read_text()
+    time.sleep(0.2)
+    return bool(before) and sent.read_text() == before
+
+
 @pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_a_model_waits_for_a_slow_reader_and_hears_when_nobody_reads(repository: Path, end: str) -> None:
+def test_a_model_waits_for_a_slow_reader_and_hears_when_nobody_reads(repository: Path, way: str, end: str) -> None:
     models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)
     sent = repository / "endless" / "1" / "sent"
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         answers = engine.stream("endless", np.array([0], np.int32))
         assert next(answers)["NUMBER"].item() == 0
         eventually(lambda: sent.exists() and int(sent.read_text() or 0) >= WINDOW, "a full window")
-        time.sleep(0.2)
-        assert int(sent.read_text()) < 4 * WINDOW
+        eventually(lambda: has_stopped(sent), "the model waits")
         if end == "closed":
             answers.close()
             assert list(answers) == []
@@ -93,10 +161,74 @@ def test_a_model_waits_for_a_slow_reader_and_hears_when_nobody_reads(repository:
         eventually(lambda: sent.read_text().startswith("ended: "), "the end of the stream")
 
 
-def test_the_deadline_ends_a_stream(repository: Path) -> None:
+def test_the_deadline_ends_a_stream(repository: Path, way: str) -> None:
     models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)
-    with Engine(repository) as engine:
+    with asked(repository, way) as engine:
         answers = engine.stream("endless", np.array([0], np.int32), deadline=0.3)
         with pytest.raises(DeadlineExceeded):
             for _ in answers:
                 pass
+
+
+def test_a_task_that_is_cancelled_leaves_the_stream_well(repository: Path) -> None:
+    models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
+
+    async def what(calls: Calls) -> None:
+        answers = calls.async_stream("counting", np.array([3], np.int32))
+        waiting = asyncio.create_task(anext(answers))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert [answer["NUMBER"].item() async for answer in answers] == [0, 1, 2]
+
+    with asked(repository, "grpc-loop") as client:
+        asyncio.run(what(client.calls))
+
+
+def test_leaving_the_loop_ends_the_stream(repository: Path, way: str) -> None:
+    models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)
+    sent = repository / "endless" / "1" / "sent"
+
+    async def what(calls: Calls) -> None:
+        async for answer in calls.async_stream("endless", np.array([0], np.int32)):
+            if answer["NUMBER"].item() == 3:
+                break
+        async with calls.async_stream("endless", np.array([0], np.int32)):
+            pass
+
+    with asked(repository, way) as engine:
+        asyncio.run(what(engine.calls))
+        eventually(lambda: sent.read_text().startswith("ended: "), "the end of the stream")
+
+
+def test_two_tasks_do_not_share_a_stream(repository: Path) -> None:
+    held = ENDLESS.replace("while True", "while number < 1").replace("sender =", "self.kept = sender =")
+    models.write(repository, "held", held, models.COUNTING_CONFIG)
+
+    async def what(calls: Calls) -> None:
+        answers = calls.async_stream("held", np.array([0], np.int32))
+        assert (await anext(answers))["NUMBER"] == 0
+        first = asyncio.create_task(anext(answers))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="another task waits for the next answer of this stream"):
+            await anext(answers)
+        first.cancel()
+
+    with asked(repository, "engine-loop") as engine:
+        asyncio.run(what(engine.calls))
+
+
+def test_others_have_no_streams(repository: Path, tmp_path: Path) -> None:
+    models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
+    with Engine(repository) as engine:
+        with (
+            Client(f"http://127.0.0.1:{engine.serve_http(port=0)}") as client,
+            pytest.raises(Unsupported, match="give the client the server's grpc:// url"),
+        ):
+            next(client.stream("counting", np.array([3], np.int32)))
+        engine.serve_local(tmp_path / "socket")
+        with (
+            Client(f"unix://{tmp_path / 'socket'}") as client,
+            pytest.raises(Unsupported, match="has no streams: an Engine has them"),
+        ):
+            client.stream("counting", np.array([3], np.int32))

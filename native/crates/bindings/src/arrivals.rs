@@ -24,6 +24,8 @@ pub(crate) enum Outcome {
     /// With the call, whose arrays are released where the end is taken.
     Infer(#[expect(dead_code, reason = "kept to be dropped")] Box<InferCall>, Result<Answer, Error>),
     Call(Result<CallAnswer, Error>),
+    /// Something has come of a stream, which is taken from there.
+    Come,
 }
 
 /// Any thread puts answers in; the event loop, woken by the file descriptor, takes them out.

@@ -300,7 +300,7 @@ impl Core {
     )]
     fn stream<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Stream> {
         let arguments = Arguments::of(arguments)?;
-        stream::stream(py, &self.server, self.process, &arguments)
+        stream::begin(py, &self.server, self.process, &arguments)
     }
 
     /// name, version, state, reason

@@ -274,6 +274,7 @@ impl EventLoop {
         let outcome = match outcome {
             Outcome::Infer(_, answer) => result(py, answer, &about),
             Outcome::Call(answer) => call_answer(py, answer, &about),
+            Outcome::Come => Ok(py.None()),
         };
         promise.settle(py, outcome)
     }

@@ -18,6 +18,7 @@ use crate::locks::lock;
 use crate::loops::EventLoop;
 use crate::process::Process;
 use crate::result::PyResultMapping;
+use crate::stream::{Arrived, Letter, Source, Stream};
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 use crate::waiting::Hold;
 
@@ -74,6 +75,30 @@ impl RemoteClient {
                 self.own(py, || arguments.about())?;
                 let event_loop = EventLoop::running(py)?;
                 self.begin_infer(py, &event_loop, &arguments).or_else(|error| event_loop.failed(py, error))
+            },
+        )
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn stream<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Stream> {
+        let arguments = Arguments::of(arguments)?;
+        guarded(
+            py,
+            || arguments.about(),
+            || {
+                self.own(py, || arguments.about())?;
+                let call = Box::new(arguments.read()?);
+                let about = About { model: call.model.clone(), request_id: call.id.clone() };
+                let arrived = Arc::new(Arrived::default());
+                let sink = arrived.clone();
+                let ticket =
+                    self.client.stream(call, move |streamed| sink.push([Letter::Streamed(streamed)]));
+                let client = Arc::clone(&self.client);
+                let source = Source::Client(Box::new(move || client.cancel(ticket)));
+                Ok(Stream::new(source, about, arrived))
             },
         )
     }

@@ -1,88 +1,45 @@
-//! `Core.stream`: the responses to one request, one after the other.
+//! `Stream`: the answers to one request, one after the other, of the core in this process or of a client.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+mod arrived;
+mod core;
+
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kushi_client::{Answer, InferCall};
-use kushi_core::{Error, Mail, Mailbox, ModelSpec, Reply, Response, Ticket, Window};
+use kushi_client::{Answer, Streamed};
+use kushi_core::{Error, ModelSpec, Response, Ticket};
 use kushi_dataplane::Alarm;
-use kushi_server::Server;
+use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 
-use crate::calls::Arguments;
-use crate::errors::{About, guarded, raise_about};
+pub(crate) use self::arrived::{Arrived, Letter};
+pub(crate) use self::core::begin;
+use crate::errors::{About, raise_about};
 use crate::locks::lock;
+use crate::loops::EventLoop;
 use crate::process::Process;
 use crate::result::PyResultMapping;
-use crate::submission::{Beside, Submitted, submit_child};
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
+use crate::waiting::Hold;
 
 /// An iterator. Nobody waits for what is left where it goes.
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct Stream {
-    spec: Arc<ModelSpec>,
-    ticket: Ticket,
+    source: Source,
+    process: Process,
     about: About,
-    alarm: Mutex<Alarm>,
     arrived: Arc<Arrived>,
 }
 
-/// What has come and was not taken: no more than the window of the request.
-#[derive(Default)]
-struct Arrived {
-    mail: Mutex<Letters>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Letters {
-    mail: VecDeque<Mail>,
-    is_over: bool,
-}
-
-impl Mailbox for Arrived {
-    fn deliver(&self, mail: Vec<Mail>) {
-        lock(&self.mail).mail.extend(mail);
-        self.changed.notify_one();
-    }
-}
-
-pub(crate) fn stream(
-    py: Python<'_>,
-    server: &Server,
-    process: Process,
-    arguments: &Arguments<'_>,
-) -> PyResult<Stream> {
-    guarded(
-        py,
-        || arguments.about(),
-        || {
-            process.check("Engine").map_err(|error| raise_about(py, &error, &arguments.about()))?;
-            let call = arguments.read()?;
-            let about = About { model: call.model.clone(), request_id: call.id.clone() };
-            begin(server, call, about.clone()).map_err(|error| raise_about(py, &error, &about))
-        },
-    )
-}
-
-fn begin(server: &Server, call: InferCall, about: About) -> Result<Stream, Error> {
-    if let Some(output) = call.outputs.iter().find(|output| output.classes > 0) {
-        let text =
-            format!("output '{}': the classes of responses in a stream cannot be asked for", output.name);
-        return Err(Error::invalid(text));
-    }
-    let arrived = Arc::new(Arrived::default());
-    let mailbox: Arc<dyn Mailbox> = arrived.clone();
-    let deadline = call.patience.and_then(|patience| Instant::now().checked_add(patience));
-    let beside = Beside { deadline, streams: true, ..Beside::default() };
-    let reply = || Reply::with_window(mailbox.clone(), 0, Window::default());
-    let Submitted { spec, ticket, lease } = submit_child(server, call, beside, reply)?;
-    if let Some(lease) = lease {
-        server.drivers().offer(lease);
-    }
-    let alarm = Mutex::new(Alarm::of(&ticket));
-    Ok(Stream { spec, ticket, about, alarm, arrived })
+/// Where answers come from.
+pub(crate) enum Source {
+    Core {
+        spec: Arc<ModelSpec>,
+        ticket: Ticket,
+        alarm: Mutex<Alarm>,
+    },
+    /// How the call of a client is cancelled. The client's thread keeps the deadline.
+    Client(Box<dyn Fn() + Send + Sync>),
 }
 
 #[pymethods]
@@ -91,87 +48,148 @@ impl Stream {
         this
     }
 
-    /// Waits for the next response.
+    /// Waits for the next answer.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
+        self.check(py)?;
         let next = in_turns(py, || self.turn())?;
         let next = next.map_err(|error| raise_about(py, &error, &self.about))?;
-        Ok(next.map(|response| PyResultMapping::from(self.answer(response))))
+        Ok(next.map(PyResultMapping::from))
+    }
+
+    /// The next answer if it has come, else nothing; raises `StopAsyncIteration` behind the last one.
+    fn take(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
+        self.check(py)?;
+        match py.detach(|| self.ready()) {
+            None => Ok(None),
+            Some(Ok(Some(answer))) => Ok(Some(PyResultMapping::from(answer))),
+            Some(Ok(None)) => Err(PyStopAsyncIteration::new_err(())),
+            Some(Err(error)) => Err(raise_about(py, &error, &self.about)),
+        }
+    }
+
+    /// A future of the running event loop that is done when it is worth while to take again.
+    fn come<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.check(py)?;
+        let event_loop = EventLoop::running(py)?;
+        let key = event_loop.reserve();
+        if let Err(unused) = self.arrived.wake(event_loop.completer(key)) {
+            drop(unused);
+            event_loop.release(key);
+            return Err(PyRuntimeError::new_err("another task waits for the next answer of this stream"));
+        }
+        let arrived = self.arrived.clone();
+        let hold = Hold::Client(Box::new(move || arrived.ring()));
+        event_loop.wait(py, key, hold, self.about.clone(), self.alarm())
     }
 
     /// Nobody waits for what is left.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.give_up());
+        if self.process.is_current() {
+            py.detach(|| self.give_up());
+        }
     }
 }
 
 impl Stream {
-    /// No longer than a signal may wait; `None`: go on.
-    fn turn(&self) -> Option<Result<Option<Response>, Error>> {
-        let until = Instant::now() + SIGNAL_PATIENCE;
-        let mut letters = lock(&self.arrived.mail);
+    pub(crate) fn new(source: Source, about: About, arrived: Arc<Arrived>) -> Self {
+        Self { source, process: Process::current(), about, arrived }
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check("Stream").map_err(|error| raise_about(py, &error, &self.about))
+    }
+
+    /// What has come; `None`: nothing yet.
+    fn ready(&self) -> Option<Result<Option<Answer>, Error>> {
         loop {
-            if letters.is_over {
-                return Some(Ok(None));
-            }
-            if let Some(mut mail) = letters.mail.pop_front() {
-                let end = mail.end.take();
-                letters.is_over = end.is_some();
-                drop(letters);
-                // Its room, under no lock.
-                drop(mail.credit.take());
-                return match (mail.response, end.map(|end| end.result)) {
-                    (_, Some(Err(error))) => Some(Err(error)),
-                    (Some(response), _) => Some(Ok(Some(response))),
-                    (None, Some(Ok(()))) => Some(Ok(None)),
-                    (None, None) => self.turn(),
-                };
-            }
-            let now = Instant::now();
-            let alarm = lock(&self.alarm).when();
-            if alarm.is_some_and(|when| when <= now) {
-                drop(letters);
-                // The end may be delivered here.
-                let has_expired = lock(&self.alarm).ring(&self.ticket);
-                letters = lock(&self.arrived.mail);
-                if has_expired {
-                    letters.is_over = true;
-                    return Some(Err(Error::expired()));
+            match self.arrived.pop() {
+                Some(Letter::Mail(mut mail)) => {
+                    let end = mail.end.take();
+                    drop(mail.credit.take());
+                    match (mail.response, end.map(|end| end.result)) {
+                        (_, Some(Err(error))) => return Some(Err(error)),
+                        (Some(response), _) => return Some(Ok(Some(self.answer(response)))),
+                        (None, Some(Ok(()))) => return Some(Ok(None)),
+                        (None, None) => {}
+                    }
                 }
-                continue;
+                Some(Letter::Streamed(Streamed::Answer(answer, room))) => {
+                    drop(room);
+                    return Some(Ok(Some(answer)));
+                }
+                Some(Letter::Streamed(Streamed::End(end))) => return Some(end.map(|()| None)),
+                None if self.arrived.is_over() => return Some(Ok(None)),
+                None => match self.has_expired() {
+                    Some(true) => {
+                        self.arrived.close();
+                        return Some(Err(Error::expired()));
+                    }
+                    // The end may have been delivered by it.
+                    Some(false) => {}
+                    None => return None,
+                },
             }
-            if now >= until {
-                return None;
-            }
-            let look = alarm.map_or(until, |when| when.min(until));
-            let waited = self.arrived.changed.wait_timeout(letters, look.saturating_duration_since(now));
-            letters = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
+    /// No longer than a signal may wait; `None`: go on.
+    fn turn(&self) -> Option<Result<Option<Answer>, Error>> {
+        let until = Instant::now() + SIGNAL_PATIENCE;
+        loop {
+            if let Some(ready) = self.ready() {
+                return Some(ready);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            self.arrived.wait(self.alarm().map_or(until, |when| when.min(until)));
+        }
+    }
+
+    fn alarm(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Core { alarm, .. } => lock(alarm).when(),
+            Source::Client(_) => None,
+        }
+    }
+
+    /// `None`: there is time left.
+    fn has_expired(&self) -> Option<bool> {
+        let Source::Core { alarm, ticket, .. } = &self.source else { return None };
+        let mut alarm = lock(alarm);
+        alarm.when().filter(|&when| when <= Instant::now()).map(|_| alarm.ring(ticket))
+    }
+
     fn answer(&self, response: Response) -> Answer {
-        let named = |(at, tensor)| (self.spec.outputs[usize::from(at)].name.clone(), tensor);
+        let (outputs, model, version) = match &self.source {
+            Source::Core { spec, .. } => (&*spec.outputs, spec.name.clone(), spec.version.to_string()),
+            // A client has answers.
+            Source::Client(_) => (&[][..], String::new(), String::new()),
+        };
+        let named = |(at, tensor)| Some((outputs.get(usize::from(at))?.name.clone(), tensor));
         Answer {
-            model: self.spec.name.clone(),
-            version: self.spec.version.to_string(),
+            model,
+            version,
             id: self.about.request_id.clone(),
             parameters: response.parameters,
-            outputs: response.outputs.into_iter().map(named).collect(),
+            outputs: response.outputs.into_iter().filter_map(named).collect(),
             timings: None,
         }
     }
 
     fn give_up(&self) {
-        self.ticket.cancel();
-        let mut letters = lock(&self.arrived.mail);
-        letters.is_over = true;
-        let left = std::mem::take(&mut letters.mail);
-        drop(letters);
-        drop(left);
+        match &self.source {
+            Source::Core { ticket, .. } => drop(ticket.cancel()),
+            Source::Client(cancel) => cancel(),
+        }
+        self.arrived.close();
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.give_up();
+        if self.process.is_current() {
+            self.give_up();
+        }
     }
 }

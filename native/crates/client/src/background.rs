@@ -14,23 +14,33 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::{Answer, Call, CallAnswer, InferCall};
+use crate::{Answer, Call, CallAnswer, InferCall, Streamed};
 
 /// Calls under way at one time; beyond it they are refused at once.
 const MAX_CALLS: usize = 65_536;
 
 type InferDone = Box<dyn FnOnce(Box<InferCall>, Result<Answer, Error>) + Send>;
+type Deliver = Box<dyn Fn(Streamed) + Send>;
 type CallDone = Box<dyn FnOnce(Result<CallAnswer, Error>) + Send>;
 
 /// A server, as the thread of its client sees it.
 pub(crate) trait Remote: 'static {
     async fn infer(&self, call: &InferCall, deadline: Option<Instant>) -> Result<Answer, Error>;
 
+    /// Answers go to `deliver` as they come.
+    async fn stream(
+        &self,
+        call: &InferCall,
+        deadline: Option<Instant>,
+        deliver: &dyn Fn(Streamed),
+    ) -> Result<(), Error>;
+
     async fn call(&self, call: &Call, deadline: Option<Instant>) -> Result<CallAnswer, Error>;
 }
 
 pub(crate) enum Job {
     Infer(Box<InferCall>, InferDone),
+    Stream(Box<InferCall>, Deliver),
     Call(Call, CallDone),
 }
 
@@ -38,6 +48,7 @@ impl Job {
     fn fail(self, error: Error) {
         match self {
             Self::Infer(call, done) => done(call, Err(error)),
+            Self::Stream(_, deliver) => deliver(Streamed::End(Err(error))),
             Self::Call(_, done) => done(Err(error)),
         }
     }
@@ -219,6 +230,12 @@ impl<R: Remote> Running<R> {
                 let answer = within(deadline, pin!(server.infer(call, deadline))).await;
                 if let Some(Job::Infer(call, done)) = self.end() {
                     done(call, answer);
+                }
+            }
+            Some(Job::Stream(call, deliver)) => {
+                let ended = within(deadline, pin!(server.stream(call, deadline, deliver))).await;
+                if let Some(Job::Stream(_, deliver)) = self.end() {
+                    deliver(Streamed::End(ended));
                 }
             }
             Some(Job::Call(call, _)) => {

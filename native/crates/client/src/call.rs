@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kushi_core::{ErrorKind, Parameter, Tensor, Timings};
+use kushi_core::{Error, ErrorKind, Parameter, Tensor, Timings};
 use smallvec::SmallVec;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// One inference request.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,18 @@ pub struct Answer {
     /// `None` from servers that do not tell.
     pub timings: Option<Timings>,
 }
+
+/// What comes of a call that may have any number of answers.
+#[derive(Debug)]
+pub enum Streamed {
+    Answer(Answer, Held),
+    /// The last thing that comes.
+    End(Result<(), Error>),
+}
+
+/// The room that an answer takes, until it is dropped: the server waits where there is none.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "kept to be dropped")] pub(crate) OwnedSemaphorePermit);
 
 /// Anything but inference: a verb.
 #[derive(Clone, Debug, Default)]

@@ -18,6 +18,6 @@ mod remote;
 mod socket;
 mod tls;
 
-pub use call::{Answer, Call, CallAnswer, Carried, Draft, InferCall, WantedOutput};
+pub use call::{Answer, Call, CallAnswer, Carried, Draft, Held, InferCall, Streamed, WantedOutput};
 pub use remote::{RemoteClient, RemoteOptions, Ticket};
 pub use tls::{Tls, TlsOptions};

@@ -13,7 +13,7 @@ use kushi_core::Error;
 use crate::address::{Address, Protocol};
 use crate::background::{Background, Job};
 use crate::tls::{Tls, TlsOptions};
-use crate::{Answer, Call, CallAnswer, InferCall, grpc, headers, http};
+use crate::{Answer, Call, CallAnswer, InferCall, Streamed, grpc, headers, http};
 
 #[derive(Clone)]
 pub struct RemoteOptions {
@@ -80,6 +80,12 @@ impl RemoteClient {
     ) -> Ticket {
         let patience = call.patience;
         Ticket(self.background.submit(Job::Infer(call, Box::new(done)), patience))
+    }
+
+    /// `deliver` hears of every answer, and at last of the end.
+    pub fn stream(&self, call: Box<InferCall>, deliver: impl Fn(Streamed) + Send + 'static) -> Ticket {
+        let patience = call.patience;
+        Ticket(self.background.submit(Job::Stream(call, Box::new(deliver)), patience))
     }
 
     pub fn call(&self, call: Call, done: impl FnOnce(Result<CallAnswer, Error>) + Send + 'static) -> Ticket {

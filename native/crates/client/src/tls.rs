@@ -30,6 +30,7 @@ pub struct TlsOptions {
 }
 
 /// How a client speaks TLS to one server.
+#[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
     /// Whose certificate the server must have.

@@ -13,7 +13,7 @@ use kushi_core::Error;
 
 use super::fault;
 use super::incoming::Incoming;
-use super::line::Line;
+use super::line::{Line, Lines};
 use super::server::Server;
 
 /// What is sent without asking whether the server takes it.
@@ -40,7 +40,7 @@ impl From<Failure> for Error {
 }
 
 /// A call that came to nothing: one that the server has not looked at may go out again.
-enum Attempt {
+pub(super) enum Attempt {
     Untouched(Failure),
     Failed(Failure),
 }
@@ -54,13 +54,26 @@ impl Server {
         headers: &HeaderMap,
         deadline: Option<Instant>,
     ) -> Result<Reply, Failure> {
+        let work = async |line: &Rc<Line>, request| self.once(line, request, message).await;
+        self.attempt(&self.lines, method, headers, deadline, work).await
+    }
+
+    /// `work` is done once more where the server has not looked at the request.
+    pub(super) async fn attempt<T>(
+        &self,
+        lines: &Lines,
+        method: &str,
+        headers: &HeaderMap,
+        deadline: Option<Instant>,
+        work: impl AsyncFn(&Rc<Line>, Request<()>) -> Result<T, Attempt>,
+    ) -> Result<T, Failure> {
         let mut is_again = false;
         loop {
-            let line = self.lines.get(&self.address).await;
+            let line = lines.get(&self.address).await;
             let line = line.inspect_err(|_| self.inputs.forget()).map_err(Failure::Lost)?;
             let request = self.request(method, headers, deadline).map_err(Failure::Refused)?;
-            match self.once(&line, request, message).await {
-                Ok(reply) => return Ok(reply),
+            match work(&line, request).await {
+                Ok(done) => return Ok(done),
                 Err(Attempt::Untouched(_)) if !is_again => is_again = true,
                 // The server has heard how long this client waits, and may be the first to say that it is over.
                 Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
@@ -112,17 +125,22 @@ impl Server {
         Ok(Reply { headers: head.headers, message })
     }
 
-    /// The connection took no call.
-    fn gone(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
+    /// Another server may be there from now on.
+    fn forget(&self, line: &Rc<Line>) {
         self.lines.forget(line);
+        self.streaming.forget(line);
         self.inputs.forget();
+    }
+
+    /// The connection took no call.
+    pub(super) fn gone(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
+        self.forget(line);
         Attempt::Untouched(Failure::Lost(fault::lost(&self.address, error, line.has_answered.get())))
     }
 
-    fn broken(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
+    pub(super) fn broken(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
         if error.is_go_away() || error.is_io() {
-            self.lines.forget(line);
-            self.inputs.forget();
+            self.forget(line);
         }
         let failure = Failure::Lost(fault::lost(&self.address, error, line.has_answered.get()));
         // A server that leaves names the last call that it answers, and those behind it hear of this.
@@ -136,7 +154,7 @@ impl Server {
 }
 
 /// As fast as the server takes it.
-async fn send(mut stream: SendStream<Bytes>, message: &[Bytes]) -> Result<(), h2::Error> {
+pub(super) async fn send(mut stream: SendStream<Bytes>, message: &[Bytes]) -> Result<(), h2::Error> {
     for (place, piece) in message.iter().enumerate() {
         let mut rest = piece.clone();
         while rest.len() > SHORT_BYTES {

@@ -9,6 +9,7 @@ use kushi_core::{Buffer, Error, ErrorKind};
 use super::fault;
 use super::server::Server;
 use crate::beside::{self, check_classes};
+use crate::inputs::InputNames;
 use crate::{Answer, InferCall, decode, encode};
 
 pub(super) async fn infer(
@@ -16,16 +17,12 @@ pub(super) async fn infer(
     call: &InferCall,
     deadline: Option<Instant>,
 ) -> Result<Answer, Error> {
-    let mut names = None;
-    let by_position = call.inputs.iter().any(|input| input.name.is_none());
-    if by_position {
-        names = Some(server.input_names(&call.model, &call.version, deadline).await?);
-    }
+    let names = names(server, call, deadline).await?;
     let message = encode::grpc(call, names.as_deref().unwrap_or_default(), false)
         .inspect_err(|_| server.inputs.forget())?;
     let asked = server.ask("ModelInfer", &message, &headers(call), deadline).await;
     let reply = asked.map_err(Error::from).inspect_err(|error| {
-        if by_position && matches!(error.kind, ErrorKind::InvalidInput | ErrorKind::ModelNotFound) {
+        if names.is_some() && matches!(error.kind, ErrorKind::InvalidInput | ErrorKind::ModelNotFound) {
             // It may have other inputs by now.
             server.inputs.forget();
         }
@@ -36,7 +33,19 @@ pub(super) async fn infer(
     Ok(answer)
 }
 
-fn headers(call: &InferCall) -> HeaderMap {
+/// Those of the model, where inputs are given by position.
+pub(super) async fn names(
+    server: &Server,
+    call: &InferCall,
+    deadline: Option<Instant>,
+) -> Result<Option<InputNames>, Error> {
+    if call.inputs.iter().all(|input| input.name.is_some()) {
+        return Ok(None);
+    }
+    server.input_names(&call.model, &call.version, deadline).await.map(Some)
+}
+
+pub(super) fn headers(call: &InferCall) -> HeaderMap {
     let mut headers = HeaderMap::new();
     beside::ask_timings(&mut headers);
     if let Some(trace) = &call.trace {
@@ -45,7 +54,7 @@ fn headers(call: &InferCall) -> HeaderMap {
     headers
 }
 
-fn read(server: &Server, message: &Bytes) -> Result<Answer, Error> {
+pub(super) fn read(server: &Server, message: &Bytes) -> Result<Answer, Error> {
     let mut answer =
         decode::answer(message, |_| None).map_err(|text| fault::unreadable(&server.address, text))?;
     for (_, tensor) in &mut answer.outputs {

@@ -1,4 +1,4 @@
-//! The connection of one client: opened by the first call that needs it, and shared by all.
+//! A connection of one client: opened by the first call that needs it, and shared by all of its kind.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,16 +18,28 @@ use crate::remote::RemoteOptions;
 use crate::socket::{self, Opened};
 use crate::tls::Tls;
 
-/// What a server may send of one answer, and of all, before the client has read it.
-const ANSWER_WINDOW: u32 = 4 << 20;
-const WINDOW: u32 = 32 << 20;
 /// Of what is read in one piece: answers of this size are not put together.
 const FRAME_BYTES: u32 = 1 << 20;
 const MAX_HEADERS_BYTES: u32 = 64 << 10;
 
+/// What a server may send before the client has read it: in one call, and in all.
+#[derive(Clone, Copy)]
+pub(super) struct Windows {
+    call: u32,
+    all: u32,
+}
+
+impl Windows {
+    /// Answers are read as they come.
+    pub(super) const ANSWERS: Self = Self { call: 4 << 20, all: 32 << 20 };
+    /// They are read when somebody takes them, and hold up no others.
+    pub(super) const STREAMS: Self = Self { call: 256 << 10, all: 1 << 30 };
+}
+
 pub(super) struct Lines {
     tls: Option<Tls>,
     connect_patience: Duration,
+    windows: Windows,
     current: RefCell<Option<Rc<Line>>>,
     /// Held by the one call that connects; the others wait for its connection.
     opening: Mutex<()>,
@@ -49,10 +61,11 @@ impl Drop for Line {
 }
 
 impl Lines {
-    pub(super) fn new(tls: Option<Tls>, options: &RemoteOptions) -> Self {
+    pub(super) fn new(tls: Option<Tls>, options: &RemoteOptions, windows: Windows) -> Self {
         Self {
             tls,
             connect_patience: options.connect_patience,
+            windows,
             current: RefCell::default(),
             opening: Mutex::new(()),
         }
@@ -101,8 +114,8 @@ impl Lines {
         let mut builder = Builder::new();
         builder
             .enable_push(false)
-            .initial_window_size(ANSWER_WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(self.windows.call)
+            .initial_connection_window_size(self.windows.all)
             .max_frame_size(FRAME_BYTES)
             .max_header_list_size(MAX_HEADERS_BYTES);
         let handshake = timeout(self.connect_patience, builder.handshake(io)).await;

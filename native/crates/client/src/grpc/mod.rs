@@ -1,4 +1,4 @@
-//! A server that is spoken to over gRPC: all calls share one connection.
+//! A server that is spoken to over gRPC: all calls share one connection, and all streams another one.
 
 mod exchange;
 mod fault;
@@ -6,6 +6,7 @@ mod incoming;
 mod infer;
 mod line;
 mod server;
+mod stream;
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use kushi_oip::wire::Fields;
 use self::exchange::Failure;
 pub(crate) use self::server::Server;
 use crate::background::Remote;
-use crate::{Answer, Call, CallAnswer, InferCall, encode};
+use crate::{Answer, Call, CallAnswer, InferCall, Streamed, encode};
 
 /// A verb that only our own servers have.
 const METRICS: &str = "Metrics";
@@ -52,6 +53,15 @@ fn metrics_refused(failure: Failure) -> Error {
 impl Remote for Server {
     async fn infer(&self, call: &InferCall, deadline: Option<Instant>) -> Result<Answer, Error> {
         infer::infer(self, call, deadline).await
+    }
+
+    async fn stream(
+        &self,
+        call: &InferCall,
+        deadline: Option<Instant>,
+        deliver: &dyn Fn(Streamed),
+    ) -> Result<(), Error> {
+        stream::stream(self, call, deadline, deliver).await
     }
 
     /// The arguments are the message of the method, and so is what it answers.

@@ -8,7 +8,7 @@ use kushi_core::Error;
 use kushi_oip::wire::{Fields, WireError, put_text};
 
 use super::fault;
-use super::line::Lines;
+use super::line::{Lines, Windows};
 use crate::address::Address;
 use crate::encode;
 use crate::inputs::{InputNames, KnownInputs, MAX_INPUTS};
@@ -25,6 +25,8 @@ pub(crate) struct Server {
     pub(super) address: Address,
     pub(super) max_answer_bytes: usize,
     pub(super) lines: Lines,
+    /// Of calls whose answers are taken one by one.
+    pub(super) streaming: Lines,
     pub(super) inputs: KnownInputs,
     /// Sent with every call.
     headers: HeaderMap,
@@ -42,7 +44,8 @@ impl Server {
         Self {
             address,
             max_answer_bytes: options.max_answer_bytes,
-            lines: Lines::new(tls, options),
+            lines: Lines::new(tls.clone(), options, Windows::ANSWERS),
+            streaming: Lines::new(tls, options, Windows::STREAMS),
             inputs: KnownInputs::default(),
             headers,
         }
