@@ -10,7 +10,15 @@ from tritonclient.grpc import service_pb2
 
 from benchmarks.models import MODELS, inputs
 
-__all__ = ["Payload", "binary_request", "grpc_request", "numbers_request", "stream_request", "text_request"]
+__all__ = [
+    "Payload",
+    "binary_request",
+    "grpc_request",
+    "grpc_stream_request",
+    "numbers_request",
+    "stream_request",
+    "text_request",
+]
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,21 @@ def grpc_request(name: str, model: str) -> Payload:
     for spec in MODELS[model].inputs:
         message.inputs.add(name=spec.name, datatype=spec.datatype, shape=arrays[spec.name].shape)
         message.raw_input_contents.append(arrays[spec.name].tobytes())
+    return _over_grpc("ModelInfer", message)
+
+
+def grpc_stream_request(name: str, tensor: str, value: int) -> Payload:
+    """One number, to be answered by a stream of the gRPC door."""
+    message = service_pb2.ModelInferRequest(model_name=name)
+    message.inputs.add(name=tensor, datatype="INT32", shape=[1])
+    message.raw_input_contents.append(value.to_bytes(4, "little"))
+    return _over_grpc("ModelStreamInfer", message)
+
+
+def _over_grpc(method: str, message: service_pb2.ModelInferRequest) -> Payload:
     body = message.SerializeToString()
-    return Payload("/inference.GRPCInferenceService/ModelInfer", {}, b"\0" + len(body).to_bytes(4, "big") + body)
+    head = b"\0" + len(body).to_bytes(4, "big")
+    return Payload(f"/inference.GRPCInferenceService/{method}", {}, head + body)
 
 
 def numbers_request(name: str, tensor: str, count: int) -> Payload:

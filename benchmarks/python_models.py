@@ -20,7 +20,14 @@ from benchmarks.loadgen import ClosedLoop, ClosedLoopRun
 from benchmarks.models import MODELS, model_file
 from benchmarks.options import BUILD, ROOT, Options, Plan, parse
 from benchmarks.outcome import Check, Outcome, Table, progress, run_part
-from benchmarks.payload import Payload, binary_request, numbers_request, stream_request, text_request
+from benchmarks.payload import (
+    Payload,
+    binary_request,
+    grpc_stream_request,
+    numbers_request,
+    stream_request,
+    text_request,
+)
 from benchmarks.server import Program, Server, Triton
 
 __all__ = ["PART", "measure", "write_repositories"]
@@ -29,6 +36,7 @@ PART = "python_models"
 CORE = 0
 SOURCES = ROOT / "benchmarks" / "triton_models"
 ANSWERS = 100
+PAGES = 32
 CHAIN = ("chain_0", "chain_1", "chain_2")
 CHAIN_CONNECTIONS = 32
 CHAIN_TARGET = 1.2
@@ -50,6 +58,7 @@ class Scene:
     payload: Payload
     triton_payload: Payload | None = None
     """Where another one is sent to Triton"""
+    over_grpc: bool = False
 
 
 def _text(model: str) -> Payload:
@@ -64,6 +73,13 @@ SCENES = (
     Scene("600 KB in and out, c = 8", 8, 0.4, numbers_request("large_tensor", "INPUT", 150_000)),
     Scene("BLS: one model asks a second one, c = 8", 8, 0.4, binary_request("asks", "add_sub")),
     Scene(f"decoupled, {ANSWERS} answers, c = 8", 8, 0.3, stream_request("repeat", "COUNT", ANSWERS)),
+    Scene(
+        f"decoupled over gRPC, {PAGES} answers of 1 KB, c = 8",
+        8,
+        0.25,
+        grpc_stream_request("pages", "COUNT", PAGES),
+        over_grpc=True,
+    ),
     Scene("text through an ensemble of three, c = 8", 8, 0.35, _text("text_onnx"), _text("text_python")),
 )
 
@@ -112,8 +128,8 @@ def measure(options: Options) -> Outcome:
         for repeat in range(plan.repeats):
             progress(PART, f"repeat {repeat + 1} of {plan.repeats}")
             for scene in SCENES:
-                ours = _pinned(kushi, scene.payload, scene.connections, plan.seconds)
-                theirs = _pinned(triton, scene.triton_payload or scene.payload, scene.connections, plan.seconds)
+                ours = _scene(kushi, scene, scene.payload, plan.seconds)
+                theirs = _scene(triton, scene, scene.triton_payload or scene.payload, plan.seconds)
                 found.pairs.setdefault(scene.label, []).append(Pair(ours, theirs))
             found.chains.append(_chain(kushi, plan.seconds))
     return _outcome(plan, found)
@@ -153,9 +169,24 @@ def _chain_config() -> str:
     return "\n".join(['platform: "ensemble" max_batch_size: 32', *ends, "ensemble_scheduling {", *steps, "}\n"])
 
 
-def _pinned(server: Program, payload: Payload, connections: int, seconds: float) -> ClosedLoop:
+def _scene(server: Server | Triton, scene: Scene, payload: Payload, seconds: float) -> ClosedLoop:
+    if not scene.over_grpc:
+        return _pinned(server, payload, scene.connections, seconds)
+    return _pinned(server, payload, scene.connections, seconds, port=server.grpc_port, streams=1)
+
+
+def _pinned(
+    server: Program, payload: Payload, connections: int, seconds: float, *, port: int | None = None, streams: int = 0
+) -> ClosedLoop:
     run = ClosedLoopRun(
-        server.port, payload, connections=connections, seconds=seconds, warmup=1.0, pids=server.pids(), core=CORE
+        port or server.port,
+        payload,
+        connections=connections,
+        streams=streams,
+        seconds=seconds,
+        warmup=1.0,
+        pids=server.pids(),
+        core=CORE,
     )
     return run.result()
 

@@ -189,6 +189,6 @@ class Triton(Program):
         home = BUILD / "tritonserver"
         shutil.rmtree(home, ignore_errors=True)
         server = Tritonserver.at(home)
-        port = free_port()
-        command = server.command(repository, http=port, grpc=free_port(), metrics=free_port())
+        port, self.grpc_port = free_port(), free_port()
+        command = server.command(repository, http=port, grpc=self.grpc_port, metrics=free_port())
         super().__init__(command, port, "/v2/health/ready", {**server.environment(), **environment}, log="triton.log")

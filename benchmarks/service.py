@@ -21,7 +21,7 @@ from benchmarks.loadgen import ClosedLoop, ClosedLoopRun
 from benchmarks.models import Entry, inputs, write_repository
 from benchmarks.options import BUILD, RESULTS, Options, Plan, parse
 from benchmarks.outcome import Check, Outcome, Table, progress, run_part
-from benchmarks.payload import Payload, binary_request
+from benchmarks.payload import Payload, binary_request, grpc_request
 from benchmarks.server import HOST, Program, free_port
 
 __all__ = ["PART", "measure"]
@@ -74,6 +74,10 @@ class Round:
     """By configuration and way"""
     relayed: ClosedLoop
     direct: ClosedLoop
+    """Over HTTP, on the Bento's port and on the engine's own"""
+    handed: ClosedLoop
+    grpc: ClosedLoop
+    """The same over gRPC"""
 
 
 @dataclass(frozen=True)
@@ -108,27 +112,34 @@ def measure(options: Options) -> Outcome:
 
 def _round(seconds: float) -> Round:
     runs: dict[str, dict[str, ClosedLoop]] = {}
-    relayed = direct = None
+    protocol: list[ClosedLoop] = []
     for configuration, ways in BY_CONFIGURATION.items():
         runs[configuration] = {}
         for way in ways:
-            own_port = free_port()
-            with _program(way, CONFIGURATIONS[configuration], own_port) as program:
+            own_ports = free_port(), free_port()
+            with _program(way, CONFIGURATIONS[configuration], own_ports) as program:
                 processes.pin(program.pid, CORE)
                 runs[configuration][way.label] = _pinned(program, program.port, _predict(), seconds)
                 if way is OURS and configuration == AS_IT_COMES:
-                    tensors = binary_request("mlp", "mlp")
-                    relayed = _pinned(program, program.port, tensors, seconds)
-                    direct = _pinned(program, own_port, tensors, seconds)
-    if relayed is None or direct is None:
-        raise RuntimeError("the service with an engine was not measured")
-    return Round(runs, relayed, direct)
+                    http, grpc = binary_request("mlp", "mlp"), grpc_request("mlp", "mlp")
+                    protocol += [_pinned(program, port, http, seconds) for port in (program.port, own_ports[0])]
+                    protocol += [
+                        _pinned(program, port, grpc, seconds, streams=1) for port in (program.port, own_ports[1])
+                    ]
+    return Round(runs, *protocol)
 
 
-def _pinned(program: Program, port: int, payload: Payload, seconds: float) -> ClosedLoop:
+def _pinned(program: Program, port: int, payload: Payload, seconds: float, *, streams: int = 0) -> ClosedLoop:
     # Batches are small and Python is cold at first: both settle within a second.
     return ClosedLoopRun(
-        port, payload, connections=CONNECTIONS, seconds=seconds, warmup=1.5, pids=program.pids(), core=CORE
+        port,
+        payload,
+        connections=CONNECTIONS,
+        streams=streams,
+        seconds=seconds,
+        warmup=1.5,
+        pids=program.pids(),
+        core=CORE,
     ).result(despite_errors=True)
 
 
@@ -148,8 +159,8 @@ def _predict() -> Payload:
     return Payload("/predict", {"Content-Type": "application/json"}, json.dumps({"x": numbers}).encode())
 
 
-def _program(way: Way, services: dict[str, Any] | None = None, engine_port: int | None = None) -> Program:
-    """As its users start it, with BentoML's settings of services; the engine opens a port where one is given"""
+def _program(way: Way, services: dict[str, Any] | None = None, engine_ports: tuple[int, int] | None = None) -> Program:
+    """As its users start it, with BentoML's settings of services; the engine opens ports where they are given"""
     port = free_port()
     module = f"benchmarks.peers.{way.module}"
     where = ["--host", HOST, "--port", str(port)]
@@ -159,8 +170,8 @@ def _program(way: Way, services: dict[str, Any] | None = None, engine_port: int 
     environment = {"BENTOML_DO_NOT_TRACK": "1"}
     if services is not None:
         environment["BENTOML_CONFIG_OVERRIDES"] = json.dumps({"services": services})
-    if engine_port is not None:
-        environment |= {"KUSHI_HTTP_ADDRESS": HOST, "KUSHI_HTTP_PORT": str(engine_port)}
+    for protocol, engine_port in zip(("HTTP", "GRPC"), engine_ports or (), strict=False):
+        environment |= {f"KUSHI_{protocol}_ADDRESS": HOST, f"KUSHI_{protocol}_PORT": str(engine_port)}
     command = ["bentoml", "serve", f"{module}:Predictor", *where]
     # Each look costs the service a millisecond, which it would rather start in.
     return Program([sys.executable, "-m", *command], port, "/readyz", environment, look_s=0.02)
@@ -184,6 +195,7 @@ def _outcome(plan: Plan, rounds: list[Round], as_they_come: AsTheyCome) -> Outco
             points.append({**point, "p50_us": p50, "p99_us": p99, "failed": failed})
     ready = statistics.median(starts)
     relay = statistics.median(one.relayed.server_cpu_us / one.direct.server_cpu_us for one in rounds)
+    one_port = statistics.median(one.handed.server_cpu_us / one.grpc.server_cpu_us for one in rounds)
     alone = _ratio(rounds, AS_IT_COMES, OURS, NOTHING)
     tail = tails[OURS.label].p99_us / tails[INSIDE.label].p99_us
     window = f"{long:g} s"
@@ -194,6 +206,7 @@ def _outcome(plan: Plan, rounds: list[Round], as_they_come: AsTheyCome) -> Outco
         Check("/v2/models/mlp/infer, binary: CPU ÷ the engine's own port", relay, "at most", 2.5),
         Check(f"p99 of {window}, c = {CONNECTIONS}, ÷ {INSIDE.label}", tail, "at most", 0.3),
         Check(f"failed in {window}, c = {MANY_CONNECTIONS}", crowds[OURS.label].failed, "at most", 0),
+        Check("gRPC on the Bento's port, CPU ÷ on the engine's", one_port, "at most", 1.1),
         Check("bentoml serve: exec to the first 200 on /readyz", ready, "at most", 6, " s"),
     )
     notes = [*NOTES]
@@ -203,7 +216,12 @@ def _outcome(plan: Plan, rounds: list[Round], as_they_come: AsTheyCome) -> Outco
             notes.append(f"For {what}, c = {c}, {window}: {label}: {found}, {run.failed} of {run.requests} failed.")
     direct = statistics.median(one.direct.server_cpu_us for one in rounds)
     relayed = statistics.median(one.relayed.server_cpu_us for one in rounds)
-    notes.append(f"The protocol: {relayed:.0f} µs on the Bento's port, {direct:.0f} µs on the engine's.")
+    handed = statistics.median(one.handed.server_cpu_us for one in rounds)
+    grpc = statistics.median(one.grpc.server_cpu_us for one in rounds)
+    notes.append(
+        f"The protocol over HTTP: {relayed:.0f} µs on the Bento's port, {direct:.0f} µs on the engine's; over gRPC "
+        f"{handed:.1f} and {grpc:.1f} µs."
+    )
     own = _ratio(rounds, AS_IT_COMES, OURS, OURS_WITHOUT)
     notes.append(f"The call's share: {own:.2f} times the same service of ours without it, as it comes.")
     foreign = statistics.median(run.foreign_cores for one in rounds for run in one.runs[AS_IT_COMES].values())
