@@ -26,6 +26,8 @@ pub(crate) const TIMINGS: &str = "kushi-timings";
 /// What is sent without asking whether the client takes it, where nothing follows.
 const SHORT_BYTES: usize = 16 << 10;
 
+/// Of several messages, in their order.
+type Pieces = SmallVec<[Bytes; 4]>;
 /// The pieces of a message, the first with its head.
 pub(crate) type Message = SmallVec<[Bytes; 2]>;
 
@@ -76,6 +78,28 @@ pub(crate) fn framed_as(compressed: bool, pieces: &[Bytes]) -> Message {
     joined.extend_from_slice(&head);
     joined.extend_from_slice(first);
     std::iter::once(joined.freeze()).chain(rest.iter().cloned()).collect()
+}
+
+/// Short pieces that follow one another leave as one: each piece is a frame.
+fn joined(pieces: Pieces) -> Pieces {
+    if pieces.len() < 2 {
+        return pieces;
+    }
+    let (mut joined, mut open) = (Pieces::new(), BytesMut::new());
+    for piece in pieces {
+        if piece.len() <= SHORT_BYTES {
+            open.extend_from_slice(&piece);
+            continue;
+        }
+        if !open.is_empty() {
+            joined.push(open.split().freeze());
+        }
+        joined.push(piece);
+    }
+    if !open.is_empty() {
+        joined.push(open.freeze());
+    }
+    joined
 }
 
 /// How calls end that are still open when the server closes.
@@ -183,9 +207,20 @@ fn tell_timings(headers: &mut HeaderMap, timings: &Timings) {
 }
 
 impl Stream<'_> {
-    /// As fast as the client takes it, and no longer than it waits.
     pub(crate) async fn send(&mut self, message: Message) -> Result<(), h2::Error> {
-        for piece in coding::coded(&self.context.io.net, message, self.coding).await {
+        self.send_all([message]).await
+    }
+
+    /// As fast as the client takes them, and no longer than it waits.
+    pub(crate) async fn send_all(
+        &mut self,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<(), h2::Error> {
+        let mut pieces = Pieces::new();
+        for message in messages {
+            pieces.extend(coding::coded(&self.context.io.net, message, self.coding).await);
+        }
+        for piece in joined(pieces) {
             let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if !self.send_whole(piece, patience).await? {
                 return Ok(());

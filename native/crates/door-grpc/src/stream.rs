@@ -7,11 +7,12 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{Error, Response};
+use kushi_core::{Credit, Error, Mail, Response};
 use kushi_dataplane::{Event, Trace};
-use kushi_net::Answering;
+use kushi_net::{Answering, Reservation};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::wire;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -26,8 +27,13 @@ use crate::status::{INTERNAL, Status};
 /// Of one call: further ones are not read until some have ended.
 const MOST_OPEN: usize = 512;
 
-/// What is sent to the client: a message, or what ends the call.
-type Outgoing = Result<Message, Status>;
+/// What of short responses that have come together is sent together.
+const BURST_BYTES: usize = 64 << 10;
+/// Longer ones leave alone.
+const SHORT_BYTES: usize = 8 << 10;
+
+/// What is sent to the client: messages that have come together, or what ends the call.
+type Outgoing = Result<SmallVec<[Message; 1]>, Status>;
 
 pub(crate) async fn serve(
     messages: Messages<'_>,
@@ -58,7 +64,7 @@ async fn converse(
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
             over = stream.over() => return over,
             Some(sent) = outgoing.recv() => match sent {
-                Ok(message) => stream.send(message).await?,
+                Ok(messages) => stream.send_all(messages).await?,
                 Err(status) => return Ok(status),
             },
             Some(ended) = requests.join_next() => if ended.is_err() {
@@ -121,7 +127,11 @@ impl Streamed {
             if let Some(trace) = &self.trace {
                 trace.fail(&error);
             }
-            let sent = if self.fails_at_once { Err(Status::from(error)) } else { Ok(failure(&error, &id)) };
+            let sent = if self.fails_at_once {
+                Err(Status::from(error))
+            } else {
+                Ok(smallvec![failure(&error, &id)])
+            };
             // Nobody hears where the call has ended.
             let _ = self.sender.send(sent).await;
         }
@@ -157,7 +167,7 @@ impl Streamed {
         self.wait_for_turn().await;
         self.mark(Event::GrpcSendStart);
         let (response, _end, _reservation) = answered?;
-        self.send(asked.written(response, Some(true))?).await;
+        self.send(smallvec![streamed(asked.written(response, Some(true))?)]).await;
         Ok(())
     }
 
@@ -165,38 +175,90 @@ impl Streamed {
         let mut alarm = asked.alarm();
         let mut has_begun = false;
         loop {
-            let (mail, _reservation) = asked.next_mail(&mut alarm).await?;
+            let mut burst = Burst::default();
+            let mut mail = asked.next_mail(&mut alarm).await?;
             if !std::mem::replace(&mut has_begun, true) {
                 self.mark(Event::GrpcSendStart);
             }
-            let ended = mail.end.map(|end| end.result);
-            let failed = matches!(ended, Some(Err(_)));
-            match mail.response {
-                Some(response) => {
-                    let is_final = ended.is_some() && !failed;
-                    self.send(asked.written(response, Some(is_final))?).await;
+            let ended = loop {
+                match burst.take(asked, mail) {
+                    Ok(None) => {}
+                    Ok(Some(ended)) => break Some(ended),
+                    // What came before it leaves first.
+                    Err(error) => break Some(Err(error)),
                 }
-                None if ended.is_some() && !failed && asked.tells_end => {
-                    let head = Preamble { spec: &asked.spec, id: &asked.id, is_final: Some(true) };
-                    self.send(infer::write(head, Response::default(), |_| false)).await;
+                if burst.bytes >= BURST_BYTES || !asked.waiting.has_small_mail(SHORT_BYTES) {
+                    break None;
                 }
-                None => {}
+                mail = match asked.next_mail(&mut alarm).await {
+                    Ok(mail) => mail,
+                    Err(error) => break Some(Err(error)),
+                };
+            };
+            let Burst { messages, held, .. } = burst;
+            if !messages.is_empty() {
+                self.send(messages).await;
             }
+            // The model has waited for this room.
+            drop(held);
             if let Some(result) = ended {
                 return result;
             }
         }
     }
 
-    async fn send(&self, response: Message) {
-        let mut head = BytesMut::new();
-        wire::put_length(&mut head, 2, response.iter().map(Bytes::len).sum());
-        let mut pieces = Message::with_capacity(response.len() + 1);
-        pieces.push(head.freeze());
-        pieces.extend(response);
+    async fn send(&self, messages: SmallVec<[Message; 1]>) {
         // Nobody hears where the call has ended.
-        let _ = self.sender.send(Ok(answer::framed(&pieces))).await;
+        let _ = self.sender.send(Ok(messages)).await;
     }
+}
+
+type Held = (Option<Credit>, Option<Reservation>);
+
+/// Responses that have come together.
+#[derive(Default)]
+struct Burst {
+    messages: SmallVec<[Message; 1]>,
+    bytes: usize,
+    /// Their room in the window of the request.
+    held: SmallVec<[Held; 1]>,
+}
+
+impl Burst {
+    /// How the request ended, if it has.
+    fn take(
+        &mut self,
+        asked: &Asked,
+        (mail, reservation): (Mail, Option<Reservation>),
+    ) -> Result<Option<Result<(), Error>>, Error> {
+        let Mail { response, end, credit, .. } = mail;
+        self.held.push((credit, reservation));
+        let ended = end.map(|end| end.result);
+        let has_ended_well = matches!(ended, Some(Ok(())));
+        let message = match response {
+            Some(response) => Some(asked.written(response, Some(has_ended_well))?),
+            None if has_ended_well && asked.tells_end => {
+                let head = Preamble { spec: &asked.spec, id: &asked.id, is_final: Some(true) };
+                Some(infer::write(head, Response::default(), |_| false))
+            }
+            None => None,
+        };
+        if let Some(message) = message {
+            self.bytes += message.iter().map(Bytes::len).sum::<usize>();
+            self.messages.push(streamed(message));
+        }
+        Ok(ended)
+    }
+}
+
+/// A response as a message of a stream.
+fn streamed(response: Message) -> Message {
+    let mut head = BytesMut::new();
+    wire::put_length(&mut head, 2, response.iter().map(Bytes::len).sum());
+    let mut pieces = Message::with_capacity(response.len() + 1);
+    pieces.push(head.freeze());
+    pieces.extend(response);
+    answer::framed(&pieces)
 }
 
 /// An error as a message, with the id of its request.
