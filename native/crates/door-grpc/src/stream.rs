@@ -187,7 +187,7 @@ impl Streamed {
                     // What came before it leaves first.
                     Err(error) => break Some(Err(error)),
                 }
-                if burst.bytes >= BURST_BYTES || !asked.waiting.has_small_mail(SHORT_BYTES) {
+                if burst.bytes >= BURST_BYTES || !asked.waiting.has_short_mail(SHORT_BYTES) {
                     break None;
                 }
                 mail = match asked.next_mail(&mut alarm).await {

@@ -163,11 +163,20 @@ impl Waiting {
         self.ticket = None;
     }
 
-    /// Whether the next mail is there, and holds little.
+    /// Whether the next mail is there, and holds so little that it does not count in the budget.
     pub fn has_small_mail(&self, bytes: usize) -> bool {
+        self.next_fits(|size, reservation| reservation.is_none() && size < bytes)
+    }
+
+    /// Whether the next mail is there and holds less than so many bytes, whether they count or not.
+    pub fn has_short_mail(&self, bytes: usize) -> bool {
+        self.next_fits(|size, _| size < bytes)
+    }
+
+    fn next_fits(&self, fits: impl FnOnce(usize, Option<&Reservation>) -> bool) -> bool {
         let places = self.pending.places.borrow();
         places.all[self.key as u32 as usize].mail.front().is_some_and(|(mail, reservation)| {
-            reservation.is_none() && mail.response.as_ref().is_none_or(|it| it.byte_size() < bytes)
+            fits(mail.response.as_ref().map_or(0, Response::byte_size), reservation.as_ref())
         })
     }
 
