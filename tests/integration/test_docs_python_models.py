@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.integration.grpc_doors import port_of
 from tests.integration.test_docs_python import blocks, environment
 from tests.serving import ROOT, Server
 
@@ -57,6 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_program_prints_what_the_page_says(server: Server, title: str) -> None:
     program, output = PROGRAMS[title]
     program = program.replace("localhost:8000", f"localhost:{server.http[1]}")
+    program = program.replace("localhost:8001", f"localhost:{port_of(server)}")
     program = program.replace("localhost:8002", f"localhost:{server.metrics_address[1]}")
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
