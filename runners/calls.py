@@ -102,7 +102,7 @@ class Calls(Management):
         Asks a model that gives any number of answers, and iterates over them as they come, without holding the
         interpreter lock while it waits. The arguments are those of `infer`; the deadline is that of the last answer.
 
-            for answer in engine.stream("count", {"COUNT": [3]}):
+            for answer in engine.stream("count", np.array([3], np.int32)):
                 print(answer["NUMBER"])
 
         The model waits while 64 of its answers, or 1 MB, have not been taken. `close()`, or dropping the iterator,
@@ -126,7 +126,7 @@ class Calls(Management):
         """
         The same as `stream`, for an event loop:
 
-            async for answer in engine.async_stream("count", {"COUNT": [3]}):
+            async for answer in engine.async_stream("count", np.array([3], np.int32)):
                 print(answer["NUMBER"])
 
         The request is on its way when this returns. Leaving the loop ends it, when the iterator goes or `aclose()` is
