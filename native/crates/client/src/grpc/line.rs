@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
@@ -41,8 +41,8 @@ pub(super) struct Lines {
     connect_patience: Duration,
     windows: Windows,
     current: RefCell<Option<Rc<Line>>>,
-    /// Held by the one call that connects; the others wait for its connection.
-    opening: Mutex<()>,
+    /// Held by the one call that connects; the others wait for what comes of it. How that failed last.
+    opening: Mutex<Option<(Instant, Error)>>,
 }
 
 /// An open connection. It closes when the last call on it is over and another one has taken its place.
@@ -67,7 +67,7 @@ impl Lines {
             connect_patience: options.connect_patience,
             windows,
             current: RefCell::default(),
-            opening: Mutex::new(()),
+            opening: Mutex::default(),
         }
     }
 
@@ -80,17 +80,34 @@ impl Lines {
     }
 
     async fn opened(&self, address: &Address) -> Result<Rc<Line>, Error> {
-        let _turn_to_open = self.opening.lock().await;
+        let began = Instant::now();
+        let mut failed = self.opening.lock().await;
         if let Some(line) = self.kept() {
             return Ok(line);
         }
-        let line = match socket::open(address, self.tls.as_ref(), self.connect_patience).await? {
+        if let Some((when, error)) = &*failed
+            && *when > began
+        {
+            return Err(error.clone());
+        }
+        match self.connected(address).await {
+            Ok(line) => {
+                let line = Rc::new(line);
+                *self.current.borrow_mut() = Some(line.clone());
+                Ok(line)
+            }
+            Err(error) => {
+                *failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn connected(&self, address: &Address) -> Result<Line, Error> {
+        match socket::open(address, self.tls.as_ref(), self.connect_patience).await? {
             Opened::Plain(socket) => self.converse(socket, address).await,
             Opened::Secure(stream) => self.converse(stream, address).await,
-        };
-        let line = Rc::new(line?);
-        *self.current.borrow_mut() = Some(line.clone());
-        Ok(line)
+        }
     }
 
     fn kept(&self) -> Option<Rc<Line>> {

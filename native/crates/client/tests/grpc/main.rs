@@ -2,11 +2,12 @@
 
 mod peer;
 
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::Reason;
-use kushi_client::{InferCall, RemoteOptions};
+use kushi_client::{InferCall, RemoteClient, RemoteOptions, TlsOptions};
 use kushi_core::ErrorKind;
 
 use self::peer::{Act, Peer, announced, call, infer, message};
@@ -111,4 +112,25 @@ fn an_answer_that_never_comes_ends_with_the_patience_of_its_call() {
     let error = infer(&client, late).unwrap_err();
     assert_eq!(error.kind, ErrorKind::DeadlineExceeded);
     infer(&client, call(1)).unwrap();
+}
+
+#[test]
+fn calls_that_wait_for_one_connection_hear_together_that_there_is_none() {
+    // It takes connections, and never answers the greeting of TLS.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
+    let connect_patience = Duration::from_millis(300);
+    let options = RemoteOptions { connect_patience, tls, ..RemoteOptions::default() };
+    let client = RemoteClient::new(&format!("grpcs://{}", silent.local_addr().unwrap()), options).unwrap();
+    let (sender, ends) = mpsc::channel();
+    let began = Instant::now();
+    for _ in 0..100 {
+        let sender = sender.clone();
+        client.infer(Box::new(call(1)), move |_, answer| drop(sender.send(answer.map(drop))));
+    }
+    for _ in 0..100 {
+        let error = ends.recv_timeout(Duration::from_secs(20)).unwrap().unwrap_err();
+        assert!(error.message.contains("no answer in time"), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
