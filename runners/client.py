@@ -9,6 +9,7 @@ process that made it, and serves all threads and event loops of that process.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import kushi_native
@@ -74,6 +75,7 @@ class Client(Calls):
         self._url = url
         self._native: kushi_native.LocalClient | kushi_native.RemoteClient
         self._speaks_grpc = scheme in {"grpc", "grpcs"}
+        self._knows_messages = False
         if scheme == "unix":
             super().__init__(kushi_native.LocalClient(place))
             return
@@ -112,11 +114,21 @@ class Client(Calls):
     async def _async_call(self, verb: Verb, deadline: float | timedelta | None = None) -> Answer:
         if not self._speaks_grpc:
             return await self._native.async_call(verb.name, verb.arguments_json(), deadline)
+        if not self._knows_messages:
+            # for so long no event loop shall stand still
+            await asyncio.to_thread(_load_messages)
+            self._knows_messages = True
         return _read(verb, await self._native.async_call(verb.name, _message(verb), deadline))
 
 
+def _load_messages() -> None:
+    from .grpc_messages import load  # noqa: PLC0415 - who asks for inference alone needs no descriptions
+
+    load()
+
+
 def _message(verb: Verb) -> bytes:
-    from .grpc_messages import question  # noqa: PLC0415 - who asks for inference alone needs no descriptions
+    from .grpc_messages import question  # noqa: PLC0415 - as above
 
     return question(verb)
 

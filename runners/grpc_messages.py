@@ -22,9 +22,14 @@ from .repository.config_json import to_plain
 if TYPE_CHECKING:
     from .verbs import Answer, Verb
 
-__all__ = ["question", "reading"]
+__all__ = ["load", "question", "reading"]
 
 _HEALTH = {"ServerLive": "live", "ServerReady": "ready", "ModelReady": "ready"}
+
+
+def load() -> None:
+    """Reads the descriptions, which the first question would do"""
+    _pool()
 
 
 def question(verb: Verb) -> bytes:
