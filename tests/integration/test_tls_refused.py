@@ -86,9 +86,9 @@ def test_files_of_the_client_that_cannot_be_used_are_named(tmp_path: Path, ident
         Client(url, client_cert=identity.certificate, client_key=empty)
     with pytest.raises(InvalidInput, match="client_cert and client_key belong together"):
         Client(url, client_cert=identity.certificate)
-    with pytest.raises(InvalidInput, match="are for https, got one for 'http://localhost:1'"):
+    with pytest.raises(InvalidInput, match="are for https and grpcs, got one for 'http://localhost:1'"):
         Client("http://localhost:1", ca_cert=empty)
-    with pytest.raises(InvalidInput, match="headers are for http and https"):
+    with pytest.raises(InvalidInput, match="headers are for http, https, grpc and grpcs, got them"):
         Client("unix:///nowhere", headers={"x": "y"})
 
 
