@@ -8,11 +8,13 @@ python -m docs.generate --check   fails when the page is not what the code says
 import sys
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
-from http.client import HTTPConnection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import fill
 
-from runners import Engine
+import numpy as np
+
+from runners import Engine, EngineOptions, MetricsOptions
 from runners.errors import KINDS, Kind
 from runners.settings import SETTINGS
 from runners.settings.absent import ABSENT
@@ -55,7 +57,15 @@ with has the statuses listed there. 503 comes with `Retry-After` where the table
 _METRICS = """## Metrics
 
 `GET /metrics` on the metrics port answers these, in the Prometheus text format. There are no metrics with the label
-`model` while no model is loaded.
+`model` while no model is loaded. What they mean, and what asks for them: [metrics](../metrics.md).
+"""
+_STREAM = """class TritonPythonModel:
+    def execute(self, requests):
+        raise NotImplementedError
+"""
+_STREAM_CONFIG = """backend: "python"
+output { name: "Y" data_type: TYPE_FP32 dims: 1 }
+model_transaction_policy { decoupled: true }
 """
 
 
@@ -144,14 +154,17 @@ def _meaning(row: Kind) -> str:
 
 
 def _metrics() -> Iterator[tuple[str, ...]]:
-    """What a server with one model really answers"""
-    with Engine(ROOT / "model_repository") as engine:
-        connection = HTTPConnection("127.0.0.1", engine.serve_metrics(port=0))
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
-        connection.close()
+    """What a server really answers that has all of them"""
+    metrics = MetricsOptions(histogram_latencies=True, summary_latencies=True)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "stream" / "1").mkdir(parents=True)
+        (Path(folder) / "stream" / "1" / "model.py").write_text(_STREAM, encoding="utf-8")
+        (Path(folder) / "stream" / "config.pbtxt").write_text(_STREAM_CONFIG, encoding="utf-8")
+        with Engine(ROOT / "model_repository", folder, options=EngineOptions(metrics=metrics)) as engine:
+            engine.model("digits").run(np.zeros((1, 1, 8, 8), np.float32))
+            page = engine.get_metrics()
     helps, kinds, labels = {}, {}, {}
-    for line in lines:
+    for line in page.splitlines():
         match line.split(maxsplit=3):
             case ["#", "HELP", name, text]:
                 helps[name] = text
@@ -159,7 +172,8 @@ def _metrics() -> Iterator[tuple[str, ...]]:
                 kinds[name] = kind
             case [series, _]:
                 name, _, pairs = series.partition("{")
-                labels[name] = ", ".join(f"`{pair.partition('=')[0]}`" for pair in pairs.split(",") if pair)
+                family = name if name in helps else name.removesuffix("_bucket")
+                labels[family] = ", ".join(f"`{pair.partition('=')[0]}`" for pair in pairs.split(",") if pair)
             case _:
                 continue
     for name, text in helps.items():

@@ -11,6 +11,7 @@ from ..errors import ConfigInvalid
 from ..integers import INT64_MAX, integer
 from .config_json import to_plain
 from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
+from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .tensors import protocol_type
 
 __all__ = ["Specification", "instances_of", "parameter", "specify"]
@@ -68,6 +69,14 @@ class QueueSpecification(_Frozen):
     default_level: int
 
 
+class MetricsSpecification(_Frozen):
+    """What its metrics have beside what all have; `monitored` are positions of outputs, `tags` labels"""
+
+    first_response_buckets: tuple[float, ...] | None
+    monitored: tuple[int, ...]
+    tags: tuple[tuple[str, str], ...]
+
+
 class Specification(_Frozen):
     """One version of a model"""
 
@@ -86,6 +95,7 @@ class Specification(_Frozen):
     config_json: str
     config_message: tuple[int, ...]
     load_seconds: float
+    metrics: MetricsSpecification
 
 
 def specify(
@@ -137,6 +147,11 @@ def specify(
         config_json=json.dumps(to_plain(config), separators=(",", ":")),
         config_message=tuple(config.SerializeToString()),
         load_seconds=load_seconds,
+        metrics=MetricsSpecification(
+            first_response_buckets=first_response_buckets(config),
+            monitored=monitored_outputs(config),
+            tags=tags(config),
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from .discovery import descriptor_of
 from .ensemble import is_ensemble
 from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_isolated
 from .messages import ModelConfig
+from .model_metrics import MONITOR
 
 __all__ = ["check_supported_fields"]
 
@@ -49,6 +50,10 @@ _SUPPORTED: dict[str, Any] = {
         "step": dict.fromkeys(("model_name", "model_version", "input_map", "output_map")),
         "max_inflight_requests": None,
     },
+    "metric_tags": None,
+    "model_metrics": {
+        "metric_control": {"metric_identifier": {"family": None}, "histogram_options": {"buckets": None}},
+    },
     "model_warmup": {"name": None, "batch_size": None, "inputs": None, "count": None},
 }
 _WITHOUT_EFFECT = {
@@ -59,7 +64,7 @@ _WITHOUT_EFFECT = {
 _MAX_LEVELS = 1024
 _INDEX = re.compile(r"\[\d+\]")
 _OWN = "kushi."
-_PARAMETERS = (f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes")
+_PARAMETERS = (f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes", MONITOR)
 
 
 def check_supported_fields(config: ModelConfig) -> None:

@@ -32,7 +32,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "grpc-infer-thread-count",
             "grpc-max-response-pool-size",
             "host-policy",
-            "metrics-config",
             "min-supported-compute-capability",
             "model-config-name",
             "model-load-gpu-limit",

@@ -69,6 +69,8 @@ class Setting:
         """As a flag states it; empty where there is none"""
         if self.default in {None, ()}:
             return ""
+        if isinstance(self.default, tuple):
+            return ",".join(map(str, self.default))
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
 

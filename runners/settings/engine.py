@@ -90,7 +90,7 @@ class EngineOptions(Group):
                 "io_threads": self.io_threads,
                 "http": _door(self.http),
                 "grpc": _door(self.grpc),
-                "metrics": asdict(self.metrics),
+                "metrics": self.metrics.native,
                 "trace": self.trace.native,
                 "log": self.log.native,
             }

@@ -45,6 +45,7 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
         "inline": True,
         "decoupled": False,
         "load_seconds": 0.5,
+        "metrics": {"first_response_buckets": None, "monitored": [], "tags": []},
     }
     assert served["max_batch_size"] == 8
 

@@ -32,6 +32,8 @@ HONOURED = [
         for key in (*descriptor.parameters, "kushi.inline", "kushi.max_queue_bytes")
     ),
     "ensemble_scheduling { step { model_name: 'a' model_version: 1 } max_inflight_requests: 3 }",
+    "metric_tags { key: 'a' value: 'b' }",
+    "model_metrics { metric_control { metric_identifier { family: 'f' } histogram_options { buckets: 1 } } }",
     # set, but to what they are without being set
     "response_cache { enable: false }",
     "model_transaction_policy { decoupled: false }",
@@ -49,11 +51,9 @@ REFUSED = {
     "batch_input { kind: BATCH_ELEMENT_COUNT }": "batch_input",
     "batch_output { }": "batch_output",
     "cc_model_filenames { key: '7.5' value: 'a' }": "cc_model_filenames",
-    "metric_tags { key: 'a' value: 'b' }": "metric_tags",
     "model_operations { op_library_filename: 'a.so' }": "model_operations.op_library_filename",
     "model_transaction_policy { decoupled: true }": "model_transaction_policy.decoupled",
     "model_repository_agents { agents { name: 'a' } }": "model_repository_agents.agents",
-    "model_metrics { metric_control { } }": "model_metrics.metric_control",
     "input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": "input[1].allow_ragged_batch",
     "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
     "input { is_non_linear_format_io: true }": "input[0].is_non_linear_format_io",

@@ -162,6 +162,10 @@ impl From<GrpcOptions> for kushi_server::GrpcOptions {
 struct MetricsOptions {
     cpu: bool,
     interval_ms: u64,
+    counter_latencies: bool,
+    histogram_latencies: bool,
+    /// Of summaries of latencies; `None`: there are none.
+    summary_quantiles: Option<Vec<f64>>,
 }
 
 impl Options {
@@ -179,6 +183,11 @@ impl Options {
             log: logging::switch(),
             traces: self.trace.options()?,
             machine_metrics: self.metrics.cpu.then(|| Duration::from_millis(self.metrics.interval_ms)),
+            metrics: kushi_dataplane::MetricsOptions {
+                counters: self.metrics.counter_latencies,
+                histograms: self.metrics.histogram_latencies,
+                quantiles: self.metrics.summary_quantiles,
+            },
         };
         let server = ServerOptions {
             io_threads: self.io_threads.unwrap_or_else(usable_cores),
@@ -383,6 +392,7 @@ impl Core {
         let spec: ModelSpec = parse(&format!("the specification of model '{name}'"), spec)?;
         let options = RunnerOptions {
             drivers: Some(self.server.drivers()),
+            observer: self.server.observer(&spec),
             thread_start: give_way,
             ..RunnerOptions::default()
         };

@@ -17,11 +17,19 @@ use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
 use crate::{
-    Computed, Context, Course, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request, Response,
-    Runner, Scratch, Seat, Tensor, Timings,
+    Answered, Computed, Context, Course, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request,
+    Response, Runner, Scratch, Seat, Tensor, Timings,
 };
 
 pub use sending::Sent;
+
+/// The responses that a seat has had.
+#[derive(Clone, Copy)]
+struct Sends {
+    count: usize,
+    /// When the last one left; before the first, when the execution began.
+    last: Instant,
+}
 
 pub struct Batch {
     ledger: Arc<Ledger>,
@@ -43,6 +51,8 @@ pub struct Batch {
     output_started: Option<Instant>,
     counted: bool,
     responded: bool,
+    /// Of each seat, once one of them has had a response and somebody observes them.
+    sends: Vec<Sends>,
     /// Of an engine that may answer later.
     unanswered: Option<OneUnanswered>,
 }
@@ -73,6 +83,7 @@ impl Batch {
             output_started: None,
             counted: false,
             responded: false,
+            sends: Vec::new(),
             unanswered: None,
         }
     }
@@ -292,6 +303,10 @@ impl Batch {
         span.end(&Course { computed: Some(computed), ended: now, result });
     }
 
+    fn sends(&self, index: usize) -> Sends {
+        self.sends.get(index).copied().unwrap_or(Sends { count: 0, last: self.started })
+    }
+
     fn timings(&self, now: Instant) -> Timings {
         let input_done = self.input_done.unwrap_or(self.started);
         let output_started = self.output_started.unwrap_or(now);
@@ -408,6 +423,18 @@ impl Outgoing {
             batch.trace(&request, response.as_ref(), result.as_ref().copied(), self.now);
         }
         let timings = Timings { queue: queued, ..self.timings };
+        if let Some(observer) = &batch.ledger.observer {
+            let Sends { count, last } = batch.sends(index);
+            let answer = Answered {
+                response: response.as_ref(),
+                end: Some(result.as_ref().map(|()| &timings)),
+                before: count,
+                total,
+                took: self.now.saturating_duration_since(last),
+                now: self.now,
+            };
+            observer.hear(&batch.ledger.spec, &answer);
+        }
         let key = request.reply.key;
         let mailbox = request.reply.mailbox.clone();
         let end = End { result, timings, request };

@@ -11,12 +11,13 @@ use crate::queue::Entry;
 use crate::statistics::Tally;
 use crate::sync::atomic::{AtomicU8, Ordering as Atomic};
 use crate::sync::{Mutex, lock};
-use crate::{Clock, Course, End, Error, FailureReason, Mail, ModelSpec, Snapshot, State, Timings};
+use crate::{Clock, Course, End, Error, FailureReason, Mail, ModelSpec, Observer, Snapshot, State, Timings};
 
 pub(crate) struct Ledger {
     pub(crate) spec: Arc<ModelSpec>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ordering: Option<Ordering>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     statistics: Mutex<Snapshot>,
     state: AtomicU8,
     /// What a drain waits for: requests that were admitted and have not ended, and pins. One count of both, because one
@@ -28,9 +29,10 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(spec: ModelSpec, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(spec: ModelSpec, clock: Arc<dyn Clock>, observer: Option<Arc<dyn Observer>>) -> Self {
         Self {
             ordering: spec.preserves_order().then(Ordering::default),
+            observer,
             spec: Arc::new(spec),
             clock,
             statistics: Mutex::new(Snapshot::default()),
@@ -48,6 +50,9 @@ impl Ledger {
     /// Nothing has been counted, as far as anybody learns.
     pub(crate) fn forget_statistics(&self) {
         *lock(&self.statistics) = Snapshot::default();
+        if let Some(observer) = &self.observer {
+            observer.forget();
+        }
     }
 
     pub(crate) fn record_failure(&self, reason: FailureReason, after: Duration) {

@@ -144,6 +144,15 @@ impl Queue {
         self.backlog
     }
 
+    /// When the request came that has waited the longest. Those of a lane came one after the other.
+    pub fn oldest(&self) -> Option<Instant> {
+        let first = |level: &Level| {
+            let prompt = level.prompt.iter().next().map(|(entry, _)| entry.request.arrived);
+            earlier(prompt, level.delayed.values().next().map(|entry| entry.request.arrived))
+        };
+        self.levels.iter().filter_map(first).min()
+    }
+
     /// Nothing in here expires or gives way before this.
     pub fn next_change(&self) -> Option<Instant> {
         self.changes.first().map(|&(when, ..)| when)

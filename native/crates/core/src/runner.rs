@@ -8,7 +8,7 @@ mod ending;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::context::Pin;
 use crate::handover::{Handover, Work};
@@ -22,20 +22,26 @@ use crate::threads;
 use crate::unanswered::Unanswered;
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
-    ModelSpec, OnReady, Placement, Readiness, Request, Slot, Snapshot, Span, State, SystemClock, Ticket,
-    ask_each,
+    ModelSpec, Observer, OnReady, Placement, Readiness, Request, Slot, Snapshot, Span, State, SystemClock,
+    Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
     pub clock: Arc<dyn Clock>,
     pub drivers: Option<Arc<dyn Drivers>>,
+    pub observer: Option<Arc<dyn Observer>>,
     /// The first thing that every instance thread does: makes way for io threads.
     pub thread_start: fn(),
 }
 
 impl Default for RunnerOptions {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), drivers: None, thread_start: threads::lower_priority }
+        Self {
+            clock: Arc::new(SystemClock),
+            drivers: None,
+            observer: None,
+            thread_start: threads::lower_priority,
+        }
     }
 }
 
@@ -156,7 +162,7 @@ impl Runner {
                 closed: false,
             };
             Self {
-                ledger: Arc::new(Ledger::new(spec, options.clock)),
+                ledger: Arc::new(Ledger::new(spec, options.clock, options.observer)),
                 handover: Handover::new(desk, slots),
                 drivers: options.drivers,
                 readiness,
@@ -200,6 +206,16 @@ impl Runner {
 
     pub fn statistics(&self) -> Snapshot {
         self.ledger.statistics()
+    }
+
+    pub fn observer(&self) -> Option<&dyn Observer> {
+        self.ledger.observer.as_deref()
+    }
+
+    /// For how long the request waits that has waited the longest.
+    pub fn queue_age(&self) -> Duration {
+        let oldest = self.handover.with(|desk| desk.scheduler.oldest());
+        oldest.map_or(Duration::ZERO, |oldest| self.now().saturating_duration_since(oldest))
     }
 
     /// Requests that wait for a slot.

@@ -64,6 +64,9 @@ pub trait Scheduler: Send {
     fn clear(&mut self) -> Vec<Entry>;
 
     fn backlog(&self) -> Backlog;
+
+    /// When the request came that has waited the longest.
+    fn oldest(&self) -> Option<Instant>;
 }
 
 /// Batches from the front of the queue, joined as [`decide`] says.
@@ -138,5 +141,9 @@ impl Scheduler for DynamicBatcher {
 
     fn backlog(&self) -> Backlog {
         self.queue.backlog()
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
     }
 }

@@ -33,6 +33,20 @@ pub struct ModelSpec {
     #[serde(default)]
     pub config_message: Vec<u8>,
     pub load_seconds: f64,
+    #[serde(default)]
+    pub metrics: MetricsSpec,
+}
+
+/// What its metrics have beside what all have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsSpec {
+    /// Milliseconds, ascending, where the model has its own.
+    pub first_response_buckets: Option<Vec<f64>>,
+    /// Positions of the outputs whose classes are counted.
+    pub monitored: Vec<usize>,
+    /// Labels beside those that all have.
+    pub tags: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -13,7 +13,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, count: u64, each: Duration) {
+    pub fn add(&mut self, count: u64, each: Duration) {
         self.count += count;
         self.ns += count * each.as_nanos() as u64;
     }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod histogram;
 mod inference;
 mod leaving;
 mod log_switch;
@@ -16,6 +17,7 @@ mod machine;
 mod manage;
 pub mod metrics;
 mod model_metrics;
+mod observed;
 mod one_call;
 mod only_response;
 mod orders;
@@ -24,6 +26,7 @@ mod plane;
 mod region_outputs;
 mod registry;
 mod rings;
+mod traffic;
 
 pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
@@ -39,11 +42,13 @@ pub use manage::{
     TensorMetadata, Verb, region_error, unanswered,
 };
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
+pub use observed::{MetricsOptions, ResponseRow};
 pub use one_call::OneCall;
 pub use only_response::OnlyResponse;
 pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
 pub use pipeline::StepSpec;
-pub use plane::{DataPlane, DataPlaneOptions, InflightBytes, Phase, ServerMetadata};
+pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, ServerMetadata};
 pub use region_outputs::fill_regions;
 pub use registry::{Registry, VersionRow};
 pub use rings::Rings;
+pub use traffic::{Counted, DoorKind, Traffic};

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
+use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions};
 use kushi_shm::Regions;
 use kushi_trace::{TraceOptions, Traces};
 
 use crate::leaving::Leaving;
+use crate::observed::Observed;
 use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
-use crate::{Inference, LogSwitch, MachineMeter, ModelMetrics, Orders, Registry, Rings, StepSpec};
+use crate::{
+    Inference, LogSwitch, MachineMeter, MetricsOptions, ModelMetrics, Orders, Registry, Rings, StepSpec,
+    Traffic,
+};
 
 /// Whether the server is starting, serving or going away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +49,18 @@ pub struct DataPlaneOptions {
     pub traces: TraceOptions,
     /// How old what the metrics tell of the machine's processors and memory may be. `None`: they do not.
     pub machine_metrics: Option<Duration>,
+    pub metrics: MetricsOptions,
 }
 
-/// Reads how many bytes large requests and answers in flight hold.
-pub type InflightBytes = Box<dyn Fn() -> usize + Send + Sync>;
+/// What large requests and answers hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InFlight {
+    pub bytes: usize,
+    /// How many requests have found no room so far.
+    pub refused: u64,
+}
+
+pub type ReadInFlight = Box<dyn Fn() -> InFlight + Send + Sync>;
 
 pub struct DataPlane {
     pub registry: Arc<Registry>,
@@ -71,14 +83,17 @@ pub struct DataPlane {
     pub model_metrics: Arc<ModelMetrics>,
     /// About what clients may cause again and again.
     pub complaints: Complaints,
-    inflight_bytes: InflightBytes,
+    pub(crate) metrics: MetricsOptions,
+    /// What is open at the doors.
+    pub traffic: Traffic,
+    in_flight: ReadInFlight,
     leaving: Leaving,
     beside: Beside,
     phase: AtomicU8,
 }
 
 impl DataPlane {
-    pub fn new(options: &DataPlaneOptions, inflight_bytes: InflightBytes) -> Self {
+    pub fn new(options: &DataPlaneOptions, in_flight: ReadInFlight) -> Self {
         Self {
             registry: Arc::default(),
             beside: Beside::default(),
@@ -95,7 +110,9 @@ impl DataPlane {
             machine: options.machine_metrics.map(MachineMeter::new),
             model_metrics: Arc::default(),
             complaints: Complaints::default(),
-            inflight_bytes,
+            metrics: options.metrics.clone(),
+            traffic: Traffic::default(),
+            in_flight,
             leaving: Leaving::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
         }
@@ -121,8 +138,13 @@ impl DataPlane {
         self.phase() == Phase::Serving && (!self.strict_readiness || self.registry.all_ready())
     }
 
-    pub(crate) fn inflight_bytes(&self) -> usize {
-        (self.inflight_bytes)()
+    pub(crate) fn in_flight(&self) -> InFlight {
+        (self.in_flight)()
+    }
+
+    /// What shall be told of a model beside its sums.
+    pub fn observer(&self, spec: &ModelSpec) -> Option<Arc<dyn Observer>> {
+        Observed::of(spec, &self.metrics).map(|observed| observed as Arc<dyn Observer>)
     }
 
     /// The way of a request to a model; without a version, to the latest one. Fails when no such model serves.

@@ -10,6 +10,7 @@ use h2::server::{self, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use kushi_core::os_text;
+use kushi_dataplane::DoorKind;
 use kushi_net::{Entered, Guest, Socket};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -68,6 +69,7 @@ async fn converse(
     io: impl AsyncRead + AsyncWrite + Unpin,
     guest: &Guest,
 ) -> Result<(), h2::Error> {
+    let _open = context.grpc.plane.traffic.connection(DoorKind::Grpc);
     let keep_alive = &context.grpc.keep_alive;
     let line = Rc::new(Line::new(keep_alive, guest.over_limit));
     let place = context.io.connections.enter();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kushi_core::{Error, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer as Answered, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration,
+    Answer as Answered, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ResponseRow,
     TensorMetadata, TraceSetting, Verb, unanswered,
 };
 use kushi_net::{Answering, answered};
@@ -236,6 +236,24 @@ fn statistics(model: &ModelStatistics) -> messages::ModelStatistics {
                 compute_output: of(row.compute_output),
             })
             .collect(),
+        response_stats: model
+            .responses
+            .iter()
+            .enumerate()
+            .map(|(number, row)| (number.to_string(), response_row(row)))
+            .collect(),
+    }
+}
+
+fn response_row(row: &ResponseRow) -> messages::InferResponseStatistics {
+    let of = |totals: Totals| Some(messages::StatisticDuration { count: totals.count, ns: totals.ns });
+    messages::InferResponseStatistics {
+        compute_infer: of(row.compute_infer),
+        compute_output: of(row.compute_output),
+        success: of(row.success),
+        fail: of(row.fail),
+        empty_response: of(row.empty_response),
+        cancel: of(row.cancel),
     }
 }
 

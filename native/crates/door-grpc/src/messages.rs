@@ -1,6 +1,6 @@
 //! The messages of everything but inference, with the field numbers of Triton's `grpc_service.proto`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -123,6 +123,22 @@ pub(crate) struct InferBatchStatistics {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct InferResponseStatistics {
+    #[prost(message, optional, tag = "1")]
+    pub compute_infer: Option<StatisticDuration>,
+    #[prost(message, optional, tag = "2")]
+    pub compute_output: Option<StatisticDuration>,
+    #[prost(message, optional, tag = "3")]
+    pub success: Option<StatisticDuration>,
+    #[prost(message, optional, tag = "4")]
+    pub fail: Option<StatisticDuration>,
+    #[prost(message, optional, tag = "5")]
+    pub empty_response: Option<StatisticDuration>,
+    #[prost(message, optional, tag = "6")]
+    pub cancel: Option<StatisticDuration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct ModelStatistics {
     #[prost(string, tag = "1")]
     pub name: String,
@@ -138,6 +154,8 @@ pub(crate) struct ModelStatistics {
     pub inference_stats: Option<InferStatistics>,
     #[prost(message, repeated, tag = "7")]
     pub batch_stats: Vec<InferBatchStatistics>,
+    #[prost(btree_map = "string, message", tag = "9")]
+    pub response_stats: BTreeMap<String, InferResponseStatistics>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use kushi_core::{Credit, Error, Mail, Response};
-use kushi_dataplane::{Event, Trace};
+use kushi_dataplane::{DoorKind, Event, Trace};
 use kushi_net::{Answering, Reservation};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::wire;
@@ -41,6 +41,7 @@ pub(crate) async fn serve(
     outlet: Outlet<'_>,
     head: Head<'_>,
 ) -> Result<(), h2::Error> {
+    let _open = context.grpc.plane.traffic.stream(DoorKind::Grpc);
     let mut stream = outlet.open()?;
     let ended = converse(messages, &context, &mut stream, &head).await?;
     stream.end(&ended)

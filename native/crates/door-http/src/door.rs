@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Answer as Answered, DataPlane, Verb, metrics, unanswered};
+use kushi_dataplane::{Answer as Answered, DataPlane, DoorKind, Verb, metrics, unanswered};
 use kushi_net::{
     Activity, Door, Guest, Inside, IoContext, Owner, Serving, Socket, Stage, Tls, TlsFiles, answered,
 };
@@ -92,7 +92,14 @@ impl Http {
 impl Door for HttpDoor {
     fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
         let context = HttpContext { http: self.http.clone(), io: io.clone() };
-        Box::pin(async move { connection::serve(&context, socket, self.purpose, guest).await })
+        let kind = match self.purpose {
+            Purpose::Inference => DoorKind::Http,
+            Purpose::Metrics => DoorKind::Metrics,
+        };
+        Box::pin(async move {
+            let _open = self.http.plane.traffic.connection(kind);
+            connection::serve(&context, socket, self.purpose, guest).await;
+        })
     }
 
     fn answers_when_full(&self) -> bool {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use kushi_core::{
-    Bound, DataType, Error, ModelSpec, QueuePolicy, QueueSpec, TensorSpec, TimeoutAction, element_count,
+    Bound, DataType, Error, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, TensorSpec, TimeoutAction,
+    element_count,
 };
 use kushi_net::BodyMemory;
 use smallvec::SmallVec;
@@ -87,6 +88,7 @@ fn spec() -> ModelSpec {
         config_message: Vec::new(),
         decoupled: false,
         load_seconds: 0.0,
+        metrics: MetricsSpec::default(),
     }
 }
 

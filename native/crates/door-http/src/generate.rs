@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
-use kushi_dataplane::{Alarm, Event, Inference, OnlyResponse, Trace};
+use kushi_dataplane::{Alarm, DoorKind, Event, Inference, OnlyResponse, Trace};
 use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::HttpContext;
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
+use crate::door::Http;
 use crate::generate_json::{self, Asked};
 use crate::infer::{self, LONG_ANSWER, LONG_JSON};
 use crate::infer_headers::InferHeaders;
@@ -235,14 +236,26 @@ impl Generation {
         let head = first.error.as_ref().map_or_else(|| answer::empty(200), answer::error);
         let (sender, more) = mpsc::channel(1);
         if !first.ended {
-            tokio::task::spawn_local(self.follow(sender, net.clone(), activity.clone()));
+            tokio::task::spawn_local(self.follow(
+                sender,
+                context.http.clone(),
+                net.clone(),
+                activity.clone(),
+            ));
         }
         answer::events(head, first.into_bytes(net), more)
     }
 
     /// Sends what comes until all has come, or nobody takes it any more. Until then the connection waits
     /// for the server, not for its client.
-    async fn follow(mut self, sender: mpsc::Sender<Bytes>, net: Arc<Net>, activity: Rc<Activity>) {
+    async fn follow(
+        mut self,
+        sender: mpsc::Sender<Bytes>,
+        http: Arc<Http>,
+        net: Arc<Net>,
+        activity: Rc<Activity>,
+    ) {
+        let _open = http.plane.traffic.stream(DoorKind::Http);
         activity.enter(Stage::Work);
         let mut ended = false;
         while !ended {

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use kushi_core::os_text;
-use kushi_dataplane::DataPlane;
+use kushi_dataplane::{DataPlane, DoorKind};
 use kushi_net::{Door, Guest, IoContext, Serving, Socket};
 
 use crate::connection::Connection;
@@ -93,6 +93,7 @@ async fn serve(context: &LocalContext, socket: Socket) {
             format!("refused process {process} at the local door: it runs as user {user}, expected {own}")
         });
     }
+    let _open = context.plane.traffic.connection(DoorKind::Local);
     let connection = match tokio::net::UnixStream::from_std(stream) {
         Ok(stream) => Connection::new(context, stream),
         Err(error) => return log::debug!("a local connection was lost: {}", os_text(&error)),

@@ -6,7 +6,7 @@
 //! comes at the wrong time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kushi_core::{Error, ErrorKind, Window};
 
@@ -19,6 +19,7 @@ const STEP_BYTES: usize = 256 << 10;
 pub struct Budget {
     most: usize,
     held: AtomicUsize,
+    refused: AtomicU64,
 }
 
 /// Given back when dropped.
@@ -30,11 +31,16 @@ pub struct Reservation {
 
 impl Budget {
     pub fn new(most: usize) -> Self {
-        Self { most, held: AtomicUsize::new(0) }
+        Self { most, held: AtomicUsize::new(0), refused: AtomicU64::new(0) }
     }
 
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// How often there was no room.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Whether a body of so many bytes has room where there is no other.
@@ -67,6 +73,7 @@ impl Budget {
         if bytes < COUNTED_BYTES || held.saturating_sub(bytes) < self.most {
             return Ok(());
         }
+        self.refused.fetch_add(1, Ordering::Relaxed);
         let text = format!(
             "requests and answers in flight hold {held} bytes, at most {} are allowed (--max-inflight-bytes)",
             self.most
@@ -80,6 +87,7 @@ impl Budget {
             return Ok(());
         }
         self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.refused.fetch_add(1, Ordering::Relaxed);
         let text = format!(
             "requests in flight would hold {held} bytes, at most {} are allowed (--max-inflight-bytes)",
             self.most

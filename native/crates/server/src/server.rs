@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Runner, RunnerOptions, os_text};
+use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions, os_text};
 use kushi_dataplane::{
-    Asker, DataPlane, DataPlaneOptions, Inference, MetricHolder, Orders, Phase, Registry, StepSpec, Traces,
+    Asker, DataPlane, DataPlaneOptions, InFlight, Inference, MetricHolder, Orders, Phase, Registry, StepSpec,
+    Traces,
 };
 use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
@@ -53,7 +54,8 @@ impl Server {
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
         let budget = Arc::new(Budget::new(options.limits.max_inflight_bytes));
         let held = budget.clone();
-        let plane = Arc::new(DataPlane::new(&options.plane, Box::new(move || held.held())));
+        let in_flight = move || InFlight { bytes: held.held(), refused: held.refused() };
+        let plane = Arc::new(DataPlane::new(&options.plane, Box::new(in_flight)));
         let http = Http::new(&plane, &options.http)?;
         let grpc = Grpc::new(&plane, &options.grpc)?;
         let tls: Vec<Arc<Tls>> = http.tls().into_iter().chain(grpc.tls()).cloned().collect();
@@ -90,6 +92,11 @@ impl Server {
     /// Which requests are traced.
     pub fn traces(&self) -> &Traces {
         &self.plane.traces
+    }
+
+    /// What shall be told of a model beside its sums.
+    pub fn observer(&self, spec: &ModelSpec) -> Option<Arc<dyn Observer>> {
+        self.plane.observer(spec)
     }
 
     /// Starts a version that is made of other models.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kushi_core::{
     Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
-    Engine, Error, Lease, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner,
+    Engine, Error, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner,
     RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
@@ -48,6 +48,7 @@ pub fn echo_spec() -> ModelSpec {
         config_message: Vec::new(),
         decoupled: false,
         load_seconds: 0.0,
+        metrics: MetricsSpec::default(),
     }
 }
 

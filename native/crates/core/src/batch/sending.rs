@@ -1,7 +1,9 @@
 //! Responses one by one, as many as their asker has room for.
 
 use crate::outbox::Outbox;
-use crate::{Batch, Credit, Mail, Response};
+use crate::{Answered, Batch, Credit, Mail, Response};
+
+use super::Sends;
 
 /// What became of a response that was sent.
 #[derive(Debug)]
@@ -34,6 +36,21 @@ impl Batch {
         }
         if let Some(span) = entry.request.context.span() {
             span.respond(&self.ledger.spec, &response);
+        }
+        if let Some(observer) = &self.ledger.observer {
+            let now = self.ledger.clock.now();
+            let Sends { count, last } = self.sends(index);
+            let answer = Answered {
+                response: Some(&response),
+                end: None,
+                before: count,
+                total: now.saturating_duration_since(entry.request.arrived),
+                took: now.saturating_duration_since(last),
+                now,
+            };
+            observer.hear(&self.ledger.spec, &answer);
+            self.sends.resize(self.seats.len(), Sends { count: 0, last: self.started });
+            self.sends[index] = Sends { count: count + 1, last: now };
         }
         let mut outbox = Outbox::default();
         outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });

@@ -109,6 +109,7 @@ impl Scene {
             config_message: Vec::new(),
             decoupled: false,
             load_seconds: 0.0,
+            metrics: crate::MetricsSpec::default(),
         };
         let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
         Self { runner: Runner::start(spec, vec![engine], options).unwrap(), seen }

@@ -89,6 +89,10 @@ impl Scheduler for Affine {
             bytes: all.bytes + one.bytes,
         })
     }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.queues.iter().filter_map(Queue::oldest).min()
+    }
 }
 
 struct Bound {

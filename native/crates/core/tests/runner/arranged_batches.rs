@@ -62,6 +62,10 @@ impl Scheduler for Direct {
         let requests = self.rows.iter().map(|row| row.backlog().requests).sum();
         Backlog { requests, rows: requests, bytes: 0 }
     }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.rows.iter().filter_map(Queue::oldest).min()
+    }
 }
 
 /// Echoes, and shows what it saw.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kushi_core::{DataType, ModelSpec, Snapshot, State};
 use kushi_shm::Registration;
 
-use crate::{LogSettings, ServerMetadata, TraceSetting};
+use crate::{LogSettings, ResponseRow, ServerMetadata, TraceSetting};
 
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -52,6 +52,8 @@ pub struct ModelStatistics {
     pub name: String,
     pub version: u64,
     pub counts: Snapshot,
+    /// Of a decoupled model: of the first responses, of the second ones, and so on.
+    pub responses: Vec<ResponseRow>,
 }
 
 /// A model or a version of it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kushi_core::{Error, Runner, State, TensorSpec};
 
+use crate::observed::Observed;
 use crate::plane::not_ready;
 use crate::{DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
 
@@ -60,6 +61,7 @@ impl DataPlane {
             name: runner.spec().name.clone(),
             version: runner.spec().version,
             counts: runner.statistics(),
+            responses: Observed::of_runner(runner).map(Observed::response_rows).unwrap_or_default(),
         });
         Ok(statistics.collect())
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use kushi_core::Error;
 
 use super::series::MetricKind;
-use crate::metrics::escape;
+use crate::metrics::{escape, number};
 
 /// By name, ascending.
 pub(super) type Labels = Vec<(String, String)>;
@@ -92,12 +92,4 @@ pub(super) fn write_sample(
         out.push('}');
     }
     let _ = writeln!(out, " {}", number(value));
-}
-
-/// As Prometheus reads it.
-pub(super) fn number(value: f64) -> String {
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.into();
-    }
-    value.to_string()
 }

@@ -4,7 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kushi_core::Error;
 
-use super::names::{Labels, number, write_sample};
+use super::names::{Labels, write_sample};
+use crate::histogram::Histogram;
+use crate::metrics::number;
 
 const MOST_BUCKETS: usize = 256;
 
@@ -30,15 +32,7 @@ pub(super) struct Series {
 
 enum Value {
     Number(f64),
-    Buckets(Buckets),
-}
-
-struct Buckets {
-    /// Ascending; the last bucket, which takes everything, has none.
-    bounds: Vec<f64>,
-    /// One more than there are bounds.
-    counts: Vec<u64>,
-    sum: f64,
+    Buckets(Histogram),
 }
 
 impl MetricKind {
@@ -78,7 +72,7 @@ impl Series {
                     );
                     return Err(Error::invalid(text));
                 }
-                Value::Buckets(Buckets { bounds: bounds.into(), counts: vec![0; bounds.len() + 1], sum: 0.0 })
+                Value::Buckets(Histogram::new(bounds))
             }
             (MetricKind::Counter | MetricKind::Gauge, None) => Value::Number(0.0),
             (MetricKind::Histogram, None) => {
@@ -96,10 +90,10 @@ impl Series {
     pub(super) fn check_buckets(&self, name: &str, buckets: Option<&[f64]>) -> Result<(), Error> {
         match (&*self.value(), buckets) {
             (Value::Number(_), None) => Ok(()),
-            (Value::Buckets(known), Some(given)) if known.bounds == given => Ok(()),
+            (Value::Buckets(known), Some(given)) if known.bounds() == given => Ok(()),
             (Value::Buckets(known), Some(given)) => Err(Error::invalid(format!(
                 "a metric of '{name}' with these labels has the buckets {:?}, got {given:?}",
-                known.bounds
+                known.bounds()
             ))),
             (Value::Buckets(_), None) => Err(Error::invalid("Bucket boundaries not found in Metric args.")),
             (Value::Number(_), Some(_)) => {
@@ -134,7 +128,7 @@ impl Series {
     pub(super) fn write(&self, out: &mut String, name: &str, labels: &Labels) {
         match &*self.value() {
             Value::Number(at) => write_sample(out, name, labels, None, *at),
-            Value::Buckets(buckets) => buckets.write(out, name, labels),
+            Value::Buckets(buckets) => write_buckets(out, name, labels, buckets),
         }
     }
 
@@ -143,22 +137,10 @@ impl Series {
     }
 }
 
-impl Buckets {
-    fn observe(&mut self, value: f64) {
-        let place = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[place] += 1;
-        self.sum += value;
+fn write_buckets(out: &mut String, name: &str, labels: &Labels, buckets: &Histogram) {
+    for (bound, count) in buckets.up_to() {
+        write_sample(out, &format!("{name}_bucket"), labels, Some(("le", &number(bound))), count as f64);
     }
-
-    fn write(&self, out: &mut String, name: &str, labels: &Labels) {
-        let mut below = 0;
-        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-        for (bound, count) in bounds.zip(&self.counts) {
-            below += count;
-            let bound = number(bound);
-            write_sample(out, &format!("{name}_bucket"), labels, Some(("le", &bound)), below as f64);
-        }
-        write_sample(out, &format!("{name}_sum"), labels, None, self.sum);
-        write_sample(out, &format!("{name}_count"), labels, None, below as f64);
-    }
+    write_sample(out, &format!("{name}_sum"), labels, None, buckets.sum());
+    write_sample(out, &format!("{name}_count"), labels, None, buckets.count() as f64);
 }

@@ -52,4 +52,8 @@ impl Scheduler for AllAtOnce {
     fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{Answer, DataPlane, DataPlaneOptions, Phase, Verb};
+use kushi_dataplane::{Answer, DataPlane, DataPlaneOptions, InFlight, Phase, Verb};
 
 use crate::site::{INFLIGHT_BYTES, Site, options, version};
 
@@ -16,7 +16,7 @@ fn health(site: &Site, verb: Verb) -> bool {
 
 #[test]
 fn a_server_that_starts_is_neither_live_nor_ready() {
-    let plane = Arc::new(DataPlane::new(&options(), Box::new(|| 0)));
+    let plane = Arc::new(DataPlane::new(&options(), Box::new(InFlight::default)));
     let site = Site { plane };
     assert!(!health(&site, Verb::ServerLive) && !health(&site, Verb::ServerReady));
     site.plane.advance(Phase::Serving);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{ErrorKind, ModelSpec};
 use kushi_dataplane::{
-    Answer, Asker, DataPlane, DataPlaneOptions, LogChange, LogForm, LogSettings, LogSwitch, Phase,
-    ServerMetadata, TraceOptions, Verb,
+    Answer, Asker, DataPlane, DataPlaneOptions, InFlight, LogChange, LogForm, LogSettings, LogSwitch,
+    MetricsOptions, Phase, ServerMetadata, TraceOptions, Verb,
 };
 use kushi_testkit::{Scene, echo_spec};
 
@@ -25,7 +25,8 @@ impl Site {
     }
 
     pub fn with(options: &DataPlaneOptions) -> Self {
-        let plane = Arc::new(DataPlane::new(options, Box::new(|| INFLIGHT_BYTES)));
+        let plane =
+            Arc::new(DataPlane::new(options, Box::new(|| InFlight { bytes: INFLIGHT_BYTES, refused: 0 })));
         plane.advance(Phase::Serving);
         Self { plane }
     }
@@ -66,6 +67,7 @@ pub fn options() -> DataPlaneOptions {
         log: Arc::new(Log::default()),
         traces: TraceOptions::default(),
         machine_metrics: None,
+        metrics: MetricsOptions::default(),
     }
 }
 

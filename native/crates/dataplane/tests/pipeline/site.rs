@@ -9,8 +9,8 @@ use kushi_core::{
     RunnerOptions, Tensor, Ticket, Wanted,
 };
 use kushi_dataplane::{
-    DataPlane, DataPlaneOptions, LogChange, LogSettings, LogSwitch, Phase, ServerMetadata, StepSpec,
-    TraceOptions,
+    DataPlane, DataPlaneOptions, InFlight, LogChange, LogSettings, LogSwitch, MetricsOptions, Phase,
+    ServerMetadata, StepSpec, TraceOptions,
 };
 use kushi_testkit::{Letterbox, ManualClock, PATIENCE, Scene, drive, echo_spec, int32, tensor_spec};
 
@@ -56,7 +56,7 @@ impl Site {
             ensembles: Vec::new(),
             letters: Arc::default(),
             clock: Arc::default(),
-            plane: DataPlane::new(&options(), Box::new(|| 0)),
+            plane: DataPlane::new(&options(), Box::new(InFlight::default)),
             scenes: BTreeMap::new(),
         };
         site.plane.advance(Phase::Serving);
@@ -180,6 +180,7 @@ fn options() -> DataPlaneOptions {
         log: Arc::new(NoLog),
         traces: TraceOptions::default(),
         machine_metrics: None,
+        metrics: MetricsOptions::default(),
     }
 }
 

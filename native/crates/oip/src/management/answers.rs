@@ -2,8 +2,8 @@
 
 use kushi_core::{BatchRow, Error, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ServerMetadata,
-    TensorMetadata, TraceSetting,
+    Answer, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ResponseRow,
+    ServerMetadata, TensorMetadata, TraceSetting,
 };
 
 use crate::CallAnswer;
@@ -94,7 +94,9 @@ fn model_statistics(out: &mut Vec<u8>, model: &ModelStatistics) {
         ("cache_miss", none),
     ];
     list(out, sections, |out, (name, totals)| section(out, name, totals));
-    out.extend_from_slice(b"},\"response_stats\":{},\"batch_stats\":");
+    out.extend_from_slice(b"},\"response_stats\":{");
+    list(out, (0..).zip(&model.responses), |out, (number, row)| response_statistics(out, number, row));
+    out.extend_from_slice(b"},\"batch_stats\":");
     array(out, &counts.batches, batch_statistics);
     out.extend_from_slice(b",\"memory_usage\":[]}");
 }
@@ -109,6 +111,21 @@ fn batch_statistics(out: &mut Vec<u8>, (&size, row): (&usize, &BatchRow)) {
         out.push(b',');
         section(out, name, totals);
     }
+    out.push(b'}');
+}
+
+fn response_statistics(out: &mut Vec<u8>, number: u64, row: &ResponseRow) {
+    quoted_integer(out, number);
+    out.extend_from_slice(b":{");
+    let sections = [
+        ("compute_infer", row.compute_infer),
+        ("compute_output", row.compute_output),
+        ("success", row.success),
+        ("fail", row.fail),
+        ("empty_response", row.empty_response),
+        ("cancel", row.cancel),
+    ];
+    list(out, sections, |out, (name, totals)| section(out, name, totals));
     out.push(b'}');
 }
 
@@ -259,13 +276,20 @@ mod tests {
         let mut counts = Snapshot::default();
         (counts.inference_count, counts.execution_count, counts.success) = (8, 2, ns(3));
         counts.batches = [(4, row)].into();
-        let model = ModelStatistics { name: "m".into(), version: 1, counts };
+        let answered = ResponseRow { compute_infer: ns(1), success: ns(1), ..ResponseRow::default() };
+        let responses = vec![answered, ResponseRow { empty_response: ns(1), ..ResponseRow::default() }];
+        let model = ModelStatistics { name: "m".into(), version: 1, counts, responses };
         let json = concat!(
             r#"{"model_stats":[{"name":"m","version":"1","last_inference":0,"inference_count":8,"execution_count":2,"#,
             r#""inference_stats":{"success":{"count":3,"ns":30},"fail":{"count":0,"ns":0},"queue":{"count":0,"ns":0},"#,
             r#""compute_input":{"count":0,"ns":0},"compute_infer":{"count":0,"ns":0},"#,
             r#""compute_output":{"count":0,"ns":0},"cache_hit":{"count":0,"ns":0},"cache_miss":{"count":0,"ns":0}},"#,
-            r#""response_stats":{},"batch_stats":[{"batch_size":4,"compute_input":{"count":4,"ns":40},"#,
+            r#""response_stats":{"0":{"compute_infer":{"count":1,"ns":10},"compute_output":{"count":0,"ns":0},"#,
+            r#""success":{"count":1,"ns":10},"fail":{"count":0,"ns":0},"empty_response":{"count":0,"ns":0},"#,
+            r#""cancel":{"count":0,"ns":0}},"1":{"compute_infer":{"count":0,"ns":0},"#,
+            r#""compute_output":{"count":0,"ns":0},"success":{"count":0,"ns":0},"fail":{"count":0,"ns":0},"#,
+            r#""empty_response":{"count":1,"ns":10},"cancel":{"count":0,"ns":0}}},"#,
+            r#""batch_stats":[{"batch_size":4,"compute_input":{"count":4,"ns":40},"#,
             r#""compute_infer":{"count":5,"ns":50},"compute_output":{"count":6,"ns":60}}],"memory_usage":[]}]}"#
         );
         written(&Answer::ModelStatistics(vec![model]), json);

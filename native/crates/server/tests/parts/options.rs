@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_server::{
     DataPlaneOptions, GrpcOptions, HttpLimits, HttpOptions, Limits, LogChange, LogForm, LogSettings,
-    LogSwitch, ServerMetadata, ServerOptions, TraceOptions,
+    LogSwitch, MetricsOptions, ServerMetadata, ServerOptions, TraceOptions,
 };
 
 /// The usual ones.
@@ -21,6 +21,7 @@ pub fn options(io_threads: usize) -> ServerOptions {
             log: Arc::new(Log::default()),
             traces: TraceOptions::default(),
             machine_metrics: None,
+            metrics: MetricsOptions::default(),
         },
         limits: Limits::default(),
         grpc: GrpcOptions::default(),

@@ -1,0 +1,146 @@
+//! Every name of a metric of the server, and nowhere else.
+
+use kushi_core::{Occupancy, Snapshot};
+
+use super::Row;
+use crate::observed::PARTS;
+use crate::{DoorKind, Traffic};
+
+pub(super) type Read = fn(&Snapshot) -> u64;
+
+/// name, help, value
+pub(super) const COUNTS: [(&str, &str, Read); 3] = [
+    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| {
+        s.success.count
+    }),
+    ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| {
+        s.inference_count
+    }),
+    (
+        "nv_inference_exec_count",
+        "Number of model executions performed (does not include cached requests)",
+        |s| s.execution_count,
+    ),
+];
+
+/// name, help, value
+pub(super) const LATENCIES: [(&str, &str, Read); 5] = [
+    (
+        "nv_inference_request_duration_us",
+        "Cumulative inference request duration in microseconds (includes cached requests)",
+        |s| s.success.ns / 1000,
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+        |s| s.queue.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "Cumulative compute input duration in microseconds (does not include cached requests)",
+        |s| s.compute_input.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "Cumulative compute inference duration in microseconds (does not include cached requests)",
+        |s| s.compute_infer.ns / 1000,
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+        |s| s.compute_output.ns / 1000,
+    ),
+];
+
+/// name, help
+pub(super) const SUMMARIES: [(&str, &str); PARTS] = [
+    (
+        "nv_inference_request_summary_us",
+        "Summary of inference request duration in microseconds (includes cached requests)",
+    ),
+    (
+        "nv_inference_queue_summary_us",
+        "Summary of inference queuing duration in microseconds (includes cached requests)",
+    ),
+    (
+        "nv_inference_compute_input_summary_us",
+        "Summary of compute input duration in microseconds (does not include cached requests)",
+    ),
+    (
+        "nv_inference_compute_infer_summary_us",
+        "Summary of compute inference duration in microseconds (does not include cached requests)",
+    ),
+    (
+        "nv_inference_compute_output_summary_us",
+        "Summary of inference compute output duration in microseconds (does not include cached requests)",
+    ),
+];
+
+pub(super) type Part = fn(&Occupancy) -> usize;
+
+/// name, help, value
+pub(super) const TOTALS: [(&str, &str, Part); 2] = [
+    ("kushi_queue_requests", "Requests that wait, of all models", |o| o.waiting),
+    ("kushi_running_requests", "Requests that are being executed, of all models", |o| o.running),
+];
+
+/// name, help
+pub(super) const FIRST_RESPONSES: (&str, &str) =
+    ("nv_inference_first_response_histogram_ms", "Duration from request to first response in milliseconds");
+pub(super) const CLASSES: (&str, &str) =
+    ("kushi_prediction_classes_total", "Classes that monitored outputs have said, one for each row");
+pub(super) const CONFIDENCES: (&str, &str) =
+    ("kushi_prediction_confidence", "Probabilities of the classes that monitored outputs have said");
+pub(super) const BATCH_SIZES: (&str, &str) = ("kushi_batch_size", "Rows that were executed together");
+pub(super) const SHED: (&str, &str) = (
+    "kushi_shed_requests_total",
+    "Requests refused because those in flight hold all the memory that they may, of all models",
+);
+
+pub(super) type Gauge = fn(&Row) -> f64;
+
+/// name, help, value
+pub(super) const GAUGES: [(&str, &str, Gauge); 3] = [
+    (
+        "nv_inference_pending_request_count",
+        "Instantaneous number of pending requests awaiting execution per-model.",
+        |row| row.occupancy.waiting as f64,
+    ),
+    ("nv_model_load_duration_secs", "Model load time in seconds", |row| row.runner.spec().load_seconds),
+    ("kushi_queue_age_seconds", "For how long the request waits that has waited the longest", |row| {
+        row.runner.queue_age().as_secs_f64()
+    }),
+];
+
+pub(super) type Count = fn(&Traffic, DoorKind) -> usize;
+
+/// name, help, value
+pub(super) const DOORS: [(&str, &str, Count); 2] = [
+    ("kushi_open_connections", "Open connections, by door", Traffic::connections),
+    ("kushi_open_streams", "Open streams with any number of answers, by door", Traffic::streams),
+];
+
+pub(super) const FAILURES: &str = "nv_inference_request_failure";
+pub(super) const INFLIGHT_BYTES: &str = "kushi_inflight_bytes";
+
+/// name, help
+pub(super) const MACHINE: [(&str, &str); 3] = [
+    ("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]"),
+    ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes"),
+    ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes"),
+];
+
+/// Whether a model may not give this name to a metric of its own.
+pub(crate) fn is_of_server(name: &str) -> bool {
+    let counters = COUNTS.iter().chain(&LATENCIES).map(|(name, ..)| *name);
+    let gauges = GAUGES.iter().map(|(name, ..)| *name).chain(DOORS.iter().map(|(name, ..)| *name));
+    let totals = TOTALS.iter().map(|(name, ..)| *name);
+    let others = [FAILURES, INFLIGHT_BYTES];
+    let told = [CLASSES, SHED].into_iter().chain(MACHINE).map(|(name, _)| name);
+    let spread = SUMMARIES.iter().chain(&[FIRST_RESPONSES, CONFIDENCES, BATCH_SIZES]);
+    let is_of = |(own, _): &(&str, &str)| {
+        name.strip_prefix(own).is_some_and(|rest| ["", "_bucket", "_count", "_sum"].contains(&rest))
+    };
+    counters.chain(gauges).chain(totals).chain(others).chain(told).any(|own| own == name)
+        || spread.into_iter().any(is_of)
+}
