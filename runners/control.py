@@ -17,7 +17,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -54,6 +54,8 @@ _PROGRESS_SECONDS = 2.0
 _NOT_READY = "Server not ready"
 """Triton's text for a load when the server exits"""
 _GIVE_UP_PATIENCE_SECONDS = 5.0
+_UNLOAD_PATIENCE_SECONDS = 5.0
+"""How long an unload waits for a load to end by itself"""
 
 _Load = TypeVar("_Load", Load, None)
 
@@ -78,6 +80,8 @@ class Control:
         self._reloading = Reloading() if options.reload_python else None
         self._loads = Loads(options.load_timeout_seconds)
         self._changing: dict[str, Load | None] = {}
+        # models that change, each with the one that it waits for meanwhile
+        self._awaiting: dict[str, str] = {}
         # ensembles whose models have changed meanwhile
         self._unrevised: set[str] = set()
         self._changed = threading.Condition()
@@ -135,29 +139,34 @@ class Control:
         with self._changed:
             self._loads_ended = True
             give_up(self._changing, _NOT_READY)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Ends the control threads; loads that go on are given up"""
         with self._changed:
             # No load begins behind those that are given up.
             self._closed = True
+            self._changed.notify_all()
         if self._end:
             self._end()
         if self._reloading:
             give_up(self._changing, CLOSED)
             self._reloading.close()
 
-    def load(self, name: str) -> None:
+    def load(self, name: str, *, waits: bool = True) -> None:
         """
         Loads a model as it lies in the repository now, and those of its steps that are not loaded; where it fails, what
-        served goes on serving
+        served goes on serving. What else changes the model is waited for, or with `waits` False an error
         """
-        self._load(name, ())
+        self._load(name, (), waits=waits)
 
-    def _load(self, name: str, above: tuple[str, ...]) -> None:
+    def _load(self, name: str, above: tuple[str, ...], *, waits: bool) -> None:
         """`above` are the ensembles for which it is loaded"""
         check_model_name(name)
-        with self._change(name, self._loads.begin(name)) as load:
+        with self._change(name, partial(self._loads.begin, name), above if waits else None) as load:
+            if above and name in self._composition.serving():
+                # somebody else has just loaded it
+                return
             try:
                 source, resolved = load.run(
                     f"model '{name}'", partial(_find, self._repositories, name, self._auto_complete)
@@ -172,7 +181,7 @@ class Control:
                 kind = InternalError if isinstance(error, InternalError) else ConfigInvalid
                 raise kind(f"{_not_in_repository(name)}: {error}", model=name, status=500) from error
             try:
-                self._load_steps(resolved, (*above, name))
+                self._load_steps(resolved, (*above, name), waits=waits)
                 failures = self._load_versions(load, source, resolved)
             except ConfigInvalid as error:
                 failures = dict.fromkeys(resolved.versions, error)
@@ -184,18 +193,22 @@ class Control:
                 raise _load_failed(name, f"{clauses}\n") from next(iter(failures.values()))
         self._revise_ensembles(name, above)
 
-    def unload(self, name: str, *, dependents: bool = False) -> None:
+    def unload(
+        self, name: str, *, dependents: bool = False, waits: bool = True, patience: float = _UNLOAD_PATIENCE_SECONDS
+    ) -> None:
         """
-        Takes a model away; what it has accepted is still answered. Nothing happens where it is not loaded, and a load
-        that goes on is given up. Ensembles of it wait until it is loaded again. With `dependents` the models of an
-        ensemble go with it, but for those that another one needs
+        Takes a model away; what it has accepted is still answered. Nothing happens where it is not loaded. A load
+        that goes on has `patience` seconds to end, and is given up then. Ensembles of it wait until it is loaded again.
+        With `dependents` the models of an ensemble go with it, but for those that another one needs. `waits` as for
+        a load
         """
         with self._changed:
+            self._changed.wait_for(lambda: not self._changing.get(name), patience)
             load = self._changing.get(name)
             if load:
                 load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
                 self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
-        with self._change(name, None):
+        with self._change(name, _no_load, () if waits else None):
             if self._reloading:
                 self._reloading.forget(name)
             self._core.unload(name)
@@ -206,7 +219,7 @@ class Control:
             if not self._composition.ensembles_of(step):
                 self.unload(step, dependents=True)
 
-    def _load_steps(self, resolved: Resolved, above: tuple[str, ...]) -> None:
+    def _load_steps(self, resolved: Resolved, above: tuple[str, ...], *, waits: bool) -> None:
         """The models of an ensemble that are not loaded; one that fails is named when the ensemble is checked"""
         if not is_ensemble(resolved.config):
             return
@@ -216,7 +229,7 @@ class Control:
                 raise circle((*above[above.index(step) :], step))
             if step not in self._composition.serving():
                 try:
-                    self._load(step, above)
+                    self._load(step, above, waits=waits)
                 except ModelNotFound:
                     missing.append(step)
                 except ShuttingDown:
@@ -241,7 +254,7 @@ class Control:
 
     def _load_resolved(self, resolved: Resolved) -> None:
         name = resolved.source.name
-        with suppress(ShuttingDown), self._change(name, self._loads.begin(name)) as load:
+        with suppress(ShuttingDown), self._change(name, partial(self._loads.begin, name)) as load:
             if failures := self._load_versions(load, resolved.source, resolved):
                 self._fail(name, failures)
 
@@ -264,7 +277,7 @@ class Control:
                 return
             self._unrevised.remove(ensemble)
         try:
-            with self._change(ensemble, self._loads.begin(ensemble)) as load:
+            with self._change(ensemble, partial(self._loads.begin, ensemble)) as load:
                 changed = self._follow_models(ensemble, load)
         except ModelNotReady:
             # another thread was faster
@@ -300,10 +313,12 @@ class Control:
     def carry_out(self, order: Order) -> None:
         """Loads or unloads, and answers"""
         try:
+            waits = not order.by_model
             if order.loads:
-                self.load(order.model)
+                self.load(order.model, waits=waits)
             else:
-                self.unload(order.model, dependents=order.dependents)
+                # it has waited for a load among the orders
+                self.unload(order.model, dependents=order.dependents, waits=waits, patience=0)
         except KushiError as error:
             order.fail(error.kind, error.status, str(error))
         except BaseException as error:  # noqa: BLE001 - the thread has other orders to carry out
@@ -313,9 +328,15 @@ class Control:
             order.done()
 
     @contextmanager
-    def _change(self, name: str, load: _Load) -> Iterator[_Load]:
-        """The time in which nothing else changes the model; `load` is what an unload may give up"""
+    def _change(self, name: str, begin: Callable[[], _Load], above: tuple[str, ...] | None = None) -> Iterator[_Load]:
+        """
+        The time in which nothing else changes the model; what `begin` answers is what an unload may give up. What else
+        changes it now is an error, or waited for where `above` says which models wait with it
+        """
         with self._changed:
+            if above is not None:
+                self._await_turn(name, above)
+            load = begin()
             if self._closed:
                 raise ShuttingDown("the engine is closed")
             if self._loads_ended and isinstance(load, Load):
@@ -334,6 +355,18 @@ class Control:
                 del self._changing[name]
                 self._changed.notify_all()
             self._revise_waiting(name)
+
+    def _await_turn(self, name: str, above: tuple[str, ...]) -> None:
+        """Waits until nothing else changes the model, unless that waits for one of those `above`"""
+        last = name
+        while last in self._awaiting:
+            last = self._awaiting[last]
+        if last in above:
+            return
+        self._awaiting.update(dict.fromkeys(above, name))
+        self._changed.wait_for(lambda: name not in self._changing or self._closed or self._loads_ended)
+        for one in above:
+            del self._awaiting[one]
 
     def _load_all(self, sources: Sequence[ModelSource]) -> dict[str, Resolved]:
         """All but the ensembles, which are answered: they come when the others are loaded"""
@@ -355,7 +388,7 @@ class Control:
 
     def _load_first(self, source: ModelSource) -> Resolved | None:
         try:
-            with self._change(source.name, self._loads.begin(source.name)) as load:
+            with self._change(source.name, partial(self._loads.begin, source.name)) as load:
                 try:
                     resolved = load.run(source.path, partial(resolve, source, auto_complete=self._auto_complete))
                     if is_ensemble(resolved.config):
@@ -402,6 +435,10 @@ class Control:
             named = f"'{name}'" if version is None else f"'{name}' version {version}"
             _LOG.error("failed to load %s: %s", named, error)
             self._core.fail(name, version, str(error))
+
+
+def _no_load() -> None:
+    """An unload, which nobody gives up"""
 
 
 def _find(repositories: Sequence[Path], name: str, auto_complete: bool) -> tuple[ModelSource, Resolved]:  # noqa: FBT001 - only partial gives it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.held import hold_file
+from tests.integration.occupied import send_behind_another
 from tests.raw_http import frame
 from tests.serving import eventually
 
@@ -116,15 +118,21 @@ def test_a_name_may_be_anything_that_is_no_path(explicit: Server, repository: Pa
         assert change(explicit, quoted, "unload").status == 200
 
 
-def test_a_second_order_for_a_model_that_is_changing_is_refused(explicit: Server, repository: Path) -> None:
+def test_a_second_order_for_a_model_that_is_changing_waits(explicit: Server, repository: Path) -> None:
     with hold_file(repository / "add_sub/1/model.onnx") as held, explicit.connect() as first:
         first.send(frame("POST", "/v2/repository/models/add_sub/load"))
         held.wait_until_asked_for()
-        refused = change(explicit, "add_sub", "load")
-        held.release()
-        assert first.receive().status == 200
-    text = "a related model 'add_sub' to a load/unload request is currently loading or unloading"
-    assert (refused.status, refused.error) == (500, text)
+        with ExitStack() as opened:
+            later = [
+                opened.enter_context(
+                    send_behind_another(explicit, frame("POST", f"/v2/repository/models/add_sub/{verb}"))
+                )
+                for verb in ("load", "unload", "load")
+            ]
+            assert not any(connection.has_answer() for connection in (first, *later))
+            held.release()
+            assert [connection.receive().status for connection in (first, *later)] == [200] * 4
+    assert explicit.get("/v2/models/add_sub/ready").status == 200
 
 
 def test_a_version_that_is_on_its_way_is_answered_with_503(explicit: Server, repository: Path) -> None:

@@ -231,3 +231,21 @@ def test_clients_do_not_write_the_log(repository: Path, start_server: StartServe
     for line in server.log.lines:
         assert not line.startswith("INJECTED")
         assert line.isprintable(), repr(line)
+
+
+@pytest.mark.parametrize("path", ["/v2/models/nobody/infer", "/v2/models/add_sub/versions/9/generate"])
+def test_a_body_in_chunks_names_its_limit_before_any_other_fault(
+    repository: Path, start_server: StartServer, path: str
+) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, "--http-max-chunks=100", "--http-max-input-size=10000")
+    head = frame("POST", path, [("Transfer-Encoding", "chunked")])
+    for body, status, expected in (
+        (chunked([b"{"] * 101), 400, "Chunked request body exceeds maximum of 100 non-empty chunks."),
+        (chunked([b" " * 5001] * 2), 400, "request JSON size of 10002 bytes exceeds the maximum allowed input size"),
+        (chunked([b"{"] * 100), 404, "Request for unknown model: "),
+    ):
+        with server.connect() as connection:
+            connection.send(head + body)
+            answer = connection.receive()
+            assert (answer.status, answer.error[: len(expected)]) == (status, expected)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests import models
@@ -28,6 +30,17 @@ EXPLICIT = "--model-control-mode=explicit"
 PORTS = ("--http-address=127.0.0.1", "--http-port=0", "--metrics-address=127.0.0.1", "--metrics-port=0")
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS))
 ONE_HEADERS, ONE_BODY = requests.body(Infer("plus", [Tensor("INPUT0", "INT32", (1, 1), values=[0])]))
+
+BOTH = """
+platform: "ensemble"
+max_batch_size: 1
+input [ { name: "INPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: [ 1 ] } ]
+ensemble_scheduling { step [ {
+  model_name: "plus" model_version: -1
+  input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" }
+} ] }
+"""
 
 
 def load(server: Server, name: str) -> Response:
@@ -257,15 +270,54 @@ def hold_load(server: Server, repository: Path) -> Iterator[HeldLoad]:
 def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     server = start_server(repository, EXPLICIT)
-    with hold_load(server, repository) as held:
-        busy = "a related model 'plus' to a load/unload request is currently loading or unloading"
-        refused = load(server, "plus")
-        assert (refused.status, refused.error, refused.header("retry-after")) == (500, busy, None)
+    with hold_load(server, repository) as held, ExitStack() as opened:
+        # more of them than there are threads that load
+        order = frame("POST", "/v2/repository/models/plus/load")
+        later = [opened.enter_context(send_behind_another(server, order)) for _ in range(8)]
         assert load(server, "add_sub").status == 200
         assert server.post(requests.path("add_sub"), BODY, HEADERS).status == 200
+        assert not any(connection.has_answer() for connection in later)
         assert held.go_on().status == 200
+        assert [connection.receive().status for connection in later] == [200] * 8
     assert states(server) == {"add_sub:1": "READY", "plus:1": "READY"}
     assert unload(server, "plus").status == 200
+
+
+def test_loads_and_unloads_of_one_model_by_many_clients_all_succeed(
+    repository: Path, start_server: StartServer
+) -> None:
+    write_plus(repository, 1)
+    models.write_add_sub(repository)
+    server = start_server(repository, EXPLICIT)
+
+    def change(worker: int) -> list[tuple[int, str]]:
+        orders = Random(worker)
+        with server.connect() as connection:
+            answers = []
+            for _ in range(20):
+                verb, name = orders.choice(("load", "unload")), orders.choice(("plus", "add_sub"))
+                connection.send(frame("POST", f"/v2/repository/models/{name}/{verb}"))
+                answer = connection.receive()
+                answers.append((answer.status, answer.body.decode()))
+            return answers
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [answer for done in pool.map(change, range(8)) for answer in done]
+    assert {status for status, _ in answers} == {200}, answers
+    assert load(server, "plus").status == 200
+    assert states(server)["plus:1"] == "READY"
+
+
+def test_an_ensemble_waits_for_a_step_that_is_being_loaded(repository: Path, start_server: StartServer) -> None:
+    (repository / "both" / "1").mkdir(parents=True)
+    (repository / "both" / "config.pbtxt").write_text(BOTH)
+    server = start_server(repository, EXPLICIT)
+    order = frame("POST", "/v2/repository/models/both/load")
+    with hold_load(server, repository) as held, send_behind_another(server, order) as waiting:
+        assert not waiting.has_answer()
+        assert held.go_on().status == 200
+        assert waiting.receive().status == 200
+    assert states(server) == {"both:1": "READY", "plus:1": "READY"}
 
 
 def test_a_client_that_leaves_does_not_stop_its_load(repository: Path, start_server: StartServer) -> None:

@@ -66,12 +66,16 @@ def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
             assert entered.wait(30)
             text = "a related model 'm' to a load/unload request is currently loading or unloading"
             with pytest.raises(ModelNotReady) as raised:
-                engine.load_model("m")
+                engine._control.load("m", waits=False)
             assert (str(raised.value), raised.value.status, raised.value.retryable) == (text, 500, True)
+            second = threading.Thread(target=engine.load_model, args=["m"])
+            second.start()
             engine.load_model("other")
+            assert second.is_alive()
         finally:
             leave.set()
             loading.join()
+        second.join()
         assert [row[:3] for row in rows(engine)] == [("m", "1", "READY"), ("other", "1", "READY")]
 
 

@@ -23,6 +23,24 @@ NOTHING: dict[str, Any] = {
     "trace": None,
     "parameters": {},
 }
+PAIR = """
+platform: "ensemble"
+input [ { name: "WHAT" data_type: TYPE_STRING dims: [ 1 ] } ]
+output [
+  { name: "FIRST" data_type: TYPE_STRING dims: [ 1 ] },
+  { name: "SECOND" data_type: TYPE_STRING dims: [ 1 ] }
+]
+ensemble_scheduling { step [
+  {
+    model_name: "hearing" model_version: -1
+    input_map { key: "WHAT" value: "WHAT" } output_map { key: "SAID" value: "FIRST" }
+  },
+  {
+    model_name: "hearing" model_version: -1
+    input_map { key: "WHAT" value: "WHAT" } output_map { key: "SAID" value: "SECOND" }
+  }
+] }
+"""
 
 
 def word(text: str) -> np.ndarray:
@@ -61,6 +79,19 @@ def test_a_model_hears_of_the_sequence_of_a_request(sequence: int | str, server:
         # a child inherits the priority; parameters are those that it was given
         parameters = {} if what else {"other": 1}
         assert heard(answer) == {**NOTHING, **said, "priority": priority, "parameters": parameters}
+
+
+def test_every_step_of_an_ensemble_hears_of_the_sequence(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "hearing", models.HEARING, models.COUNTED_CONFIG)
+    (repository / "pair" / "1").mkdir(parents=True)
+    (repository / "pair" / "config.pbtxt").write_text(PAIR)
+    client = client_of(start_server(repository))
+    inputs = [tensor("WHAT", word(""))]
+    answer = client.infer("pair", inputs, sequence_id="a", sequence_start=True, sequence_end=True)
+    for output in ("FIRST", "SECOND"):
+        said = answer.as_numpy(output)
+        assert said is not None
+        assert json.loads(said[0]) == {**NOTHING, "correlation_id": "a", "start": True, "end": True}
 
 
 def test_a_request_without_a_sequence_says_nothing_of_one(server: Server) -> None:

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use kushi_core::{Error, ErrorKind};
-use kushi_server::Action;
+use kushi_server::{Action, Asker};
 use pyo3::prelude::*;
 
 use crate::locks::lock;
@@ -20,8 +20,9 @@ impl Orders {
         let order = py.detach(|| self.0.next(only_urgent))?;
         let loads = order.action == Action::Load;
         let dependents = order.dependents;
+        let by_model = order.asker == Asker::Model;
         let model = order.model.clone();
-        Some(Order { loads, dependents, model, unanswered: Mutex::new(Some(order)) })
+        Some(Order { loads, dependents, by_model, model, unanswered: Mutex::new(Some(order)) })
     }
 
     fn close(&self, py: Python<'_>) {
@@ -38,6 +39,9 @@ pub(crate) struct Order {
     /// Whether the models of an ensemble are to be unloaded with it.
     #[pyo3(get)]
     dependents: bool,
+    /// Whether a model asks, perhaps while it is loaded itself.
+    #[pyo3(get)]
+    by_model: bool,
     #[pyo3(get)]
     model: String,
     unanswered: Mutex<Option<kushi_server::Order>>,

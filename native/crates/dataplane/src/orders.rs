@@ -1,11 +1,13 @@
 //! Orders to load and unload models, on their way from the doors to the control plane.
 //!
 //! Bounded. Doors place orders; threads of the control plane take them, one each, and answer. Nothing calls the
-//! control plane: it comes and asks.
+//! control plane: it comes and asks. Orders of clients for one model are handed out one after the other, so that none
+//! keeps a thread waiting for another.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ErrorKind};
 
@@ -13,6 +15,8 @@ use crate::plane::not_ready;
 
 /// Orders that may wait for a thread of the control plane.
 const CAPACITY: usize = 256;
+/// An unload waits so long for a load of its model, and is handed out then, to give it up.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -34,7 +38,10 @@ pub struct Order {
     /// The models of an ensemble are to be unloaded with it.
     pub dependents: bool,
     pub asker: Asker,
+    placed: Instant,
     answer: Option<OrderAnswer>,
+    /// Once it was handed out: hears that it has ended.
+    orders: Option<Arc<Orders>>,
 }
 
 /// Hears what became of an order, once. Called from a thread of the control plane: it must not wait.
@@ -49,7 +56,36 @@ pub struct Orders {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Order>,
+    /// The models whose orders were handed out and have not ended, with how many there are.
+    changing: HashMap<String, usize>,
     closed: bool,
+}
+
+/// What a thread that asks for an order finds.
+enum Found {
+    At(usize),
+    /// Nothing before this time, unless something happens.
+    Not(Option<Instant>),
+}
+
+impl Queue {
+    fn find(&self, only_urgent: bool, now: Instant) -> Found {
+        let mut passed: HashSet<&str> = HashSet::new();
+        let mut until: Option<Instant> = None;
+        for (at, order) in self.waiting.iter().enumerate() {
+            let has_its_turn = !self.changing.contains_key(&order.model) && !passed.contains(&*order.model);
+            passed.insert(&order.model);
+            if only_urgent && !order.is_urgent() {
+                continue;
+            }
+            match order.impatient_from() {
+                _ if has_its_turn => return Found::At(at),
+                Some(when) if when <= now => return Found::At(at),
+                when => until = until.into_iter().chain(when).min(),
+            }
+        }
+        Found::Not(until)
+    }
 }
 
 impl fmt::Debug for Order {
@@ -61,7 +97,15 @@ impl fmt::Debug for Order {
 impl Orders {
     /// `answer` hears what becomes of it, also where it is refused.
     pub fn place(&self, action: Action, model: &str, dependents: bool, asker: Asker, answer: OrderAnswer) {
-        let order = Order { action, model: model.into(), dependents, asker, answer: Some(answer) };
+        let order = Order {
+            action,
+            model: model.into(),
+            dependents,
+            asker,
+            placed: Instant::now(),
+            answer: Some(answer),
+            orders: None,
+        };
         if let Err((order, refusal)) = self.take_in(order) {
             order.answer(Err(refusal));
         }
@@ -83,16 +127,38 @@ impl Orders {
     }
 
     /// Sleeps until there is an order, or an urgent one; `None` once the server closes.
-    pub fn next(&self, only_urgent: bool) -> Option<Order> {
+    pub fn next(self: &Arc<Self>, only_urgent: bool) -> Option<Order> {
         let mut queue = self.queue();
         while !queue.closed {
-            let fits = |order: &Order| !only_urgent || order.is_urgent();
-            if let Some(at) = queue.waiting.iter().position(fits) {
-                return queue.waiting.remove(at);
-            }
-            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            queue = match queue.find(only_urgent, now) {
+                Found::At(at) => {
+                    let mut order = queue.waiting.remove(at)?;
+                    *queue.changing.entry(order.model.clone()).or_default() += 1;
+                    order.orders = Some(self.clone());
+                    return Some(order);
+                }
+                Found::Not(None) => self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Found::Not(Some(until)) => {
+                    let waited = self.arrived.wait_timeout(queue, until - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         None
+    }
+
+    /// An order that was handed out is answered: the next one for its model has its turn.
+    fn has_ended(&self, model: &str) {
+        let mut queue = self.queue();
+        if let Some(count) = queue.changing.get_mut(model) {
+            *count -= 1;
+            if *count == 0 {
+                queue.changing.remove(model);
+            }
+        }
+        drop(queue);
+        self.arrived.notify_all();
     }
 
     /// Takes no more orders and gives none out; what waits hears that the server is closing.
@@ -118,6 +184,16 @@ impl Order {
         self.action != Action::Load || self.asker == Asker::Model
     }
 
+    /// From when on it does not wait for its turn. What a model asks for is never waited for: its own load may stand
+    /// before it.
+    fn impatient_from(&self) -> Option<Instant> {
+        match (self.asker, self.action) {
+            (Asker::Model, _) => Some(self.placed),
+            (Asker::Client, Action::Unload) => Some(self.placed + PATIENCE),
+            (Asker::Client, Action::Load) => None,
+        }
+    }
+
     pub fn answer(mut self, result: Result<(), Error>) {
         self.send(result);
     }
@@ -125,6 +201,9 @@ impl Order {
     fn send(&mut self, result: Result<(), Error>) {
         if let Some(answer) = self.answer.take() {
             answer(result);
+        }
+        if let Some(orders) = self.orders.take() {
+            orders.has_ended(&self.model);
         }
     }
 }
@@ -148,7 +227,7 @@ mod tests {
 
     type Placed = mpsc::Receiver<Result<(), Error>>;
 
-    fn place(orders: &Orders, action: Action, model: &str) -> Placed {
+    fn place(orders: &Arc<Orders>, action: Action, model: &str) -> Placed {
         let (answer, placed) = mpsc::channel();
         let answer = move |result| answer.send(result).unwrap_or_default();
         orders.place(action, model, false, Asker::Client, Box::new(answer));
@@ -157,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_order_reaches_a_thread_that_waits_and_its_answer_comes_back() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         thread::scope(|scope| {
             scope.spawn(|| {
                 let order = orders.next(false).expect("an order");
@@ -171,7 +250,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_one_kind_of_order_leaves_the_others_where_they_are() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         thread::scope(|scope| {
             let taken = scope.spawn(|| orders.next(true).map(|order| order.model.clone()));
             let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model));
@@ -184,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_a_model_asks_waits_for_no_other_load() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         let _placed = place(&orders, Action::Load, "a");
         orders.place(Action::Load, "b", false, Asker::Model, Box::new(|_| {}));
         assert_eq!(orders.next(true).expect("an order").model, "b");
@@ -192,8 +271,42 @@ mod tests {
     }
 
     #[test]
+    fn orders_for_one_model_have_their_turns_and_others_go_on() {
+        let orders = Arc::new(Orders::default());
+        let placed = ["m", "m", "other"].map(|model| place(&orders, Action::Load, model));
+        let _last = place(&orders, Action::Unload, "m");
+        let first = orders.next(false).expect("an order");
+        assert_eq!(orders.next(false).expect("an order").model, "other", "the model changes");
+        thread::scope(|scope| {
+            let next = scope.spawn(|| orders.next(false).expect("an order"));
+            first.answer(Ok(()));
+            let next = next.join().expect("no panic");
+            assert_eq!((next.action, &*next.model), (Action::Load, "m"));
+            let last = scope.spawn(|| orders.next(true).expect("an order"));
+            next.answer(Ok(()));
+            assert_eq!(last.join().expect("no panic").action, Action::Unload);
+        });
+        assert!(placed.iter().all(|placed| placed.recv().is_ok()));
+    }
+
+    #[test]
+    fn an_unload_loses_its_patience_with_a_load_and_what_a_model_asks_has_none() {
+        let orders = Arc::new(Orders::default());
+        let _placed = place(&orders, Action::Load, "m");
+        let load = orders.next(false).expect("an order");
+        let _placed = place(&orders, Action::Unload, "m");
+        orders.place(Action::Unload, "m", false, Asker::Model, Box::new(|_| {}));
+        assert_eq!(orders.next(true).expect("an order").asker, Asker::Model);
+        let begin = Instant::now();
+        assert_eq!(orders.next(true).expect("an order").asker, Asker::Client);
+        assert!(begin.elapsed() >= PATIENCE / 2);
+        drop(load);
+        assert!(orders.queue().changing.is_empty());
+    }
+
+    #[test]
     fn a_dropped_order_is_answered() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         let placed = place(&orders, Action::Unload, "m");
         drop(orders.next(false));
         assert_eq!(placed.recv().expect("an answer"), Err(lost()));
@@ -201,7 +314,7 @@ mod tests {
 
     #[test]
     fn closing_wakes_who_waits_and_answers_what_waits() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         let placed = place(&orders, Action::Load, "m");
         orders.close();
         assert_eq!(placed.recv().expect("an answer"), Err(not_ready()));
@@ -211,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded() {
-        let orders = Orders::default();
+        let orders = Arc::new(Orders::default());
         let placed: Vec<_> = (0..CAPACITY).map(|_| place(&orders, Action::Load, "m")).collect();
         assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
         let refused = place(&orders, Action::Load, "m").recv().expect("an answer");

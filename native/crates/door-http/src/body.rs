@@ -17,7 +17,7 @@ use kushi_net::{
 };
 
 use crate::HttpContext;
-use crate::infer::LONG_JSON;
+use crate::infer::{self, LONG_JSON};
 use crate::refusal::Refusal;
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.
@@ -38,12 +38,13 @@ const DISCARDED_UNTOLD: u64 = 16 << 20;
 /// The body of a request, as far as it has not been read.
 pub(crate) struct RequestBody {
     incoming: Incoming,
+    is_begun: bool,
     is_whole: bool,
 }
 
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming) -> Self {
-        Self { is_whole: incoming.is_end_stream(), incoming }
+        Self { is_begun: false, is_whole: incoming.is_end_stream(), incoming }
     }
 
     /// If the head told it.
@@ -254,6 +255,41 @@ fn room(arrived: usize, declared: Option<usize>) -> usize {
     declared.unwrap_or(usize::MAX).clamp(arrived, 2 * arrived)
 }
 
+/// Of a body in chunks that has not been read, because its request is refused: what is wrong with its size is said in the
+/// place of `refusal`. Nothing of it is kept.
+pub(crate) async fn limits_first(
+    refusal: Refusal,
+    headers: &HeaderMap,
+    body: &mut RequestBody,
+    context: &HttpContext,
+    activity: &Activity,
+) -> Refusal {
+    let is_read = body.is_begun || body.is_whole || body.length().is_some();
+    if is_read || refusal.is_final() || headers.contains_key(EXPECT) {
+        return refusal;
+    }
+    activity.enter(Stage::Body);
+    let limits = &context.http.limits;
+    let mut chunks = Chunks { count: 0, reads: 0, ended_read: false };
+    let mut length = 0;
+    loop {
+        match next(body, activity).await {
+            Ok(Some(piece)) => {
+                length += piece.len();
+                chunks.add(&piece, activity);
+                if length > limits.max_input_bytes {
+                    return infer::json_too_large(length, limits.max_input_bytes).into();
+                }
+                if chunks.count > limits.max_chunks {
+                    return Refusal::Final(too_many_chunks(limits.max_chunks));
+                }
+            }
+            Ok(None) => return refusal,
+            Err(broken) => return broken,
+        }
+    }
+}
+
 /// What becomes of the rest of a body.
 pub(crate) enum Rest {
     Nothing,
@@ -292,6 +328,7 @@ pub(crate) fn discard(headers: &HeaderMap, body: RequestBody, activity: &Rc<Acti
 }
 
 async fn next(body: &mut RequestBody, activity: &Activity) -> Result<Option<Bytes>, Refusal> {
+    body.is_begun = true;
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut body.incoming).poll_frame(context) {
             Poll::Pending if activity.take_overdue() => Poll::Ready(Err(Refusal::TimedOut)),

@@ -110,6 +110,13 @@ async fn drive(context: &HttpContext, io: impl Wire, purpose: Purpose, guest: &G
             Purpose::Inference => door::answer(context, seen, guest, &head, &mut body).await,
             Purpose::Metrics => Ok(door::answer_metrics(context, &head)),
         };
+        let answered = match answered {
+            // A future of its own: those of small requests are not as large as this one.
+            Err(refusal) => {
+                Err(Box::pin(body::limits_first(refusal, &head.headers, &mut body, context, seen)).await)
+            }
+            answered => answered,
+        };
         let (mut answer, rest) = match answered {
             Err(refusal) if refusal.is_final() => (refusal.answer(), Rest::Unread),
             Err(refusal) => (refusal.answer(), body::discard(&head.headers, body, seen)),
