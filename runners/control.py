@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -46,18 +46,16 @@ from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.layout import ModelSource, check_model_name, find, scan
 from .repository.resolve import NoVersion, Resolved, resolve
 from .settings import ALL_MODELS, ModelOptions
+from .turns import Turns
 
 __all__ = ["Control"]
 
 _LOG = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 2.0
-_NOT_READY = "Server not ready"
-"""Triton's text for a load when the server exits"""
-_GIVE_UP_PATIENCE_SECONDS = 5.0
 _UNLOAD_PATIENCE_SECONDS = 5.0
 """How long an unload waits for a load to end by itself"""
 
-_Load = TypeVar("_Load", Load, None)
+_Load = TypeVar("_Load", bound=Load | None)
 
 
 class Control:
@@ -79,14 +77,10 @@ class Control:
         self._opening = Opening(core, self._composition, backend_config, auto_complete=self._auto_complete)
         self._reloading = Reloading() if options.reload_python else None
         self._loads = Loads(options.load_timeout_seconds)
-        self._changing: dict[str, Load | None] = {}
-        # models that change, each with the one that it waits for meanwhile
-        self._awaiting: dict[str, str] = {}
+        self._turns = Turns()
         # ensembles whose models have changed meanwhile
         self._unrevised: set[str] = set()
-        self._changed = threading.Condition()
-        self._closed = False
-        self._loads_ended = False
+        self._revising = threading.Lock()
         self._end: weakref.finalize[..., Any] | None = None
 
     @property
@@ -130,27 +124,22 @@ class Control:
             )
             for index in range(self._load_threads + 1)
         ]
-        self._end = weakref.finalize(self, end, os.getpid(), orders, threads, self._changing)
+        self._end = weakref.finalize(self, end, os.getpid(), orders, threads, self._turns.changing)
         for thread in threads:
             thread.start()
 
     def end_loads(self) -> None:
         """From now on no load begins, and those that go on are given up"""
-        with self._changed:
-            self._loads_ended = True
-            give_up(self._changing, _NOT_READY)
-            self._changed.notify_all()
+        self._turns.end_loads()
 
     def close(self) -> None:
         """Ends the control threads; loads that go on are given up"""
-        with self._changed:
-            # No load begins behind those that are given up.
-            self._closed = True
-            self._changed.notify_all()
+        # No load begins behind those that are given up.
+        self._turns.close()
         if self._end:
             self._end()
         if self._reloading:
-            give_up(self._changing, CLOSED)
+            give_up(self._turns.changing, CLOSED)
             self._reloading.close()
 
     def load(self, name: str, *, waits: bool = True) -> None:
@@ -202,12 +191,7 @@ class Control:
         With `dependents` the models of an ensemble go with it, but for those that another one needs. `waits` as for
         a load
         """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._changing.get(name), patience)
-            load = self._changing.get(name)
-            if load:
-                load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
-                self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
+        self._turns.end_load_of(name, patience)
         with self._change(name, _no_load, () if waits else None):
             if self._reloading:
                 self._reloading.forget(name)
@@ -267,13 +251,13 @@ class Control:
 
     def _revise(self, ensemble: str) -> None:
         """Now, or once what changes it on another thread is done, which may have seen its models as they were before"""
-        with self._changed:
+        with self._revising:
             self._unrevised.add(ensemble)
         self._revise_waiting(ensemble)
 
     def _revise_waiting(self, ensemble: str) -> None:
-        with self._changed:
-            if ensemble in self._changing or ensemble not in self._unrevised:
+        with self._revising:
+            if ensemble in self._turns.changing or ensemble not in self._unrevised:
                 return
             self._unrevised.remove(ensemble)
         try:
@@ -329,44 +313,10 @@ class Control:
 
     @contextmanager
     def _change(self, name: str, begin: Callable[[], _Load], above: tuple[str, ...] | None = None) -> Iterator[_Load]:
-        """
-        The time in which nothing else changes the model; what `begin` answers is what an unload may give up. What else
-        changes it now is an error, or waited for where `above` says which models wait with it
-        """
-        with self._changed:
-            if above is not None:
-                self._await_turn(name, above)
-            load = begin()
-            if self._closed:
-                raise ShuttingDown("the engine is closed")
-            if self._loads_ended and isinstance(load, Load):
-                raise ShuttingDown(_NOT_READY)
-            if name in self._changing:
-                raise ModelNotReady(
-                    f"a related model '{name}' to a load/unload request is currently loading or unloading",
-                    model=name,
-                    status=500,
-                )
-            self._changing[name] = load
-        try:
+        """A turn with the model, see `Turns.take`; ensembles that have missed one behind it"""
+        with ExitStack() as behind, self._turns.take(name, begin, above) as load:
+            behind.callback(self._revise_waiting, name)
             yield load
-        finally:
-            with self._changed:
-                del self._changing[name]
-                self._changed.notify_all()
-            self._revise_waiting(name)
-
-    def _await_turn(self, name: str, above: tuple[str, ...]) -> None:
-        """Waits until nothing else changes the model, unless that waits for one of those `above`"""
-        last = name
-        while last in self._awaiting:
-            last = self._awaiting[last]
-        if last in above:
-            return
-        self._awaiting.update(dict.fromkeys(above, name))
-        self._changed.wait_for(lambda: name not in self._changing or self._closed or self._loads_ended)
-        for one in above:
-            del self._awaiting[one]
 
     def _load_all(self, sources: Sequence[ModelSource]) -> dict[str, Resolved]:
         """All but the ensembles, which are answered: they come when the others are loaded"""
@@ -379,9 +329,7 @@ class Control:
                 # a signal ends the wait of this thread; those of the pool wait as well
                 pool.shutdown(wait=False, cancel_futures=True)
                 # no load begins behind those that are given up
-                with self._changed:
-                    self._closed = True
-                    give_up(self._changing, CLOSED)
+                self._turns.close(gives_up=True)
                 raise
         found = [done.result() for done in waiting]
         return {one.source.name: one for one in found if one}

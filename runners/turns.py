@@ -1,0 +1,104 @@
+"""
+Turns: one thread at a time changes a model, others wait or are refused.
+
+What loads an ensemble has its turn with the models of it as well, one after the other, so that two threads may wait
+for one another: that is found out before it happens.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TypeVar
+
+from .control_threads import CLOSED, give_up
+from .errors import ModelNotReady, ModelUnavailable, ShuttingDown
+from .loading import Load
+
+__all__ = ["Turns"]
+
+_GIVE_UP_PATIENCE_SECONDS = 5.0
+_NOT_READY = "Server not ready"
+"""Triton's text for a load when the server exits"""
+
+_Load = TypeVar("_Load", bound=Load | None)
+
+
+class Turns:
+    """Who changes which model"""
+
+    def __init__(self) -> None:
+        self._changing: dict[str, Load | None] = {}
+        # models that change, each with the one that it waits for meanwhile
+        self._awaiting: dict[str, str] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._loads_ended = False
+
+    @property
+    def changing(self) -> Mapping[str, Load | None]:
+        """The models that change, each with its load, if it is one; a view"""
+        return MappingProxyType(self._changing)
+
+    def end_loads(self) -> None:
+        """From now on no load begins, and those that go on are given up"""
+        with self._changed:
+            self._loads_ended = True
+            give_up(self._changing, _NOT_READY)
+            self._changed.notify_all()
+
+    def close(self, *, gives_up: bool = False) -> None:
+        """From now on nothing begins. With `gives_up`, no load goes on"""
+        with self._changed:
+            self._closed = True
+            if gives_up:
+                give_up(self._changing, CLOSED)
+            self._changed.notify_all()
+
+    @contextmanager
+    def take(self, name: str, begin: Callable[[], _Load], above: tuple[str, ...] | None = None) -> Iterator[_Load]:
+        """
+        The time in which nothing else changes the model; what `begin` answers is what an unload may give up. What else
+        changes it now is an error, or waited for where `above` says which models wait with it
+        """
+        with self._changed:
+            if above is not None:
+                self._wait(name, above)
+            load = begin()
+            if self._closed:
+                raise ShuttingDown("the engine is closed")
+            if self._loads_ended and isinstance(load, Load):
+                raise ShuttingDown(_NOT_READY)
+            if name in self._changing:
+                raise ModelNotReady(
+                    f"a related model '{name}' to a load/unload request is currently loading or unloading",
+                    model=name,
+                    status=500,
+                )
+            self._changing[name] = load
+        try:
+            yield load
+        finally:
+            with self._changed:
+                del self._changing[name]
+                self._changed.notify_all()
+
+    def end_load_of(self, name: str, patience: float) -> None:
+        """Gives a load that goes on so many seconds to end, and gives it up then"""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._changing.get(name), patience)
+            if load := self._changing.get(name):
+                load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
+                self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
+
+    def _wait(self, name: str, above: tuple[str, ...]) -> None:
+        """Until nothing else changes the model, unless that waits for one of those `above`"""
+        last = name
+        while last in self._awaiting:
+            last = self._awaiting[last]
+        if last in above:
+            return
+        self._awaiting.update(dict.fromkeys(above, name))
+        self._changed.wait_for(lambda: name not in self._changing or self._closed or self._loads_ended)
+        for one in above:
+            del self._awaiting[one]
