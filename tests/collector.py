@@ -95,6 +95,8 @@ class Collector:
     spans: list[Span] = field(default_factory=list)
     requests: list[tuple[str, int]] = field(default_factory=list)
     """Of each the path and the number of its spans, accepted or not"""
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Of each request, by names in lower case"""
 
     def __enter__(self) -> Self:
         collector = self
@@ -103,6 +105,7 @@ class Collector:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 assert self.headers["content-type"] == "application/x-protobuf"
+                collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                 collector.take(self.path, body)
                 self.send_response(collector.status)
                 self.send_header("content-length", "0")

@@ -7,11 +7,17 @@ from typing import Any, ClassVar, Literal, Self
 
 from ..errors import ConfigInvalid
 from ..integers import INT32_MAX
+from ..telemetry_variables import Telemetry, telemetry
 from .definition import Group, Naming, Setting, setting
 from .kinds import Choice, Integer, Several, Text
 
 __all__ = ["TraceOptions"]
 
+_URL = "http://localhost:4318/v1/traces"
+_TIMEOUT_MS = 10_000
+_MAX_QUEUE_SIZE = 2048
+_SCHEDULE_DELAY_MS = 5000
+_MAX_EXPORT_BATCH_SIZE = 512
 _OFF, _TIMESTAMPS, _TENSORS = "OFF", "TIMESTAMPS", "TENSORS"
 _LEVELS: Mapping[str, str] = {
     **dict.fromkeys(("off", "false"), _OFF),
@@ -141,11 +147,11 @@ class TraceOptions(Group):
         "Traces in one file, {file}.0 and so on; 0: all go to {file}.",
         default=0,
     )
-    url: str = setting(
+    url: str | None = setting(
         "trace-url",
         Text("URL"),
-        "Where a collector takes OTLP over HTTP.",
-        default="http://localhost:4318/v1/traces",
+        f"Where a collector takes OTLP over HTTP (default: what the variables of OpenTelemetry say, or {_URL}).",
+        default=None,
     )
     resource: tuple[str, ...] = setting(
         "trace-resource",
@@ -153,20 +159,23 @@ class TraceOptions(Group):
         "What all spans say of this server; service.name is triton-inference-server unless it is given.",
         default=(),
     )
-    max_queue_size: int = setting(
+    max_queue_size: int | None = setting(
         "trace-bsp-max-queue-size",
         Integer(1, INT32_MAX),
-        "Spans that wait for the collector at most; more are dropped.",
-        default=2048,
+        f"Spans that wait for the collector at most; more are dropped (default: {_MAX_QUEUE_SIZE}).",
+        default=None,
     )
-    schedule_delay_ms: int = setting(
+    schedule_delay_ms: int | None = setting(
         "trace-bsp-schedule-delay",
         Integer(1, INT32_MAX),
-        "Milliseconds after which spans are sent, however few.",
-        default=5000,
+        f"Milliseconds after which spans are sent, however few (default: {_SCHEDULE_DELAY_MS}).",
+        default=None,
     )
-    max_export_batch_size: int = setting(
-        "trace-bsp-max-export-batch-size", Integer(1, INT32_MAX), "Spans that are sent together at most.", default=512
+    max_export_batch_size: int | None = setting(
+        "trace-bsp-max-export-batch-size",
+        Integer(1, INT32_MAX),
+        f"Spans that are sent together at most (default: {_MAX_EXPORT_BATCH_SIZE}, or what may wait).",
+        default=None,
     )
 
     @classmethod
@@ -187,7 +196,7 @@ class TraceOptions(Group):
         return cls(**{**stated, **found})
 
     def check(self, name: Naming) -> None:
-        if self.max_export_batch_size > self.max_queue_size:
+        if self.max_export_batch_size and self.max_queue_size and self.max_export_batch_size > self.max_queue_size:
             raise ConfigInvalid(
                 f"{name('max_export_batch_size')} is {self.max_export_batch_size}, expected no more than "
                 f"{name('max_queue_size')}, which is {self.max_queue_size}"
@@ -206,23 +215,32 @@ class TraceOptions(Group):
     @property
     def native(self) -> dict[str, Any]:
         """The options as the native core takes them"""
-        attributes = dict(one.split("=", maxsplit=1) for one in self.resource)
+        said = telemetry() if self.mode == "opentelemetry" else None
+        levels = frozenset[str]() if said and said.disabled else self.levels
         return {
-            "timestamps": _TIMESTAMPS in self.levels,
-            "tensors": _TENSORS in self.levels,
+            "timestamps": _TIMESTAMPS in levels,
+            "tensors": _TENSORS in levels,
             "rate": self.rate,
             "count": self.count,
             "log_frequency": self.log_frequency,
             "file": self.file or "",
-            "collector": None
-            if self.mode == "triton"
-            else {
-                "url": self.url,
-                "resource": [*{"service.name": "triton-inference-server", **attributes}.items()],
-                "max_queue_size": self.max_queue_size,
-                "schedule_delay_ms": self.schedule_delay_ms,
-                "max_export_batch_size": self.max_export_batch_size,
-            },
+            "collector": said and self._collector(said),
+        }
+
+    def _collector(self, said: Telemetry) -> dict[str, Any]:
+        """What is not stated here is as the environment says"""
+        attributes = dict(one.split("=", maxsplit=1) for one in self.resource)
+        resource = {"service.name": "triton-inference-server", **said.resource, **attributes}
+        queued = self.max_queue_size or said.max_queue_size or _MAX_QUEUE_SIZE
+        together = self.max_export_batch_size or said.max_export_batch_size or _MAX_EXPORT_BATCH_SIZE
+        return {
+            "url": self.url or said.url or _URL,
+            "headers": [*said.headers.items()],
+            "timeout_ms": said.timeout_ms or _TIMEOUT_MS,
+            "resource": [*resource.items()],
+            "max_queue_size": queued,
+            "schedule_delay_ms": self.schedule_delay_ms or said.schedule_delay_ms or _SCHEDULE_DELAY_MS,
+            "max_export_batch_size": min(together, queued),
         }
 
 

@@ -11,7 +11,7 @@ from tritonclient import grpc, http
 from tests import models
 from tests.collector import Collector
 from tests.integration.test_trace import COMPUTE, OVER_GRPC, OVER_HTTP, REQUEST, VALUES, write_nested
-from tests.serving import GRPC_LINE, eventually, free_port
+from tests.serving import GRPC_LINE, eventually, free_port, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -209,3 +209,40 @@ def test_a_collector_that_has_no_time_is_asked_again(
     eventually(lambda: len(collector.requests) >= 2, "a second attempt")
     collector.status = 200
     assert {span.name for span in collector.wait_for(3)} == {"InferRequest", "add_sub", "compute"}
+
+
+def test_the_variables_of_opentelemetry_lead_to_the_collector(
+    repository: Path, start_server: StartServer, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.write_add_sub(repository)
+    for name, value in {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url.removesuffix("/v1/traces"),
+        "OTEL_EXPORTER_OTLP_HEADERS": "api-key=very%20secret,tenant=a",
+        "OTEL_SERVICE_NAME": "adders",
+        "OTEL_RESOURCE_ATTRIBUTES": "zone=north",
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+    }.items():
+        monkeypatch.setenv(name, value)
+    config = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=1", "opentelemetry,resource=zone=south")
+    server = start_server(repository, "--log-verbose=1", *(f"--trace-config={one}" for one in config))
+    ask(server)
+    spans = collector.wait_for(3)
+    assert {(one.resource["service.name"], one.resource["zone"]) for one in spans} == {("adders", "south")}
+    assert {path for path, _ in collector.requests} == {"/v1/traces"}
+    for headers in collector.headers:
+        assert (headers["api-key"], headers["tenant"]) == ("very secret", "a")
+    settings = server.get("/v2/trace/setting").body
+    assert b"secret" not in settings
+    server.stop()
+    assert "secret" not in server.log.text()
+
+
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api key=secret")
+    models.write_add_sub(repository)
+    ended = run_to_end(f"--model-repository={repository}", "--trace-config=mode=opentelemetry", "--http-port=0")
+    assert ended.returncode == 1
+    assert "'api key' cannot be a header for the collector of traces, or has a wrong value" in ended.stdout
+    assert "secret" not in ended.stdout

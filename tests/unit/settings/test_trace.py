@@ -83,7 +83,10 @@ def test_traces_without_a_place_are_refused() -> None:
     [
         ({"level": ("LOUD",)}, r"trace\.level is \('LOUD',\), expected a tuple of OFF, TIMESTAMPS or TENSORS"),
         ({"resource": ("a",)}, r"trace\.resource is \('a',\), expected a tuple of texts KEY=VALUE"),
-        ({"max_queue_size": 5}, r"trace\.max_export_batch_size is 512, expected no more than trace\.max_queue_size"),
+        (
+            {"max_queue_size": 5, "max_export_batch_size": 6},
+            r"trace\.max_export_batch_size is 6, expected no more than trace\.max_queue_size",
+        ),
         ({"level": ("TENSORS",)}, r"trace\.level asks for traces and nothing says where they go"),
     ],
 )

@@ -27,6 +27,9 @@ pub(crate) struct Tracing {
 #[serde(deny_unknown_fields)]
 struct Collector {
     url: String,
+    /// Their values are nobody's to see.
+    headers: Vec<(String, String)>,
+    timeout_ms: u64,
     resource: Vec<(String, String)>,
     max_queue_size: usize,
     schedule_delay_ms: u64,
@@ -69,6 +72,8 @@ impl Collector {
     fn options(self) -> CollectorOptions {
         CollectorOptions {
             url: self.url,
+            headers: self.headers,
+            patience: Duration::from_millis(self.timeout_ms),
             resource: self.resource,
             max_queue_size: self.max_queue_size,
             schedule_delay: Duration::from_millis(self.schedule_delay_ms),

@@ -17,14 +17,17 @@ use crate::spans;
 
 /// As Triton calls itself.
 const SCOPE: &str = "triton-server";
-const POST_PATIENCE: Duration = Duration::from_secs(10);
 /// Between attempts to send the same spans.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Where spans go, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CollectorOptions {
     pub url: String,
+    /// Of each request to it; they may be secret.
+    pub headers: Vec<(String, String)>,
+    /// How long it may take to answer.
+    pub patience: Duration,
     /// What all spans say of this server.
     pub resource: Vec<(String, String)>,
     /// Spans that may wait; more are dropped.
@@ -40,9 +43,9 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Fails where the URL is none.
+    /// Fails where the URL is none, or a header.
     pub fn new(options: CollectorOptions) -> Result<Self, Error> {
-        Collector::new(&options.url)?;
+        Collector::new(&options.url, &options.headers)?;
         let queue = Arc::new(Queue::new(options.max_queue_size));
         Ok(Self { options, queue, started: OnceLock::new() })
     }
@@ -98,7 +101,7 @@ struct Lost {
 
 impl Sender {
     fn new(options: CollectorOptions) -> Result<Self, Error> {
-        let collector = Collector::new(&options.url)?;
+        let collector = Collector::new(&options.url, &options.headers)?;
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(|error| Error::invalid(os_text(&error)))?;
         Ok(Self { options, collector, runtime, lost: Lost::default() })
@@ -126,7 +129,7 @@ impl Sender {
         let mut pauses = PAUSES.iter();
         loop {
             let left = queue.closed().map(|until| until.saturating_duration_since(Instant::now()));
-            let patience = left.map_or(POST_PATIENCE, |left| left.min(POST_PATIENCE));
+            let patience = left.map_or(self.options.patience, |left| left.min(self.options.patience));
             let Err(failure) = self.collector.post(&self.runtime, body.clone().into(), patience) else {
                 return;
             };

@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    USER_AGENT,
+};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use kushi_core::{Error, ErrorKind};
@@ -35,11 +38,12 @@ pub(crate) struct Collector {
     host: String,
     port: u16,
     authority: HeaderValue,
+    headers: HeaderMap,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 impl Collector {
-    pub(crate) fn new(url: &str) -> Result<Self, Error> {
+    pub(crate) fn new(url: &str, headers: &[(String, String)]) -> Result<Self, Error> {
         let wrong = || {
             let text = format!(
                 "cannot read the url of the collector of traces '{url}', expected http://HOST:PORT/PATH"
@@ -59,7 +63,7 @@ impl Collector {
         }
         let port = authority.port_u16().unwrap_or(port);
         let authority = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?;
-        Ok(Self { uri, host, port, authority, tls })
+        Ok(Self { uri, host, port, authority, headers: read_headers(headers)?, tls })
     }
 
     /// Answers once the collector has taken all, or `patience` is over.
@@ -101,12 +105,14 @@ impl Collector {
 
     async fn ask(&self, sender: &mut http1::SendRequest<Full<Bytes>>, body: Bytes) -> Result<(), Failure> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let request = Request::post(path)
-            .header(HOST, &self.authority)
-            .header(CONTENT_TYPE, "application/x-protobuf")
-            .header(USER_AGENT, concat!("kushi/", env!("CARGO_PKG_VERSION")))
+        let mut request = Request::post(path)
             .body(Full::new(body))
             .map_err(|error| Failure { text: error.to_string(), is_passing: false })?;
+        let version = concat!("kushi/", env!("CARGO_PKG_VERSION"));
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().insert(HOST, self.authority.clone());
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(version));
         let answer = sender.send_request(request).await.map_err(|error| passing(&error))?;
         let status = answer.status();
         // So that the collector can write it; what it says changes nothing.
@@ -123,6 +129,26 @@ impl Collector {
         );
         Err(Failure { text: format!("it answers with status {status}"), is_passing })
     }
+}
+
+fn read_headers(given: &[(String, String)]) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        // Its value may be secret.
+        let wrong = || {
+            let text =
+                format!("'{name}' cannot be a header for the collector of traces, or has a wrong value");
+            Error::new(ErrorKind::ConfigInvalid, text)
+        };
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+        if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name) {
+            return Err(wrong());
+        }
+        let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
 }
 
 fn passing(error: &dyn Display) -> Failure {

@@ -151,7 +151,7 @@ impl Scene {
 
     /// That of a model without a runner.
     fn other_ledger(&self) -> Arc<Ledger> {
-        Arc::new(Ledger::new(self.runner.spec().as_ref().clone(), Arc::new(SystemClock)))
+        Arc::new(Ledger::new(self.runner.spec().as_ref().clone(), Arc::new(SystemClock), None))
     }
 
     /// What must hold at the end, whatever the order was.
