@@ -10,10 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
-from kushi_native import LocalClient
-
 from .async_stream import AsyncStream
-from .errors import Unsupported
 from .management import Management
 from .model import Model
 from .verbs import version_text
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from kushi_native import Core, RemoteClient, Result, Stream
+    from kushi_native import Core, LocalClient, RemoteClient, Result, Stream
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = ["Calls"]
@@ -106,10 +103,9 @@ class Calls(Management):
                 print(answer["NUMBER"])
 
         The model waits while 64 of its answers, or 1 MB, have not been taken. `close()`, or dropping the iterator,
-        tells it that nobody waits for the rest. Of clients, those with a `grpc://` url have streams.
+        tells it that nobody waits for the rest. A client with an `http://` url has no streams.
         """
-        native = self._streaming()
-        return native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
+        return self._native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
 
     def async_stream(
         self,
@@ -132,16 +128,9 @@ class Calls(Management):
         The request is on its way when this returns. Leaving the loop ends it, when the iterator goes or `aclose()` is
         awaited.
         """
-        native = self._streaming()
         return AsyncStream(
-            native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
+            self._native.stream(model, inputs, model_version, outputs, parameters, deadline, priority, request_id)
         )
-
-    def _streaming(self) -> Core | RemoteClient:
-        """What begins streams; raises Unsupported where there are none"""
-        if isinstance(self._native, LocalClient):
-            raise Unsupported(f"{self!r} has no streams: an Engine has them, and a Client with a grpc:// url")
-        return self._native
 
     def model(self, name: str, version: str | SupportsIndex = "") -> Model:
         """The handle of a model by any name, also one that is no Python identifier or the name of a method here"""

@@ -274,6 +274,18 @@ class LocalClient:
         request_id: str,
         /,
     ) -> Future[Result]: ...
+    def stream(
+        self,
+        model: str,
+        inputs: tuple[Any, ...],
+        model_version: str | SupportsIndex,
+        outputs: Sequence[str] | None,
+        parameters: Mapping[str, bool | int | float | str] | None,
+        deadline: float | timedelta | None,
+        priority: int,
+        request_id: str,
+        /,
+    ) -> Stream: ...
     def call(self, verb: str, arguments: bytes, deadline: float | timedelta | None, /) -> tuple[int, str, bytes]: ...
     def async_call(
         self, verb: str, arguments: bytes, deadline: float | timedelta | None, /

@@ -1,4 +1,4 @@
-"""Streams of Python models, taken in the process of the engine and over gRPC, by threads and by event loops"""
+"""Streams of Python models, taken in the process of the engine, on its host and over gRPC, by threads and by loops"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from runners import Client, Engine
-from runners.errors import DeadlineExceeded, EngineFailed, InvalidInput, Unsupported
+from runners.errors import ConnectionLost, DeadlineExceeded, EngineFailed, InvalidInput, Unsupported
 from tests.integration.python_models import models
 from tests.serving import eventually
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from runners.async_stream import AsyncStream
     from runners.calls import Calls
+    from tests.conftest import StartServer
 
 WINDOW = 64
 
@@ -82,7 +83,7 @@ class Asked:
         return Taken(self.calls.async_stream(*arguments, **options), self._runner)
 
 
-@pytest.fixture(params=["engine-thread", "engine-loop", "grpc-thread", "grpc-loop"])
+@pytest.fixture(params=["engine-thread", "engine-loop", "local-thread", "local-loop", "grpc-thread", "grpc-loop"])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -93,7 +94,10 @@ def asked(repository: Path, way: str) -> Iterator[Asked]:
     with ExitStack() as stack:
         engine = stack.enter_context(Engine(repository))
         calls: Calls = engine
-        if where == "grpc":
+        if where == "local":
+            engine.serve_local(repository.parent / "door")
+            calls = stack.enter_context(Client(f"unix://{repository.parent}/door"))
+        elif where == "grpc":
             calls = stack.enter_context(Client(f"grpc://127.0.0.1:{engine.serve_grpc(port=0)}"))
         yield Asked(calls, stack.enter_context(asyncio.Runner()) if how == "loop" else None)
 
@@ -138,7 +142,7 @@ def test_one_instance_has_many_streams_open(repository: Path, way: str) -> None:
 
 
 def has_stopped(sent: Path) -> bool:
-    """Over gRPC, some more are on their way"""
+    """From other processes, some more are on their way"""
     before = sent.read_text()
     time.sleep(0.2)
     return bool(before) and sent.read_text() == before
@@ -170,7 +174,8 @@ def test_the_deadline_ends_a_stream(repository: Path, way: str) -> None:
                 pass
 
 
-def test_a_task_that_is_cancelled_leaves_the_stream_well(repository: Path) -> None:
+@pytest.mark.parametrize("where", ["local-loop", "grpc-loop"])
+def test_a_task_that_is_cancelled_leaves_the_stream_well(repository: Path, where: str) -> None:
     models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
 
     async def what(calls: Calls) -> None:
@@ -181,7 +186,7 @@ def test_a_task_that_is_cancelled_leaves_the_stream_well(repository: Path) -> No
             await waiting
         assert [answer["NUMBER"].item() async for answer in answers] == [0, 1, 2]
 
-    with asked(repository, "grpc-loop") as client:
+    with asked(repository, where) as client:
         asyncio.run(what(client.calls))
 
 
@@ -218,17 +223,83 @@ def test_two_tasks_do_not_share_a_stream(repository: Path) -> None:
         asyncio.run(what(engine.calls))
 
 
-def test_others_have_no_streams(repository: Path, tmp_path: Path) -> None:
+def test_a_client_over_http_has_no_streams(repository: Path) -> None:
     models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
-    with Engine(repository) as engine:
-        with (
-            Client(f"http://127.0.0.1:{engine.serve_http(port=0)}") as client,
-            pytest.raises(Unsupported, match="give the client the server's grpc:// url"),
-        ):
-            next(client.stream("counting", np.array([3], np.int32)))
-        engine.serve_local(tmp_path / "socket")
-        with (
-            Client(f"unix://{tmp_path / 'socket'}") as client,
-            pytest.raises(Unsupported, match="has no streams: an Engine has them"),
-        ):
-            client.stream("counting", np.array([3], np.int32))
+    with (
+        Engine(repository) as engine,
+        Client(f"http://127.0.0.1:{engine.serve_http(port=0)}") as client,
+        pytest.raises(Unsupported, match="give the client the server's grpc:// url"),
+    ):
+        next(client.stream("counting", np.array([3], np.int32)))
+
+
+def test_streams_and_calls_go_on_beside_one_that_nobody_takes(repository: Path) -> None:
+    models.write(repository, "counting", models.COUNTING, models.COUNTING_CONFIG)
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    one = np.ones((1, 2), np.float32)
+    with asked(repository, "local-thread") as client:
+        standing = client.stream("counting", np.array([100_000], np.int32))
+        next(standing)
+        for _ in range(3):
+            assert len(list(client.stream("counting", np.array([2000], np.int32)))) == 2000
+            assert client.calls.infer("add_sub", one, one)["OUTPUT0"].tolist() == [[2, 2]]
+        standing.close()
+
+
+LARGE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            count = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
+            for number in range(8):
+                value = np.full(count, number, np.int32)
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", value)]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_large_answers_come_whole(repository: Path, way: str) -> None:
+    models.write(repository, "large", LARGE, models.COUNTING_CONFIG.replace("dims: [ 1 ]", "dims: [ -1 ]"))
+    with asked(repository, way) as engine:
+        for count in (1, 100_000, 3_000_000):
+            answers = engine.stream("large", {"COUNT": np.array([count], np.int32)})
+            found = [answer["NUMBER"] for answer in answers]
+            assert [(len(one), int(one[0]), int(one[-1])) for one in found] == [(count, at, at) for at in range(8)]
+
+
+def test_an_answer_that_no_frame_holds_ends_the_stream_with_an_error(repository: Path) -> None:
+    models.write(repository, "large", LARGE, models.COUNTING_CONFIG.replace("dims: [ 1 ]", "dims: [ -1 ]"))
+    with asked(repository, "local-thread") as client:
+        with pytest.raises(Unsupported, match="at most 67108864 travel outside of slots"):
+            list(client.stream("large", {"COUNT": np.array([20_000_000], np.int32)}))
+        assert len(list(client.stream("large", {"COUNT": np.array([1], np.int32)}))) == 8
+
+
+def test_a_stream_whose_engine_goes_away_is_lost(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)
+    server = start_server(repository, f"--local-socket={repository.parent}/door")
+    with Client(f"unix://{repository.parent}/door") as client:
+        answers = client.stream("endless", np.array([0], np.int32))
+        next(answers)
+        server.kill()
+        with pytest.raises(ConnectionLost, match="closed the connection"):
+            list(answers)
+
+
+def test_closing_the_client_ends_its_streams(repository: Path) -> None:
+    models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)
+    sent = repository / "endless" / "1" / "sent"
+    with asked(repository, "local-thread") as client:
+        answers = client.stream("endless", np.array([0], np.int32))
+        next(answers)
+        client.calls.close()
+        with pytest.raises(ConnectionLost):
+            list(answers)
+        eventually(lambda: sent.exists() and sent.read_text().startswith("ended: "), "the end of the stream")
+        with pytest.raises(ConnectionLost):
+            client.stream("endless", np.array([0], np.int32))

@@ -6,11 +6,11 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use kushi_client::InferCall;
 use kushi_client::local::{Door, Placed, Streams};
+use kushi_client::{InferCall, RemoteClient};
 use kushi_core::Error;
 use kushi_engine_python::exit;
 use pyo3::intern;
@@ -26,6 +26,7 @@ use crate::locks::lock;
 use crate::loops::{failed, running_loop};
 use crate::process::Process;
 use crate::result::PyResultMapping;
+use crate::stream::Stream;
 
 /// From here on the GIL is given up for a copy.
 const LONG_COPY_BYTES: usize = 1 << 20;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub door: Arc<Door>,
     pub process: Process,
     waiting: Streams,
+    /// For what has any number of answers, once something has.
+    streaming: OnceLock<Arc<RemoteClient>>,
     /// By the address of their loop, which lives as long as the stream.
     streams: Mutex<Vec<(usize, Weak<LocalStream>)>>,
 }
@@ -62,6 +65,22 @@ impl Shared {
     fn close(&self) {
         self.door.close();
         self.waiting.clear();
+        if let Some(streaming) = self.streaming.get() {
+            streaming.close();
+        }
+    }
+
+    fn streaming(&self) -> Result<Arc<RemoteClient>, Error> {
+        self.door.check()?;
+        if let Some(known) = self.streaming.get() {
+            return Ok(known.clone());
+        }
+        // The other one of two that begin at once ends where it is dropped.
+        let new = Arc::new(RemoteClient::local(&self.door)?);
+        let kept = self.streaming.get_or_init(|| new).clone();
+        // Whoever has closed meanwhile has not seen it.
+        self.door.check().inspect_err(|_| kept.close())?;
+        Ok(kept)
     }
 
     /// The open stream of a loop.
@@ -113,8 +132,13 @@ impl LocalClient {
     fn new(path: PathBuf) -> Self {
         let door = Door::new(path);
         let waiting = Streams::new(door.clone());
-        let shared =
-            Arc::new(Shared { door, process: Process::current(), waiting, streams: Mutex::default() });
+        let shared = Arc::new(Shared {
+            door,
+            process: Process::current(),
+            waiting,
+            streaming: OnceLock::new(),
+            streams: Mutex::default(),
+        });
         let hold = Arc::new(Hold(shared.clone()));
         Self { shared: ManuallyDrop::new(shared), hold: ManuallyDrop::new(hold) }
     }
@@ -155,6 +179,25 @@ impl LocalClient {
                 self.own(py, &arguments.about())?;
                 let event_loop = running_loop(py)?;
                 self.begin_infer(&event_loop, &arguments).or_else(|error| fail(&event_loop, error))
+            },
+        )
+    }
+
+    #[pyo3(
+        signature = (*arguments),
+        text_signature = "($self, model, inputs, model_version, outputs, parameters, deadline, priority, request_id, /)"
+    )]
+    fn stream<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Stream> {
+        let arguments = Arguments::of(arguments)?;
+        guarded(
+            py,
+            || arguments.about(),
+            || {
+                self.own(py, &arguments.about())?;
+                let call = Box::new(arguments.read()?);
+                let about = About { model: call.model.clone(), request_id: call.id.clone() };
+                let client = self.shared.streaming().map_err(|error| raise_about(py, &error, &about))?;
+                Ok(Stream::of_client(client, call, about))
             },
         )
     }

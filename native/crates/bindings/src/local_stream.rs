@@ -344,6 +344,8 @@ fn settle(py: Python<'_>, ended: &mut Vec<Ended<Asker>>) -> PyResult<()> {
         let outcome = match outcome {
             Ok(Outcome::Answer(answer)) => result(py, Ok(answer), &about),
             Ok(Outcome::CallAnswer(answer)) => call_answer(py, Ok(answer), &about),
+            // Of streams, which are no calls of a loop.
+            Ok(Outcome::End) => result(py, Err(kushi_client::local::client_closed()), &about),
             Err(error) => result(py, Err(error), &about),
         };
         settled = settled.and(promise.settle(py, outcome));

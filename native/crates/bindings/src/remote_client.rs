@@ -18,7 +18,7 @@ use crate::locks::lock;
 use crate::loops::EventLoop;
 use crate::process::Process;
 use crate::result::PyResultMapping;
-use crate::stream::{Arrived, Letter, Source, Stream};
+use crate::stream::Stream;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 use crate::waiting::Hold;
 
@@ -92,13 +92,7 @@ impl RemoteClient {
                 self.own(py, || arguments.about())?;
                 let call = Box::new(arguments.read()?);
                 let about = About { model: call.model.clone(), request_id: call.id.clone() };
-                let arrived = Arc::new(Arrived::default());
-                let sink = arrived.clone();
-                let ticket =
-                    self.client.stream(call, move |streamed| sink.push([Letter::Streamed(streamed)]));
-                let client = Arc::clone(&self.client);
-                let source = Source::Client(Box::new(move || client.cancel(ticket)));
-                Ok(Stream::new(source, about, arrived))
+                Ok(Stream::of_client(Arc::clone(&self.client), call, about))
             },
         )
     }

@@ -6,13 +6,13 @@ mod core;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kushi_client::{Answer, Streamed};
+use kushi_client::{Answer, InferCall, RemoteClient, Streamed};
 use kushi_core::{Error, ModelSpec, Response, Ticket};
 use kushi_dataplane::Alarm;
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 
-pub(crate) use self::arrived::{Arrived, Letter};
+use self::arrived::{Arrived, Letter};
 pub(crate) use self::core::begin;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
@@ -32,7 +32,7 @@ pub(crate) struct Stream {
 }
 
 /// Where answers come from.
-pub(crate) enum Source {
+enum Source {
     Core {
         spec: Arc<ModelSpec>,
         ticket: Ticket,
@@ -91,8 +91,17 @@ impl Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(source: Source, about: About, arrived: Arc<Arrived>) -> Self {
+    fn new(source: Source, about: About, arrived: Arc<Arrived>) -> Self {
         Self { source, process: Process::current(), about, arrived }
+    }
+
+    /// A request that the thread of a client drives.
+    pub(crate) fn of_client(client: Arc<RemoteClient>, call: Box<InferCall>, about: About) -> Self {
+        let arrived = Arc::new(Arrived::default());
+        let sink = arrived.clone();
+        let ticket = client.stream(call, move |streamed| sink.push([Letter::Streamed(streamed)]));
+        let source = Source::Client(Box::new(move || client.cancel(ticket)));
+        Self::new(source, about, arrived)
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,11 +1,12 @@
 //! What a caller asks for and what comes back, the same over every transport.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind, Parameter, Tensor, Timings};
 use smallvec::SmallVec;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// One inference request.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +73,27 @@ pub enum Streamed {
 
 /// The room that an answer takes, until it is dropped: the server waits where there is none.
 #[derive(Debug)]
-pub struct Held(#[expect(dead_code, reason = "kept to be dropped")] pub(crate) OwnedSemaphorePermit);
+pub struct Held(#[expect(dead_code, reason = "kept to be dropped")] OwnedSemaphorePermit);
+
+/// What may have come of a stream and not been taken: bytes, of which each answer counts for so many at least.
+pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
+const LEAST_BYTES: u32 = WINDOW_BYTES / 64;
+
+/// The room of one stream.
+pub(crate) struct Room(Arc<Semaphore>);
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(WINDOW_BYTES as usize)))
+    }
+
+    /// Waits until an answer of so many bytes has room.
+    pub(crate) async fn hold(&self, bytes: usize) -> Result<Held, Error> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(LEAST_BYTES, WINDOW_BYTES);
+        let held = self.0.clone().acquire_many_owned(bytes).await;
+        held.map(Held).map_err(|_| Error::new(ErrorKind::Internal, "the window of a stream is closed"))
+    }
+}
 
 /// Anything but inference: a verb.
 #[derive(Clone, Debug, Default)]

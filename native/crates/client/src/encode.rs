@@ -21,10 +21,11 @@ pub(crate) const GRPC_HEAD_BYTES: usize = 5;
 /// What asks a server of streams to say when a request has had its last answer.
 const TELLS_END: &str = "triton_enable_empty_final_response";
 
-/// Appends the frame of a call and answers the length of its body. An input that has a slot travels there, every
+/// Appends the frame of a call, of this kind, and answers the length of its body. An input that has a slot travels there, every
 /// other one in the frame.
 pub(crate) fn infer(
     out: &mut Vec<u8>,
+    kind: Kind,
     id: u64,
     call: &InferCall,
     slots: &[Option<SlotRange>],
@@ -35,7 +36,7 @@ pub(crate) fn infer(
         || inputs().filter(|(_, slot)| slot.is_none()).map(|(input, _)| input.tensor.data.as_bytes());
     let start = out.len();
     out.reserve(HEADER_BYTES + USUAL_BYTES + inline().map(|bytes| bytes.len() + 8).sum::<usize>());
-    write_header(out, Kind::Infer, id, 0);
+    write_header(out, kind, id, 0);
     put_preamble(out, call);
     for (input, slot) in inputs() {
         put_input(out, input.name.as_deref().unwrap_or_default(), &input.tensor, *slot);
@@ -224,7 +225,7 @@ mod tests {
         };
         let range = SlotRange { slot: 1 << 40, offset: 128, length: 9 };
         let mut out = Vec::new();
-        infer(&mut out, 9, &call, &[None, Some(range), None], 70_000);
+        infer(&mut out, Kind::Infer, 9, &call, &[None, Some(range), None], 70_000);
         let read = read(&out);
         assert_eq!((&*read.model_name, &*read.model_version, &*read.id), ("m", "3", "request"));
         assert_eq!(read.timeout_us, 70_000);

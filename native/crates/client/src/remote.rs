@@ -13,7 +13,7 @@ use kushi_core::Error;
 use crate::address::{Address, Protocol};
 use crate::background::{Background, Job};
 use crate::tls::{Tls, TlsOptions};
-use crate::{Answer, Call, CallAnswer, InferCall, Streamed, grpc, headers, http};
+use crate::{Answer, Call, CallAnswer, InferCall, Streamed, grpc, headers, http, local};
 
 #[derive(Clone)]
 pub struct RemoteOptions {
@@ -69,6 +69,13 @@ impl RemoteClient {
             Protocol::Http => Background::start(move || http::Server::new(address, tls, headers, &options)),
             Protocol::Grpc => Background::start(move || grpc::Server::new(address, tls, headers, &options)),
         }?;
+        Ok(Self { background, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The same through a local door.
+    pub fn local(door: &Arc<local::Door>) -> Result<Self, Error> {
+        let door = door.clone();
+        let (background, thread) = Background::start(move || local::Server::new(door))?;
         Ok(Self { background, thread: Mutex::new(Some(thread)) })
     }
 

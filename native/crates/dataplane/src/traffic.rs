@@ -1,5 +1,6 @@
 //! What is open at the doors, for the metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +26,21 @@ impl DoorKind {
 
 #[derive(Default)]
 pub struct Traffic {
-    connections: [AtomicUsize; DoorKind::ALL.len()],
-    streams: [AtomicUsize; DoorKind::ALL.len()],
+    connections: [Arc<AtomicUsize>; DoorKind::ALL.len()],
+    streams: [Arc<AtomicUsize>; DoorKind::ALL.len()],
 }
 
 /// Counted until it is dropped.
 #[must_use = "what is dropped is not counted"]
-pub struct Counted<'a>(&'a AtomicUsize);
+pub struct Counted(Arc<AtomicUsize>);
 
 impl Traffic {
-    pub fn connection(&self, door: DoorKind) -> Counted<'_> {
+    pub fn connection(&self, door: DoorKind) -> Counted {
         Counted::new(&self.connections[door as usize])
     }
 
     /// One that has any number of answers.
-    pub fn stream(&self, door: DoorKind) -> Counted<'_> {
+    pub fn stream(&self, door: DoorKind) -> Counted {
         Counted::new(&self.streams[door as usize])
     }
 
@@ -52,14 +53,14 @@ impl Traffic {
     }
 }
 
-impl<'a> Counted<'a> {
-    fn new(open: &'a AtomicUsize) -> Self {
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
-        Self(open)
+        Self(open.clone())
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -40,10 +40,7 @@ impl Answer {
             let slot = slots.take(tensor.data.len());
             Output { index, tensor, slot }
         };
-        let mut parameters = Vec::new();
-        for (name, value) in &response.parameters {
-            put_parameter(&mut parameters, 4, name, value);
-        }
+        let parameters = parameters(&response);
         Self { spec, end, outputs: response.outputs.into_iter().map(place).collect(), parameters }
     }
 
@@ -74,45 +71,93 @@ impl Answer {
         slots: &mut AnswerSlots,
     ) -> Result<(), Error> {
         let Self { spec, end, outputs, parameters } = self;
-        let spec = &*spec;
-        let mut version = itoa::Buffer::new();
-        let version = version.format(spec.version);
-        let output_lengths = outputs.iter().map(|output| {
-            let data = output.tensor.data.len();
-            let inline = if output.slot.is_some() { 0 } else { wire::bytes_length(6, data) };
-            wire::bytes_length(5, output.length(spec)) + inline
-        });
-        let length = wire::text_length(1, &spec.name)
-            + wire::text_length(2, version)
-            + wire::text_length(3, &end.request.id)
-            + parameters.len()
-            + output_lengths.sum::<usize>()
-            + wire::bytes_length(1001, timings_length(&end.timings));
-        let taken = outputs.iter().filter_map(|output| output.slot.as_ref());
-        if length > MAX_BODY_BYTES || outgoing.len() + length > MOST_UNREAD_BYTES {
-            let taken: SmallVec<[u64; 4]> = taken.map(|slot| slot.id()).collect();
+        let taken: SmallVec<[LentSlot; 4]> =
+            outputs.iter().filter_map(|output| output.slot.clone()).collect();
+        let about = About { request: &end.request.id, timings: Some(&end.timings), parameters: &parameters };
+        let announce = |outgoing: &mut Outgoing| taken.iter().for_each(|slot| slots.announce(slot, outgoing));
+        let written = write(Kind::Answer, id, &spec, &about, outputs, outgoing, announce);
+        if written.is_err() {
+            let taken: SmallVec<[u64; 4]> = taken.iter().map(|slot| slot.id()).collect();
             slots.release(&taken, outgoing);
-            return Err(too_large(&spec.name, length));
         }
-        taken.for_each(|slot| slots.announce(slot, outgoing));
-        let out = outgoing.frame(Kind::Answer, id, length);
-        wire::put_text(out, 1, &spec.name);
-        wire::put_text(out, 2, version);
-        wire::put_text(out, 3, &end.request.id);
-        out.extend_from_slice(&parameters);
-        for output in &outputs {
-            wire::put_length(out, 5, output.length(spec));
-            output.put(out, spec);
-        }
-        put_timings(out, &end.timings);
-        for Output { tensor, slot, .. } in outputs {
-            if slot.is_none() {
-                wire::put_length(outgoing.open(), 6, tensor.data.len());
-                outgoing.tensor(tensor.data.into_bytes());
-            }
-        }
-        Ok(())
+        written
     }
+}
+
+/// One of any number of answers. It travels in its frame: what a client does not read is bounded by what waits.
+pub(super) fn write_part(
+    id: u64,
+    spec: &ModelSpec,
+    response: Response,
+    outgoing: &mut Outgoing,
+) -> Result<(), Error> {
+    let parameters = parameters(&response);
+    let about = About { request: "", timings: None, parameters: &parameters };
+    let outputs = response.outputs.into_iter().map(|(index, tensor)| Output { index, tensor, slot: None });
+    write(Kind::Part, id, spec, &about, outputs.collect(), outgoing, |_| ())
+}
+
+fn parameters(response: &Response) -> Vec<u8> {
+    let mut parameters = Vec::new();
+    for (name, value) in &response.parameters {
+        put_parameter(&mut parameters, 4, name, value);
+    }
+    parameters
+}
+
+/// What an answer says beside its outputs.
+struct About<'a> {
+    /// The id that the client has given the request.
+    request: &'a str,
+    timings: Option<&'a Timings>,
+    parameters: &'a [u8],
+}
+
+fn write(
+    kind: Kind,
+    id: u64,
+    spec: &ModelSpec,
+    about: &About<'_>,
+    outputs: SmallVec<[Output; 2]>,
+    outgoing: &mut Outgoing,
+    announce: impl FnOnce(&mut Outgoing),
+) -> Result<(), Error> {
+    let mut version = itoa::Buffer::new();
+    let version = version.format(spec.version);
+    let output_lengths = outputs.iter().map(|output| {
+        let data = output.tensor.data.len();
+        let inline = if output.slot.is_some() { 0 } else { wire::bytes_length(6, data) };
+        wire::bytes_length(5, output.length(spec)) + inline
+    });
+    let length = wire::text_length(1, &spec.name)
+        + wire::text_length(2, version)
+        + wire::text_length(3, about.request)
+        + about.parameters.len()
+        + output_lengths.sum::<usize>()
+        + about.timings.map_or(0, |timings| wire::bytes_length(1001, timings_length(timings)));
+    if length > MAX_BODY_BYTES || outgoing.len() + length > MOST_UNREAD_BYTES {
+        return Err(too_large(&spec.name, length));
+    }
+    announce(outgoing);
+    let out = outgoing.frame(kind, id, length);
+    wire::put_text(out, 1, &spec.name);
+    wire::put_text(out, 2, version);
+    wire::put_text(out, 3, about.request);
+    out.extend_from_slice(about.parameters);
+    for output in &outputs {
+        wire::put_length(out, 5, output.length(spec));
+        output.put(out, spec);
+    }
+    if let Some(timings) = about.timings {
+        put_timings(out, timings);
+    }
+    for Output { tensor, slot, .. } in outputs {
+        if slot.is_none() {
+            wire::put_length(outgoing.open(), 6, tensor.data.len());
+            outgoing.tensor(tensor.data.into_bytes());
+        }
+    }
+    Ok(())
 }
 
 fn too_large(model: &str, length: usize) -> Error {

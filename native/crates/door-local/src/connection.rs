@@ -5,14 +5,16 @@
 
 mod frames;
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use kushi_core::{Error, ErrorKind, Mail};
+use kushi_core::{Credit, Error, ErrorKind, Mail, ModelSpec, Response};
 use kushi_net::{Answering, Reservation, Sink};
 use kushi_oip::{Hello, Kind, PROTOCOL};
 use tokio::io::Interest;
@@ -22,7 +24,7 @@ use tokio::task::JoinError;
 use crate::LocalContext;
 use crate::Violation;
 use crate::alarm::Alarm;
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::answer_slots::AnswerSlots;
 use crate::calls::Calls;
 use crate::choices::{self, Choices};
@@ -30,7 +32,7 @@ use crate::client_slots::ClientSlots;
 use crate::incoming::{Incoming, Read};
 use crate::outgoing::Outgoing;
 use crate::request::Arrived;
-use crate::requests::{Ended, Requests};
+use crate::requests::{Ended, News, Requests};
 use crate::tasks::Tasks;
 
 /// A client that does not read what it asked for is not read from.
@@ -50,6 +52,10 @@ pub(super) struct Connection {
     /// Requests whose inputs are copied out of their slots.
     arriving: Tasks<(Result<Vec<Bytes>, Error>, Arrived)>,
     choices: Choices,
+    /// Of answers in streams that have not left.
+    credits: Vec<Credit>,
+    /// Streams that have failed here, and whose models have not ended yet.
+    refused: HashSet<u64>,
     /// Answers that are copied into their slots.
     copies: Tasks<(Result<Answer, Error>, Answering)>,
     sink: Rc<Sink>,
@@ -103,6 +109,8 @@ impl Connection {
             calls: Calls::default(),
             arriving: Tasks::default(),
             choices: Tasks::default(),
+            credits: Vec::new(),
+            refused: HashSet::new(),
             copies: Tasks::default(),
             sink: Rc::default(),
             mail: Vec::new(),
@@ -171,8 +179,11 @@ impl Connection {
         let mut mail = std::mem::take(&mut self.mail);
         self.sink.take(&mut mail);
         for (id, mail) in mail.drain(..) {
-            if let Some(ended) = self.requests.take_mail(id, mail) {
-                self.end(id, ended);
+            match self.requests.take_mail(id, mail) {
+                None => {}
+                Some(News::Ended(ended)) => self.end(id, ended),
+                Some(News::Part(spec, response, credit)) => self.part(id, &spec, response, credit),
+                Some(News::Over(last, result)) => self.close_stream(id, last, result),
             }
         }
         self.mail = mail;
@@ -219,6 +230,35 @@ impl Connection {
         } else {
             answer.fill();
             self.write_answer(id, answer);
+        }
+    }
+
+    /// One of any number. Where it cannot be written, nobody waits for the others.
+    fn part(&mut self, id: u64, spec: &ModelSpec, response: Response, credit: Option<Credit>) {
+        if self.refused.contains(&id) {
+            return;
+        }
+        match answer::write_part(id, spec, response, &mut self.outgoing) {
+            // Its room is taken until it has left.
+            Ok(()) => self.credits.extend(credit),
+            Err(error) => {
+                self.fail(id, &error);
+                self.refused.insert(id);
+                self.requests.cancel(id);
+            }
+        }
+    }
+
+    fn close_stream(&mut self, id: u64, last: Option<(Arc<ModelSpec>, Response)>, result: Result<(), Error>) {
+        if let Some((spec, response)) = last {
+            self.part(id, &spec, response, None);
+        }
+        if self.refused.remove(&id) {
+            return;
+        }
+        match result {
+            Ok(()) => drop(self.outgoing.frame(Kind::End, id, 0)),
+            Err(error) => self.fail(id, &error),
         }
     }
 
@@ -292,6 +332,7 @@ impl Connection {
         }
         self.count_blocked(false);
         self.owed.owe_in_all(0);
+        self.credits.clear();
         if was_full {
             context.waker().wake_by_ref();
         }

@@ -59,6 +59,8 @@ pub(super) struct Arrived {
     pub answering: Answering,
     /// The inputs that lie in slots, in their order, once they have been copied aside.
     pub from_slots: Option<Vec<Bytes>>,
+    /// It takes any number of answers.
+    pub streams: bool,
 }
 
 /// What became of a request.
@@ -94,7 +96,11 @@ pub(super) fn submit(
     let mut message = InferRequest::read(&arrived.body)?;
     let version = version_number(message.model_version)?;
     let mut inference = context.plane.inference(message.model_name, version)?;
-    inference.spec().check_unary()?;
+    if arrived.streams {
+        check_no_classes(&message)?;
+    } else {
+        inference.spec().check_unary()?;
+    }
     let mut data = data(&message, arrived, slots)?;
     let aside = aside(&message, &data);
     if aside.is_some() {
@@ -132,7 +138,11 @@ pub(super) fn submit(
             deadline,
             arrived: arrived.at,
             context: trace.as_ref().map(Trace::context).unwrap_or_default(),
-            reply: Reply::new(context.io.mailbox.clone(), waiting.key),
+            reply: Reply::with_window(
+                context.io.mailbox.clone(),
+                waiting.key,
+                context.io.net.budget.window(),
+            ),
         };
         match inference.submit(&context.plane.registry, request)? {
             kushi_dataplane::Submitted::Queued(ticket, lease) => {
@@ -144,6 +154,17 @@ pub(super) fn submit(
             }
             kushi_dataplane::Submitted::Moved(request) => parameters = request.parameters,
         }
+    }
+}
+
+/// Classes are chosen among the outputs of an only answer.
+fn check_no_classes(message: &InferRequest<'_>) -> Result<(), Error> {
+    match message.outputs.iter().find(|output| output.classes > 0) {
+        Some(output) => Err(Error::invalid(format!(
+            "output '{}': the classes of responses in a stream cannot be asked for",
+            output.name
+        ))),
+        None => Ok(()),
     }
 }
 

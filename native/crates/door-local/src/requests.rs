@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{End, Error, Mail, ModelSpec, Response};
-use kushi_dataplane::{Alarm, OnlyResponse};
+use kushi_core::{Credit, End, Error, Mail, ModelSpec, Response};
+use kushi_dataplane::{Alarm, Counted, OnlyResponse};
 use kushi_net::{Answering, Waiting};
 
 pub(super) const MOST_REQUESTS: usize = 65_536;
@@ -23,9 +23,32 @@ struct InFlight {
     number: u64,
     waiting: Waiting,
     spec: Arc<ModelSpec>,
-    only: OnlyResponse<Response>,
+    expects: Expects,
     alarm: Alarm,
     answering: Answering,
+}
+
+/// What a client takes of a request.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
+pub(super) enum Expects {
+    Only(OnlyResponse<Response>),
+    /// Any number of answers, as one of the open streams.
+    Parts(#[expect(dead_code, reason = "kept to be dropped")] Counted),
+}
+
+impl Expects {
+    pub(super) fn only() -> Self {
+        Self::Only(OnlyResponse::default())
+    }
+}
+
+/// What a mail says about a request.
+pub(super) enum News {
+    Ended(Ended),
+    /// An answer of a stream, with its room.
+    Part(Arc<ModelSpec>, Response, Option<Credit>),
+    /// Behind the last answer of a stream, which may have come with it.
+    Over(Option<(Arc<ModelSpec>, Response)>, Result<(), Error>),
 }
 
 /// A request that is to be answered now.
@@ -44,28 +67,46 @@ impl Requests {
         self.by_id.contains_key(&id)
     }
 
-    pub(super) fn add(&mut self, id: u64, waiting: Waiting, spec: Arc<ModelSpec>, answering: Answering) {
+    pub(super) fn add(
+        &mut self,
+        id: u64,
+        waiting: Waiting,
+        spec: Arc<ModelSpec>,
+        answering: Answering,
+        expects: Expects,
+    ) {
         let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
         self.alarms.extend(alarm.when().map(|when| (when, id)));
         let number = self.next_number;
         self.next_number += 1;
-        let in_flight = InFlight { number, waiting, spec, only: OnlyResponse::default(), alarm, answering };
+        let in_flight = InFlight { number, waiting, spec, expects, alarm, answering };
         self.by_id.insert(id, in_flight);
     }
 
-    /// What a mail says about a request: nothing yet, or its end.
-    pub(super) fn take_mail(&mut self, id: u64, mail: Mail) -> Option<Ended> {
-        let Mail { response, end, .. } = mail;
-        if let Some(response) = response {
-            let in_flight = self.by_id.get_mut(&id)?;
-            in_flight.only.put(response);
-        }
-        let mut end = end?;
+    /// `None`: nothing yet.
+    pub(super) fn take_mail(&mut self, id: u64, mail: Mail) -> Option<News> {
+        let Mail { response, end, credit, .. } = mail;
+        let in_flight = self.by_id.get_mut(&id)?;
+        let response = match &mut in_flight.expects {
+            Expects::Parts(_) => response,
+            Expects::Only(only) => {
+                response.map(|response| only.put(response));
+                None
+            }
+        };
+        let Some(mut end) = end else {
+            return response.map(|response| News::Part(in_flight.spec.clone(), response, credit));
+        };
         let mut in_flight = self.remove(id)?;
         in_flight.waiting.ended();
-        let InFlight { spec, only, answering, .. } = in_flight;
-        let result = only.close(&spec.name, &mut end).map(|response| (response, end));
-        Some(Ended { spec, result, answering })
+        let InFlight { spec, expects, answering, .. } = in_flight;
+        Some(match expects {
+            Expects::Parts(_) => News::Over(response.map(|response| (spec, response)), end.result),
+            Expects::Only(only) => {
+                let result = only.close(&spec.name, &mut end).map(|response| (response, end));
+                News::Ended(Ended { spec, result, answering })
+            }
+        })
     }
 
     /// Nobody waits for it any more; its end will come.

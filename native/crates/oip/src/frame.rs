@@ -38,10 +38,17 @@ pub enum Kind {
     /// Either way, no body; answered by a [`Kind::Pong`] with the same id.
     Ping = 11,
     Pong = 12,
+    /// To the engine: [`ModelInferRequest`](crate::ModelInferRequest) to a model that may give any number of answers, which
+    /// come as parts. An end follows: this or a failure.
+    Stream = 13,
+    /// To the client: [`ModelInferResponse`](crate::ModelInferResponse), one of any number.
+    Part = 14,
+    /// To the client, no body: the last part has come.
+    End = 15,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 15] = [
         Self::Hello,
         Self::Infer,
         Self::Cancel,
@@ -54,6 +61,9 @@ impl Kind {
         Self::Release,
         Self::Ping,
         Self::Pong,
+        Self::Stream,
+        Self::Part,
+        Self::End,
     ];
 }
 

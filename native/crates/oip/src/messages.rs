@@ -163,7 +163,7 @@ pub struct SlotRange {
 }
 
 /// The version of the local door's protocol: both sides must say the same in their first frame.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The first frame of each side.
 #[derive(Clone, PartialEq, Eq, Message)]

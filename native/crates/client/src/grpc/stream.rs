@@ -1,7 +1,6 @@
 //! One request with any number of answers, as they come.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,19 +8,15 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use kushi_core::{Error, ErrorKind, Parameter};
 use kushi_oip::wire::{Fields, WireError};
-use tokio::sync::Semaphore;
 
 use super::exchange::{Attempt, Failure, send};
 use super::incoming::Incoming;
 use super::line::Line;
 use super::server::Server;
 use super::{fault, infer};
-use crate::call::Held;
+use crate::call::Room;
 use crate::{InferCall, Streamed, encode};
 
-/// What may have come and not been taken: bytes, of which each answer counts for so many at least.
-const WINDOW_BYTES: u32 = 1 << 20;
-const LEAST_BYTES: u32 = WINDOW_BYTES / 64;
 /// Says of an answer that it is the last one.
 const IS_FINAL: &str = "triton_final_response";
 
@@ -37,7 +32,7 @@ pub(super) async fn stream(
     let mut headers = infer::headers(call);
     // An error ends the call, and so has a kind.
     headers.insert("triton_grpc_error", HeaderValue::from_static("true"));
-    let answers = Answers { server, deliver, room: Arc::new(Semaphore::new(WINDOW_BYTES as usize)) };
+    let answers = Answers { server, deliver, room: Room::new() };
     let work = async |line: &Rc<Line>, request| answers.once(line, request, &message).await;
     Ok(server.attempt(&server.streaming, "ModelStreamInfer", &headers, deadline, work).await?)
 }
@@ -45,7 +40,7 @@ pub(super) async fn stream(
 struct Answers<'a> {
     server: &'a Server,
     deliver: &'a dyn Fn(Streamed),
-    room: Arc<Semaphore>,
+    room: Room,
 }
 
 impl Answers<'_> {
@@ -96,11 +91,8 @@ impl Answers<'_> {
         answer.parameters.retain(|(name, _)| name != IS_FINAL);
         // An end without an answer has nothing to tell.
         if !is_last || !answer.outputs.is_empty() {
-            let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX).clamp(LEAST_BYTES, WINDOW_BYTES);
-            let room = self.room.clone().acquire_many_owned(bytes).await;
-            let room =
-                room.map_err(|_| Error::new(ErrorKind::Internal, "the window of a stream is closed"))?;
-            (self.deliver)(Streamed::Answer(answer, Held(room)));
+            let held = self.room.hold(message.len()).await?;
+            (self.deliver)(Streamed::Answer(answer, held));
         }
         Ok(is_last)
     }

@@ -49,6 +49,8 @@ pub struct Connection<T> {
     blocked: bool,
     announced: Announced,
     views: Views,
+    /// That have come and were not taken.
+    parts: VecDeque<Part>,
 }
 
 struct Flight<T> {
@@ -73,6 +75,17 @@ pub struct Ended<T> {
 pub enum Outcome {
     Answer(Answer),
     CallAnswer(CallAnswer),
+    /// All parts have come.
+    End,
+}
+
+/// One of any number of answers to a call.
+#[derive(Debug)]
+pub struct Part {
+    pub call: u64,
+    pub answer: Answer,
+    /// Of its frame.
+    pub bytes: usize,
 }
 
 /// Calls of a broken stream that nothing was sent of.
@@ -110,6 +123,7 @@ impl<T> Connection<T> {
             blocked: false,
             announced: Announced::default(),
             views: Views::default(),
+            parts: VecDeque::new(),
         }
     }
 
@@ -144,6 +158,31 @@ impl<T> Connection<T> {
         deadline: Option<Instant>,
         now: Instant,
     ) -> Result<u64, Error> {
+        let flight = Flight { expects: Kind::Answer, ..Flight::new(asker, deadline, SmallVec::new()) };
+        self.ask(Kind::Infer, call, placed, flight, now)
+    }
+
+    /// The same for any number of answers: they come as [`Connection::next_part`], and [`Outcome::End`] behind them.
+    pub fn infer_in_parts(
+        &mut self,
+        call: &InferCall,
+        placed: Placed,
+        asker: T,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<u64, Error> {
+        let flight = Flight { expects: Kind::End, ..Flight::new(asker, deadline, SmallVec::new()) };
+        self.ask(Kind::Stream, call, placed, flight, now)
+    }
+
+    fn ask(
+        &mut self,
+        kind: Kind,
+        call: &InferCall,
+        placed: Placed,
+        flight: Flight<T>,
+        now: Instant,
+    ) -> Result<u64, Error> {
         self.admit()?;
         let mut slots = SmallVec::new();
         let mut inline_bytes = 0_usize;
@@ -164,9 +203,9 @@ impl<T> Connection<T> {
         if inline_bytes > MAX_BODY_BYTES {
             return Err(texts::no_room(&call.model, inline_bytes));
         }
-        let timeout_us = deadline.map_or(0, |deadline| (deadline - now).as_micros().max(1) as u64);
-        let flight = Flight { expects: Kind::Answer, ..Flight::new(asker, deadline, slots) };
-        self.append(flight, now, |out, id| encode::infer(out.open(), id, call, &ranges, timeout_us))
+        let timeout_us = flight.deadline.map_or(0, |deadline| (deadline - now).as_micros().max(1) as u64);
+        let flight = Flight { slots, ..flight };
+        self.append(flight, now, |out, id| encode::infer(out.open(), kind, id, call, &ranges, timeout_us))
     }
 
     /// The same for anything but inference, by its verb.
@@ -220,6 +259,11 @@ impl<T> Connection<T> {
             self.deadlines.insert((deadline, id));
         }
         self.calls.insert(id, flight);
+    }
+
+    /// The next answer of a stream that has come, of those that somebody waits for.
+    pub fn next_part(&mut self) -> Option<Part> {
+        self.parts.pop_front()
     }
 
     /// Nobody waits for this call any more. The server is told with the next flush.

@@ -42,7 +42,7 @@ impl Streams {
             |connection: &mut Connection<()>, now| connection.infer(call, placed.clone(), (), deadline, now);
         match self.run(issue, deadline, interrupted)? {
             Outcome::Answer(answer) => Ok(answer),
-            Outcome::CallAnswer(_) => Err(texts::mixed_up()),
+            Outcome::CallAnswer(_) | Outcome::End => Err(texts::mixed_up()),
         }
     }
 
@@ -51,7 +51,7 @@ impl Streams {
         let issue = |connection: &mut Connection<()>, now| connection.call(call, (), deadline, now);
         match self.run(issue, deadline, interrupted)? {
             Outcome::CallAnswer(answer) => Ok(answer),
-            Outcome::Answer(_) => Err(texts::mixed_up()),
+            Outcome::Answer(_) | Outcome::End => Err(texts::mixed_up()),
         }
     }
 

@@ -35,6 +35,10 @@ pub(crate) fn broken(path: &Path, error: &io::Error) -> Error {
     lost(path, format_args!("cannot be reached any more: {}", os_text(error)))
 }
 
+pub(crate) fn unwatched(path: &Path, reason: &str) -> Error {
+    lost(path, format_args!("cannot be waited for: {reason}"))
+}
+
 pub(crate) fn silent(path: &Path, patience: Duration) -> Error {
     lost(path, format_args!("does not answer: no sign of life for {} ms", patience.as_millis()))
 }

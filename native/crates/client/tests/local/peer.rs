@@ -50,7 +50,7 @@ pub fn greeted() -> (Connection<&'static str>, Peer) {
 
 pub fn hear(connection: &mut Connection<&'static str>) -> Result<Vec<Ended<&'static str>>, Error> {
     let mut ended = Vec::new();
-    connection.receive(Instant::now(), &mut ended).map(|()| ended)
+    connection.receive(Instant::now(), &mut ended).map(|_| ended)
 }
 
 pub fn call_with(data: Vec<u8>) -> InferCall {

@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::DoorKind;
 use kushi_oip::{Frame, Hello, Kind, PROTOCOL, Release};
 use prost::Message;
 
 use super::{Connection, not_copied};
 use crate::client_slots::RangeFault;
 use crate::request::{Arrived, Submitted};
-use crate::requests::MOST_REQUESTS;
+use crate::requests::{Expects, MOST_REQUESTS};
 use crate::{Violation, calls, request};
 
 impl Connection {
@@ -20,7 +21,8 @@ impl Connection {
             return self.greet(kind, body);
         }
         match kind {
-            Kind::Infer => self.infer(id, body),
+            Kind::Infer => self.infer(id, body, false),
+            Kind::Stream => self.infer(id, body, true),
             Kind::Cancel => {
                 self.requests.cancel(id);
                 Ok(())
@@ -48,7 +50,7 @@ impl Connection {
                 Ok(())
             }
             Kind::Pong => Ok(()),
-            Kind::Hello | Kind::Answer | Kind::Failure | Kind::CallAnswer => {
+            Kind::Hello | Kind::Answer | Kind::Failure | Kind::CallAnswer | Kind::Part | Kind::End => {
                 Err(Violation(format!("a frame {kind:?}, which is not the client's to send here")))
             }
         }
@@ -68,7 +70,7 @@ impl Connection {
         Ok(())
     }
 
-    fn infer(&mut self, id: u64, body: Bytes) -> Result<(), Violation> {
+    fn infer(&mut self, id: u64, body: Bytes, streams: bool) -> Result<(), Violation> {
         self.check_new(id)?;
         if self.requests.len() + self.arriving.len() >= MOST_REQUESTS {
             let text = format!("{MOST_REQUESTS} requests of this connection have not been answered yet");
@@ -80,13 +82,18 @@ impl Connection {
             self.fail(id, &error);
             return Ok(());
         }
-        self.submit(id, Arrived { body, at: Instant::now(), answering, from_slots: None })
+        self.submit(id, Arrived { body, at: Instant::now(), answering, from_slots: None, streams })
     }
 
     pub(super) fn submit(&mut self, id: u64, arrived: Arrived) -> Result<(), Violation> {
         match request::submit(&self.context, &self.client_slots, &self.sink, id, &arrived) {
             Ok(Submitted::Queued(waiting, spec)) => {
-                self.requests.add(id, waiting, spec, arrived.answering);
+                let expects = if arrived.streams {
+                    Expects::Parts(self.context.plane.traffic.stream(DoorKind::Local))
+                } else {
+                    Expects::only()
+                };
+                self.requests.add(id, waiting, spec, arrived.answering, expects);
             }
             Ok(Submitted::CopyFirst(aside)) => self.arriving.begin(&self.sink, id, async move {
                 let copied = tokio::task::spawn_blocking(move || aside.copy()).await;

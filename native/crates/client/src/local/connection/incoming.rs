@@ -10,7 +10,7 @@ use kushi_oip::{Frame, Hello, Kind, PROTOCOL, Release, Slot};
 use kushi_shm::receive;
 use prost::Message;
 
-use super::{Connection, Ended, Outcome};
+use super::{Connection, Ended, Outcome, Part};
 use crate::decode::{self, Violation};
 use crate::local::slots::Leases;
 use crate::local::texts;
@@ -23,15 +23,15 @@ const MAX_READS: usize = 64;
 const MAX_DESCRIPTORS: usize = 64;
 
 impl<T> Connection<T> {
-    /// Reads what has come, without waiting for more.
-    pub fn receive(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) -> Result<(), Error> {
+    /// Reads what has come, without waiting for more. Answers whether that was all, as far as is known.
+    pub fn receive(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) -> Result<bool, Error> {
         for _ in 0..MAX_READS {
             let wanted = self.reader.missing().max(ROOM_BYTES);
             let into = self.reader.room(wanted);
             let room = into.capacity() - into.len();
             let received = match receive(&*self.stream, into) {
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(texts::broken(self.door.path(), &error)),
             };
             if received.bytes == 0 {
@@ -42,10 +42,10 @@ impl<T> Connection<T> {
             self.descriptors.extend(received.descriptor);
             self.read_frames(ended)?;
             if !more {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn read_frames(&mut self, ended: &mut Vec<Ended<T>>) -> Result<(), Error> {
@@ -86,7 +86,8 @@ impl<T> Connection<T> {
     fn take(&mut self, frame: Frame, ended: &mut Vec<Ended<T>>) -> Result<(), Violation> {
         let Frame { kind, id, body } = frame;
         match kind {
-            Kind::Answer | Kind::Failure | Kind::CallAnswer => self.end(kind, id, body, ended),
+            Kind::Answer | Kind::Failure | Kind::CallAnswer | Kind::End => self.end(kind, id, body, ended),
+            Kind::Part => self.part(id, &body),
             Kind::Slot => {
                 let slot: Slot = read(&body)?;
                 let descriptor = self.descriptors.pop_front().ok_or("a slot without its file descriptor")?;
@@ -101,10 +102,21 @@ impl<T> Connection<T> {
                 Ok(())
             }
             Kind::Pong => Ok(()),
-            Kind::Hello | Kind::Infer | Kind::Cancel | Kind::Call | Kind::Release => {
+            Kind::Hello | Kind::Infer | Kind::Stream | Kind::Cancel | Kind::Call | Kind::Release => {
                 Err(format!("a frame of the kind {kind:?}, which only clients send"))
             }
         }
+    }
+
+    fn part(&mut self, call: u64, body: &Bytes) -> Result<(), Violation> {
+        let flight = self.calls.get(&call).filter(|flight| flight.expects == Kind::End);
+        let flight = flight.ok_or_else(|| format!("an answer to {call}, which is no stream"))?;
+        if flight.asker.is_some() {
+            let mut leases = Leases::default();
+            let answer = decode::answer(body, |range| self.views.lease(&mut leases, range))?;
+            self.parts.push_back(Part { call, answer, bytes: body.len() });
+        }
+        Ok(())
     }
 
     fn end(&mut self, kind: Kind, id: u64, body: Bytes, ended: &mut Vec<Ended<T>>) -> Result<(), Violation> {
@@ -118,6 +130,7 @@ impl<T> Connection<T> {
         let outcome = match kind {
             Kind::Failure => Err(decode::failure(&body)?),
             Kind::CallAnswer => Ok(Outcome::CallAnswer(decode::call_answer(body)?)),
+            Kind::End => Ok(Outcome::End),
             // Also when nobody waits for it: its slots are released by reading and dropping it.
             _ => {
                 let mut leases = Leases::default();
