@@ -6,7 +6,6 @@ the log and does not count, as their specification asks.
 """
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -34,7 +33,7 @@ class Telemetry:
     max_export_batch_size: int | None
 
 
-def telemetry(variables: Mapping[str, str] = os.environ) -> Telemetry:
+def telemetry(variables: Mapping[str, str]) -> Telemetry:
     """What these variables say; an empty one says nothing"""
     resource = _pairs(variables, "OTEL_RESOURCE_ATTRIBUTES")
     if name := variables.get("OTEL_SERVICE_NAME"):

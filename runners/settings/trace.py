@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
+from ..environment import variables
 from ..errors import ConfigInvalid
 from ..integers import INT32_MAX
 from ..telemetry_variables import Telemetry, telemetry
@@ -215,7 +216,7 @@ class TraceOptions(Group):
     @property
     def native(self) -> dict[str, Any]:
         """The options as the native core takes them"""
-        said = telemetry() if self.mode == "opentelemetry" else None
+        said = telemetry(variables("OTEL_")) if self.mode == "opentelemetry" else None
         levels = frozenset[str]() if said and said.disabled else self.levels
         return {
             "timestamps": _TIMESTAMPS in levels,
