@@ -123,7 +123,7 @@ conformance: $(SYNCED)
 	@$(CARGO) build --quiet $(RUST_TESTS) --example kushi_conformance --example kushi_custom_op
 
 SECONDS ?= 60
-FUZZ_TARGETS := http_infer json frames relay_answer relay_request
+FUZZ_TARGETS := http_infer json frames relay_answer relay_request grpc_heads grpc_message grpc_answer
 
 sanitize: setup conformance ## Tests of unsafe code under the sanitizer of addresses and leaks, in Rust and from Python
 	@$(TIMED) sanitize .ci/sanitize

@@ -7,6 +7,8 @@ mod beside;
 mod call;
 mod decode;
 mod encode;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod grpc;
 mod headers;
 mod http;

@@ -12,6 +12,7 @@ mod alarm;
 mod histogram;
 mod inference;
 mod leaving;
+mod load_report;
 mod log_switch;
 mod machine;
 mod manage;
@@ -35,6 +36,7 @@ pub use kushi_trace::{
     Change, Destination, Event, NoOutlet, Outlet, Parent, Trace, TraceChange, TraceFile, TraceLevel,
     TraceOptions, TraceSetting, Traces,
 };
+pub use load_report::LoadFormat;
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
 pub use manage::{

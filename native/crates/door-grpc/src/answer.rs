@@ -17,6 +17,7 @@ use tokio::time::{timeout, timeout_at};
 use crate::coding::{self, AnswerCoding, REQUEST_CODING};
 use crate::door::GrpcContext;
 use crate::line::OpenCall;
+use crate::load_report;
 use crate::message::HEAD_BYTES;
 use crate::status::Status;
 
@@ -48,6 +49,8 @@ pub(crate) struct Outlet<'a> {
     pub(crate) open: &'a OpenCall,
     pub(crate) respond: SendResponse<Bytes>,
     pub(crate) coding: Option<AnswerCoding>,
+    /// Of the server, which the client wants to hear of behind its answers.
+    pub(crate) load: Option<load_report::Asked>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -57,6 +60,7 @@ pub(crate) struct Stream<'a> {
     open: &'a OpenCall,
     inner: SendStream<Bytes>,
     coding: Option<AnswerCoding>,
+    load: Option<load_report::Asked>,
     deadline: Option<Instant>,
 }
 
@@ -148,6 +152,9 @@ impl Answer {
             let mut response = Response::new(());
             response.headers_mut().insert(CONTENT_TYPE, GRPC);
             self.status.write(response.headers_mut());
+            if let Some(load) = outlet.load {
+                load.tell(response.headers_mut(), &outlet.context.grpc.plane);
+            }
             if self.status.is_unimplemented() {
                 // It may be for its coding.
                 let known = HeaderValue::from_static(coding::KNOWN_CODINGS);
@@ -173,7 +180,7 @@ impl Answer {
 impl<'a> Outlet<'a> {
     /// Of a call that says nothing of compression.
     pub(crate) fn plain(context: &'a GrpcContext, open: &'a OpenCall, respond: SendResponse<Bytes>) -> Self {
-        Self { context, open, respond, coding: None, deadline: None }
+        Self { context, open, respond, coding: None, load: None, deadline: None }
     }
 
     /// Sends the head of answers that are yet to come.
@@ -191,8 +198,8 @@ impl<'a> Outlet<'a> {
             response.headers_mut().insert(REQUEST_CODING, HeaderValue::from_static(with.coding.name()));
         }
         let inner = self.respond.send_response(response, false)?;
-        let Self { context, open, coding, deadline, .. } = self;
-        Ok(Stream { context, open, inner, coding, deadline })
+        let Self { context, open, coding, load, deadline, .. } = self;
+        Ok(Stream { context, open, inner, coding, load, deadline })
     }
 }
 
@@ -233,6 +240,9 @@ impl Stream<'_> {
     pub(crate) fn end(mut self, status: &Status) -> Result<(), h2::Error> {
         let mut trailers = HeaderMap::new();
         status.write(&mut trailers);
+        if let Some(load) = self.load {
+            load.tell(&mut trailers, &self.context.grpc.plane);
+        }
         self.inner.send_trailers(trailers)
     }
 

@@ -22,7 +22,7 @@ use crate::line::OpenCall;
 use crate::message::{Inlet, Messages};
 use crate::method::{self, Method};
 use crate::status::{INTERNAL, Status, UNIMPLEMENTED};
-use crate::{health, infer, management, reflection, stream, timeout};
+use crate::{health, infer, load_report, management, reflection, stream, timeout};
 
 /// Asks for streams whose errors end them.
 const GRPC_ERROR: &str = "triton_grpc_error";
@@ -34,6 +34,7 @@ pub(crate) struct Head<'a> {
     /// Messages of the client may be compressed.
     takes_compressed: bool,
     coding: Option<AnswerCoding>,
+    load: Option<load_report::Asked>,
     /// Of a stream: an error ends it instead of being one of its messages.
     pub(crate) fails_at_once: bool,
 }
@@ -79,8 +80,8 @@ pub(crate) async fn serve(
         Ok(head) => head,
         Err(status) => return Answer::failed(status).send(Outlet::plain(&context, open, respond)).await,
     };
-    let (coding, deadline) = (head.coding, head.frame.deadline);
-    let outlet = Outlet { context: &context, open, respond, coding, deadline };
+    let (coding, load, deadline) = (head.coding, head.load, head.frame.deadline);
+    let outlet = Outlet { context: &context, open, respond, coding, load, deadline };
     let inlet = Inlet { context: &context, takes_compressed: head.takes_compressed };
     match head.method {
         Method::StreamInfer => {
@@ -120,6 +121,7 @@ fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'a>, Status>
         frame: Frame { arrived, deadline, forwarded, trace, tells_timings },
         takes_compressed: coding::of_request(headers)?,
         coding: coding::of_answer(headers, context.grpc.compression_level),
+        load: method.is_inference().then(|| load_report::Asked::read(headers)).flatten(),
         fails_at_once: headers.get(GRPC_ERROR).is_some_and(|value| value == "true"),
     })
 }

@@ -12,12 +12,15 @@ mod coding;
 mod connection;
 mod door;
 mod frame_heads;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handover;
 mod health;
 mod infer;
 mod inputs;
 mod keeper;
 mod line;
+mod load_report;
 mod management;
 mod message;
 mod messages;

@@ -122,6 +122,13 @@ pub(crate) struct InferBatchStatistics {
     pub compute_output: Option<StatisticDuration>,
 }
 
+/// Of `xds.data.orca.v3`, as far as we tell it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OrcaLoadReport {
+    #[prost(btree_map = "string, double", tag = "8")]
+    pub named_metrics: BTreeMap<String, f64>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct InferResponseStatistics {
     #[prost(message, optional, tag = "1")]

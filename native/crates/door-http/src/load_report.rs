@@ -1,33 +1,15 @@
-//! The load of the server beside an answer, for balancers that speak ORCA (Open Request Cost Aggregation).
+//! The load of the server beside an answer.
 
 use hyper::header::{HeaderName, HeaderValue};
-use kushi_dataplane::DataPlane;
-use kushi_dataplane::metrics;
+use kushi_dataplane::{DataPlane, LoadFormat};
 
 use crate::answer::Answer;
 
-const REPORT: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+const REPORT: HeaderName = HeaderName::from_static(LoadFormat::REPORT);
 
-/// Any other format is answered with no report, as in Triton.
 pub(crate) fn tell(answer: &mut Answer, format: Option<&HeaderValue>, plane: &DataPlane) {
-    let Some(format) = format else { return };
-    let report = match format.as_bytes() {
-        b"text" => {
-            format!("TEXT {}", listed(plane, |name, value| format!("named_metrics.{name}={value}"), ", "))
-        }
-        b"json" => {
-            format!(
-                "JSON {{\"named_metrics\":{{{}}}}}",
-                listed(plane, |name, value| format!("\"{name}\":{value}"), ",")
-            )
-        }
-        _ => return,
-    };
-    if let Ok(report) = HeaderValue::try_from(report) {
+    let format = format.and_then(|format| LoadFormat::parse(format.as_bytes()));
+    if let Some(report) = format.and_then(|format| HeaderValue::try_from(format.report(plane)).ok()) {
         answer.headers_mut().insert(REPORT, report);
     }
-}
-
-fn listed(plane: &DataPlane, entry: fn(&str, usize) -> String, separator: &str) -> String {
-    metrics::load(plane).map(|(name, value)| entry(name, value)).join(separator)
 }

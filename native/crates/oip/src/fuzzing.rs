@@ -8,8 +8,8 @@ use crate::json::read::{self, Leaves, Value};
 use crate::json::{Fault, Scanner, Span, USUAL_DEPTH, write};
 use crate::tensor_json::Bounds;
 use crate::{
-    Frame, FrameError, InferRequestedOutputTensor, Kind, ModelInferRequest, Reader, infer_request,
-    tensor_json,
+    Frame, FrameError, InferRequestedOutputTensor, InferTensorContents, Kind, ModelInferRequest, Reader,
+    infer_request, tensor_json, typed_contents,
 };
 
 /// A document, passed over in both ways of the scanner, and a tensor of every datatype read from it.
@@ -148,14 +148,48 @@ fn request(message: &[u8]) {
     assert!(ours.raw_input_contents.iter().copied().eq(theirs.raw_input_contents.iter().map(|raw| &raw[..])));
 }
 
+/// A message of gRPC's, with its tensors in typed fields as our reader and as prost take them.
+pub fn grpc_message(message: &[u8]) {
+    request(message);
+    let ours = infer_request::InferRequest::read(message);
+    let (Ok(ours), Ok(theirs)) = (ours, ModelInferRequest::decode(message)) else { return };
+    for (ours, theirs) in ours.inputs.iter().zip(&theirs.inputs) {
+        let (Some(contents), Some(theirs)) = (ours.contents, &theirs.contents) else { continue };
+        for datatype in DataType::ALL {
+            let Ok(Some(bytes)) = typed_contents::bytes(contents, datatype) else { continue };
+            assert!(bytes.len() <= 8 * contents.len());
+            let Some(size) = datatype.size() else { continue };
+            assert_eq!(bytes.len() % size, 0);
+            assert_eq!(bytes.len() / size, elements(theirs, datatype), "{datatype}");
+        }
+    }
+}
+
+fn elements(contents: &InferTensorContents, datatype: DataType) -> usize {
+    match datatype {
+        DataType::Bool => contents.bool_contents.len(),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => contents.int_contents.len(),
+        DataType::Int64 => contents.int64_contents.len(),
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 => contents.uint_contents.len(),
+        DataType::Uint64 => contents.uint64_contents.len(),
+        DataType::Fp32 => contents.fp32_contents.len(),
+        DataType::Fp64 => contents.fp64_contents.len(),
+        DataType::Fp16 | DataType::Bf16 | DataType::Bytes => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::Path;
 
+    type Check = fn(&[u8]);
+
     #[test]
     fn what_a_fuzzer_began_with_or_found_holds() {
-        for (target, check) in [("json", super::json as fn(&[u8])), ("frames", super::frames)] {
+        let targets: [(_, Check); 3] =
+            [("json", super::json), ("frames", super::frames), ("grpc_message", super::grpc_message)];
+        for (target, check) in targets {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
             let seeds: Vec<_> = fs::read_dir(folder).unwrap().collect();
             assert!(!seeds.is_empty());

@@ -159,3 +159,40 @@ fn a_request_too_long_for_a_frame_is_refused_and_leaves_nothing_behind() {
     connection.flush(Instant::now()).unwrap();
     assert_eq!(peer.next_infer().0, id);
 }
+
+#[test]
+fn parts_of_a_stream_come_in_their_order_and_its_end_behind_them() {
+    let (mut connection, mut peer) = greeted();
+    let call = call_with(vec![1]);
+    let placed = connection.door().arena().place(&call);
+    let id = connection.infer_in_parts(&call, placed, "a", None, Instant::now()).unwrap();
+    connection.flush(Instant::now()).unwrap();
+    assert_eq!(peer.next().kind, Kind::Stream);
+    for part in [b"1".as_slice(), b"22"] {
+        peer.say(Kind::Part, id, &crate::peer::response(part));
+    }
+    assert!(hear(&mut connection).unwrap().is_empty());
+    let parts: Vec<_> = std::iter::from_fn(|| connection.next_part()).collect();
+    let bytes = |at: usize| parts[at].answer.outputs[0].1.data.as_bytes();
+    assert_eq!((parts.len(), parts[0].call, bytes(0), bytes(1)), (2, id, &b"1"[..], &b"22"[..]));
+    peer.say_nothing(Kind::End, id);
+    let ended = hear(&mut connection).unwrap();
+    assert!(matches!(ended[0].outcome, Ok(Outcome::End)));
+    assert_eq!(connection.in_flight(), 0);
+}
+
+#[test]
+fn an_answer_of_the_wrong_kind_breaks_the_stream() {
+    for (asks_for_parts, kind) in [(false, Kind::Part), (false, Kind::End), (true, Kind::Answer)] {
+        let (mut connection, mut peer) = greeted();
+        let call = call_with(vec![1]);
+        let placed = connection.door().arena().place(&call);
+        let id = if asks_for_parts {
+            connection.infer_in_parts(&call, placed, "a", None, Instant::now()).unwrap()
+        } else {
+            connection.infer(&call, placed, "a", None, Instant::now()).unwrap()
+        };
+        peer.say(kind, id, &crate::peer::response(b"x"));
+        assert_eq!(hear(&mut connection).unwrap_err().kind, ErrorKind::ConnectionLost);
+    }
+}

@@ -117,16 +117,19 @@ fn what_is_not_the_clients_to_send_ends_its_connection_with_a_word() {
     let other_protocol = frame(Kind::Hello, 0, &Hello { protocol: 1, version: "9.9".into() });
     let mut long = vec![0xff, 0xff, 0xff, 0x7f, Kind::Infer as u8];
     long.resize(16, 0);
-    let mut unknown = vec![0, 0, 0, 0, 13];
+    let mut unknown = vec![0, 0, 0, 0, 99];
     unknown.resize(16, 0);
     for (greets, bytes, words) in [
         (false, empty_frame(Kind::Ping, 1).to_vec(), "a frame Ping before its Hello"),
-        (false, other_protocol.to_vec(), "a Hello of protocol 1 from version '9.9', expected protocol 2"),
+        (false, other_protocol.to_vec(), "a Hello of protocol 1 from version '9.9', expected protocol 3"),
         (false, b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "a frame of the unknown kind"),
-        (true, unknown, "a frame of the unknown kind 13"),
+        (true, unknown, "a frame of the unknown kind 99"),
         (true, long, "a frame of 2147483647 bytes, at most 67108864 are allowed"),
         (true, hello().to_vec(), "a frame Hello, which is not the client's to send here"),
         (true, empty_frame(Kind::Answer, 1).to_vec(), "a frame Answer, which is not the client's"),
+        (true, empty_frame(Kind::Part, 1).to_vec(), "a frame Part, which is not the client's"),
+        (true, empty_frame(Kind::End, 1).to_vec(), "a frame End, which is not the client's"),
+        (true, frame(Kind::Stream, 0, &request(1)).to_vec(), "a request with the id 0, which is not free"),
         (true, frame(Kind::Infer, 0, &request(1)).to_vec(), "a request with the id 0, which is not free"),
         (true, slot_again, "without a file descriptor"),
         (true, frame(Kind::Slot, 0, &request(1)).to_vec(), "a slot that cannot be read"),
