@@ -25,7 +25,7 @@ EVERY: Final = 6
 LARGEST: Final = 2048
 """Bytes of a seed: what is larger slows a fuzzer down."""
 
-HELLO: Final = b"\x08\x02"
+HELLO: Final = b"\x08\x03"
 FRAME: Final = struct.Struct("<IIQ")
 ROW: Final = struct.pack("<16i", *range(16))
 

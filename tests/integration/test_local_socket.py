@@ -79,10 +79,10 @@ def exactly(stream: socket.socket, length: int) -> bytes:
 
 
 def greet(stream: socket.socket) -> None:
-    send(stream, HELLO, 0, b"\x08\x02")
+    send(stream, HELLO, 0, b"\x08\x03")
     kind, number, body = receive(stream)
     assert (kind, number) == (HELLO, 0)
-    assert body.startswith(b"\x08\x02")
+    assert body.startswith(b"\x08\x03")
 
 
 def test_messages_are_those_of_the_open_inference_protocol(door: tuple[Server, Path]) -> None:
@@ -155,5 +155,5 @@ def test_a_client_that_dies_in_the_middle_of_everything_leaves_no_descriptors(do
         before = len(list(descriptors.iterdir()))
     for length in range(0, HEADER.size * 2, 3):
         with connect(path) as stream:
-            stream.sendall((HEADER.pack(2, HELLO, 0) + b"\x08\x02" + HEADER.pack(1 << 20, INFER, 1))[:length])
+            stream.sendall((HEADER.pack(2, HELLO, 0) + b"\x08\x03" + HEADER.pack(1 << 20, INFER, 1))[:length])
     eventually(lambda: len(list(descriptors.iterdir())) < before, "its descriptors are closed")
