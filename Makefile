@@ -10,6 +10,8 @@ BOOTSTRAPPED := $(VENV)/.bootstrapped
 SYNCED := $(VENV)/.synced
 TRITON := .venv-triton
 TORCH := .venv-torch
+TENSORFLOW := .venv-tensorflow
+STAND_IN := build/stand-in
 CLIENTS := .venv-clients
 NEWEST := .venv-bentoml
 WHEEL := .venv-wheel
@@ -35,7 +37,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-clients test-bentoml-newest test-gpu test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -99,7 +101,7 @@ sbom: setup wheel $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.c
 image: setup wheel ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
 	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True deploy/image/build $(or $(IMAGE),kushi:latest) $(ARGS)
 
-test: setup lint test-rust test-python ## Everything that proves the product: lint, types, Rust and Python tests
+test: setup lint test-rust test-python test-tensorrt ## Everything that proves the product: lint, types, Rust and Python tests
 
 test-rust: setup ## The tests of native/
 	@$(TIMED) test-rust $(MAKE) --no-print-directory cargo-tests
@@ -161,11 +163,42 @@ $(TRITON)/.synced: requirements/triton.txt $(BOOTSTRAPPED)
 test-torch: setup conformance $(TORCH)/.synced ## The tests of tests/torch, with PyTorch (PYTEST_ARGS="--gpu" where there is a GPU)
 	@$(TIMED) test-torch $(TORCH)/bin/python -m pytest tests/torch $(IN_A_PROCESS)
 
+test-tensorrt: setup $(STAND_IN)/.built $(STAND_IN)/.types ## The tests of tests/tensorrt, on a driver and libraries that stand in for NVIDIA's
+	@export LD_LIBRARY_PATH=$(CURDIR)/$(STAND_IN) PYTHONPATH=$(CURDIR)/tests/tensorrt/stand_in:$(CURDIR)/$(STAND_IN)/rtx; \
+	$(TIMED) test-tensorrt $(BIN)/pytest tests/tensorrt $(IN_A_PROCESS)
+
+$(STAND_IN)/.built: $(wildcard tests/tensorrt/stand_in/*.c tests/stand_in_driver/*.c tests/stand_in_driver/*.h tests/stand_in_driver/*.py)
+	@mkdir -p $(STAND_IN)
+	$(PYTHON) -m tests.stand_in_driver $(STAND_IN)
+	for library in nvinfer.so.10 nvinfer.so.11 nvinfer_plugin.so.10 nvinfer_plugin.so.11 nvonnxparser.so.10 nvonnxparser.so.11; do \
+	    cc -shared -fPIC -Wl,-soname,lib$$library -o $(STAND_IN)/lib$$library tests/tensorrt/stand_in/libraries.c || exit 1; done
+	@touch $@
+
+# types of TensorRT's Python module, from the module that is installed, from the next one and from that for RTX, whose
+# libraries are there, too: they build without a GPU
+$(STAND_IN)/.types: requirements/tensorrt-next.txt requirements/tensorrt-rtx.txt tests/tensorrt/stubs.py $(STAND_IN)/.built $(SYNCED)
+	rm -rf $(STAND_IN)/types-* $(STAND_IN)/next $(STAND_IN)/rtx
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --require-hashes --target $(STAND_IN)/next -r requirements/tensorrt-next.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --require-hashes --target $(STAND_IN)/rtx -r requirements/tensorrt-rtx.txt
+	export LD_LIBRARY_PATH=$(CURDIR)/$(STAND_IN); \
+	$(BIN)/python -m tests.tensorrt.stubs $(STAND_IN)/types-10 && PYTHONPATH=$(STAND_IN)/next $(BIN)/python -m tests.tensorrt.stubs $(STAND_IN)/types-11 && \
+	PYTHONPATH=$(STAND_IN)/rtx $(BIN)/python -m tests.tensorrt.stubs $(STAND_IN)/types-rtx tensorrt_rtx
+	@touch $@
+
+test-tensorflow: setup $(TENSORFLOW)/.synced ## The tests of tests/tensorflow, with TensorFlow
+	@$(TIMED) test-tensorflow $(TENSORFLOW)/bin/python -m pytest tests/tensorflow $(IN_A_PROCESS)
+
 # PyTorch and what it needs; everything else is that of the development environment, the native module included.
 $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TORCH)
 	VIRTUAL_ENV=$(CURDIR)/$(TORCH) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/torch.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TORCH)/lib/$$(ls $(TORCH)/lib)/site-packages/development.pth
+	@touch $@
+
+$(TENSORFLOW)/.synced: requirements/tensorflow.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(TENSORFLOW)
+	VIRTUAL_ENV=$(CURDIR)/$(TENSORFLOW) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/tensorflow.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TENSORFLOW)/lib/$$(ls $(TENSORFLOW)/lib)/site-packages/development.pth
 	@touch $@
 
 test-clients: setup $(CLIENTS)/.synced ## Clients of others, as KServe's and MLServer's, against a server of ours
@@ -186,8 +219,12 @@ $(NEWEST)/.made: $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(NEWEST)
 	@touch $@
 
-test-gpu: setup ## ONNX models on a GPU (PYTEST_ARGS="--gpu" where there is one; else they are named and skipped)
+test-gpu: setup ## ONNX and Python models, metrics and CUDA shared memory on a GPU (PYTEST_ARGS="--gpu" where there is one; else they are named and skipped)
 	@$(TIMED) test-gpu $(BIN)/pytest tests/gpu $(IN_A_PROCESS)
+
+# PyTorch and the driver are that machine's, everything else is in the folder
+gpu-kit: $(SYNCED) wheel ## What .ci/test-gpu needs on a machine with a GPU and no network, in build/gpu-kit
+	.ci/gpu-kit build/gpu-kit wheels/*.whl
 
 test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
 	@$(TIMED) test-packages $(BIN)/pytest tests/packages --timeout 600 $(IN_A_PROCESS)
@@ -297,4 +334,4 @@ lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for ne
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
-	rm -rf $(VENV) $(TRITON) $(TORCH) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels

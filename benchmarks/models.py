@@ -78,6 +78,7 @@ class Entry:
     max_batch_size: int = 32
     batching: str | None = "dynamic_batching { }"
     parameters: dict[str, str] = field(default_factory=dict)
+    backend: str = "onnxruntime"
 
 
 def inputs(model: str, rows: int) -> dict[str, npt.NDArray[np.generic]]:
@@ -112,7 +113,7 @@ def model_file(name: str) -> Path:
 
 def _config(entry: Entry) -> str:
     model = MODELS[entry.model]
-    lines = [f'name: "{entry.name}"', 'backend: "onnxruntime"', f"max_batch_size: {entry.max_batch_size}"]
+    lines = [f'name: "{entry.name}"', f'backend: "{entry.backend}"', f"max_batch_size: {entry.max_batch_size}"]
     for spec in model.inputs:
         dims = ", ".join(map(str, spec.dims))
         lines.append(f'input {{ name: "{spec.name}" data_type: {CONFIG_TYPES[spec.datatype]} dims: [ {dims} ] }}')
@@ -120,10 +121,13 @@ def _config(entry: Entry) -> str:
     lines += [
         f'output {{ name: "{name}" data_type: {result_type} dims: [ {width} ] }}' for name, width in model.outputs
     ]
+    lines.append('default_model_filename: "model.onnx"')
     lines.append(f"instance_group {{ kind: KIND_CPU count: {entry.instances} }}")
     if entry.batching:
         lines.append(entry.batching)
-    for key, value in {"intra_op_thread_count": "1", **entry.parameters}.items():
+    threads = {"openvino": ("INFERENCE_NUM_THREADS", str(entry.instances))}
+    one_thread = dict([threads.get(entry.backend, ("intra_op_thread_count", "1"))])
+    for key, value in {**one_thread, **entry.parameters}.items():
         lines.append(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}')
     return "\n".join(lines) + "\n"
 

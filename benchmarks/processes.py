@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "pin", "pss_mb", "rss_mb", "tree"]
+__all__ = ["cpu_seconds", "pin", "pinned", "pss_mb", "rss_mb", "tree"]
 
 PROC = Path("/proc")
 PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of clock_getcpuclockid(3)
@@ -37,6 +39,17 @@ def pin(pid: int, core: int) -> None:
                 os.sched_setaffinity(int(thread.name), {core})
             except ProcessLookupError:
                 continue
+
+
+@contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """This thread, so that what it starts meanwhile is pinned from the first moment."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -6,6 +6,7 @@ python -m docs.generate --check   fails when the page is not what the code says
 """
 
 import sys
+import time
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from runners.settings import SETTINGS
 from runners.settings.absent import ABSENT
 from runners.settings.definition import Setting
 from runners.settings.kinds import Choice, Integer, Switch
+from tests.nvml import StandIn
 
 __all__ = ["main"]
 
@@ -59,6 +61,8 @@ _METRICS = """## Metrics
 `GET /metrics` on the metrics port answers these, in the Prometheus text format. There are no metrics with the label
 `model` while no model is loaded. What they mean, and what asks for them: [metrics](../metrics.md).
 """
+# read by a thread of its own
+_OF_GPUS = "nv_gpu_utilization"
 _STREAM = """class TritonPythonModel:
     def execute(self, requests):
         raise NotImplementedError
@@ -156,13 +160,17 @@ def _meaning(row: Kind) -> str:
 def _metrics() -> Iterator[tuple[str, ...]]:
     """What a server really answers that has all of them"""
     metrics = MetricsOptions(histogram_latencies=True, summary_latencies=True)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, TemporaryDirectory() as driver:
         (Path(folder) / "stream" / "1").mkdir(parents=True)
         (Path(folder) / "stream" / "1" / "model.py").write_text(_STREAM, encoding="utf-8")
         (Path(folder) / "stream" / "config.pbtxt").write_text(_STREAM_CONFIG, encoding="utf-8")
+        StandIn.made(Path(driver)).load()
         with Engine(ROOT / "model_repository", folder, options=EngineOptions(metrics=metrics)) as engine:
             engine.model("digits").run(np.zeros((1, 1, 8, 8), np.float32))
             page = engine.get_metrics()
+            while _OF_GPUS not in page:
+                time.sleep(0.01)
+                page = engine.get_metrics()
     helps, kinds, labels = {}, {}, {}
     for line in page.splitlines():
         match line.split(maxsplit=3):

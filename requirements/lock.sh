@@ -15,14 +15,17 @@ lock cpu --extra cpu --excludes requirements/absent.in pyproject.toml
 lock gpu --extra gpu --excludes requirements/absent.in pyproject.toml
 lock dev --extra cpu --extra openvino --extra bento --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
     --excludes requirements/absent.in pyproject.toml
-for runtime in cpu gpu; do
-    lock bento-$runtime --extra $runtime --extra bento --group service --constraint requirements/dev.txt \
-        --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml
-done
+lock bento-cpu --extra cpu --extra bento --group service --constraint requirements/dev.txt \
+    --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml
+lock bento-gpu --extra gpu --extra bento --group service --constraint requirements/dev.txt \
+    --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml requirements/tensorrt.in
 lock bench requirements/bench.in --constraint requirements/dev.txt
 lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock supply requirements/supply.in
+lock tensorflow requirements/tensorflow.in --constraint requirements/dev.txt
+lock tensorrt-next requirements/tensorrt-next.in
+lock tensorrt-rtx requirements/tensorrt-rtx.in
 lock torch requirements/torch.in --constraint requirements/dev.txt
 lock train requirements/train.in
 lock triton requirements/triton.in

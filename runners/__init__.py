@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from .model import Model
     from .restrictions import Restriction
     from .settings import (
+        DeviceOptions,
         EngineOptions,
         GrpcOptions,
         HttpOptions,
         LogOptions,
         MetricsOptions,
         ModelOptions,
+        RateLimitOptions,
         ServerTls,
         TraceOptions,
     )
@@ -51,6 +53,7 @@ __all__ = [
     "ConfigInvalid",
     "ConnectionLost",
     "DeadlineExceeded",
+    "DeviceOptions",
     "Engine",
     "EngineFailed",
     "EngineOptions",
@@ -68,6 +71,7 @@ __all__ = [
     "ModelState",
     "ModelUnavailable",
     "Overloaded",
+    "RateLimitOptions",
     "Restriction",
     "Result",
     "ServerTls",
@@ -103,12 +107,14 @@ _MODULES = {
     ".model": ("Model",),
     ".restrictions": ("Restriction",),
     ".settings": (
+        "DeviceOptions",
         "EngineOptions",
         "GrpcOptions",
         "HttpOptions",
         "LogOptions",
         "MetricsOptions",
         "ModelOptions",
+        "RateLimitOptions",
         "ServerTls",
         "TraceOptions",
     ),

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from os.path import lexists
 from pathlib import Path
 
+from .alternatives import candidates, samples_file
 from .composition import in_order
-from .errors import ConfigInvalid, KushiError
+from .errors import ConfigInvalid, KushiError, about
 from .repository.ensemble import composing, is_ensemble
+from .repository.labels import read_labels
 from .repository.layout import ModelSource, scan
 from .repository.resolve import Resolved, resolve
+from .repository.supported_fields import SAMPLES
+from .repository.warm_up import warm_up_samples
 
 __all__ = ["Finding", "check"]
 
@@ -44,6 +48,7 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[F
         try:
             resolved = resolve(source, auto_complete=auto_complete)
             _check_files(source, resolved)
+            _check_named(source, resolved)
         except (KushiError, OSError) as error:
             findings[source.name] = Finding(source.name, "", (), str(error))
         else:
@@ -65,6 +70,19 @@ def _check_files(source: ModelSource, resolved: Resolved) -> None:
         path = source.versions[version] / resolved.config.default_model_filename
         if not lexists(path):
             raise ConfigInvalid(f"unable to find '{path}'")
+
+
+def _check_named(source: ModelSource, resolved: Resolved) -> None:
+    """Other files of the model that its configuration names, and its other forms"""
+    config = resolved.config
+    with about(source.stated_in):
+        read_labels(source.path, config)
+        warm_up_samples(source.path, config)
+    forms = list(candidates(resolved))
+    # with one form, there is nothing to compare
+    if SAMPLES in config.parameters and len(forms) > 1:
+        with about(source.stated_in):
+            samples_file(resolved)
 
 
 def _missing(ensemble: Resolved, findings: Mapping[str, Finding]) -> Iterator[str]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .settings import Doors
 
-__all__ = ["DOORS", "Door", "Tcp", "Unix"]
+__all__ = ["DOORS", "Door", "Tcp", "Unix", "probe_all"]
+
+_EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - compared alone
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,18 @@ class Tcp:
                     f"Socket '{self}' already in use: choose another port, or stop what listens there"
                 ) from None
             raise ConfigInvalid(f"cannot listen on {self}: {error.strerror or error}") from None
+
+    def collides(self, other: Tcp) -> bool:
+        """Whether both cannot be open at once; every port 0 is another one"""
+        if not self.port == other.port != 0:
+            return False
+        (family, address), (others, theirs) = self._found(), other._found()
+        return family == others and (address == theirs or not {address, theirs}.isdisjoint(_EVERYWHERE))
+
+    def _found(self) -> tuple[int, str]:
+        """The family of its address, and the address as numbers"""
+        family, *_, at = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_STREAM)[0]
+        return family, str(at[0])
 
     def opened(self, port: int | None) -> str:
         """Where something listens now"""
@@ -192,3 +206,18 @@ DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
     ),
 )
 """In the order in which they are opened"""
+
+
+def probe_all(settings: Doors) -> None:
+    """Raises when one of those that are wanted cannot be opened"""
+    places: list[Tcp] = []
+    for door in DOORS:
+        door.probe(settings)
+        place = door.place(settings)
+        if isinstance(place, Tcp):
+            if any(place.collides(other) for other in places):
+                raise ConfigInvalid(
+                    f"failed to start {door.service} at {place}: another service of this server has the port "
+                    f"{place.port}"
+                )
+            places.append(place)

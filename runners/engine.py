@@ -22,6 +22,7 @@ import kushi_native
 from . import verbs
 from .calls import Calls
 from .control import Control
+from .devices import limits_of
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
 from .grpc_description import described_files, services_of
 from .settings import ALL_MODELS, EngineOptions
@@ -80,7 +81,9 @@ class Engine(Calls):
         self._core = kushi_native.Core(options.to_json(paths))
         self._repositories = paths
         super().__init__(self._core)
-        self._control = Control(self._core, paths, options.models, options.backend_config)
+        limits = limits_of(options.devices)
+        options.rate_limit.warn()
+        self._control = Control(self._core, paths, options.models, options.backend_config, limits)
         try:
             self._control.start(options.models.load if explicit else [ALL_MODELS])
             if options.exit_on_error:

@@ -14,6 +14,7 @@ __all__ = [
     "runtime_directory",
     "set_variable",
     "variables",
+    "visible_gpus",
 ]
 
 
@@ -25,6 +26,11 @@ def variables(prefix: str) -> dict[str, str]:
 def not_set(names: Iterable[str]) -> list[str]:
     """Those of these variables that do not exist, or are empty"""
     return [name for name in names if not os.environ.get(name)]
+
+
+def visible_gpus() -> str | None:
+    """The GPUs that CUDA shows to this process, as CUDA reads it; None: all"""
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def runtime_directory() -> Path | None:

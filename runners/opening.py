@@ -6,13 +6,17 @@ load.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from kushi_native import Core, StartedVersion
 
+from .alternatives import Candidate, candidates
 from .backends import ensemble, pipeline
+from .backends.device_limits import DeviceLimits
 from .backends.pipeline import Loaded
+from .backends.steps import NotYet, Work
 from .composition import Composition
 from .errors import KushiError, ShuttingDown
 from .loading import Load
@@ -20,7 +24,8 @@ from .repository.backend_config import BackendConfig, settings_of
 from .repository.ensemble import is_ensemble
 from .repository.layout import ModelSource
 from .repository.messages import ModelConfig
-from .repository.resolve import Resolved
+from .repository.resolve import Resolved, resolve_written
+from .repository.supported_fields import ALTERNATIVE, SAMPLES
 from .repository.warm_up import WarmUpSample
 
 __all__ = ["Failures", "Opened", "Opening"]
@@ -30,59 +35,125 @@ _LOG = logging.getLogger(__name__)
 Failures = dict[int | None, KushiError]
 """What could not be loaded, by version; None stands for the model as a whole"""
 
-Opened = dict[int, tuple[StartedVersion, ModelConfig]]
-"""What could, with its complete configuration"""
+
+@dataclass
+class Opened:
+    """What became of a model"""
+
+    versions: dict[int, tuple[StartedVersion, ModelConfig]] = field(default_factory=dict)
+    """Those that could be loaded, each with its complete configuration"""
+    failures: Failures = field(default_factory=dict)
+    works: list[Work] = field(default_factory=list)
+    """What is to be made before they are loaded again in their own form"""
+
+
+_Found = tuple[Loaded, Sequence[Work]]
 
 
 class Opening:
     """How the versions of any model are opened"""
 
     def __init__(
-        self, core: Core, composition: Composition, backend_config: BackendConfig, *, auto_complete: bool
+        self,
+        core: Core,
+        composition: Composition,
+        backend_config: BackendConfig,
+        limits: DeviceLimits,
+        *,
+        auto_complete: bool,
     ) -> None:
         self._core = core
         self._composition = composition
         self._backend_config = backend_config
+        self._limits = limits
         self._auto_complete = auto_complete
 
-    def open(
-        self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]
-    ) -> tuple[Opened, Failures]:
-        """Each version, whatever becomes of the others; `why` says of other models why they are not loaded"""
+    def open(self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]) -> Opened:
+        """
+        Each version, whatever becomes of the others, in the first form of the model that can run; `why` says of other
+        models why they are not loaded
+        """
+        opened = Opened()
+        for candidate in self._forms(load, resolved):
+            opened = self._open_form(load, candidate.resolved, why)
+            if not opened.failures:
+                if candidate.name:
+                    _LOG.info("model '%s' is served in its form '%s'", resolved.source.name, candidate.name)
+                break
+            if candidate.name:
+                candidate.refuse(next(iter(opened.failures.values())))
+        return opened
+
+    def _forms(self, load: Load, resolved: Resolved) -> Iterable[Candidate]:
+        """Where they are asked before, all at once; or else each when the one before it has failed"""
+        forms = candidates(resolved)
+        if SAMPLES not in resolved.config.parameters:
+            return forms
+        several = list(forms)
+        if len(several) == 1:
+            _LOG.warning("model '%s': its '%s' compare nothing: it has one form here", resolved.source.name, SAMPLES)
+            return several
+        from .trying import try_forms  # noqa: PLC0415 - NumPy, which other loads do without
+
+        return try_forms(load, several, self._load)
+
+    def _open_form(self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]) -> Opened:
         source = resolved.source
-        opened: Opened = {}
-        failures: Failures = {}
+        opened = Opened()
         for version in resolved.versions:
             _LOG.info("loading: %s:%d", source.name, version)
             work = partial(_start, self._core, source.name, version, self._opening(resolved, version, why()))
             try:
-                loaded, started = load.run(source.path, work)
+                loaded, started, unfinished = load.run(source.path, work)
+                opened.works += unfinished
                 if loaded.warm_up:
                     _warm_up(load, source, started, loaded.warm_up)
             except ShuttingDown:
                 raise
             except KushiError as error:
-                failures[version] = error
+                opened.failures[version] = error
+                opened.works += error.works if isinstance(error, NotYet) else ()
             else:
-                opened[version] = started, loaded.config
-        return opened, failures
+                opened.versions[version] = started, loaded.config
+        return opened
 
-    def _opening(self, resolved: Resolved, version: int, failures: Mapping[str, KushiError]) -> Callable[[], Loaded]:
+    def _opening(self, resolved: Resolved, version: int, failures: Mapping[str, KushiError]) -> Callable[[], _Found]:
         source, config = resolved.source, resolved.config
         if is_ensemble(config):
-            return partial(ensemble.load, source, config, version, self._composition.serving(), failures)
-        return partial(_open, resolved, version, self._auto_complete, self._backend_config)
+            serving = self._composition.serving()
+            return lambda: (ensemble.load(source, config, version, serving, failures), ())
+        return partial(self._open_version, resolved, version)
+
+    def _open_version(self, resolved: Resolved, version: int) -> _Found:
+        """In the form that it has, or where that is to be made first, in the one that serves meanwhile"""
+        try:
+            return self._load(resolved, version), ()
+        except NotYet as error:
+            _LOG.warning("'%s' version %d: %s", resolved.source.name, version, error)
+            try:
+                error.meanwhile.parameters[ALTERNATIVE].string_value = f"{error.meanwhile.backend}: {error}"
+                return self._load(resolve_written(resolved.source, error.meanwhile), version), error.works
+            except KushiError as failure:
+                text = f"{error}, which it cannot: {failure}"
+                raise NotYet(text, meanwhile=error.meanwhile, works=error.works) from failure
+
+    def _load(self, resolved: Resolved, version: int) -> Loaded:
+        return pipeline.load(
+            resolved.source,
+            resolved.config,
+            version,
+            auto_complete=self._auto_complete,
+            settings=settings_of(self._backend_config, resolved.config.backend),
+            limits=self._limits,
+        )
 
 
-def _open(resolved: Resolved, version: int, auto_complete: bool, config: BackendConfig) -> Loaded:  # noqa: FBT001 - only partial gives it
-    settings = settings_of(config, resolved.config.backend)
-    return pipeline.load(resolved.source, resolved.config, version, auto_complete=auto_complete, settings=settings)
-
-
-def _start(core: Core, name: str, version: int, opening: Callable[[], Loaded]) -> tuple[Loaded, StartedVersion]:
-    loaded = opening()
+def _start(
+    core: Core, name: str, version: int, opening: Callable[[], _Found]
+) -> tuple[Loaded, StartedVersion, Sequence[Work]]:
+    loaded, works = opening()
     _LOG.debug("'%s' version %d runs on %d thread(s)", name, version, loaded.intra_op_threads)
-    return loaded, core.start(name, loaded.specification.model_dump_json(), loaded.sessions)
+    return loaded, core.start(name, loaded.specification.model_dump_json(), loaded.sessions), works
 
 
 def _warm_up(load: Load, source: ModelSource, started: StartedVersion, samples: Sequence[WarmUpSample]) -> None:

@@ -19,7 +19,7 @@ from types import FrameType
 
 from . import log
 from .descriptors import allow_connections
-from .doors import DOORS
+from .doors import DOORS, probe_all
 from .engine import Engine
 from .errors import KushiError
 from .loading import threads_are_left
@@ -53,6 +53,7 @@ def _serve(settings: ServerSettings, started: float) -> int:
         try:
             log.redirect(options.log.file)
         except OSError as error:
+            log.setup(options.log)
             _LOG.error("--log-file: cannot write to '%s': %s", options.log.file, error.strerror)
             return 1
     log.setup(options.log)
@@ -61,8 +62,7 @@ def _serve(settings: ServerSettings, started: float) -> int:
     allow_connections(options.http.max_connections, wanted, "--http-max-connections")
     signals = _Signals() if settings.drain_fd is None else _Pipe(settings.drain_fd)
     try:
-        for door in DOORS:
-            door.probe(doors)
+        probe_all(doors)
         # the table of models comes first, also where one that failed is the end
         engine = Engine(*settings.repositories, options=replace(options, exit_on_error=False))
     except KushiError as error:

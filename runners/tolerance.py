@@ -1,8 +1,8 @@
-"""How far the answers of an exported model may be from the original's"""
+"""How far the answers of one form of a model may be, and are, from those of another"""
 
 from dataclasses import dataclass
 
-__all__ = ["Tolerance"]
+__all__ = ["Difference", "Tolerance"]
 
 
 @dataclass(frozen=True)
@@ -11,3 +11,15 @@ class Tolerance:
 
     absolute: float = 1e-4
     relative: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference of an output from the original's; `relative` to the largest number of the original"""
+
+    absolute: float
+    relative: float
+
+    def __or__(self, other: "Difference") -> "Difference":
+        """The largest of both"""
+        return Difference(max(self.absolute, other.absolute), max(self.relative, other.relative))

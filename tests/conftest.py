@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from tests import models, standard
+from tests.accelerators import pytest_addoption, pytest_collection_modifyitems
 from tests.raw_http import Connection
 from tests.serving import Server
 from tests.skips import pytest_terminal_summary
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-__all__ = ["StartServer", "pytest_terminal_summary"]
+__all__ = ["StartServer", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
 
 class StartServer(Protocol):
@@ -26,6 +28,24 @@ class StartServer(Protocol):
 
 
 SERVERS = pytest.StashKey[list[Server]]()
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """Commands and servers send the package's log elsewhere, for as long as their process lives."""
+    before = {logger: (logger.handlers[:], logger.level, logger.propagate) for logger in _loggers()}
+    yield
+    for logger in _loggers():
+        handlers, level, propagate = before.get(logger, ([], logging.NOTSET, True))
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
+        if logger.level != level:
+            logger.setLevel(level)
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.root.manager.loggerDict.items()
+    return [one for name, one in known if isinstance(one, logging.Logger) and name.partition(".")[0] == "runners"]
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +78,10 @@ def explicit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 
 @pytest.fixture(scope="session")
 def region_server(standard_repository: Path) -> Iterator[Server]:
-    """A server over the standard repository that lets clients register shared memory."""
-    server = Server.start(standard_repository, "--allow-client-shm=true")
+    """A server over the standard repository that lets clients register shared memory, and sees no GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        server = Server.start(standard_repository, "--allow-client-shm=true")
     try:
         yield server
     finally:

@@ -2,9 +2,9 @@
 The import law of the crates, read from `cargo metadata`: python -m tests.crate_law
 
 bindings → {server, client, engine-*, arrays}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* → {net, oip,
-dataplane} and never one another, oip → dataplane → trace → core, net → {core, tls} and no protocol, {door-*, client,
-dataplane, engine-worker} → shm, client → {oip, tls}, engine-python → arrays, testkit → core. A layer may skip one
-below it; tests of any crate may use testkit and shm.
+dataplane} and never one another, oip → dataplane → {trace, gpu}, trace → core, net → {core, tls} and no protocol,
+{door-*, client, dataplane, engine-worker} → shm, client → {oip, tls}, engine-python → arrays, testkit → core, gpu →
+nothing. A layer may skip one below it; tests of any crate may use testkit and shm.
 """
 
 import json
@@ -35,7 +35,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "server": frozenset({"door", "net", "oip", "otlp", "dataplane", "core"}),
     "door": frozenset({"net", "oip", "dataplane", "shm", "core"}),
     "net": frozenset({"core", "tls"}),
-    "dataplane": frozenset({"trace", "core", "shm"}),
+    "dataplane": frozenset({"trace", "core", "shm", "gpu"}),
     "client": frozenset({"core", "shm", "oip", "tls"}),
     "engine": frozenset({"core"}),
     "engine-python": frozenset({"arrays", "core"}),
@@ -46,6 +46,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "trace": frozenset({"core"}),
     "testkit": frozenset({"core"}),
     "core": frozenset(),
+    "gpu": frozenset(),
     "shm": frozenset(),
     "tls": frozenset({"core"}),
 }

@@ -19,7 +19,7 @@ import time
 import numpy as np
 from kushi_native import PythonModel
 
-from runners import ConfigInvalid
+from runners import ConfigInvalid, InvalidInput
 from runners.backends import Backend, Bound, Descriptor, ModelFailed, Opened, Prepared, TensorInfo, complete
 
 DESCRIPTOR = Descriptor(name="odd", loads="kushi_odd:OddBackend", kinds=(("odd_text", "model.odd"),))
@@ -93,6 +93,8 @@ class Says:
                 return json.dumps(parameters)
             case ["raise"]:
                 raise ValueError("no such thing")
+            case ["refuse"]:
+                raise InvalidInput("expected another word")
             case ["fail"]:
                 raise ModelFailed("the device is gone")
             case ["segfault"]:

@@ -1,15 +1,14 @@
 """
 A Python model that says where it was placed, and answers with a tensor that lies on its GPU.
 
-It speaks with CUDA's driver alone, as a framework does below, so that it runs with that of a GPU, and with one that
-`stand_in` makes: it shows two GPUs, whose memory is the host's under other addresses.
+It speaks with CUDA's driver alone, as a framework does below, so that it runs with that of a GPU, and with the one of
+`tests/stand_in_driver`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.serving import Server
 
-__all__ = ["ask", "stand_in", "wait_for_instances", "write"]
+__all__ = ["ask", "wait_for_instances", "write"]
 
 MODEL: Final = '''
 import ctypes
@@ -98,40 +97,12 @@ input { name: "X" data_type: TYPE_FP32 dims: [ -1 ] }
 output [ { name: "Y" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "TOLD" data_type: TYPE_STRING dims: [ 1 ] } ]
 """
 
-DRIVER: Final = """
-#include <stdlib.h>
-#include <string.h>
-
-typedef unsigned long long address;
-#define FAR (1ULL << 62)
-static void *near(address at) { return (void *)(at ^ FAR); }
-
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *count) { *count = 2; return 0; }
-int cuDeviceGet(int *device, int number) { *device = number; return number < 2 ? 0 : 101; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
-int cuCtxPushCurrent_v2(void *context) { return 0; }
-int cuCtxPopCurrent_v2(void **context) { return 0; }
-int cuCtxSynchronize(void) { return 0; }
-int cuMemAlloc_v2(address *at, size_t bytes) { *at = (address)malloc(bytes) ^ FAR; return 0; }
-int cuMemFree_v2(address at) { free(near(at)); return 0; }
-int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes) { memcpy(near(to), from, bytes); return 0; }
-int cuMemcpyDtoH_v2(void *to, address from, size_t bytes) { memcpy(to, near(from), bytes); return 0; }
-"""
-
 
 def write(repository: Path, name: str, text: str = "") -> None:
     version = repository / name / "1"
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (repository / name / "config.pbtxt").write_text(CONFIG + text)
-
-
-def stand_in(folder: Path) -> None:
-    """Makes the driver; the folder belongs into LD_LIBRARY_PATH"""
-    command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"), "-x", "c", "-"]
-    subprocess.run(command, input=DRIVER.encode(), check=True)
 
 
 def ask(server: Server, name: str, elements: int = 3) -> dict[str, Any]:

@@ -17,20 +17,23 @@ if TYPE_CHECKING:
     from ..repository.specification import parameter
     from ..repository.tensors import TensorInfo
     from ..repository.values import Setting
-    from .python_engine import ModelFailed, PythonEngine
-    from .steps import Backend, Bound, Opened, Placed, Prepared
+    from .python_engine import Later, ModelFailed, PythonEngine
+    from .steps import Backend, Bound, NotYet, Opened, Placed, Prepared, Work
 
 __all__ = [
     "Backend",
     "Bound",
     "Descriptor",
+    "Later",
     "ModelFailed",
+    "NotYet",
     "Opened",
     "Placed",
     "Prepared",
     "PythonEngine",
     "Setting",
     "TensorInfo",
+    "Work",
     "complete",
     "parameter",
 ]
@@ -41,7 +44,7 @@ _MODULES = {
     "..repository.specification": ("parameter",),
     "..repository.tensors": ("TensorInfo",),
     "..repository.values": ("Setting",),
-    ".python_engine": ("ModelFailed", "PythonEngine"),
-    ".steps": ("Backend", "Bound", "Opened", "Placed", "Prepared"),
+    ".python_engine": ("Later", "ModelFailed", "PythonEngine"),
+    ".steps": ("Backend", "Bound", "NotYet", "Opened", "Placed", "Prepared", "Work"),
 }
 __getattr__ = on_demand(__name__, _MODULES)

@@ -1,16 +1,19 @@
 """The steps of a load in which the backend has its part: place → open → complete → check. It is imported here"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 
 from ..errors import Unsupported, about
 from ..repository.complete import check_against_model, default_max_batch_size
+from ..repository.cores import check_cores
 from ..repository.discovery import descriptor_of
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig, ModelInstanceGroup
 from ..repository.normalize import fill_defaults, fill_instance_groups
 from ..repository.validate import check_instance_groups, check_model, check_outputs, check_tensors, check_threads
+from .cores import cores_of_process, warn_of_threads
+from .device_limits import NO_LIMITS, DeviceLimits
 from .steps import Backend, Bound, Placed
 
 __all__ = ["Fitted", "backend_of", "fit"]
@@ -28,14 +31,23 @@ class Fitted:
 
 
 def fit(
-    source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool, settings: Mapping[str, str]
+    source: ModelSource,
+    config: ModelConfig,
+    version: int,
+    *,
+    auto_complete: bool,
+    settings: Mapping[str, str],
+    limits: DeviceLimits = NO_LIMITS,
 ) -> Fitted:
     """Opens one version of a model whose configuration is checked but not yet completed"""
-    backend = backend_of(config.backend, settings)
+    backend = backend_of(config.backend, settings, limits)
     with about(source.stated_in):
         model = _placed(source, version, config, backend)
+    limits.check_load(config.name, model.places)
+    with about(source.stated_in):
         prepared = backend.prepare(model)
         check_threads(model.config, prepared.threads)
+        warn_of_threads(model.config, prepared.threads)
         path = backend.locate(source.versions[version], config.default_model_filename)
     opened = prepared.open(path)
     with about(source.stated_in):
@@ -49,10 +61,10 @@ def fit(
             check_against_model(config, bound.inputs, bound.outputs)
         if not bound.may_be_silent:
             check_outputs(config)
-        return Fitted(Placed(source, version, config, model.places), bound, bound.threads())
+        return Fitted(replace(model, config=config), bound, bound.threads())
 
 
-def backend_of(name: str, settings: Mapping[str, str]) -> Backend:
+def backend_of(name: str, settings: Mapping[str, str], limits: DeviceLimits = NO_LIMITS) -> Backend:
     """The backend that config.pbtxt calls `name`, ready to open models"""
     descriptor = descriptor_of(name)
     try:
@@ -60,19 +72,26 @@ def backend_of(name: str, settings: Mapping[str, str]) -> Backend:
     except ImportError as error:
         install = f": pip install '{descriptor.install}'" if descriptor.install else ""
         raise Unsupported(f"backend '{name}' cannot be loaded: {error}{install}") from error
-    return kind(settings)
+    backend = kind(settings)
+    backend.limits = limits
+    return backend
 
 
 def _placed(source: ModelSource, version: int, written: ModelConfig, backend: Backend) -> Placed:
     gpus = backend.gpus()
     config = fill_instance_groups(written, gpus)
     why_none = "" if gpus else backend.why_no_gpu()
-    check_instance_groups(config, gpus, why_none=why_none, may_place_itself=backend.places_itself())
-    return Placed(source, version, config, tuple(_places(config)))
+    instead = "" if backend.places_itself() else backend.instead_of_kind_model()
+    check_instance_groups(config, gpus, why_none=why_none, instead_of_kind_model=instead)
+    check_cores(config, cores_of_process())
+    places, by_themselves = zip(*_places(config), strict=True)
+    return Placed(source, version, config, places, by_themselves)
 
 
-def _places(config: ModelConfig) -> Iterator[int | None]:
+def _places(config: ModelConfig) -> Iterator[tuple[int | None, bool]]:
+    """Of each instance, and whether it chooses by itself"""
     for group in config.instance_group:
         on_gpu = group.kind == ModelInstanceGroup.KIND_GPU
+        by_itself = group.kind == ModelInstanceGroup.KIND_MODEL
         for place in group.gpus if on_gpu else [None]:
-            yield from [place] * group.count
+            yield from [(place, by_itself)] * group.count

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from kushi_native import PythonModel
 
-from ..errors import KushiError, Unsupported
+from ..errors import InvalidInput, KushiError, Unsupported
 from ..loading import failure_of
+from ..repository.tensors import scalar_names
 from .fitting import backend_of, fit
 from .isolated_batches import Batches, Given, as_bfloat16
-from .isolation_messages import Order, plain_error, plain_fitted
+from .isolation_messages import Order, in_processes, plain_error, plain_fitted
 from .steps import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..repository.messages import ModelConfig
     from .isolated_batches import Array
     from .isolation_messages import Plain
     from .python_engine import PythonEngine
@@ -54,14 +54,16 @@ class IsolatedModel:
         """Opens the version again, for one instance; what there is to warn of was said when it was opened first"""
         logging.getLogger().addHandler(_ToServer(logging.ERROR))
         order = Order.of(json.loads(args["isolated"]))
-        on_gpu = args["model_instance_kind"] == "GPU"
-        place = int(args["model_instance_device_id"]) if on_gpu else None
+        kind = args["model_instance_kind"]
+        place = int(args["model_instance_device_id"]) if kind == "GPU" else None
+        number = int(args["instance"])
+        model = Placed(order.source, order.version, order.config, (place,), (kind == "MODEL",), number)
         try:
-            engine = _engine(order, place, int(args["threads"]))
+            engine, scalars = _engine(model, order, int(args["threads"]))
         except KushiError as error:
             # its text says all
-            raise error.with_traceback(None) from None
-        self._batches = Batches(engine, order.config)
+            raise in_processes(error).with_traceback(None) from None
+        self._batches = Batches(engine, order.config, scalars)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One response for each request"""
@@ -70,7 +72,7 @@ class IsolatedModel:
             raise RuntimeError("the model is not initialized")
         outcomes = batches.execute([_given(request, batches) for request in requests])
         return [
-            _API.InferenceResponse(error=_API.TritonError(str(outcome)))
+            _API.InferenceResponse(error=_error(outcome))
             if isinstance(outcome, KushiError)
             else _API.InferenceResponse(_tensors(outcome, batches))
             for outcome in outcomes
@@ -79,6 +81,11 @@ class IsolatedModel:
     def finalize(self) -> None:
         """Lets the engine go"""
         self._batches = None
+
+
+def _error(error: KushiError) -> Any:  # noqa: ANN401 - a TritonError of the worker
+    code = _API.TritonError.INVALID_ARG if isinstance(error, InvalidInput) else _API.TritonError.INTERNAL
+    return _API.TritonError(str(error), code)
 
 
 def _found(order: Order) -> Plain:
@@ -90,17 +97,19 @@ def _found(order: Order) -> Plain:
                 order.version,
                 auto_complete=order.auto_complete,
                 settings=order.settings,
+                limits=order.limits,
             )
         )
     except Exception as error:  # noqa: BLE001 - whatever a file made the framework raise
         return plain_error(failure_of(error, order.source.path))
 
 
-def _engine(order: Order, place: int | None, threads: int) -> PythonEngine:
-    config: ModelConfig = order.config
-    backend = backend_of(config.backend, order.settings)
-    prepared = backend.prepare(Placed(order.source, order.version, config, (place,)))
-    path = backend.locate(order.source.versions[order.version], config.default_model_filename)
+def _engine(model: Placed, order: Order, threads: int) -> tuple[PythonEngine, list[str]]:
+    """What executes it, and its tensors of rank 0"""
+    config = model.config
+    backend = backend_of(config.backend, order.settings, order.limits)
+    prepared = backend.prepare(model)
+    path = backend.locate(model.source.versions[model.version], config.default_model_filename)
     bound = prepared.open(path).bind(config)
     # how many was decided for all instances; here it runs once before the first request, and sets what it sets
     bound.threads()
@@ -108,7 +117,7 @@ def _engine(order: Order, place: int | None, threads: int) -> PythonEngine:
     if not isinstance(session, PythonModel):
         raise Unsupported(f"model '{config.name}' cannot be isolated: Python does not execute it")
     engine: PythonEngine = session.engine
-    return engine
+    return engine, scalar_names(bound.outputs or ())
 
 
 def _given(request: Any, batches: Batches) -> Given:  # noqa: ANN401 - an InferenceRequest of the worker

@@ -5,7 +5,7 @@ It does for a `PythonEngine` what the native core does where the engine is in it
 texts and the same rules. Only NumPy is needed here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import EngineFailed
+from ..errors import EngineFailed, InvalidInput, KushiError
 from ..repository.messages import ModelConfig, ModelInput, ModelOutput
-from ..repository.tensors import protocol_type
+from ..repository.tensors import fits, model_dims, protocol_type
 from ..worker.datatypes import datatype_of
 from ..worker.errors import TritonModelException
 from .python_engine import PythonEngine
@@ -28,7 +28,7 @@ except ImportError:
 __all__ = ["Array", "Batches", "Given", "Outcome", "as_bfloat16"]
 
 Array = NDArray[Any]
-Outcome = list[Array | None] | EngineFailed
+Outcome = list[Array | None] | KushiError
 """The outputs of one request, by position; BF16 are the 16 bits of each element"""
 
 
@@ -44,24 +44,28 @@ class Given:
 class _Failure(Exception):
     """Of a batch; `of_data` where the data of one of its requests may be the reason"""
 
-    def __init__(self, text: str, *, of_data: bool) -> None:
+    def __init__(self, text: str, *, of_data: bool, of_client: bool = False) -> None:
         super().__init__(text)
         self.of_data = of_data
+        self.of_client = of_client
+        """The engine says that the request is wrong, and not what became of it"""
 
 
 class Batches:
     """Executes the batches of one instance, one at a time"""
 
-    def __init__(self, engine: PythonEngine, config: ModelConfig) -> None:
+    def __init__(self, engine: PythonEngine, config: ModelConfig, scalars: Collection[str] = ()) -> None:
+        """scalars: the tensors of rank 0 in the model, which clients see as [1]"""
         self._engine: Any = engine
         self._keeps_state: bool = getattr(engine, "keeps_state", False)
+        self._answers_later: bool = getattr(engine, "answers_later", False)
         self.takes_parameters: bool = getattr(engine, "takes_parameters", False)
         self._model = config.name
         self._is_batched = config.max_batch_size > 0
         self.input_names = [tensor.name for tensor in config.input]
         self.output_names = [tensor.name for tensor in config.output]
         self.output_types = [protocol_type(tensor.data_type) for tensor in config.output]
-        self._output_dims = [_dims(tensor) for tensor in config.output]
+        self._output_dims = [_dims(tensor, scalars) for tensor in config.output]
 
     def execute(self, requests: Sequence[Given]) -> list[Outcome]:
         """The outcome of each request. Where they fail together, each is executed once more alone"""
@@ -74,7 +78,7 @@ class Batches:
                 return [outcome for request in requests for outcome in self.execute([request])]
             # a text that is no Unicode cannot be sent
             text = str(failure).encode("utf-8", "replace").decode()
-            return [EngineFailed(text)] * len(requests)
+            return [InvalidInput(text) if failure.of_client else EngineFailed(text)] * len(requests)
 
     def _together(self, requests: Sequence[Given]) -> Iterator[list[Array | None]]:
         rows = [self._rows(request) for request in requests]
@@ -97,9 +101,11 @@ class Batches:
 
     def _answer(self, arguments: Sequence[Any]) -> Any:  # noqa: ANN401 - whatever the engine returns
         try:
-            return self._engine.execute(*arguments)
+            answer = self._engine.execute(*arguments)
+            return answer.wait() if self._answers_later else answer
         except BaseException as error:  # noqa: BLE001 - an exit too ends a batch, and not the process
-            raise _Failure(self._described(error), of_data=bool(getattr(error, "of_data", True))) from None
+            of_data, of_client = bool(getattr(error, "of_data", True)), isinstance(error, InvalidInput)
+            raise _Failure(self._described(error), of_data=of_data, of_client=of_client) from None
 
     def _described(self, error: BaseException) -> str:
         kind = type(error)
@@ -108,7 +114,7 @@ class Batches:
             text = str(error)
         except Exception:  # noqa: BLE001 - it is the engine's, and may raise anything
             return f"model '{self._model}' raised {name}, which cannot be printed"
-        if isinstance(error, EngineFailed):
+        if isinstance(error, (EngineFailed, InvalidInput)):
             return text
         return f"model '{self._model}' raised {name}: {text}" if text else f"model '{self._model}' raised {name}"
 
@@ -154,7 +160,7 @@ class Batches:
             raise _Failure(f"{of}: {error}", of_data=True) from None
         except Exception as error:  # noqa: BLE001 - whatever the object raises that is to be an array
             raise _Failure(self._described(error), of_data=True) from None
-        if not _fits(array.shape, expected):
+        if not fits(array.shape, expected):
             text = f"{of} has shape {list(array.shape)}, expected {[*expected]}"
             raise _Failure(text, of_data=True)
         if datatype == "BF16" and got in {"BF16", "FP32"}:
@@ -196,12 +202,8 @@ def _joined(arrays: Sequence[Array | None]) -> Array | None:
     return joined
 
 
-def _dims(tensor: ModelInput | ModelOutput) -> list[int]:
-    return [*(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)]
-
-
-def _fits(shape: Sequence[int], expected: Sequence[int]) -> bool:
-    return len(shape) == len(expected) and all(size in (got, -1) for got, size in zip(shape, expected, strict=True))
+def _dims(tensor: ModelInput | ModelOutput, scalars: Collection[str]) -> list[int]:
+    return [] if tensor.name in scalars and not tensor.HasField("reshape") else [*model_dims(tensor)]
 
 
 def _no_string(array: Array) -> str:

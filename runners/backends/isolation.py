@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import about
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
+from .device_limits import NO_LIMITS, DeviceLimits
 from .fitting import Fitted
 from .isolation_messages import Order, read_fitted
 from .native import NativeModel
@@ -30,11 +31,17 @@ _START_SECONDS = 1800.0
 
 
 def fit(
-    source: ModelSource, config: ModelConfig, version: int, *, auto_complete: bool, settings: Mapping[str, str]
+    source: ModelSource,
+    config: ModelConfig,
+    version: int,
+    *,
+    auto_complete: bool,
+    settings: Mapping[str, str],
+    limits: DeviceLimits = NO_LIMITS,
 ) -> Fitted:
     """As `fitting.fit`, in another process; sessions are workers"""
     with about(source.stated_in):
-        limits = process_limits(config)
+        of_processes = process_limits(config)
     workers = Workers(
         program=Path(sys.executable),
         environment=(),
@@ -43,19 +50,23 @@ def fit(
         # what can be imported here can be there
         import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
         start_seconds=_START_SECONDS,
-        limits=limits,
+        limits=of_processes,
     )
-    order = Order(source, config, version, settings, auto_complete=auto_complete)
+    order = Order(source, config, version, settings, limits, auto_complete=auto_complete)
     with about(source.path):
         answer = workers.complete(f"{config.name}_open", json.dumps(order.to_plain()))
     fitted = read_fitted(json.loads(answer), order)
-    bound = replace(fitted.bound, sessions=partial(_sessions, workers, fitted, settings))
+    bound = replace(fitted.bound, sessions=partial(_sessions, workers, fitted, order))
     return replace(fitted, bound=bound)
 
 
-def _sessions(workers: Workers, fitted: Fitted, settings: Mapping[str, str], threads: int) -> list[NativeModel]:
+def _sessions(workers: Workers, fitted: Fitted, first: Order, threads: int) -> list[NativeModel]:
     model = fitted.model
-    order = Order(model.source, model.config, model.version, settings, auto_complete=False)
-    arguments = {"isolated": json.dumps(order.to_plain()), "threads": str(threads)}
-    workers = replace(workers, environment=thread_variables(threads), arguments=arguments)
+    order = replace(first, config=model.config, auto_complete=False)
+    shared = {"isolated": json.dumps(order.to_plain()), "threads": str(threads)}
+    workers = replace(
+        workers,
+        environment=thread_variables(threads),
+        arguments=lambda number: {**shared, "instance": str(number)},
+    )
     return [*workers.models(model, model.config)]

@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import KINDS, EngineFailed, KushiError
+from ..errors import KINDS, ConfigInvalid, EngineFailed, KushiError
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.tensors import TensorInfo
+from .device_limits import DeviceLimits
 from .fitting import Fitted
 from .native import NativeModel
-from .steps import Bound, Placed
+from .steps import Bound, NotYet, Placed
 
-__all__ = ["Order", "Plain", "plain_error", "plain_fitted", "read_fitted"]
+__all__ = ["Order", "Plain", "in_processes", "plain_error", "plain_fitted", "read_fitted"]
 
 Plain = dict[str, Any]
 
@@ -27,6 +28,7 @@ class Order:
     config: ModelConfig
     version: int
     settings: Mapping[str, str]
+    limits: DeviceLimits
     auto_complete: bool
 
     def to_plain(self) -> Plain:
@@ -40,6 +42,7 @@ class Order:
             "config": _plain_config(self.config),
             "version": self.version,
             "settings": dict(self.settings),
+            "limits": self.limits.to_plain(),
             "auto_complete": self.auto_complete,
         }
 
@@ -52,8 +55,14 @@ class Order:
             versions={int(version): Path(path) for version, path in plain["versions"].items()},
             config_file=Path(plain["config_file"]) if plain["config_file"] else None,
         )
-        config = _config(plain["config"])
-        return Order(source, config, plain["version"], plain["settings"], auto_complete=plain["auto_complete"])
+        return Order(
+            source,
+            _config(plain["config"]),
+            plain["version"],
+            plain["settings"],
+            DeviceLimits.of(plain["limits"]),
+            auto_complete=plain["auto_complete"],
+        )
 
 
 def plain_fitted(fitted: Fitted) -> Plain:
@@ -62,6 +71,7 @@ def plain_fitted(fitted: Fitted) -> Plain:
     return {
         "config": _plain_config(fitted.model.config),
         "places": [*fitted.model.places],
+        "by_themselves": [*fitted.model.by_themselves],
         "threads": fitted.threads,
         "inputs": _plain_tensors(bound.inputs),
         "outputs": _plain_tensors(bound.outputs),
@@ -69,8 +79,14 @@ def plain_fitted(fitted: Fitted) -> Plain:
     }
 
 
+def in_processes(error: KushiError) -> KushiError:
+    """The error as a process of its own says it: what it would take long to make is not made"""
+    return ConfigInvalid(error.in_processes) if isinstance(error, NotYet) else error
+
+
 def plain_error(error: KushiError) -> Plain:
     """Why a process has found nothing"""
+    error = in_processes(error)
     return {"kind": error.kind, "error": str(error)}
 
 
@@ -79,7 +95,8 @@ def read_fitted(plain: Plain, order: Order) -> Fitted:
     if "error" in plain:
         raised = KINDS[plain["kind"]].raised
         raise raised(plain["error"])
-    model = Placed(order.source, order.version, _config(plain["config"]), tuple(plain["places"]))
+    config, places, by_themselves = _config(plain["config"]), tuple(plain["places"]), tuple(plain["by_themselves"])
+    model = Placed(order.source, order.version, config, places, by_themselves)
     threads: int = plain["threads"]
     bound = Bound(
         sessions=_none,

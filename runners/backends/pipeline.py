@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from ..errors import about
 from ..repository.backend_config import NO_SETTINGS
+from ..repository.cores import cores_of_instances
 from ..repository.discovery import descriptor_of
-from ..repository.isolation import is_isolated
+from ..repository.isolation import is_in_processes
 from ..repository.labels import read_labels
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
@@ -20,6 +21,7 @@ from ..repository.specification import Specification, specify
 from ..repository.tensors import scalar_names
 from ..repository.warm_up import WarmUpSample, warm_up_samples
 from . import fitting, isolation
+from .device_limits import NO_LIMITS, DeviceLimits
 from .native import NativeModel
 
 __all__ = ["Loaded", "load"]
@@ -45,16 +47,16 @@ def load(
     *,
     auto_complete: bool,
     settings: Mapping[str, str] = NO_SETTINGS,
+    limits: DeviceLimits = NO_LIMITS,
 ) -> Loaded:
     """
     Opens one version of a model whose configuration is checked but not yet completed. `settings` are those of its
-    backend, checked.
+    backend, checked, and `limits` those of the devices of the server.
     """
     started = time.monotonic()
-    # a backend that has processes of its own needs no others
-    elsewhere = is_isolated(config) and descriptor_of(config.backend).executed_by == "Python"
+    elsewhere = is_in_processes(config, descriptor_of(config.backend))
     fit = isolation.fit if elsewhere else fitting.fit
-    fitted = fit(source, config, version, auto_complete=auto_complete, settings=settings)
+    fitted = fit(source, config, version, auto_complete=auto_complete, settings=settings, limits=limits)
     config, bound, threads = fitted.model.config, fitted.bound, fitted.threads
     with about(source.stated_in):
         specification = specify(
@@ -63,7 +65,12 @@ def load(
             scalars=scalar_names([*(bound.inputs or ()), *(bound.outputs or ())]),
             inline=bound.inline and threads == 1,
             load_seconds=time.monotonic() - started,
+            cores=cores_of_instances(config),
             labels=read_labels(source.path, config),
         )
         samples = warm_up_samples(source.path, config)
-    return Loaded(specification, config, bound.sessions(threads), threads, samples)
+    sessions = bound.sessions(threads)
+    if not elsewhere:
+        # as in Triton, a model that fills its GPU beyond the limit goes again; what processes take shows later
+        limits.check_load(config.name, fitted.model.places)
+    return Loaded(specification, config, sessions, threads, samples)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ..errors import ConfigInvalid
 from ..repository.layout import model_file
+from .device_limits import NO_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ..repository.tensors import TensorInfo
     from .native import NativeModel
 
-__all__ = ["Backend", "Bound", "Opened", "Placed", "Prepared"]
+__all__ = ["Backend", "Bound", "NotYet", "Opened", "Placed", "Prepared", "Work"]
 
 
 class Backend(ABC):
@@ -32,6 +34,8 @@ class Backend(ABC):
     def __init__(self, settings: Mapping[str, str]) -> None:
         """settings: checked, those of all backends among them"""
         self.settings = settings
+        self.limits = NO_LIMITS
+        """What the server allows of its devices; it is said before the first step"""
 
     def gpus(self) -> Sequence[int]:
         """The numbers of the GPUs that instances can be on"""
@@ -44,6 +48,10 @@ class Backend(ABC):
     def places_itself(self) -> bool:
         """Whether a model may choose by itself where it computes (KIND_MODEL)"""
         return False
+
+    def instead_of_kind_model(self) -> str:
+        """What to use where it may not"""
+        return "the kinds of this backend are KIND_CPU and KIND_GPU, with 'gpus' for some of them"
 
     @abstractmethod
     def prepare(self, model: Placed) -> Prepared:
@@ -64,6 +72,14 @@ class Placed:
     """Not complete yet: what is stated of inputs and outputs may be less than the model has"""
     places: Sequence[int | None]
     """That of each instance: the number of a GPU, or None for the CPU, and where the model chooses by itself"""
+    by_themselves: Sequence[bool] = ()
+    """Whether each instance chooses by itself (KIND_MODEL); empty where none does"""
+    instance: int | None = None
+    """In a process that has one instance, as `kushi.isolate` wants: its number among all of the configuration"""
+
+    def chooses(self, instance: int) -> bool:
+        """Whether this instance chooses by itself where it computes"""
+        return bool(self.by_themselves) and self.by_themselves[instance]
 
 
 @dataclass(frozen=True)
@@ -105,3 +121,29 @@ class Bound:
     """Whether it may have no outputs"""
     inline: bool = False
     """Whether a model of one thread may run on an io thread: never where Python or an accelerator executes it"""
+
+
+class Work(Protocol):
+    """What takes so long that another form of the model serves meanwhile"""
+
+    key: str
+    """Of two works with one key, one is enough"""
+
+    def run(self) -> None:
+        """On a thread of its own; the model is loaded again behind it, unless it raises"""
+
+    def cancel(self) -> None:
+        """From any thread: `run` returns soon"""
+
+
+class NotYet(ConfigInvalid):
+    """Raised by `open`: what is to serve has to be made first. The message says why"""
+
+    def __init__(self, message: str, *, meanwhile: ModelConfig, works: Sequence[Work], in_processes: str = "") -> None:
+        super().__init__(message)
+        self.meanwhile = meanwhile
+        """The configuration by which the version serves until then, perhaps of another backend"""
+        self.works = works
+        """All that is missing, each by itself"""
+        self.in_processes = in_processes or message
+        """What is said instead where the model has processes of its own: there nothing is made, nor serves meanwhile"""

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from kushi_native import WorkerModel
 
 from ..errors import ConfigInvalid
 from ..repository.config_json import to_plain
+from ..repository.cores import Cores, cores_of_instances
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig, ModelInstanceGroup
 from ..repository.tensors import protocol_type
@@ -56,10 +58,10 @@ class Workers:
     """What lies in them can be imported by the file"""
     start_seconds: float
     limits: ProcessLimits
-    thread: Callable[[int, int], None] | None = None
-    """Starts a worker in this process, instead of one in its own"""
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    """What `initialize` gets beside what it gets for every model"""
+    thread: Callable[[Cores, int, int], None] | None = None
+    """Starts a worker in this process, on these cores, instead of one in its own"""
+    arguments: Callable[[int], Mapping[str, str]] = lambda _number: {}
+    """What `initialize` of the instance with this number gets beside what it gets for every model"""
 
     def complete(self, name: str, config: str) -> str:
         """What `auto_complete_config` of the class makes of `config`, in a process that is there for nothing else"""
@@ -68,11 +70,14 @@ class Workers:
 
     def models(self, model: Placed, config: ModelConfig) -> list[WorkerModel]:
         """One for each instance of a version whose configuration is complete"""
-        places = zip(_instances(config), model.places, strict=True)
-        return [self._model(model, config, instance, gpu) for instance, gpu in places]
+        cores = cores_of_instances(config) or [()] * len(model.places)
+        places = zip(enumerate(_instances(config)), model.places, cores, strict=True)
+        return [self._model(model, config, instance, gpu, on) for instance, gpu, on in places]
 
-    def _model(self, model: Placed, config: ModelConfig, named: tuple[str, str], gpu: int | None) -> WorkerModel:
-        instance, kind = named
+    def _model(
+        self, model: Placed, config: ModelConfig, numbered: tuple[int, tuple[str, str]], gpu: int | None, cores: Cores
+    ) -> WorkerModel:
+        number, (instance, kind) = numbered
         args = {
             "model_config": json.dumps(to_plain(config)),
             "model_instance_kind": kind,
@@ -81,7 +86,7 @@ class Workers:
             "model_repository": str(self.directory),
             "model_version": str(model.version),
             "model_name": config.name,
-            **self.arguments,
+            **self.arguments(number),
         }
         order = {
             **self._order(),
@@ -92,7 +97,7 @@ class Workers:
             "outputs": [[tensor.name, protocol_type(tensor.data_type)] for tensor in config.output],
         }
         options = {
-            "launch": self._launch(instance),
+            "launch": self._launch(instance, cores),
             "initialize": json.dumps(order),
             "model": config.name,
             "outputs": len(config.output),
@@ -101,14 +106,15 @@ class Workers:
             "finalize_seconds": _FINALIZE_SECONDS,
             "max_requests": self.limits.max_requests,
         }
-        return WorkerModel(json.dumps(options), self.thread)
+        return WorkerModel(json.dumps(options), self.thread and partial(self.thread, cores))
 
-    def _launch(self, name: str) -> dict[str, Any]:
+    def _launch(self, name: str, cores: Cores = ()) -> dict[str, Any]:
         return {
             "command": [str(self.program), "-u", str(_WORKER)],
             "environment": self.environment,
             "directory": str(self.directory),
             "name": name,
+            "cores": cores,
         }
 
     def _order(self) -> dict[str, Any]:

@@ -46,6 +46,8 @@ _TENSORRT: Final = (
     + " ".join(f"{name}={_TENSORRT_VERSION}" for name in ("libnvinfer10", "libnvinfer-plugin10", "libnvonnxparsers10"))
     + " && rm -rf /var/lib/apt/lists/*"
 )
+# The Python module of those libraries, and what speaks with CUDA's driver.
+_TENSORRT_PACKAGES: Final = ("tensorrt-cu13-bindings==10.14.*", "cuda-bindings>=13,<14")
 # The only way to tell the uv of BentoML's Dockerfile: what is not in the lock is not installed.
 _LOCKED: Final = "mkdir -p /etc/uv && printf '[pip]\\nno-deps = true\\n' > /etc/uv/uv.toml"
 
@@ -74,7 +76,10 @@ class _LockedImage(Image):
         if (sources / "wheels").is_dir():
             # BentoML does so where it locks
             self.build_include("wheels")
-        return super().freeze(bento_fs, envs, platform_)
+        info = super().freeze(bento_fs, envs, platform_)
+        # the lock once more, which only BentoML's own locking reads: two layers of the image would have it
+        (bento_fs / "env" / "python" / "requirements.in").unlink(missing_ok=True)
+        return info
 
 
 def image(*, lock: str | None = None) -> Image:
@@ -92,4 +97,6 @@ def image(*, lock: str | None = None) -> Image:
     made.run(_PYTHON)
     if asked.variant == "cuda-tensorrt":
         made.run(_TENSORRT)
-    return made.run(_LOCKED) if lock else made.python_packages(_RUNTIMES[runtime])
+    if lock:
+        return made.run(_LOCKED)
+    return made.python_packages(_RUNTIMES[runtime], *(_TENSORRT_PACKAGES if asked.variant == "cuda-tensorrt" else ()))

@@ -1,16 +1,19 @@
-"""kushi export: its flags, the source that they name, and what is printed"""
+"""kushi export: its flags, and what is printed"""
 
-import logging
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidInput, KushiError
 from ..integers import integer
 from ..tolerance import Tolerance
 from .command import Command
+from .plan import add_plan_arguments, check_flags, write_plan, write_rtx_plan
+from .progress import show_progress
+from .source import existing, is_code, source_of
 
 if TYPE_CHECKING:
     from ..export import Exported
@@ -21,6 +24,10 @@ _DESCRIPTION = """\
 Exports a PyTorch model to ONNX, compares what an engine answers with what PyTorch answers, and
 writes DIR/VERSION/model.onnx and DIR/config.pbtxt. The first dimension of every input and output
 is the batch, of any size. Where something fails, nothing is written.
+
+With --to tensorrt it builds a plan of TensorRT of an ONNX file, or of a PyTorch model through ONNX,
+on the GPU that is here and for it, and compares that with ONNX Runtime. With --to tensorrt-rtx it
+builds one of TensorRT for RTX, which is written to a file and not served here.
 """
 _EXAMPLES = """\
 examples:
@@ -28,6 +35,9 @@ examples:
   kushi export model.pt2 --output model_repository/resnet --version next
   kushi export my_package.models:resnet --output model_repository/resnet \\
       --input image:FP32:3,224,224 --output-name logits --max-batch-size 64
+  kushi export model.onnx --to tensorrt --output model_repository/resnet --precision fp16 \\
+      --min image:1x3x224x224 --opt image:8x3x224x224 --max image:32x3x224x224
+  kushi export model.onnx --to tensorrt-rtx --output resnet.plan --compute-capabilities 8.6,8.9
 
 A program calls kushi.export.export, which takes examples as inputs instead of random numbers.
 SOURCE in the form MODULE:CALLABLE runs that code; the files do not run any.
@@ -38,10 +48,20 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="a TorchScript file, an exported program (torch.export.save), or MODULE:CALLABLE that makes a module",
+        help="a TorchScript file, an exported program (torch.export.save), or MODULE:CALLABLE that makes a module; "
+        "for a plan an ONNX file, too",
     )
     parser.add_argument(
-        "--output", required=True, metavar="DIR", help="directory of the model; its name is the name of the model"
+        "--to",
+        default="onnx",
+        choices=("onnx", "tensorrt", "tensorrt-rtx"),
+        help="what is written. Default: %(default)s",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="directory of the model; its name is the name of the model. With tensorrt-rtx the file of the plan",
     )
     parser.add_argument(
         "--input",
@@ -72,39 +92,81 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--atol",
         type=float,
-        default=default.absolute,
         metavar="X",
-        help="how far a number may be from the original's. Default: %(default)s",
+        help=f"how far a number may be from the original's. Default: {default.absolute}, with fp16 0.01",
     )
     parser.add_argument(
         "--rtol",
         type=float,
-        default=default.relative,
         metavar="X",
-        help="the same as a part of the original's number; both are added. Default: %(default)s",
+        help=f"the same as a part of the original's number, both are added. Default: {default.relative}, fp16 0.01",
     )
+    add_plan_arguments(parser)
 
 
 def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     try:
-        _export(arguments)
+        stated = {name for name, value in arguments.items() if value != parser.get_default(name)}
+        check_flags(stated, arguments["to"], of_onnx=_is_onnx(arguments))
+        if arguments["to"] == "tensorrt":
+            sys.stdout.write(_export_plan(arguments))
+        elif arguments["to"] == "tensorrt-rtx":
+            sys.stdout.write(_of_onnx(arguments, lambda source: write_rtx_plan(source, arguments)))
+        else:
+            if _is_onnx(arguments):
+                raise InvalidInput(
+                    f"'{arguments['source']}' is an ONNX file: --to tensorrt makes a plan of it, and 'kushi optimize' "
+                    "its other forms"
+                )
+            sys.stdout.write(_export(arguments, Path(arguments["output"])))
     except (KushiError, OSError) as error:
         sys.stderr.write(f"{parser.prog}: error: {error}\n")
         return 1
     return 0
 
 
-def _export(flags: dict[str, Any]) -> None:
+def _export_plan(flags: dict[str, Any]) -> str:
+    stated = flags["atol"] is not None or flags["rtol"] is not None
+    tolerance = _tolerance(flags) if stated else None
+    return _of_onnx(flags, lambda source: write_plan(source, flags, tolerance))
+
+
+def _is_onnx(flags: dict[str, Any]) -> bool:
+    return str(flags["source"]).endswith(".onnx")
+
+
+def _of_onnx(flags: dict[str, Any], write: Callable[[Path], str]) -> str:
+    """Of an ONNX file, or of what becomes one first"""
+    if _is_onnx(flags):
+        return write(existing(flags["source"]))
+    with TemporaryDirectory(prefix="kushi-export-") as scratch:
+        directory = Path(scratch) / "model"
+        _export({**flags, "version": "1"}, directory)
+        return write(directory / "1" / "model.onnx")
+
+
+def _tolerance(flags: dict[str, Any]) -> Tolerance:
+    default = Tolerance()
+    absolute, relative = flags["atol"], flags["rtol"]
+    return Tolerance(
+        default.absolute if absolute is None else absolute, default.relative if relative is None else relative
+    )
+
+
+def _export(flags: dict[str, Any], directory: Path) -> str:
+    if not is_code(flags["source"]):
+        # before what is missing here; code is run when all else is known to be right
+        existing(flags["source"])
     from ..export import Input, export  # noqa: PLC0415 - native code and protobuf, which help does without
 
-    _show_progress(export.__module__)
-    directory, version = Path(flags["output"]), flags["version"]
+    show_progress(export.__module__)
+    version = flags["version"]
     number = integer(version)
     if version != "next" and number is None:
         raise InvalidInput(f"--version: expected a number from 1 or next, got '{version}'")
     inputs = [Input.parse(text) for text in flags["input"]]
     written = export(
-        _source(flags["source"]),
+        source_of(flags["source"]),
         directory,
         inputs=inputs,
         output_names=flags["output_name"],
@@ -112,9 +174,9 @@ def _export(flags: dict[str, Any]) -> None:
         version="next" if number is None else number,
         force=flags["force"],
         opset=flags["opset"],
-        tolerance=Tolerance(flags["atol"], flags["rtol"]),
+        tolerance=_tolerance(flags),
     )
-    sys.stdout.write(_summary(written, directory))
+    return _summary(written, directory)
 
 
 def _integer(text: str) -> int:
@@ -122,37 +184,6 @@ def _integer(text: str) -> int:
     if number is None:
         raise ArgumentTypeError(f"expected an integer, got '{text}'")
     return number
-
-
-def _source(text: str) -> Any:  # noqa: ANN401 - a path, or a module of a framework that need not be there
-    module_name, colon, attribute = text.partition(":")
-    if not colon or Path(text).exists():
-        return Path(text)
-    # a command has the directory of its script there instead
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        made = import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"'{text}': {error}") from None
-    for name in attribute.split("."):
-        if not hasattr(made, name):
-            raise InvalidInput(f"'{text}': '{module_name}' has no '{attribute}'")
-        made = getattr(made, name)
-    # a module can be called too, with its inputs
-    if (callable(made) and not hasattr(made, "forward")) or isinstance(made, type):
-        made = made()
-    if not hasattr(made, "forward"):
-        raise InvalidInput(f"'{text}' makes {type(made).__name__}, expected a torch.nn.Module")
-    return made
-
-
-def _show_progress(package: str) -> None:
-    logger = logging.getLogger(package)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.handlers[:] = [handler]
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
 
 
 def _summary(written: "Exported", directory: Path) -> str:
@@ -176,7 +207,7 @@ def _summary(written: "Exported", directory: Path) -> str:
 
 COMMAND = Command(
     name="export",
-    summary="export a PyTorch model to ONNX",
+    summary="export a PyTorch model to ONNX, or a model to a plan of TensorRT",
     description=_DESCRIPTION,
     epilog=_EXAMPLES,
     add_arguments=_add_arguments,

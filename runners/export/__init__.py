@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..backends.onnxruntime.library import runtime_library
 from ..errors import InvalidInput, Unsupported
-from ..tolerance import Tolerance
+from ..tolerance import Difference, Tolerance
 from .place import choose
 from .tensors import Input
 
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Difference", "Exported", "Input", "Tolerance", "export"]
 
 _PACKAGES = ("torch", "onnx", "onnxscript")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The largest difference of an output from the original's; `relative` to the largest number of the original"""
-
-    absolute: float
-    relative: float
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..differences import close, difference
 from ..engine import Engine
 from ..errors import ConfigInvalid, EngineFailed, KushiError, Unsupported
 from ..repository.tensors import shape_text
@@ -39,7 +40,7 @@ def compare(
             raise _unfit(error, staged, place)
         most = int(engine.get_model_config(name)["max_batch_size"])
         sizes = tuple(sorted({*(rows for rows in _SOME_ROWS if rows <= most), *([most] if most else [])}))
-        found: dict[str, list[Difference]] = {name: [] for name in original.output_names}
+        largest = dict.fromkeys(original.output_names, Difference(0.0, 0.0))
         for rows, size in zip(sizes or SIZES, cycle(SIZES), strict=False):
             values = original.samples.draw(rows, size)
             expected = _outputs(original, values)
@@ -50,11 +51,7 @@ def compare(
             result = engine.infer(name, dict(zip(original.input_names, arrays, strict=True)))
             for output, wanted in expected.items():
                 served = _as_served(wanted, batching=most > 0)
-                found[output].append(_difference(output, np.asarray(result[output]), served, tolerance))
-    largest = {
-        output: Difference(max(each.absolute for each in all_of), max(each.relative for each in all_of))
-        for output, all_of in found.items()
-    }
+                largest[output] |= _difference(output, np.asarray(result[output]), served, tolerance)
     return most, sizes, largest
 
 
@@ -80,21 +77,21 @@ def _difference(output: str, answered: _Array, wanted: _Array, tolerance: Tolera
             f"output '{output}' of the exported model has the shape {shape_text(answered.shape)}, the original's "
             f"{shape_text(wanted.shape)}: nothing was written"
         )
-    difference = _measured(answered, wanted)
-    if not _close(answered, wanted, tolerance):
+    found = difference(answered, wanted)
+    if not close(answered, wanted, tolerance):
         raise EngineFailed(
-            f"output '{output}' of the exported model differs from the original's by up to {difference.absolute:.1e} "
-            f"({difference.relative:.1e} of its largest number) in {shape_text(wanted.shape)}, expected at most "
+            f"output '{output}' of the exported model differs from the original's by up to {found.absolute:.1e} "
+            f"({found.relative:.1e} of its largest number) in {shape_text(wanted.shape)}, expected at most "
             f"{tolerance.absolute:g} + {tolerance.relative:g} × the original: nothing was written. A model whose "
             "Python code looks at the values of tensors cannot be exported as it is; where such a difference is no "
             "harm, --atol and --rtol allow it"
         )
-    return difference
+    return found
 
 
 def _check_repeated(again: Mapping[str, _Array], first: Mapping[str, _Array], tolerance: Tolerance) -> None:
     for output, expected in first.items():
-        if not _close(again[output], expected, tolerance):
+        if not close(again[output], expected, tolerance):
             raise Unsupported(
                 f"output '{output}' is another one each time for the same inputs: a model that draws random numbers "
                 "cannot be compared, and is not exported"
@@ -104,33 +101,12 @@ def _check_repeated(again: Mapping[str, _Array], first: Mapping[str, _Array], to
 def _check_rows(alone: Mapping[str, _Array], together: Mapping[str, _Array], tolerance: Tolerance) -> None:
     """A row must not change with those that other requests bring into its batch"""
     for output, expected in together.items():
-        if not _close(alone[output][:1], expected[:1], tolerance):
+        if not close(alone[output][:1], expected[:1], tolerance):
             raise Unsupported(
                 f"output '{output}' of a row changes with the other rows of its batch, by up to "
-                f"{_measured(alone[output][:1], expected[:1]).absolute:.1e}: requests cannot share a batch. Change the "
-                "model, or export it without batches: --max-batch-size 0"
+                f"{difference(alone[output][:1], expected[:1]).absolute:.1e}: requests cannot share a batch. "
+                "Change the model, or export it without batches: --max-batch-size 0"
             )
-
-
-def _measured(answered: _Array, wanted: _Array) -> Difference:
-    if not wanted.size:
-        return Difference(0.0, 0.0)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(_wide(answered) - _wide(wanted))
-    absolute = float(np.nanmax(apart, initial=0.0))
-    largest = float(np.nanmax(np.abs(_wide(wanted)), initial=0.0))
-    return Difference(absolute, absolute / largest if absolute and largest else absolute)
-
-
-def _close(answered: _Array, wanted: _Array, tolerance: Tolerance) -> bool:
-    if wanted.dtype.kind in "biu":
-        return bool(np.array_equal(answered, wanted))
-    return np.allclose(_wide(answered), _wide(wanted), atol=tolerance.absolute, rtol=tolerance.relative, equal_nan=True)
-
-
-def _wide(array: _Array) -> _Array:
-    wide: _Array = array.astype(np.float64)
-    return wide
 
 
 def _unfit(error: KushiError, staged: Place, place: Place) -> KushiError:

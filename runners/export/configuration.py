@@ -1,7 +1,8 @@
 """The config.pbtxt of an exported model, written as a person would write it"""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from ..errors import Unsupported
 from ..repository.messages import DataType
@@ -22,14 +23,24 @@ def check_batching(tensors: Iterable[TensorInfo]) -> None:
             )
 
 
-def configuration(name: str, max_batch_size: int, inputs: Iterable[TensorInfo], outputs: Iterable[TensorInfo]) -> str:
+def configuration(
+    name: str,
+    max_batch_size: int,
+    inputs: Iterable[TensorInfo],
+    outputs: Iterable[TensorInfo],
+    *,
+    backend: str = "onnxruntime",
+    parameters: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """The text for a model of these tensors, which have the batch dimension where `max_batch_size` is not 0"""
-    lines = [f"name: {_quoted(name)}", 'backend: "onnxruntime"', f"max_batch_size: {max_batch_size}"]
+    lines = [f"name: {_quoted(name)}", f"backend: {_quoted(backend)}", f"max_batch_size: {max_batch_size}"]
     batching = max_batch_size > 0
     lines += ["input [", ",\n".join(_blocks(inputs, batching=batching)), "]"]
     lines += ["output [", ",\n".join(_blocks(outputs, batching=batching)), "]"]
     if max_batch_size > 1:
         lines += ["dynamic_batching { }"]
+    for key, value in parameters.items():
+        lines += [f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"]
     return "\n".join([*lines, ""])
 
 

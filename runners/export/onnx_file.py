@@ -12,6 +12,7 @@ import torch
 
 from ..errors import Unsupported
 from ..repository.tensors import TensorInfo
+from .onnx_weights import save
 from .original import Original
 from .tracing import quiet, reason
 
@@ -19,9 +20,6 @@ __all__ = ["write"]
 
 _ANY = -1
 _BATCH = "batch"
-_WEIGHTS_SUFFIX = ".data"
-# protocol buffers end at 2 GiB, with the graph around the weights
-_SINGLE_FILE_BYTES = 1_900_000_000
 _OTHER_WAY = "; where its Python code is at hand, export the module itself, or what torch.export.save writes"
 _TYPES = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF16"}
 
@@ -43,11 +41,7 @@ def write(original: Original, path: Path, opset: int, *, batching: bool) -> tupl
     _strip(model.graph)
     if batching:
         _name_batch([*model.graph.input, *model.graph.output])
-    large = sum(len(weights.raw_data) for weights in model.graph.initializer) > _SINGLE_FILE_BYTES
-    onnx.save(model, path, save_as_external_data=large, location=f"{path.name}{_WEIGHTS_SUFFIX}")
-    if large:
-        # ONNX lets only its owner read it
-        path.with_name(f"{path.name}{_WEIGHTS_SUFFIX}").chmod(path.stat().st_mode)
+    save(model, path)
     onnx.checker.check_model(path, full_check=True)
     return [_info(tensor) for tensor in model.graph.input], [_info(tensor) for tensor in model.graph.output]
 

@@ -11,7 +11,7 @@ import torch
 
 from ..backends.torch import exported, script
 from ..backends.torch.archive import Format, inspect
-from ..backends.torch.names import Leaf
+from ..backends.torch.names import INDEXED, Leaf
 from ..backends.torch.program import Program
 from ..errors import InvalidInput, Unsupported
 from ..repository.tensors import TensorInfo, shape_text
@@ -174,12 +174,18 @@ def _named(
 def _arranged(
     stated: Sequence[Input | torch.Tensor], names: Sequence[str], text: str, *, exact: bool = True
 ) -> Sequence[Input | torch.Tensor]:
-    """`stated` in the order of the arguments, if it names them; otherwise that is its order"""
+    """
+    `stated` in the order of the arguments, if it names them, or has their numbers as in INPUT__0; otherwise that is its
+    order
+    """
     if stated and (len(stated) > len(names) or (exact and len(stated) < len(names))):
         raise InvalidInput(f"{len(stated)} inputs are stated, the model has {len(names)}: {text}")
     by_name = {given.name: given for given in stated if isinstance(given, Input)}
     if len(by_name) == len(stated) and set(by_name) == set(names[: len(stated)]):
         return [by_name[name] for name in names[: len(stated)]]
+    places = {int(found[1]): given for name, given in by_name.items() if (found := INDEXED.fullmatch(name))}
+    if len(places) == len(stated) and set(places) == set(range(len(stated))):
+        return [places[index] for index in range(len(stated))]
     return stated
 
 

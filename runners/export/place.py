@@ -3,6 +3,7 @@ Where an exported model goes: <repository>/<model>/<version>. It is made complet
 system, and moved at the end: whoever looks at the repository sees a whole version or none.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Literal
 
 from ..errors import ConfigInvalid, InvalidInput
 from ..integers import integer
+from ..repository.files import is_within
 from ..repository.layout import check_model_name
 
 __all__ = ["Place", "choose", "stage"]
@@ -51,15 +53,45 @@ def choose(directory: Path, version: int | Literal["next"], *, force: bool) -> P
 
 @contextmanager
 def stage(place: Place) -> Iterator[Place]:
-    """The same place in a repository of its own, with the configuration that is there; it comes in when all is well"""
+    """
+    The same place in a repository of its own, with the configuration that is there and the files that it names; the
+    version comes in when all is well, and a configuration where there was none
+    """
     ground = next(parent for parent in place.directory.absolute().parents if parent.exists())
     with tempfile.TemporaryDirectory(prefix=f".{place.directory.name}-", dir=ground) as repository:
         staged = Place(Path(repository) / place.directory.name, place.version)
         staged.files.mkdir(parents=True)
-        if place.config.exists():
-            shutil.copyfile(place.config, staged.config)
+        if place.directory.exists():
+            _bring_files(place, staged)
         yield staged
         _publish(staged, place)
+
+
+def _bring_files(place: Place, staged: Place) -> None:
+    """All but the versions: labels, samples, what warms it up, other forms of the configuration"""
+    if place.config.exists():
+        shutil.copyfile(place.config, staged.config)
+    for path in place.directory.iterdir():
+        if path.name != place.config.name and integer(path.name) is None:
+            _bring(path, staged.directory / path.name, place, staged)
+
+
+def _bring(source: Path, target: Path, place: Place, staged: Place) -> None:
+    """A copy, since an engine refuses links out of a model's directory; such links lead where they led before"""
+    inside = is_within(source, place.directory)
+    real = Path(os.path.realpath(source))
+    readable = os.access(source, os.R_OK)
+    if inside and readable and source.is_file():
+        shutil.copyfile(source, target)
+    elif inside and source.is_symlink():
+        target.symlink_to(staged.directory / real.relative_to(os.path.realpath(place.directory)))
+    elif inside and readable and source.is_dir():
+        target.mkdir()
+        for path in source.iterdir():
+            _bring(path, target / path.name, place, staged)
+    else:
+        # a pipe, or what is for others
+        target.symlink_to(real)
 
 
 def _publish(staged: Place, place: Place) -> None:
@@ -69,7 +101,7 @@ def _publish(staged: Place, place: Place) -> None:
         return
     if not place.config.exists():
         staged.config.rename(place.config)
-    replaced = staged.directory / "replaced"
+    replaced = staged.directory.with_name(f"{staged.directory.name}-replaced")
     if place.files.exists():
         place.files.rename(replaced)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import ConfigInvalid
 from .messages import DataType, ModelConfig, ModelInput, ModelOutput
-from .tensors import TensorInfo, config_type, protocol_type, shape_text
+from .tensors import TensorInfo, config_type, model_dims, protocol_type, shape_text
 
 __all__ = ["check_against_model", "complete", "default_max_batch_size"]
 
@@ -114,7 +114,7 @@ def _check_tensor(
             f"unable to load model '{config.name}', configuration expects datatype {DataType.Name(tensor.data_type)} "
             f"for {role} '{tensor.name}', model provides TYPE_{info.datatype}"
         )
-    dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+    dims = model_dims(tensor)
     if info.any_rank:
         return
     if info.dims:

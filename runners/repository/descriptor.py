@@ -38,8 +38,8 @@ class Descriptor:
     fields: those of config.pbtxt that it supports beside the ones that all backends do.
     settings: what --backend-config may say of it; `check_settings` raises for those that do not go together.
     install: what brings its framework, as pip calls it.
-    executed_by: an object of Python's in the process of the server, which `kushi.isolate` moves to processes; processes
-        in any case; or native code of the server.
+    executed_by: an object of Python's in the process of the server, which `kushi.isolate` moves to processes; such an
+        object in processes of its own in any case; processes of the backend's own; or native code of the server.
     code_suffix: of files that are code of the user's, which --reload-python looks at; "" where there are none.
     """
 
@@ -56,7 +56,7 @@ class Descriptor:
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     check_settings: Callable[[Mapping[str, str]], None] = _nothing
     install: str = ""
-    executed_by: Literal["Python", "processes", "native code"] = "Python"
+    executed_by: Literal["Python", "Python in processes", "processes", "native code"] = "Python"
     code_suffix: str = ""
 
     def __post_init__(self) -> None:

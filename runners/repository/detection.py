@@ -7,20 +7,9 @@ from ..errors import ConfigInvalid
 from .discovery import found
 from .layout import ModelSource
 from .messages import ModelConfig
+from .triton_backends import FILES, NAMED_AS_PLATFORM
 
 __all__ = ["detect_backend"]
-
-# (order, backend, platform, default file) of those that Triton knows and this version does not have: they are found, so
-# that a model for them is refused by the name of its backend
-_ONLY_IN_TRITON = (
-    (5, "tensorflow", "tensorflow_savedmodel", "model.savedmodel"),
-    (6, "tensorflow", "tensorflow_graphdef", "model.graphdef"),
-    (10, "tensorrt", "tensorrt_plan", "model.plan"),
-    (30, "openvino", "openvino", "model.xml"),
-    (60, "dali", "dali", "model.dali"),
-)
-# Triton's backends that models name as their platform, which is a mistake, but says what is missing
-_NAMED_AS_BACKEND = frozenset({"fil", "tensorrtllm", "vllm"})
 
 
 def detect_backend(source: ModelSource, config: ModelConfig) -> str:
@@ -28,7 +17,7 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
     for backend, platform, file in _kinds():
         if (platform and config.platform == platform) or config.default_model_filename == file:
             return backend
-    if config.platform in _NAMED_AS_BACKEND:
+    if config.platform in NAMED_AS_PLATFORM:
         return config.platform
     if config.platform or config.default_model_filename:
         return ""
@@ -51,6 +40,6 @@ def _kinds() -> Iterator[tuple[str, str, str]]:
     """(backend, platform, default file) in the order in which they are looked for"""
     own = [(one.order, one.name, platform, file) for one in found().all for platform, file in one.kinds]
     names = {name for _, name, _, _ in own}
-    others = [kind for kind in _ONLY_IN_TRITON if kind[1] not in names]
+    others = [kind for kind in FILES if kind[1] not in names]
     for _, backend, platform, file in sorted([*own, *others], key=lambda kind: kind[:2]):
         yield backend, platform, file

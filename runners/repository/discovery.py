@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from ..errors import Unsupported
 from .descriptor import Descriptor
+from .triton_backends import instead_of
 
 __all__ = ["GROUP", "bare_backend", "bare_files", "default_file", "descriptor_of", "descriptors", "found", "refusal"]
 
@@ -55,6 +56,8 @@ def descriptor_of(name: str) -> Descriptor:
     if why := refusal(name):
         raise Unsupported(why)
     if name not in descriptors():
+        if instead := instead_of(name):
+            raise Unsupported(f"backend '{name}' is native code of Triton's and not supported, use {instead}")
         expected = " or ".join(f"'{known}'" for known in descriptors())
         raise Unsupported(f"backend '{name}' is not supported by this version, expected {expected}")
     return descriptors()[name]
@@ -67,7 +70,7 @@ def refusal(name: str) -> str | None:
 
 def default_file() -> str:
     """The name that the model file of most models has, for advice"""
-    return found().all[0].files[0]
+    return next(one.files[0] for one in found().all if one.bare_suffixes)
 
 
 def bare_backend(path: Path) -> Descriptor | None:

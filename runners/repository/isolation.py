@@ -4,7 +4,7 @@ from ..errors import ConfigInvalid, Unsupported
 from .descriptor import Descriptor
 from .messages import ModelConfig
 
-__all__ = ["ISOLATE", "OF_PROCESSES", "check_isolation", "is_isolated"]
+__all__ = ["ISOLATE", "OF_PROCESSES", "check_isolation", "is_in_processes", "is_isolated"]
 
 ISOLATE = "kushi.isolate"
 OF_PROCESSES = ("kushi.execute_timeout", "kushi.max_requests")
@@ -19,6 +19,12 @@ def is_isolated(config: ModelConfig) -> bool:
     if text not in {"true", "false"}:
         raise ConfigInvalid(f"parameter '{ISOLATE}' of model '{config.name}' must be 'true' or 'false', got '{text}'")
     return text == "true"
+
+
+def is_in_processes(config: ModelConfig, descriptor: Descriptor) -> bool:
+    """Whether an object of Python's executes the model, and does so outside the process of the server"""
+    always = descriptor.executed_by == "Python in processes"
+    return always or (descriptor.executed_by == "Python" and is_isolated(config))
 
 
 def check_isolation(config: ModelConfig, descriptor: Descriptor | None) -> None:

@@ -12,7 +12,7 @@ from .supported_fields import check_supported_fields
 from .validate import check_model
 from .versions import missing, served
 
-__all__ = ["NoVersion", "Resolved", "resolve"]
+__all__ = ["NoVersion", "Resolved", "resolve", "resolve_written"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,6 +38,11 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
             f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled: write it, or "
             "leave out --disable-auto-complete-config"
         )
+    return resolve_written(source, written)
+
+
+def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
+    """Completes and checks a configuration that was read; an error names the file it is about"""
     with about(source.stated_in):
         config = fill_backend(source, written)
         check_supported_fields(config)

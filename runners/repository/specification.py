@@ -12,6 +12,7 @@ from ..integers import INT64_MAX, integer
 from .config_json import to_plain
 from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
 from .model_metrics import first_response_buckets, monitored_outputs, tags
+from .rates import RateSpecification, rates_of_instances
 from .tensors import protocol_type
 
 __all__ = ["Specification", "instances_of", "parameter", "specify"]
@@ -78,7 +79,7 @@ class MetricsSpecification(_Frozen):
 
 
 class Specification(_Frozen):
-    """One version of a model"""
+    """One version of a model; `cores` and `rates` are of each instance, or empty where nothing is stated"""
 
     name: str
     version: int
@@ -90,6 +91,8 @@ class Specification(_Frozen):
     batching: BatchingSpecification | None
     queue: QueueSpecification
     instances: int
+    cores: tuple[tuple[int, ...], ...]
+    rates: tuple[RateSpecification, ...]
     inline: bool
     decoupled: bool
     config_json: str
@@ -105,6 +108,7 @@ def specify(
     scalars: Iterable[str],
     inline: bool,
     load_seconds: float,
+    cores: Sequence[tuple[int, ...]] = (),
     labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Specification:
     """
@@ -142,6 +146,8 @@ def specify(
         batching=_batching(config),
         queue=_queue(config),
         instances=max(1, instances_of(config)),
+        cores=tuple(cores),
+        rates=rates_of_instances(config),
         inline=inline and _inline_wanted(config),
         decoupled=config.model_transaction_policy.decoupled,
         config_json=json.dumps(to_plain(config), separators=(",", ":")),

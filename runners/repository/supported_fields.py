@@ -6,17 +6,18 @@ is ignored here as well, with a line in the log. Parameters are free: clients an
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
 
 from ..errors import Unsupported
 from ..nearest import nearly
+from .cores import CORES, core_sets
 from .descriptor import Descriptor
 from .discovery import descriptor_of
 from .ensemble import is_ensemble
-from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_isolated
+from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_in_processes, is_isolated
 from .messages import ModelConfig
 from .model_metrics import MONITOR
 
@@ -42,9 +43,9 @@ _SUPPORTED: dict[str, Any] = {
         "default_queue_policy": None,
         "priority_queue_policy": None,
     },
-    "instance_group": dict.fromkeys(("name", "kind", "count", "gpus", "profile")),
+    "instance_group": dict.fromkeys(("name", "kind", "count", "gpus", "profile", "rate_limiter")),
     # pinned memory speeds up copies to a GPU; on CPU both of its values mean the same
-    "optimization": {"graph": None, "input_pinned_memory": None, "output_pinned_memory": None},
+    "optimization": {"input_pinned_memory": None, "output_pinned_memory": None},
     "parameters": None,
     "ensemble_scheduling": {
         "step": dict.fromkeys(("model_name", "model_version", "input_map", "output_map")),
@@ -58,24 +59,37 @@ _SUPPORTED: dict[str, Any] = {
 }
 _WITHOUT_EFFECT = {
     "response_cache": "the server has no response cache",
-    "instance_group[].rate_limiter": "the server does not limit rates",
+    "optimization.graph": "levels are those of ONNX Runtime",
 }
-"""Fields that mean something with a flag of Triton's alone, and what is off"""
+"""Fields that mean something elsewhere alone: with a flag of Triton's, or with another backend"""
+_INSTEAD = {
+    "instance_group[].host_policy": f"the parameter '{CORES}' says on which cores instances run, as in '0-3;4-7'",
+    "runtime": "code of one's own is for Python models; a network has to be exported to a file that needs none",
+    "instance_group[].passive": "an instance that takes no requests would do nothing here, remove its group",
+    "instance_group[].secondary_devices": "nothing is placed on NVDLA, on purpose; without it the model runs on the "
+    "GPUs of its group",
+}
+"""Fields that are refused for good, and what to use in their place"""
 _MAX_LEVELS = 1024
 _INDEX = re.compile(r"\[\d+\]")
 _OWN = "kushi."
-_PARAMETERS = (f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes", MONITOR)
+_NEARLY_OWN = re.compile(r"kushi[._-]", re.IGNORECASE)
+ALTERNATIVES, ALTERNATIVE, SAMPLES = f"{_OWN}alternatives", f"{_OWN}alternative", f"{_OWN}samples"
+"""The forms that a model has, the one that is served, with the reason, and what all of them are asked before"""
+_PARAMETERS = (ALTERNATIVE, ALTERNATIVES, CORES, f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes", MONITOR, SAMPLES)
 
 
 def check_supported_fields(config: ModelConfig) -> None:
     """Raises for the first thing in `config` that this version does not support, the backend before all others"""
     descriptor = descriptor_of(config.backend) if config.backend else None
     for path in _beyond(config, _SUPPORTED, ""):
-        if descriptor and path.startswith(descriptor.fields):
+        if descriptor and _INDEX.sub("[]", path).startswith(descriptor.fields):
             continue
-        if why := _without_effect(path):
+        if why := _named(path, _WITHOUT_EFFECT):
             _LOG.warning("model '%s': field '%s' has no effect: %s", config.name, path, why)
             continue
+        if instead := _named(path, _INSTEAD):
+            raise Unsupported(f"field '{path}' is not supported by this version: {instead}")
         raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
     levels = config.dynamic_batching.priority_levels
     if levels > _MAX_LEVELS:
@@ -84,28 +98,57 @@ def check_supported_fields(config: ModelConfig) -> None:
         )
     if descriptor or is_ensemble(config):
         check_isolation(config, descriptor)
+    if core_sets(config) and is_ensemble(config):
+        raise Unsupported(
+            f"parameter '{CORES}' of model '{config.name}': an ensemble executes nothing by itself, state it for the "
+            "models of its steps"
+        )
     _check_parameters(config, descriptor)
+    for index, group in enumerate(config.instance_group):
+        if group.rate_limiter.priority and not group.rate_limiter.resources:
+            _LOG.warning(
+                "model '%s': field 'instance_group[%d].rate_limiter.priority' has no effect without resources",
+                config.name,
+                index,
+            )
 
 
-def _without_effect(path: str) -> str | None:
+def _named(path: str, fields: Mapping[str, str]) -> str | None:
+    """What `fields` says of the field at `path`, or of one around it"""
     plain = _INDEX.sub("[]", path)
-    return next((why for field, why in _WITHOUT_EFFECT.items() if f"{plain}.".startswith(f"{field}.")), None)
+    return next((text for field, text in fields.items() if f"{plain}.".startswith(f"{field}.")), None)
 
 
 def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> None:
     """Refuses what the backend knows and does not take; warns of what is probably a mistake"""
     backends = () if not descriptor or descriptor.any_parameter else descriptor.parameters
-    own = (*_PARAMETERS, *OF_PROCESSES) if is_isolated(config) else _PARAMETERS
+    in_processes = is_isolated(config) or (descriptor is not None and is_in_processes(config, descriptor))
+    own = (*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS
     known = (*(descriptor.parameters if descriptor else ()), *own)
     for key in sorted(config.parameters):
         if why := descriptor and descriptor.refused.get(key):
             raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
         if key in known:
             continue
-        meant = nearly(key, own if key.startswith(_OWN) else backends)
+        if key in OF_PROCESSES:
+            _LOG.warning(
+                "model '%s': parameter '%s' has no effect: it is for processes of a model's own, as '%s' has them",
+                *(config.name, key, ISOLATE),
+            )
+            continue
+        meant = _meant(key, own) if _NEARLY_OWN.match(key) else nearly(key, backends)
         if meant or key.startswith(_OWN):
             instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(own)}"
             _LOG.warning("model '%s': parameter '%s' is not known here and has no effect%s", config.name, key, instead)
+
+
+def _meant(key: str, own: Sequence[str]) -> str | None:
+    """That of ours which is written in another way, or nearly"""
+    rest = _NEARLY_OWN.sub("", key)
+    # what Kushi says by itself is nobody's to say
+    ours = [name for name in own if name != ALTERNATIVE]
+    plain = f"{_OWN}{rest.lower()}"
+    return plain if plain in ours else nearly(f"{_OWN}{rest}", ours)
 
 
 def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> Iterator[str]:

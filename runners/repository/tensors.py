@@ -1,11 +1,20 @@
 """What a model file says of its inputs and outputs, and the names of data types"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .messages import DataType
+from .messages import DataType, ModelInput, ModelOutput
 
-__all__ = ["TensorInfo", "config_type", "protocol_type", "scalar_names", "shape_text"]
+__all__ = [
+    "TensorInfo",
+    "config_type",
+    "fits",
+    "model_dims",
+    "protocol_type",
+    "scalar_names",
+    "shape_text",
+    "tensor_infos",
+]
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,11 @@ class TensorInfo:
     any_rank: bool = False
 
 
+def tensor_infos(declared: Iterable[tuple[str, str, Sequence[int] | None]]) -> list[TensorInfo]:
+    """What the native core says of a model's tensors: name, data type, and dimensions where they are known"""
+    return [TensorInfo(name, datatype, tuple(dims or ()), any_rank=dims is None) for name, datatype, dims in declared]
+
+
 def protocol_type(data_type: int) -> str:
     """The Open Inference Protocol's name of a data type of config.pbtxt"""
     name = DataType.Name(data_type).removeprefix("TYPE_")
@@ -30,6 +44,16 @@ def protocol_type(data_type: int) -> str:
 def config_type(datatype: str) -> int:
     """The data type of config.pbtxt that the Open Inference Protocol calls `datatype`"""
     return DataType.Value("TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}")
+
+
+def model_dims(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
+    """The shape that the model has by its configuration, without the batch; clients may see another one"""
+    return tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+
+
+def fits(shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """Whether an array of this shape is one of these dimensions, of which -1 is any size"""
+    return len(shape) == len(dims) and all(dim in (-1, size) for size, dim in zip(shape, dims, strict=True))
 
 
 def shape_text(dims: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ from math import prod
 
 from ..errors import ConfigInvalid, Unsupported
 from ..integers import MAX_THREADS
-from .discovery import descriptor_of
+from .discovery import descriptor_of, descriptors
 from .ensemble import PLATFORM, check_steps, is_ensemble
 from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput, ModelQueuePolicy
 from .specification import instances_of
@@ -68,20 +68,19 @@ def _delays(policy: ModelQueuePolicy) -> bool:
 
 
 def check_instance_groups(
-    config: ModelConfig, gpus: Sequence[int] = (), why_none: str = "", *, may_place_itself: bool = False
+    config: ModelConfig, gpus: Sequence[int] = (), why_none: str = "", *, instead_of_kind_model: str = ""
 ) -> None:
     """
     The instance groups after `fill_instance_groups`; `gpus` are those that the backend can use, and `why_none` is why
-    there is none
+    there is none. Where models cannot choose their devices by themselves, `instead_of_kind_model` says what to use
     """
     reason = f": {why_none}" if why_none else ""
     if (instances := instances_of(config)) > _MAX_INSTANCES:
         raise Unsupported(
             f"model '{config.name}' has {instances} instances, at most {_MAX_INSTANCES} are supported by this version"
         )
-    kinds = {ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}
-    if may_place_itself:
-        kinds.add(ModelInstanceGroup.KIND_MODEL)
+    descriptor = descriptors().get(config.backend)
+    has = descriptor.fields if descriptor else ()
     for group in config.instance_group:
         subject = f"instance group {group.name} of model {config.name}"
         if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
@@ -89,12 +88,15 @@ def check_instance_groups(
         if group.kind == ModelInstanceGroup.KIND_AUTO and not gpus:
             raise ConfigInvalid(f"{subject} specifies gpus {list(group.gpus)} but server does not support GPUs{reason}")
         kind = ModelInstanceGroup.Kind.Name(group.kind)
-        if group.kind not in kinds:
-            raise Unsupported(f"{subject} has kind {kind}, which is not supported by this version, expected KIND_CPU")
+        if group.kind == ModelInstanceGroup.KIND_MODEL and instead_of_kind_model:
+            raise Unsupported(
+                f"{subject} has kind KIND_MODEL, and models of backend '{config.backend}' do not choose their devices "
+                f"by themselves: {instead_of_kind_model}"
+            )
         if group.gpus and group.kind not in {ModelInstanceGroup.KIND_GPU, ModelInstanceGroup.KIND_AUTO}:
             raise ConfigInvalid(f"{subject} has kind {kind} but specifies one or more GPUs")
         _check_gpus(subject, group.gpus, gpus)
-        if group.profile:
+        if group.profile and "instance_group[].profile" not in has:
             raise ConfigInvalid(
                 f"{subject} and platform {config.platform}specifies profile field which is only supported for "
                 "TensorRT models"

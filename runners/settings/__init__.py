@@ -4,6 +4,7 @@ The settings of the server, each defined once, in groups: a file for each. From 
 variable.
 """
 
+from .devices import DeviceOptions
 from .engine import EngineOptions
 from .grpc import GrpcDoors, GrpcOptions
 from .http import HttpDoors, HttpOptions
@@ -11,6 +12,7 @@ from .local import LocalDoor
 from .log import LogOptions
 from .metrics import MetricsDoor, MetricsOptions
 from .models import ALL_MODELS, ModelOptions
+from .rate_limit import RateLimitOptions
 from .server import Doors, ServerSettings
 from .sources import SETTINGS, check_flags, flag_of, given_in_environment, read_server, read_settings
 from .tls import ServerTls
@@ -19,6 +21,7 @@ from .trace import TraceOptions
 __all__ = [
     "ALL_MODELS",
     "SETTINGS",
+    "DeviceOptions",
     "Doors",
     "EngineOptions",
     "GrpcDoors",
@@ -30,6 +33,7 @@ __all__ = [
     "MetricsDoor",
     "MetricsOptions",
     "ModelOptions",
+    "RateLimitOptions",
     "ServerSettings",
     "ServerTls",
     "TraceOptions",

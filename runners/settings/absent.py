@@ -2,22 +2,19 @@
 
 from collections.abc import Mapping
 
-__all__ = ["ABSENT"]
+__all__ = ["ABSENT", "INSTEAD"]
 
 _FALSE = frozenset({"false", "off", "0"})
 _ZERO = frozenset({"0"})
 
 # flag → the values that ask for nothing that is missing
 ABSENT: Mapping[str, frozenset[str]] = {
-    "allow-gpu-metrics": _FALSE,
     "allow-sagemaker": _FALSE,
     "allow-vertex-ai": _FALSE,
     "buffer-manager-thread-count": _ZERO,
     "enable-peer-access": _FALSE,
     "model-load-retry-count": _ZERO,
     "model-namespacing": _FALSE,
-    "pinned-memory-pool-byte-size": _ZERO,
-    "rate-limit": frozenset({"off"}),
     "repository-poll-secs": _ZERO,
     "response-cache-byte-size": _ZERO,
     "strict-model-config": _FALSE,
@@ -26,7 +23,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "backend-directory",
             "cache-config",
             "cache-directory",
-            "cuda-memory-pool-byte-size",
             "cuda-virtual-address-size",
             "grpc-infer-allocation-pool-size",
             "grpc-infer-thread-count",
@@ -34,8 +30,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
             "host-policy",
             "min-supported-compute-capability",
             "model-config-name",
-            "model-load-gpu-limit",
-            "rate-limit-resource",
             "repoagent-directory",
             "sagemaker-port",
             "sagemaker-safe-port-range",
@@ -46,4 +40,9 @@ ABSENT: Mapping[str, frozenset[str]] = {
         ),
         frozenset[str](),
     ),
+}
+
+# what to use in the place of one
+INSTEAD: Mapping[str, str] = {
+    "host-policy": "the parameter 'kushi.cores' of a model says on which cores its instances run",
 }

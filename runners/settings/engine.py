@@ -9,12 +9,14 @@ from .._version import __version__
 from ..integers import MAX_THREADS
 from ..repository.backend_config import BackendConfig
 from .definition import Group, setting, stated
+from .devices import DeviceOptions
 from .grpc import GrpcOptions
 from .http import HttpOptions
 from .kinds import BackendSettings, Integer, Switch, Text
 from .log import LogOptions
 from .metrics import MetricsOptions
 from .models import ModelOptions
+from .rate_limit import RateLimitOptions
 from .trace import TraceOptions
 
 __all__ = ["EngineOptions"]
@@ -67,6 +69,8 @@ class EngineOptions(Group):
         ),
     )
     models: ModelOptions = field(default_factory=ModelOptions)
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+    rate_limit: RateLimitOptions = field(default_factory=RateLimitOptions)
     http: HttpOptions = field(default_factory=HttpOptions)
     grpc: GrpcOptions = field(default_factory=GrpcOptions)
     metrics: MetricsOptions = field(default_factory=MetricsOptions)
@@ -76,8 +80,8 @@ class EngineOptions(Group):
     def __post_init__(self) -> None:
         self.check_objects()
 
-    def to_json(self, repositories: tuple[Path, ...]) -> str:
-        """The options as the native core takes them"""
+    def to_json(self, repositories: tuple[Path, ...], *, logs: bool = True) -> str:
+        """The options as the native core takes them; without `logs` the log of the process stays as it is"""
         return json.dumps(
             {
                 "server_name": self.server_name,
@@ -88,11 +92,12 @@ class EngineOptions(Group):
                 "explicit_control": self.models.control == "explicit",
                 "allow_client_regions": self.client_shared_memory,
                 "io_threads": self.io_threads,
+                "rate_limit": self.rate_limit.native,
                 "http": _door(self.http),
                 "grpc": _door(self.grpc),
                 "metrics": self.metrics.native,
                 "trace": self.trace.native,
-                "log": self.log.native,
+                "log": self.log.native if logs else None,
             }
         )
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from ..errors import ConfigInvalid, Unsupported
-from .absent import ABSENT
+from .absent import ABSENT, INSTEAD
 from .definition import Setting
 from .kinds import Several, Switch
 from .sources import SETTINGS, nearest
@@ -54,7 +54,8 @@ def normalize_flags(arguments: Sequence[str]) -> list[str]:
             normal.append(f"--{name}={value}")
         elif value.lower() not in ABSENT[name]:
             accepted = "".join(f", only --{name}={off} is accepted" for off in sorted(ABSENT[name])[-1:])
-            raise Unsupported(f"--{name} is a flag of tritonserver that this version does not support yet{accepted}")
+            instead = f": {INSTEAD[name]}" if name in INSTEAD else accepted
+            raise Unsupported(f"--{name} is a flag of tritonserver that this version does not support yet{instead}")
     return normal
 
 

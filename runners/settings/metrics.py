@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from ..environment import visible_gpus
 from ..errors import ConfigInvalid
 from ..integers import INT32_MAX
 from .definition import Group, Naming, Setting, setting
@@ -73,8 +74,17 @@ class MetricsOptions(Group):
     )
 
     cpu: bool = setting("allow-cpu-metrics", Switch(), "Include nv_cpu_* in the metrics.", default=True)
+    gpu: bool = setting(
+        "allow-gpu-metrics",
+        Switch(),
+        "Include nv_gpu_* and nv_energy_consumption in the metrics, where there are GPUs of NVIDIA.",
+        default=True,
+    )
     interval_ms: int = setting(
-        "metrics-interval-ms", Integer(1, INT32_MAX), "Milliseconds between two readings of nv_cpu_*.", default=2000
+        "metrics-interval-ms",
+        Integer(1, INT32_MAX),
+        "Milliseconds between two readings of nv_cpu_*, nv_gpu_* and nv_energy_consumption.",
+        default=2000,
     )
     counter_latencies: bool = setting(
         "metrics-counter-latencies",
@@ -122,6 +132,7 @@ class MetricsOptions(Group):
         """The options as the native core takes them"""
         return {
             "cpu": self.cpu,
+            "gpus": {"visible": visible_gpus()} if self.gpu else None,
             "interval_ms": self.interval_ms,
             "counter_latencies": self.counter_latencies,
             "histogram_latencies": self.histogram_latencies,

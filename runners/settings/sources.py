@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from ..elsewhere import ENGINE_VARIABLES
 from ..environment import variables
 from ..errors import ConfigInvalid, KushiError, Unsupported
-from .absent import ABSENT
+from .absent import ABSENT, INSTEAD
 from .definition import Group, Inner, Setting, settings_in
 from .server import ServerSettings
 
@@ -41,7 +41,8 @@ def check_flags(flags: Mapping[str, object]) -> None:
     """Raises for flags, with underscores, that do not exist or have wrong values; the environment is not read"""
     for name in flags:
         if flag_of(name) in ABSENT:
-            raise Unsupported(f"'{name}' is a flag of tritonserver that this version does not support yet")
+            instead = f": {INSTEAD[flag_of(name)]}" if flag_of(name) in INSTEAD else ""
+            raise Unsupported(f"'{name}' is a flag of tritonserver that this version does not support yet{instead}")
         if name not in SETTINGS:
             raise ConfigInvalid(f"unknown flag '{name}'{nearest(name, SETTINGS)}")
     _Stated(flags, {})

@@ -122,7 +122,7 @@ def test_a_container_that_is_stopped_answers_what_it_has_accepted(
             accepted = [container.connect() for _ in range(CLIENTS)]
             for place, connection in enumerate(accepted):
                 connection.send(both_ways()[place % 2])
-            eventually(lambda: container.pending("digits") > CLIENTS, "they wait")
+            eventually(lambda: container.pending("digits") == 2 * CLIENTS, "all of them wait, beside those of the load")
             began = time.monotonic()
             with subprocess.Popen(["docker", "stop", "--time", str(STOP_S), container.name], stdout=subprocess.DEVNULL):
                 answers = [connection.receive() for connection in accepted]

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ import uvloop
 from runners import ConnectionLost, Engine, EngineOptions, KushiError, LogOptions, ShuttingDown, Unsupported
 from tests import models, standard
 from tests.contract.ways import WAYS, door
+from tests.forks import forked
 from tests.serving import eventually, labelled, metrics
 
 if TYPE_CHECKING:
@@ -182,26 +182,18 @@ def test_a_future_belongs_to_the_loop_that_ran_when_it_was_made(calls: Calls) ->
 def test_a_forked_child_is_told_to_make_its_own(ways: Mapping[str, Calls], way: str) -> None:
     calls = ways[way]
     calls.add_sub.run(ROW, ONES)
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        said = "nothing"
+
+    def child() -> str:
         try:
             calls.add_sub.run(ROW, ONES)
         except Unsupported as error:
-            said = str(error)
-        finally:
-            os.write(writer, said.encode())
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        said = stream.read().decode()
-    assert os.waitpid(child, 0)[1] == 0
+            return f"{os.getpid()}: {error}"
+        return "nothing"
+
+    number, _, said = forked(child).partition(": ")
     kind = type(calls).__name__
     assert said == (
-        f"this {kind} belongs to process {os.getpid()} and does not work in its forked child {child}: "
+        f"this {kind} belongs to process {os.getpid()} and does not work in its forked child {number}: "
         "make it after the fork"
     )
     assert (calls.add_sub.run(ROW, ONES)["OUTPUT0"] == ROW + 1).all()

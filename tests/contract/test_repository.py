@@ -132,6 +132,8 @@ def test_a_second_order_for_a_model_that_is_changing_waits(explicit: Server, rep
             assert not any(connection.has_answer() for connection in (first, *later))
             held.release()
             assert [connection.receive().status for connection in (first, *later)] == [200] * 4
+    # which of them was the last is open: they came over connections that different threads read
+    assert change(explicit, "add_sub", "load").status == 200
     assert explicit.get("/v2/models/add_sub/ready").status == 200
 
 

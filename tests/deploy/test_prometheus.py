@@ -18,6 +18,7 @@ import yaml
 
 from tests.deploy.manifests import COMPOSE, KUBERNETES, dashboard, expressions, load, manifests, named
 from tests.e2e.bento import Bento
+from tests.nvml import StandIn
 from tests.raw_http import fetch
 from tests.serving import ROOT, Server, eventually, free_port
 
@@ -81,7 +82,10 @@ def configuration(folder: Path, bento: Bento, engine: Server) -> Path:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     prometheus, folder = program("prometheus"), tmp_path_factory.mktemp("prometheus")
     with ExitStack() as stack:
-        engine = Server.start(ROOT / "model_repository")
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("LD_LIBRARY_PATH", str(StandIn.made(folder / "driver").folder))
+            environment.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+            engine = Server.start(ROOT / "model_repository")
         stack.callback(engine.stop)
         bento = stack.enter_context(Bento(ROOT).until_ready())
         address = ("127.0.0.1", free_port())

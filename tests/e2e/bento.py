@@ -94,7 +94,10 @@ class Bento:
     def until_ready(self) -> Self:
         try:
             eventually(self._is_ready_or_ended, "the service is ready", START_S)
-            assert self.process.poll() is None, self.log.text()
+            assert self.process.poll() is None, "it has ended"
+        except AssertionError as error:
+            self.kill()
+            raise AssertionError(f"{error}\n{self.log.text()}") from None
         except BaseException:
             self.kill()
             raise
@@ -138,7 +141,9 @@ class Bento:
 
     def left(self) -> tuple[list[list[str]], list[Path]]:
         """Processes, and sockets and pipes that are there"""
-        left = [path for path in self.runtime.rglob("*") if path.is_socket() or path.is_fifo()]
+        # processes that end may remove a folder meanwhile, which os.walk does not mind
+        paths = [Path(folder, name) for folder, _, names in os.walk(self.runtime) for name in names]
+        left = [path for path in paths if path.is_socket() or path.is_fifo()]
         return [words for _, words in self._members()], left
 
     def kill(self) -> None:

@@ -91,7 +91,10 @@ def test_a_service_that_ends_answers_what_it_has_accepted(
 
 def test_a_worker_that_stands_still_does_not_keep_the_service_from_its_end(folder: Path) -> None:
     with Bento(folder).until_ready() as bento:
-        os.kill(bento.workers("Reader")[0], signal.SIGSTOP)
+        worker = bento.workers("Reader")[0]
+        # the other one may have been ready before it
+        eventually(lambda: bento.attends(worker), "it says that it is there")
+        os.kill(worker, signal.SIGSTOP)
         with load_on(bento) as load:
             load.until_answered()
         # stop() waits for the end

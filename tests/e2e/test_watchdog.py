@@ -96,12 +96,12 @@ def logged(bento: Bento) -> dict[re.Pattern[str], int]:
 
 
 def test_a_worker_that_serves_nothing_is_replaced_and_one_that_computes_for_seconds_is_not(folder: Path) -> None:
-    # so a loop may be kept for four seconds
-    with Bento(service_in(folder, timeout=2, least=1)).until_ready() as bento, ExitStack() as stack:
+    # so a loop may be kept for eight seconds, in which the others are made to stand still as well
+    with Bento(service_in(folder, timeout=4, least=1)).until_ready() as bento, ExitStack() as stack:
         before = set(bento.workers("Reader"))
         with bento.connect(ENDED_S) as connection:
             assert connection.ask("GET", "/livez").status == 200
-            ask(bento, connection, "sleep", b'{"seconds": 2.5}')
+            ask(bento, connection, "sleep", b'{"seconds": 5}')
             assert connection.receive().status in {200, 504}
         assert set(bento.workers("Reader")) == before
         gone = stand_still(bento, stack)

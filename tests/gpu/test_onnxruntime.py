@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     import onnx
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.needs("onnxruntime-gpu")]
+
+TENSORRT: Final = pytest.mark.needs("tensorrt-cu13-libs")
 
 GROUP: Final = "instance_group {{ kind: KIND_GPU count: {} gpus: 0 }}\n"
 CPU: Final = "instance_group { kind: KIND_CPU }"
@@ -84,7 +86,11 @@ def test_cuda_gives_the_same_as_the_cpu(tmp_path: Path, text: str, count: int) -
 
 
 @pytest.mark.parametrize(
-    ("text", "provider"), [("", "CUDAExecutionProvider"), (options("tensorrt"), "TensorrtExecutionProvider")]
+    ("text", "provider"),
+    [
+        ("", "CUDAExecutionProvider"),
+        pytest.param(options("tensorrt"), "TensorrtExecutionProvider", marks=TENSORRT),
+    ],
 )
 def test_a_model_that_does_not_say_where_computes_on_the_gpu(tmp_path: Path, text: str, provider: str) -> None:
     repository, profiles = tmp_path / "models", tmp_path / "profiles"
@@ -110,6 +116,7 @@ def test_instances_on_the_cpu_and_on_a_gpu_serve_one_model(tmp_path: Path) -> No
             check_same(engine, "both")
 
 
+@TENSORRT
 @pytest.mark.parametrize("place", ["", "cache"])
 @pytest.mark.parametrize("mode", ["FP32", "FP16", "BF16"])
 def test_tensorrt_gives_the_same_as_the_cpu_and_keeps_its_engines(
@@ -131,6 +138,7 @@ def test_tensorrt_gives_the_same_as_the_cpu_and_keeps_its_engines(
     assert not list(elsewhere.iterdir())
 
 
+@TENSORRT
 @pytest.mark.parametrize("embedded", ["0", "1"])
 def test_what_tensorrt_has_compiled_is_served_as_a_model(tmp_path: Path, embedded: str) -> None:
     repository = tmp_path / "models"

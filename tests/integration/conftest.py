@@ -15,6 +15,7 @@ from tests.integration.regions import connect, open_objects
 from tests.integration.slow_engine import Slow
 from tests.integration.tls import serving, tls
 from tests.serving import Server
+from tests.stand_in_driver import make_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,15 @@ def engine(standard_repository: Path) -> Iterator[Engine]:
     """On the standard repository, in this process."""
     with Engine(standard_repository) as opened:
         yield opened
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's driver, as servers and their models find it: one that stands in for it"""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    make_cuda(folder)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
 
 
 @pytest.fixture

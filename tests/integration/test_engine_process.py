@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
-import warnings
 from pathlib import Path
 
 import kushi_native
@@ -12,6 +12,7 @@ import pytest
 
 from runners import ConfigInvalid, Engine
 from tests import models
+from tests.forks import forked
 from tests.serving import eventually, thread_names
 
 LEVEL = {"max_requests": 0, "default_timeout_us": 0, "allow_timeout_override": False, "timeout_action": "REJECT"}
@@ -59,18 +60,16 @@ def test_a_forked_child_drops_its_copy_of_an_engine_without_a_word(tmp_path: Pat
     path = tmp_path / "socket"
     engine = Engine(tmp_path)
     engine.serve_http_unix(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            del engine
-            status = 0
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    engines = [engine]
+    del engine
+
+    def child() -> str:
+        engines.clear()
+        gc.collect()
+        return "dropped"
+
+    assert forked(child) == "dropped"
+    engine = engines.pop()
     assert path.is_socket()
     assert [model.state for model in engine.models()] == ["READY"]
     engine.close()

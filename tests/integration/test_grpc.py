@@ -20,6 +20,7 @@ from runners import Engine, EngineOptions
 from tests.integration.python_models import models as python_models
 from tests.integration.test_tritonclient import FIRST, SECOND, VALUES
 from tests.serving import GRPC_LINE
+from tests.shared_memory import Object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -180,6 +181,19 @@ def test_tensors_lie_in_shared_memory(standard_repository: Path) -> None:
         Client(f"127.0.0.1:{engine.serve_grpc(port=0)}") as client,
     ):
         ask_in_region(client)
+
+
+def test_more_than_a_message_may_have_is_refused_before_it_is_read(standard_repository: Path) -> None:
+    with (
+        Engine(standard_repository, options=EngineOptions(client_shared_memory=True)) as engine,
+        Client(f"127.0.0.1:{engine.serve_grpc(port=0)}") as client,
+        Object(5 << 30) as memory,
+    ):
+        client.register_system_shared_memory("large", memory.key, memory.size)
+        tensor = triton.InferInput("INPUT0", [1, 1 << 29], "FP32")
+        tensor.set_shared_memory("large", 1 << 31)
+        with pytest.raises(InferenceServerException, match=r"in shared memory, at most 2147483647 are allowed$"):
+            client.infer("identity_fp32", [tensor])
 
 
 def ask_in_region(client: Client) -> None:

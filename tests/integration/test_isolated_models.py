@@ -233,6 +233,13 @@ def test_requests_fail_alone_where_data_may_be_the_reason(repository: Path) -> N
     }
 
 
+def test_a_request_that_the_engine_refuses_is_wrong_for_its_client(repository: Path, start_server: StartServer) -> None:
+    put(repository, "m", text=ISOLATED)
+    with pytest.raises(InferenceServerException, match="expected another word") as raised:
+        say(start_server(repository), "refuse")
+    assert raised.value.status() == "400"
+
+
 SUMS: Final = """
     input { name: "X" data_type: TYPE_BF16 dims: [ 2 ] }
     input { name: "Y" data_type: TYPE_FP16 dims: [ 2 ] optional: true }

@@ -87,7 +87,9 @@ def test_the_graph_is_optimised_as_far_as_the_configuration_says(
     tmp_path: Path, level: int, operators: list[str]
 ) -> None:
     text = f"optimization {{ graph {{ level: {level} }} }}"
-    assert names(profiled(tmp_path, convolution(), text, IMAGE)) == operators
+    executed = names(profiled(tmp_path, convolution(), text, IMAGE))
+    # 8 channels are put into blocks of 8, as with AVX2, and not into those of 16, as with AVX-512
+    assert [name for name in executed if name != "ReorderInput"] == operators
 
 
 def folding() -> onnx.ModelProto:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import pytest
 
 from runners import Client, errors
 from tests import models
+from tests.forks import forked
 from tests.gates import HELD, Gate
 from tests.integration.occupied import LONG_STEPS, until_pending
 from tests.integration.remotes import WAYS, url_of
@@ -166,24 +167,6 @@ def test_an_interpreter_may_end_with_calls_in_flight(server: Server, leave: str,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "leaving", "")
-
-
-def forked(child: Callable[[], str]) -> str:
-    """What a forked child says; it must not outlive its answer."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            text = child()
-        except BaseException as error:  # noqa: BLE001 - the parent judges it
-            text = repr(error)
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        said = stream.read()
-    os.waitpid(pid, 0)
-    return said
 
 
 def test_a_forked_child_is_told_to_make_its_own(server: Server, client: Client, way: str) -> None:

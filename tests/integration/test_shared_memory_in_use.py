@@ -180,21 +180,31 @@ def test_what_one_client_does_to_its_memory_hurts_nobody_else(
         disturbing.result()
 
 
+def place(region: str) -> dict[str, Any]:
+    return {"parameters": {"shared_memory_region": region, "shared_memory_byte_size": 8}}
+
+
 def slow_into(region: str, steps: int, *, headers: Headers = ()) -> bytes:
     """A request for the slow model whose output comes into the region."""
-    parameters = {"shared_memory_region": region, "shared_memory_byte_size": 8}
     body = {
         "inputs": [{"name": "STEPS", "datatype": "INT64", "shape": [1, 1], "data": [steps]}],
-        "outputs": [{"name": "OUTPUT0", "parameters": parameters}],
+        "outputs": [{"name": "OUTPUT0", **place(region)}],
     }
     return frame("POST", "/v2/models/slow/infer", headers, json.dumps(body).encode())
 
 
+def slow_of(region: str) -> bytes:
+    """A request for the slow model whose input, the steps, comes from the region."""
+    body = {"inputs": [{"name": "STEPS", "datatype": "INT64", "shape": [1, 1], **place(region)}]}
+    return frame("POST", "/v2/models/slow/infer", body=json.dumps(body).encode())
+
+
 @contextmanager
-def in_use(server: Server, region: str) -> Iterator[tuple[Connection, Gate]]:
+def in_use(server: Server, region: str, *, as_input: bool = False) -> Iterator[tuple[Connection, Gate]]:
     """A request for the region executes, until the gate lets it through."""
     assert server.repository is not None
-    with Gate(server.repository) as gate, send_behind_another(server, slow_into(region, HELD)) as connection:
+    request = slow_of(region) if as_input else slow_into(region, HELD)
+    with Gate(server.repository) as gate, send_behind_another(server, request) as connection:
         gate.until_reached()
         assert not connection.has_answer()
         yield connection, gate

@@ -13,7 +13,7 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.raw_http import fetch
-from tests.serving import run_to_end
+from tests.serving import free_port, run_to_end
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -161,6 +161,16 @@ def test_a_port_in_use_is_an_error_before_anything_is_loaded(repository: Path, f
     assert f"Socket '127.0.0.1:{port}' already in use: choose another port, or stop what listens there" in ended.stdout
     assert "loading:" not in ended.stdout
     assert "Traceback" not in ended.stdout
+
+
+def test_two_services_at_one_port_are_an_error_before_anything_is_loaded(repository: Path) -> None:
+    models.write_add_sub(repository)
+    port = free_port()
+    ended = run_to_end(f"--model-repository={repository}", *PORTS, f"--http-port={port}", f"--metrics-port={port}")
+    assert ended.returncode == 1
+    place = f"127.0.0.1:{port}"
+    assert f"failed to start Metrics service at {place}: another service of this server has the port" in ended.stdout
+    assert "loading:" not in ended.stdout
 
 
 def test_servers_share_a_port_when_each_asks_for_it(repository: Path, start_server: StartServer) -> None:

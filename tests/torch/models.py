@@ -8,15 +8,37 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
+from runners.backends.pinned import PinnedBudget
+from runners.backends.pipeline import Loaded, load
+from runners.repository.layout import scan
+from runners.repository.resolve import resolve
 from tests.models import Io, config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Network", "export", "model_config", "parameter", "put", "save_exported", "save_script", "script"]
+__all__ = [
+    "BATCH",
+    "NETWORK_INPUTS",
+    "NETWORK_OUTPUTS",
+    "VECTOR",
+    "Network",
+    "TwoIntoTwo",
+    "budget",
+    "export",
+    "fp32",
+    "loaded",
+    "model_config",
+    "parameter",
+    "put",
+    "save_exported",
+    "save_script",
+    "script",
+]
 
 BATCH: Final = torch.export.Dim("batch")
+VECTOR: Final = [4]
 
 
 class Network(nn.Module):
@@ -79,6 +101,11 @@ def model_config(
     return text.replace("onnxruntime_onnx", "pytorch_libtorch")
 
 
+def budget(most_bytes: int = 1 << 30) -> PinnedBudget:
+    """More than any test needs, unless a test is about too little of it."""
+    return PinnedBudget(most_bytes)
+
+
 def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
 
@@ -94,3 +121,21 @@ def put(repository: Path, name: str, made: nn.Module | torch.export.ExportedProg
     if text is not None:
         (folder / "config.pbtxt").write_text(text)
     return folder
+
+
+class TwoIntoTwo(nn.Module):
+    """(x, y) → (x + y, x − 2y): every mistake in the order shows"""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x + y, x - 2 * y
+
+
+def fp32(*names: str) -> list[Io]:
+    return [(name, "FP32", VECTOR) for name in names]
+
+
+def loaded(repository: Path, *, auto_complete: bool = True) -> Loaded:
+    """The one model of the repository, version 1"""
+    (source,) = scan([repository]).models
+    resolved = resolve(source, auto_complete=auto_complete)
+    return load(source, resolved.config, 1, auto_complete=auto_complete)

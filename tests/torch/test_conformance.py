@@ -88,7 +88,7 @@ class Subject:
             output_places=bind_outputs(stated, program.signature),
             output_names=tuple(name for name, _, _ in outputs),
         )
-        return TorchEngine(program, plan, CPU, read_options(stated), threads=1, concurrent=True)
+        return TorchEngine(program, plan, CPU, read_options(stated), threads=1, concurrent=True, budget=models.budget())
 
     def takes(self, datatype: str) -> bool:
         # PyTorch has no tensors of strings, only lists of UTF-8

@@ -11,8 +11,7 @@ import pytest
 from runners.errors import ConfigInvalid
 from tests.integration.test_docs_python import blocks, environment
 from tests.serving import ROOT
-from tests.torch.models import model_config, put
-from tests.torch.test_loading import TwoIntoTwo, loaded
+from tests.torch.models import TwoIntoTwo, loaded, model_config, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from runners import Engine
 from runners.cli import main
 from runners.errors import ConfigInvalid, EngineFailed, InvalidInput, KushiError, Unsupported
-from runners.export import Input, Tolerance, export, onnx_file
+from runners.export import Input, Tolerance, export, onnx_weights
 from tests.torch.models import BATCH, Network, network_arguments, save_exported, save_script, script
 from tests.torch.models import export as as_program
 
@@ -201,6 +200,20 @@ def test_inputs_of_other_names_are_in_the_order_of_the_arguments(repository: Pat
     np.testing.assert_allclose(got["OUTPUT__1"], Network().eval()(images, scales)[1].detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_inputs_with_numbers_are_the_arguments_of_these_numbers(repository: Path, order: int) -> None:
+    class Apart(nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return a - b
+
+    inputs = [Input("INPUT__0", "FP32", (4,)), Input("INPUT__1", "FP32", (4,))]
+    export(Apart(), repository / "m", inputs=inputs[::order])
+    got = answers(
+        repository, "m", {"INPUT__0": np.full((1, 4), 3, np.float32), "INPUT__1": np.ones((1, 4), np.float32)}
+    )
+    assert got["OUTPUT__0"].tolist() == [[2.0] * 4]
+
+
 def test_each_data_type_is_kept(repository: Path) -> None:
     inputs = [Input("a", "FP64", (2,)), Input("b", "INT32", (2,)), Input("c", "BOOL", (2,)), Input("d", "FP16")]
     export(Types(), repository / "m", inputs=inputs)
@@ -219,7 +232,7 @@ def test_without_batches_shapes_are_those_of_the_examples(repository: Path) -> N
 
 
 def test_a_large_model_has_its_weights_in_a_file_beside_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_file, "_SINGLE_FILE_BYTES", 100)
+    monkeypatch.setattr(onnx_weights, "_SINGLE_FILE_BYTES", 100)
     module = nn.Sequential(nn.Linear(4, 512), nn.Linear(512, 4)).eval()
     export(module, repository / "m", inputs=VECTOR)
     model, weights = sorted((repository / "m" / "1").iterdir())
@@ -369,16 +382,6 @@ def test_a_fixed_size_may_stand_for_one_that_varies(repository: Path) -> None:
     assert answers(repository, "m", {"x": np.ones((1, 20), np.float32)})["OUTPUT__0"].shape == (1, 20)
 
 
-@pytest.fixture
-def restored_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command shows its progress through a logger."""
-    logger = logging.getLogger("runners.export")
-    monkeypatch.setattr(logger, "handlers", [])
-    monkeypatch.setattr(logger, "propagate", True)
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
-
-
-@pytest.mark.usefixtures("restored_log")
 def test_the_command_exports_what_a_callable_makes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,7 +412,6 @@ def test_the_command_exports_what_a_callable_makes(
         assert [check_rows[name].shape for name in ("a", "b")] == [(4, 5), (4, 32)]
 
 
-@pytest.mark.usefixtures("restored_log")
 def test_the_command_says_in_one_line_what_is_wrong(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved_module(repository.parent)
     assert main(["export", str(path), "--output", str(repository / "m")]) == 1

@@ -75,6 +75,19 @@ def test_an_isolated_model_answers_as_one_that_is_not(repository: Path, kind: st
                 np.testing.assert_array_equal(got[name], array)
 
 
+def test_a_scalar_is_answered_as_by_one_that_is_not(repository: Path) -> None:
+    class Total(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum()
+
+    program = export(Total(), (torch.zeros(3),))
+    for name, text in (("isolated", ISOLATED), ("plain", "")):
+        put(repository, name, program, f"max_batch_size: 0 {text}")
+    with Engine(repository) as engine:
+        for name in ("isolated", "plain"):
+            assert engine.infer(name, np.array([1, 2, 3], np.float32))["OUTPUT__0"].tolist() == [6.0]
+
+
 def test_requests_that_wait_run_as_one_batch_and_a_file_completes_its_configuration(repository: Path) -> None:
     program = export(nn.Linear(4, 3), (torch.zeros(2, 4),))
     delayed = "dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 60000000 }"

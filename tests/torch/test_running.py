@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from runners import Engine
-from runners.backends.torch.engine import Plan, TorchEngine, WithoutCudnn
+from runners.backends import ModelFailed
+from runners.backends.torch.engine import Plan, TorchEngine
+from runners.backends.torch.modes import WithoutCudnn, modes
 from runners.backends.torch.names import Leaf, Signature
 from runners.backends.torch.options import read_options
 from runners.backends.torch.program import Program
 from runners.repository.config import parse
 from tests.serving import ROOT
-from tests.torch.models import export, model_config, parameter, put
+from tests.torch.models import budget, export, model_config, parameter, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +42,7 @@ def around(run: Callable[[Sequence[Any]], Sequence[Any]], extra: str = "", datat
     program = Program(signature, run, defaults=(None,), writes=frozenset(), stateful=False)
     options = read_options(parse(model_config("m", *ONE, extra=extra), "config.pbtxt"))
     plan = Plan((0,), (datatype,), (0,), ("OUTPUT__0",))
-    return TorchEngine(program, plan, CPU, options, threads=1, concurrent=True)
+    return TorchEngine(program, plan, CPU, options, threads=1, concurrent=True, budget=budget())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint64, np.bool_, ml_dtypes.bfloat16])
@@ -198,6 +200,7 @@ def test_want_of_memory_and_errors_of_pytorch_fail_their_request_and_not_the_ser
 INTER_OP: Final = """
 import logging, sys, torch
 from runners import Engine
+from runners.backends import ModelFailed
 logging.basicConfig()
 with Engine(sys.argv[1]) as engine:
     assert not engine.failures
@@ -247,3 +250,36 @@ def test_cudnn_is_on_again_when_the_last_run_without_it_ends() -> None:
             second.enter_context(without)
         assert not torch.backends.cudnn.enabled
     assert torch.backends.cudnn.enabled
+
+
+class Broken(AbstractContextManager[None]):
+    """A GPU whose stream cannot be had."""
+
+    def __enter__(self) -> None:
+        raise RuntimeError("the GPU is lost")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("inference", ["true", "false"])
+def test_no_setting_stays_on_the_thread_where_the_stream_of_an_instance_cannot_be_had(inference: str) -> None:
+    others = parameter("DISABLE_OPTIMIZED_EXECUTION", "true") + parameter("DISABLE_CUDNN", "true")
+    text = model_config("m", *ONE, extra=parameter("INFERENCE_MODE", inference) + others)
+    options = read_options(parse(text, "config.pbtxt"))
+    # whoever has the error has what was entered, which would otherwise be left when it goes
+    with pytest.raises(RuntimeError, match="the GPU is lost") as failed, modes(options, Broken(), uses_gpu=True):
+        pass
+    assert failed.value.__traceback__
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+    assert torch._C._get_graph_executor_optimize()
+    assert torch.backends.cudnn.enabled
+
+
+def test_want_of_memory_on_a_gpu_is_not_the_fault_of_a_request() -> None:
+    def run(_: Sequence[Any]) -> Sequence[Any]:
+        raise RuntimeError("The following operation failed in the TorchScript interpreter.\nCUDA out of memory.")
+
+    with pytest.raises(ModelFailed, match=r"PyTorch execute failure: [\s\S]*CUDA out of memory"):
+        around(run).execute([np.zeros(1, np.float32)], [True])

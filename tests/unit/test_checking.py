@@ -7,13 +7,22 @@ from runners.cli import main
 from tests.unit.controlled import plus
 from tests.unit.test_ensembles import ensemble, step, two
 
+WARM_UP = """model_warmup {
+    batch_size: 1
+    inputs { key: "A" value { data_type: TYPE_FP32 dims: 1 input_data_file: "x" } }
+}"""
+
 
 def repository(path: Path) -> None:
     two(path)
     (path / "tokens" / "1").mkdir(parents=True)
-    (path / "tokens" / "config.pbtxt").write_text('platform: "tensorflow_savedmodel" parameters { key: "free" }')
+    (path / "tokens" / "config.pbtxt").write_text('backend: "mine" parameters { key: "free" }')
     ensemble(path, "f", step("a", "A", "B"), step("tokens", "B", "C"))
     ensemble(path, "g", step("nowhere", "A", "C"))
+
+
+def stated(key: str, value: str) -> str:
+    return f'parameters {{ key: "kushi.{key}" value {{ string_value: "{value}" }} }}\n'
 
 
 def test_every_model_has_a_line_that_says_whether_it_would_be_served(
@@ -31,7 +40,7 @@ def test_every_model_has_a_line_that_says_whether_it_would_be_served(
         "f: not served: its model 'tokens' would not be served",
         "g: not served: its model 'nowhere' is not in the repository",
     ]
-    assert "config.pbtxt: backend 'tensorflow' is not supported by this version" in lines[5]
+    assert "config.pbtxt: backend 'mine' is not supported by this version" in lines[5]
 
 
 def test_the_same_is_there_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +54,25 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureF
     plus(tmp_path, "a", text='backend: "pytorch"')
     assert main(["check", str(tmp_path)]) == 1
     assert capsys.readouterr().out == f"a: not served: unable to find '{tmp_path}/a/1/model.pt'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('output { name: "B" label_filename: "none.txt" }', "none.txt"),
+        (WARM_UP, "warmup/x"),
+        (stated("alternatives", "openvino if intell"), "got 'openvino if intell'"),
+        (
+            stated("alternatives", "openvino") + stated("samples", "none.npz"),
+            "expected an .npz file inside the directory of the model, got 'none.npz'",
+        ),
+    ],
+)
+def test_what_a_configuration_names_beside_the_model_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    plus(tmp_path, "a", text=text)
+    assert main(["check", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("a: not served: ")
+    assert reason in said

@@ -112,7 +112,13 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert text.startswith("usage: kushi [-h] [--version] COMMAND ...\n")
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == ["serve", "export", "check"]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == [
+        "serve",
+        "export",
+        "optimize",
+        "inspect",
+        "check",
+    ]
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +137,13 @@ def test_help_of_serve_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_and_a_wrong_flag_load_no_native_code_and_no_framework() -> None:
     heavy = "{'google', 'kushi_native', 'numpy', 'onnx', 'pydantic', 'torch'}"
-    for arguments in (["--help"], ["serve", "--help"], ["export", "--help"], ["serve", "--http-port=x", "m"]):
+    for arguments in (
+        ["--help"],
+        ["serve", "--help"],
+        ["export", "--help"],
+        ["optimize", "--help"],
+        ["serve", "--http-port=x", "m"],
+    ):
         script = (
             f"import sys\nfrom runners.cli import main\ntry:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
             f"sys.exit(' '.join({heavy} & set(sys.modules)) or 0)"

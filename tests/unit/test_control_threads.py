@@ -28,8 +28,8 @@ from runners import (
 )
 from runners.backends import Opened
 from runners.backends.pipeline import Loaded, load
-from runners.control import _still_waiting
 from runners.repository.layout import ModelSource
+from runners.starting import _still_waiting
 from tests import hostile_models, models
 from tests.held import hold_file
 from tests.serving import ROOT, eventually, thread_names
@@ -51,15 +51,15 @@ def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
     plus(tmp_path, "other")
     entered, leave = threading.Event(), threading.Event()
     with Engine(tmp_path, options=EXPLICIT) as engine:
-        announce = engine._control._load_versions
+        load = engine._control._roster.load
 
         def hold(*arguments: object) -> object:
             if not entered.is_set():
                 entered.set()
                 assert leave.wait(30)
-            return announce(*arguments)  # type: ignore[arg-type] # passed on as they come
+            return load(*arguments)  # type: ignore[arg-type] # passed on as they come
 
-        monkeypatch.setattr(engine._control, "_load_versions", hold)
+        monkeypatch.setattr(engine._control._roster, "load", hold)
         loading = threading.Thread(target=engine.load_model, args=["m"])
         loading.start()
         try:
@@ -163,7 +163,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
             answer = engine._core.call("RepositoryModelUnload", b'{"model_name":"m"}')
             assert answer == (500, "internal_error", b'{"error":"RuntimeError: a fault"}')
             assert "model 'm' cannot be unloaded" in caplog.text
-            broken.setattr(engine._control._opening, "open", fail)
+            broken.setattr(engine._control._roster._opening, "open", fail)
             with pytest.raises(ModelUnavailable, match=r"version 1 is at UNAVAILABLE state: .*RuntimeError: a fault"):
                 engine.load_model("m")
         assert rows(engine)[0][3].endswith("RuntimeError: a fault")
@@ -213,7 +213,7 @@ def test_nothing_is_reported_once_all_models_are_loaded() -> None:
 
 
 def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.control._PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr("runners.starting._PROGRESS_SECONDS", 0.01)
     slow, quick = Future[None](), Future[None]()
     quick.set_result(None)
     reports = _still_waiting({slow: "slow", quick: "quick"})

@@ -25,6 +25,7 @@ def test_the_crates_obey_the_import_law() -> None:
         ("engine-python", "arrays", None),
         ("arrays", "core", None),
         ("client", "shm", None),
+        ("dataplane", "gpu", None),
         ("oip", "core", None),
         ("testkit", "core", None),
         ("core", "testkit", "dev"),
@@ -65,6 +66,8 @@ def test_an_edge_of_the_law_is_allowed(edge: Edge) -> None:
         ("bindings", "testkit", None),
         ("server", "testkit", "build"),
         ("server", "bindings", None),
+        ("gpu", "core", None),
+        ("core", "gpu", None),
         ("novel", "core", None),
     ],
 )

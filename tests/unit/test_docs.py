@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from benchmarks.options import parser as benchmark_flags
+from runners.commands import Command
 from runners.commands.export import COMMAND as EXPORT
+from runners.commands.inspect import COMMAND as INSPECT
+from runners.commands.optimize import COMMAND as OPTIMIZE
 from runners.settings import SETTINGS
 from runners.settings.absent import ABSENT
 
@@ -66,9 +69,9 @@ def words(pattern: str) -> list[tuple[str, list[str]]]:
     return [(str(page.relative_to(ROOT)), shlex.split(command, comments=True)) for page, command in found]
 
 
-def export_flags() -> set[str]:
+def flags_of(command: Command) -> set[str]:
     parser = ArgumentParser()
-    EXPORT.add_arguments(parser)
+    command.add_arguments(parser)
     return flags(parser.format_help().split())
 
 
@@ -139,9 +142,10 @@ def test_flags_of_the_server_exist() -> None:
         assert flags(row) <= SERVE_FLAGS, page
 
 
-def test_flags_of_the_export_exist() -> None:
-    for page, row in words(r"(\S*python -m runners|kushi) export"):
-        assert flags(row) <= export_flags(), page
+@pytest.mark.parametrize("command", [EXPORT, INSPECT, OPTIMIZE], ids=lambda command: str(command.name))
+def test_flags_of_commands_exist(command: Command) -> None:
+    for page, row in words(rf"(\S*python -m runners|kushi) {command.name}"):
+        assert flags(row) <= flags_of(command), page
 
 
 def test_modules_that_are_run_exist_with_the_flags_of_the_benchmarks() -> None:
@@ -157,7 +161,9 @@ def test_flags_that_prose_names_exist() -> None:
     # the last are those of `bentoml serve`, `bentoml build` and `docker run`
     known = (
         SERVE_FLAGS
-        | export_flags()
+        | flags_of(EXPORT)
+        | flags_of(INSPECT)
+        | flags_of(OPTIMIZE)
         | {f"--{flag}" for flag in ABSENT}
         | {"--format", "--load"}  # of `kushi check`
         | {*("--check", "--port", "--arg", "--cpus", "--ssl-certfile", "--ssl-keyfile", "--ssl-ciphers")}

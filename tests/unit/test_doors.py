@@ -175,3 +175,19 @@ def test_an_open_door_is_told_with_its_place(path: str) -> None:
         "Started LocalService at unix://door-2",
         "Started Metrics Service at 127.0.0.1:PORT",
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "collides"),
+    [
+        (Tcp("127.0.0.1", 8000), Tcp("127.0.0.1", 8000), True),
+        (Tcp("0.0.0.0", 8000), Tcp("127.0.0.1", 8000), True),
+        (Tcp("127.0.0.2", 8000), Tcp("127.0.0.1", 8000), False),
+        (Tcp("127.0.0.1", 8001), Tcp("127.0.0.1", 8000), False),
+        (Tcp("127.0.0.1", 0), Tcp("127.0.0.1", 0), False),
+        (Tcp("localhost", 8000), Tcp("127.0.0.1", 8000), True),
+        (Tcp("0.0.0.0", 8000), Tcp("::1", 8000), False),
+    ],
+)
+def test_two_places_of_one_port_collide(one: Tcp, other: Tcp, collides: bool) -> None:
+    assert one.collides(other) == other.collides(one) == collides

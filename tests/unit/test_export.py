@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from runners.export import Input, export
 from runners.export.configuration import check_batching, configuration
 from runners.export.place import Place, choose, stage
 from runners.repository.config import parse
+from runners.repository.files import is_within
 from runners.repository.tensors import TensorInfo
 from runners.repository.validate import check_tensors
 
@@ -97,15 +99,36 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_two(
 def test_a_value_that_cannot_be_right_is_refused_before_anything_happens(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, error = refused(["m.pt", f"--output={tmp_path / 'm'}", *arguments], capsys)
-    assert (code, list(tmp_path.iterdir())) == (1, [])
+    (tmp_path / "m.pt").touch()
+    code, error = refused([str(tmp_path / "m.pt"), f"--output={tmp_path / 'm'}", *arguments], capsys)
+    assert (code, [path.name for path in tmp_path.iterdir()]) == (1, ["m.pt"])
+    assert error.startswith(f"kushi export: error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.pt"], "'none.pt': there is no such file"),
+        (["none.onnx", "--to=tensorrt"], "'none.onnx': there is no such file"),
+        (
+            ["none.onnx"],
+            "'none.onnx' is an ONNX file: --to tensorrt makes a plan of it, and 'kushi optimize' its other",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_one_is_refused_before_what_is_missing_here(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, error = refused([*arguments, f"--output={tmp_path / 'm'}"], capsys)
+    assert code == 1
     assert error.startswith(f"kushi export: error: {message}")
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("no_such_module_of_ours:make", "'no_such_module_of_ours:make': No module named 'no_such_module_of_ours'"),
+        ("no_such_module:make", "'no_such_module:make': ModuleNotFoundError: No module named 'no_such_module'"),
+        (":make", "':make': ValueError: Empty module name"),
         ("json:nothing", "'json:nothing': 'json' has no 'nothing'"),
         ("platform:machine", "'platform:machine' makes str, expected a torch.nn.Module"),
     ],
@@ -116,6 +139,31 @@ def test_a_callable_that_makes_no_module_is_refused(
     monkeypatch.setattr(sys, "path", [*sys.path])
     code, error = refused([source, f"--output={tmp_path / 'm'}"], capsys)
     assert (code, error) == (1, f"kushi export: error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("def make(:", "SyntaxError: invalid syntax (their_code.py, line 1)"),
+        ("from json import nothing", "ImportError: cannot import name 'nothing' from 'json'"),
+        ("def make():\n    raise KeyError('weights')", "KeyError: 'weights'"),
+        ("def make(size): ...", "TypeError: make() missing 1 required positional argument: 'size'"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_code_that_fails_is_named_with_its_error(
+    code: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "their_code", raising=False)
+    (tmp_path / "their_code.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    exit_code, error = refused(["their_code:make", f"--output={tmp_path / 'm'}"], capsys)
+    assert exit_code == 1
+    assert error.startswith(f"kushi export: error: 'their_code:make': {problem}")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "m").exists()
 
 
 @WITHOUT_TORCH
@@ -138,6 +186,33 @@ def test_the_command_is_there_without_pytorch() -> None:
 
 def written(directory: Path, version: int) -> None:
     (directory / str(version)).mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (("--precision", "fp16"), "--precision is for --to tensorrt"),
+        (("--samples", "rows.npz"), "--samples is for --to tensorrt"),
+        (("--min", "x:1x3"), "--min is for --to tensorrt"),
+        (("--opt", "x:1x3"), "--opt is for --to tensorrt"),
+        (("--max", "x:1x3"), "--max is for --to tensorrt"),
+        (("--timing-cache", "file"), "--timing-cache is for --to tensorrt"),
+        (("--gpu", "1"), "--gpu is for --to tensorrt"),
+        (("--workspace", "64"), "--workspace is for --to tensorrt"),
+        (("--optimization-level", "3"), "--optimization-level is for --to tensorrt"),
+        (("--version-compatible",), "--version-compatible is for --to tensorrt"),
+        (("--hardware-compatible",), "--hardware-compatible is for --to tensorrt"),
+        (("--no-tf32",), "--no-tf32 is for --to tensorrt"),
+        (("--with-onnx",), "--with-onnx is for --to tensorrt"),
+        (("--compute-capabilities", "8.9"), "--compute-capabilities is for --to tensorrt-rtx"),
+    ],
+)
+def test_flags_of_plans_are_refused_where_there_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], error: str
+) -> None:
+    code, text = refused(["model.pt", "--output", str(tmp_path / "m"), *flags], capsys)
+    assert code == 1
+    assert error in text
 
 
 def test_versions_are_numbered_from_one_and_replaced_only_by_force(tmp_path: Path) -> None:
@@ -190,6 +265,69 @@ def test_a_version_is_replaced_and_a_configuration_stays(tmp_path: Path) -> None
     assert (place.files / "model.onnx").read_text() == "second"
     assert place.config.read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_files_beside_the_versions_are_seen_and_stay_as_they_are(tmp_path: Path) -> None:
+    outside, model = tmp_path / "outside.txt", tmp_path / "repository" / "m"
+    outside.write_text("outside")
+    for folder in ("1", "configs", "files", "warmup"):
+        (model / folder).mkdir(parents=True)
+    for file in ("1/labels.txt", "config.pbtxt", "configs/other.pbtxt", "files/numbers", "labels.txt", "replaced"):
+        (model / file).write_text(file)
+    os.mkfifo(model / "pipe")
+    links = {
+        "again": "files/numbers",
+        "also": "files",
+        "both": str(model / "files/numbers"),
+        "itself": ".",
+        "nowhere": "gone",
+        "of_a_version": "1/labels.txt",
+        "outside": "../../outside.txt",
+        "warmup/data": "../files/numbers",
+    }
+    for name, target in links.items():
+        (model / name).symlink_to(target)
+    before = listed(model)
+    with stage(Place(model, 1)) as staged:
+        names = {path.name for path in staged.directory.iterdir()}
+        assert names == {path.name for path in model.iterdir()}
+        assert list(staged.files.iterdir()) == []
+        for name, content in (
+            ("again", "files/numbers"),
+            ("also/numbers", "files/numbers"),
+            ("both", "files/numbers"),
+            ("config.pbtxt", "config.pbtxt"),
+            ("configs/other.pbtxt", "configs/other.pbtxt"),
+            ("itself/labels.txt", "labels.txt"),
+            ("labels.txt", "labels.txt"),
+            ("of_a_version", "1/labels.txt"),
+            ("warmup/data", "files/numbers"),
+        ):
+            assert (staged.directory / name).read_text() == content
+            assert is_within(staged.directory / name, staged.directory)
+        assert not is_within(staged.directory / "outside", staged.directory)
+        assert (staged.directory / "outside").read_text() == "outside"
+        assert (staged.directory / "pipe").is_fifo()
+        assert not (staged.directory / "nowhere").exists()
+        (staged.directory / "labels.txt").write_text("changed")
+        fill(staged, "new")
+    assert (model / "1/model.onnx").read_text() == "new"
+    del before["1/labels.txt"]
+    assert listed(model) == {**before, "1/model.onnx": "new"}
+    assert outside.read_text() == "outside"
+    assert [path.name for path in model.parent.iterdir()] == ["m"]
+
+
+def listed(directory: Path) -> dict[str, str]:
+    """Files with what is in them, links with where they lead"""
+    return {
+        str(path.relative_to(directory)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_text()
+        if path.is_file()
+        else ""
+        for path in directory.rglob("*")
+    }
 
 
 def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -17,10 +16,8 @@ class Written(Protocol):
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
+def written(monkeypatch: pytest.MonkeyPatch) -> Written:
     """What a logger of the package writes to standard error under these settings"""
-    root = logging.getLogger("runners")
-    before = (root.handlers[:], root.level, root.propagate)
 
     def write(*, form: Literal["default", "ISO8601"] = "default", off: str = "", verbose: int = 0) -> str:
         stream = io.StringIO()
@@ -35,8 +32,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
         logger.info("%s", log.table(["A"], [["b"]]), extra={"table": True})
         return stream.getvalue()
 
-    yield write
-    root.handlers[:], root.level, root.propagate = before
+    return write
 
 
 def test_a_line_looks_like_tritons(written: Written) -> None:

@@ -42,6 +42,7 @@ def test_the_wheel_states_its_licence_the_native_module_and_the_extras(wheel: Pa
     assert "Requires-Dist: torch>=2.9; extra == 'torch'" in metadata
     for package in ("onnx>=1.20", "onnxscript>=0.5", "torch>=2.9"):
         assert f"Requires-Dist: {package}; extra == 'export'" in metadata
+    assert "Requires-Dist: onnx>=1.20; extra == 'optimize'" in metadata
 
 
 def test_the_installed_command_runs_beside_a_package_called_runners(wheel: Path, tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_requests_left_at_the_timeout_are_ended_and_make_the_exit_code_one(monke
     assert engine.ended
 
 
-def test_a_log_that_cannot_be_written_ends_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_cannot_be_written_ends_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "missing" / "log"
     settings = ServerSettings(repositories=("models",), engine=EngineOptions(log=LogOptions(file=str(path))))
     assert serve(settings, 0) == 1
-    assert caplog.messages == [f"--log-file: cannot write to '{path}': No such file or directory"]
+    assert f"] --log-file: cannot write to '{path}': No such file or directory\n" in capfd.readouterr().err

@@ -12,7 +12,7 @@ from ...errors import ConfigInvalid, Unsupported
 from ...nearest import hint
 from ...repository.messages import ModelConfig, ModelOptimizationPolicy
 from ...repository.specification import instances_of
-from ...threads import usable_cores
+from ..cores import cores_for_all
 from . import cuda
 from .files import ModelFiles
 from .library import Runtime
@@ -107,7 +107,7 @@ def providers_at(config: ModelConfig, gpu: int | None, files: ModelFiles) -> tup
     """The providers of an instance on this GPU, or on the CPU, in their order; checked before"""
     stated = config.optimization.execution_accelerators
     if gpu is None:
-        share = max(1, usable_cores() // max(1, instances_of(config)))
+        share = max(1, cores_for_all(config) // max(1, instances_of(config)))
         return tuple(
             Provider("openvino", properties(_options(accelerator, files), share))
             for accelerator in stated.cpu_execution_accelerator

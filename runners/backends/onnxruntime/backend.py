@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ...errors import Unsupported
 from ...repository.complete import complete
+from ...repository.cores import CORES, cores_of_instances
 from ...repository.layout import model_file
 from ...repository.messages import ModelConfig
-from ...repository.tensors import TensorInfo
+from ...repository.tensors import tensor_infos
 from .. import Backend, Bound, Opened, Placed, Prepared
+from ..measure import measured_threads
 from .accelerators import check_accelerators, providers_at
 from .files import ModelFiles
 from .library import start
-from .measure import measured_threads
 from .options import SessionOptions, read_options
 from .sessions import Place, Sessions
 from .values import Provider
@@ -40,10 +42,16 @@ class OnnxBackend(Backend):
         gpus = [place for place in model.places if place is not None]
         options = read_options(model.config, files, gpus, shared)
         providers = {place: providers_at(model.config, place, files) for place in model.places}
+        cores = cores_of_instances(model.config)
+        if cores and shared is not None:
+            raise Unsupported(
+                f"parameter '{CORES}' of model '{model.config.name}' cannot hold where all models share their threads: "
+                "remove it, or leave out --backend-config=onnxruntime,enable-global-threadpool=1"
+            )
         own_threads = shared is None and (options.intra_op_threads > 1 or options.parallel)
 
         def open_(path: Path) -> Opened:
-            sessions = Sessions(path, options, providers, own_threads=own_threads)
+            sessions = Sessions(path, options, providers, own_threads=own_threads, cores=cores)
             return _Opened(sessions, options, providers, model.places)
 
         return Prepared(open_, threads=options.intra_op_threads if shared is None else 1)
@@ -68,8 +76,8 @@ class _Opened(Opened):
         self._providers = providers
         self._places = places
         self._first = next((place for place in places if not providers[place]), places[0])
-        self._model = sessions.probe(self._first)
-        self._inputs, self._outputs = _tensors(self._model.inputs), _tensors(self._model.outputs)
+        self._model = sessions.probe(places, self._first)
+        self._inputs, self._outputs = tensor_infos(self._model.inputs), tensor_infos(self._model.outputs)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         return complete(config, self._inputs, self._outputs, default_max_batch_size)
@@ -87,7 +95,3 @@ class _Opened(Opened):
         accelerated = bool(self._providers[self._first])
         stated = self._options.intra_op_threads
         return stated or (1 if accelerated else measured_threads(self._model, config, self._inputs))
-
-
-def _tensors(declared: list[tuple[str, str, list[int] | None]]) -> list[TensorInfo]:
-    return [TensorInfo(name, datatype, tuple(dims or ()), any_rank=dims is None) for name, datatype, dims in declared]

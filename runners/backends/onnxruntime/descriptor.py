@@ -44,7 +44,7 @@ DESCRIPTOR = Descriptor(
         *SESSION_ENTRIES,
     ),
     refused=REFUSED_ENTRIES,
-    fields=("model_operations", "optimization.execution_accelerators"),
+    fields=("model_operations", "optimization.execution_accelerators", "optimization.graph"),
     settings=MappingProxyType(
         {
             "enable-global-threadpool": SWITCH,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import kushi_native
 
 from ...errors import ConfigInvalid
+from ..openvino_wheel import check_alone, openvino_library, start
 from .files import ModelFiles
 from .library import Runtime
 from .values import Accelerator, Option, Options, at_least, output
@@ -69,6 +70,9 @@ def offered(runtime: Runtime) -> Runtime:
     library = next((path for root in roots if (path := Path(root, _LIBRARY)).is_file()), None)
     if library is None:
         return runtime
+    if openvino_library():
+        start()
+    check_alone(library.parent)
     kushi_native.register_onnxruntime_providers(str(library))
     providers = tuple(kushi_native.onnxruntime_providers())
     if OPENVINO.provider not in providers:

@@ -1,6 +1,9 @@
 """
 The sessions of a version: on the CPU all instances share one, whose weights are in memory once. An instance has a
-session of its own where the configuration gives it threads of its own, and wherever anything but the CPU computes.
+session of its own where the configuration gives it threads of its own, or cores of its own and several threads, and
+wherever anything but the CPU computes.
+
+The threads of a session are started by the thread that opens it, and stay on the cores that this one is on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import kushi_native
 
+from ...repository.cores import Cores
+from ..cores import running_on
 from . import cuda
 from .options import SessionOptions
 from .values import Provider
@@ -29,18 +34,22 @@ class Sessions:
         providers: Mapping[Place, tuple[Provider, ...]],
         *,
         own_threads: bool,
+        cores: Sequence[Cores] = (),
     ) -> None:
+        """cores: those of each instance; empty where any will do"""
         self._path = path
         self._options = options
         self._providers = providers
         self._own_threads = own_threads
+        self._cores = cores
         self._probe: tuple[Place, int, kushi_native.OnnxModel] | None = None
 
-    def probe(self, place: Place) -> kushi_native.OnnxModel:
-        """A session to look at the model; it serves as well, unless that one is to be another"""
+    def probe(self, places: Sequence[Place], first: Place) -> kushi_native.OnnxModel:
+        """A session to look at the model, at the first of these; it serves as well, unless that one is to be another"""
         threads = self._options.intra_op_threads or 1
-        model = self._session(replace(self._options, profile=None), place, threads, instance=0)
-        self._probe = (place, threads, model)
+        instance = places.index(first)
+        model = self._session(replace(self._options, profile=None), first, threads, instance)
+        self._probe = (first, threads, model)
         return model
 
     def open(self, places: Sequence[Place], threads: int) -> Sequence[kushi_native.OnnxModel]:
@@ -48,7 +57,7 @@ class Sessions:
         sessions: list[kushi_native.OnnxModel] = []
         shared: kushi_native.OnnxModel | None = None
         for instance, place in enumerate(places):
-            alone = self._own_threads or bool(self._providers[place])
+            alone = self._own_threads or bool(self._providers[place]) or (threads > 1 and len({*self._cores}) > 1)
             count = threads if not self._providers[place] else self._options.intra_op_threads or 1
             model = shared if shared and not alone else self._take(place, count, instance)
             shared = shared if alone else model
@@ -68,4 +77,7 @@ class Sessions:
             cuda.preload_tensorrt()
         elif place is not None:
             cuda.preload()
-        return options.still_to_compile().at(place, providers, threads=threads, instance=instance).open(self._path)
+        # what a GPU's library starts is for all models, and no matter of the first one's cores
+        cores = self._cores[instance] if self._cores and not providers else ()
+        with running_on(cores):
+            return options.still_to_compile().at(place, providers, threads=threads, instance=instance).open(self._path)

@@ -14,8 +14,9 @@ from ...errors import ConfigInvalid, Unsupported
 from ...repository.config_json import to_plain
 from ...repository.isolation import ISOLATE, is_isolated
 from ...repository.messages import ModelConfig
-from ...threads import intra_op_threads, usable_cores
+from ...threads import intra_op_threads
 from .. import Backend, Bound, Opened, Placed, Prepared, driver
+from ..cores import cores_for_all
 from ..thread_variables import thread_variables
 from ..worker_models import ProcessLimits, Workers, directory_of, process_limits
 from . import in_process
@@ -56,7 +57,7 @@ class PythonBackend(Backend):
             model=model,
             in_process=stays,
             interpreter=find_interpreter(model, self.settings.get("python-runtime")),
-            threads=intra_op_threads(0, None, len(model.places), usable_cores()),
+            threads=intra_op_threads(0, None, len(model.places), cores_for_all(model.config)),
             start_seconds=float(self.settings.get("stub-timeout-seconds", _START_SECONDS)),
             limits=process_limits(model.config),
         )

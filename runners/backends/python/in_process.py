@@ -7,6 +7,7 @@ Nothing here can be ended from outside, and all of them share what this process 
 import logging
 import os
 import threading
+from collections.abc import Collection
 
 from ...worker import pb_utils
 from ...worker.channel import Channel
@@ -17,13 +18,22 @@ __all__ = ["start"]
 _LOG = logging.getLogger(__name__)
 
 
-def start(socket: int, ending: int) -> None:
-    """A worker at the other end of a socket. The second descriptor is closed when it has ended"""
+def start(cores: Collection[int], socket: int, ending: int) -> None:
+    """
+    A worker at the other end of a socket, on these cores, or where there are none on any. The second descriptor is
+    closed when it has ended
+    """
     pb_utils.install()
-    threading.Thread(target=_run, args=(socket, ending), name="kushi-model", daemon=True).start()
+    threading.Thread(target=_run, args=(cores, socket, ending), name="kushi-model", daemon=True).start()
 
 
-def _run(socket: int, ending: int) -> None:
+def _run(cores: Collection[int], socket: int, ending: int) -> None:
+    if cores:
+        try:
+            os.sched_setaffinity(0, cores)
+        except OSError as error:
+            # whoever waits for the worker would wait in vain if it ended here
+            _LOG.warning("a Python model in this process is not kept on cores %s: %s", sorted(cores), error)
     worker = Worker(Channel(socket))
     try:
         worker.run()

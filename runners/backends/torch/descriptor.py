@@ -20,6 +20,10 @@ DESCRIPTOR = Descriptor(
         "INFERENCE_MODE",
         "INTER_OP_THREAD_COUNT",
         "INTRA_OP_THREAD_COUNT",
+        "kushi.compile",
+        "kushi.cuda_graphs",
+        "kushi.cuda_graphs_padding",
+        "kushi.imports",
     ),
     install="kushi[torch]",
 )

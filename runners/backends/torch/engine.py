@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import threading
+import traceback
+import weakref
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from ...errors import EngineFailed
 from ..python_engine import ModelFailed
+from .compiler import NotCompiledError, is_of_compiler
+from .device import Lanes
+from .graphs import Graphs, capture_on
+from .memory import give_back_gpu_memory, give_back_memory
+from .modes import modes
+from .values import array_of, pick, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
+    from ..pinned import PinnedBudget
+    from .device import Host, Lane
+    from .graph_plan import GraphPlan
+    from .graphs import Results
     from .names import Place
     from .options import TorchOptions
-    from .program import Program
+    from .program import Device, Program
 
-__all__ = ["MismatchError", "Plan", "TorchEngine", "WithoutCudnn"]
-
-
-class MismatchError(ModelFailed):
-    """The model gives other results than its configuration says"""
+__all__ = ["Plan", "TorchEngine"]
 
 
 @dataclass(frozen=True)
@@ -38,34 +43,6 @@ class Plan:
     output_names: tuple[str, ...]
 
 
-class WithoutCudnn(AbstractContextManager[None]):
-    """
-    PyTorch has cuDNN on or off once in a process. It is off while any run is in here, and on again after the last:
-    PyTorch's own context would leave it off for good where two runs overlap.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs = 0
-        self._before = True
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._runs == 0:
-                self._before = torch.backends.cudnn.enabled
-                torch.backends.cudnn.enabled = False
-            self._runs += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._runs -= 1
-            if self._runs == 0:
-                torch.backends.cudnn.enabled = self._before
-
-
-_WITHOUT_CUDNN = WithoutCudnn()
-
-
 class TorchEngine:
     """What the native core calls, once per batch; PyTorch gives up the GIL while it computes"""
 
@@ -73,118 +50,107 @@ class TorchEngine:
         self,
         program: Program,
         plan: Plan,
-        device: torch.device,
+        device: Device,
         options: TorchOptions,
         *,
         threads: int,
         concurrent: bool,
+        budget: PinnedBudget,
+        instances: int = 1,
+        graphs: GraphPlan | None = None,
     ) -> None:
+        """instances: that call this object; `graphs` are captured for each of them; budget: of memory that is pinned"""
         self.concurrent = concurrent
         self.keeps_state = program.stateful
         self.threads = threads
-        self._program = program
         self._plan = plan
-        self._device = device
+        # a program that chooses its devices takes its inputs from the host, as in Triton, and may be on any GPU
+        self._device = device or torch.device("cpu")
+        self._uses_gpu = torch.cuda.is_available() if device is None else device.type == "cuda"
         self._options = options
-        self._streams = threading.local()
+        self._held = _Held(program, Lanes(self._device, instances, budget))
+        if self._uses_gpu:
+            # at the end of the process the system takes everything back
+            weakref.finalize(self, self._held.close).atexit = False
+        if graphs is not None:
+            self._capture(graphs)
 
     def execute(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         """The wanted outputs of one batch, as arrays and lists of strings"""
         given = zip(self._plan.input_places, self._plan.input_types, inputs, strict=True)
-        return self.run({place: _value(array, of) for place, of, array in given if array is not None}, wanted)
+        return self.run({place: value_of(array, of) for place, of, array in given if array is not None}, wanted)
 
     def run(self, values: Mapping[Place, Any], wanted: Sequence[bool]) -> list[Any]:
         """The same on tensors in the memory of the host, and lists of strings; those that are missing are left out"""
         # Each thread has its own number, and one that was never told takes what another was told last.
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
+        lane = self._held.lanes.take()
         try:
-            with self._settings():
-                results = self._program.run(self._arguments(values))
-                outputs = zip(self._plan.output_places, self._plan.output_names, wanted, strict=True)
-                return [_array(_pick(results, place, name), name) if asked else None for place, name, asked in outputs]
+            return self._outputs(lane, values, wanted)
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the model made PyTorch raise
             text = f"PyTorch execute failure: {error}"
-            if isinstance(error, torch.OutOfMemoryError):
-                torch.cuda.empty_cache()
+            # TorchScript has one error for everything
+            if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text:
+                # frames hold what the model had before memory ran out
+                traceback.clear_frames(error.__traceback__)
+                give_back_memory()
                 raise ModelFailed(text) from None
+            if self._options.compile and is_of_compiler(error):
+                raise NotCompiledError(text) from None
             raise EngineFailed(text) from None
         finally:
-            if self._options.cache_cleaning and self._device.type == "cuda":
-                torch.cuda.empty_cache()
+            self._held.lanes.give_back(lane)
+            if self._options.cache_cleaning and self._uses_gpu:
+                give_back_gpu_memory()
 
-    def _arguments(self, values: Mapping[Place, Any]) -> list[Any]:
-        if self._program.signature.takes_dictionary:
-            return [{place: self._own(value, 0) for place, value in values.items()}]
-        return [
-            self._own(values[index], index) if index in values else default
-            for index, default in enumerate(self._program.defaults)
-        ]
+    def _outputs(self, lane: Host | Lane, values: Mapping[Place, Any], wanted: Sequence[bool]) -> list[Any]:
+        with modes(self._options, lane.context(), uses_gpu=self._uses_gpu):
+            results = self._results(lane, values)
+            outputs = zip(self._plan.output_places, self._plan.output_names, wanted, strict=True)
+            picked = [pick(results, place, name) if asked else None for place, name, asked in outputs]
+            return [None if value is None else array_of(value) for value in lane.receive(picked)]
 
-    def _own(self, value: Any, index: int) -> Any:  # noqa: ANN401 - a tensor or strings
-        """The value where the program may work on it: its memory is the caller's, who may not see it change"""
-        if not isinstance(value, torch.Tensor):
-            return value
-        if self._device.type != "cpu":
-            return value.to(self._device)
-        return value.clone() if index in self._program.writes else value
+    def _results(self, lane: Host | Lane, values: Mapping[Place, Any]) -> Results:
+        graphs = lane.graphs
+        size = None if graphs is None else graphs.size_for(values)
+        if graphs is not None and size is not None:
+            return graphs.run(size, values)
+        program = self._held.program
+        writes: Container[Place] = program.writes
+        if program.signature.takes_dictionary and 0 in program.writes:
+            writes = values
+        return self._run_program(lane.send(values, writes))
 
-    def _settings(self) -> AbstractContextManager[object]:
-        mode: AbstractContextManager[object] = (
-            torch.inference_mode() if self._options.inference_mode else torch.no_grad()
-        )
-        if self._device.type == "cpu" and self._options.optimized_execution:
-            return mode
-        settings = ExitStack()
-        settings.enter_context(mode)
-        if not self._options.optimized_execution:
-            settings.enter_context(torch.jit.optimized_execution(should_optimize=False))
-        if self._device.type == "cuda":
-            settings.enter_context(torch.cuda.stream(self._stream()))
-            if not self._options.cudnn:
-                settings.enter_context(_WITHOUT_CUDNN)
-        return settings
+    def _run_program(self, values: Mapping[Place, Any]) -> Results:
+        """On values that are on the device"""
+        program = self._held.program
+        if program.signature.takes_dictionary:
+            return program.run([dict(values)])
+        return program.run([values.get(index, default) for index, default in enumerate(program.defaults)])
 
-    def _stream(self) -> torch.cuda.Stream:
-        """Instances on one device do not wait for each other"""
-        if not hasattr(self._streams, "own"):
-            self._streams.own = torch.cuda.Stream(self._device)
-        stream: torch.cuda.Stream = self._streams.own
-        return stream
+    def _capture(self, plan: GraphPlan) -> None:
+        torch.set_num_threads(self.threads)
+        for lane in self._held.lanes.own:
+            with modes(self._options, lane.context(), uses_gpu=self._uses_gpu):
+                lane.graphs = Graphs(plan, self._plan.input_places, lane, self._run_program, capture_on(lane))
 
 
-def _value(array: Any, datatype: str) -> Any:  # noqa: ANN401 - an array of NumPy's; a tensor or strings
-    if datatype == "BYTES":
-        return array.tolist()
-    if datatype != "BF16":
-        return torch.from_dlpack(array)
-    if array.dtype.name == "float32":
-        # the same value in the upper half
-        halves = torch.from_dlpack(array).view(torch.int32) >> 16
-        return halves.to(torch.int16).view(torch.bfloat16)
-    return torch.from_dlpack(array.view("uint16")).view(torch.bfloat16)
+class _Held:
+    """What an engine gives up when nobody has it any more"""
 
+    def __init__(self, program: Program, lanes: Lanes) -> None:
+        self._program: Program | None = program
+        self.lanes = lanes
 
-def _pick(results: Sequence[Any] | Mapping[str, Any], place: Place, name: str) -> Any:  # noqa: ANN401 - as above
-    if isinstance(results, Mapping):
-        if place in results:
-            return results[str(place)]
-        known = ", ".join(f"'{key}'" for key in results)
-        raise MismatchError(f"the model has no output '{name}', it has {known}")
-    if isinstance(place, str) or place >= len(results):
-        raise MismatchError(
-            f"The output {name} in the model configuration refers to an output index which doesn't exist. This model "
-            f"has {len(results)} outputs"
-        )
-    return results[place]
+    @property
+    def program(self) -> Program:
+        assert self._program is not None  # noqa: S101 - the engine is there
+        return self._program
 
-
-def _array(value: Any, name: str) -> Any:  # noqa: ANN401 - a tensor or strings; an array or strings
-    if isinstance(value, list):
-        return np.asarray(value, dtype=object)
-    if not isinstance(value, torch.Tensor):
-        raise MismatchError(f"output '{name}' is of type {type(value).__name__}, expected Tensor or List[str]")
-    # NumPy has no bfloat16
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
+    def close(self) -> None:
+        self._program = None
+        self.lanes.close()
+        give_back_memory()

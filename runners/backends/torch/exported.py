@@ -18,9 +18,9 @@ from .archive import sample_inputs
 from .datatypes import named
 from .exported_writes import changed_inputs
 from .names import Leaf, Signature
-from .program import Program
+from .program import Device, Program
 
-__all__ = ["describe", "load", "read"]
+__all__ = ["describe", "devices_of", "load", "read"]
 
 _ANY = -1
 # PyTorch keeps what it is at in one place
@@ -30,27 +30,37 @@ _LOADING = threading.Lock()
 _Tree = Any
 
 
-def load(path: Path, device: torch.device) -> Program:
-    """The program at `path`, its weights on `device`"""
+def load(path: Path, device: Device, *, compiled: bool = False) -> Program:
+    """The program at `path`, its weights on `device`; compiled when it runs, once for each form of its inputs"""
     exported = read(path, device)
     module = exported.module()
-    program = describe(exported, module, f"exported program '{path}'")
+    called = torch.compile(module) if compiled else module
+    program = describe(exported, called, f"exported program '{path}'")
     weakref.finalize(program, _give_up_weights, exported, module).atexit = False
     return program
 
 
-def read(path: Path, device: torch.device) -> torch.export.ExportedProgram:
+def read(path: Path, device: Device) -> torch.export.ExportedProgram:
     """The program at `path` as PyTorch has it, its weights on `device`"""
     subject = f"exported program '{path}'"
     _check_sample_inputs(path, subject)
     try:
         with _LOADING:
             exported = torch.export.load(str(path))
-        if device.type != "cpu":
+        # PyTorch puts everything back where it was when the program was saved
+        if device is not None and devices_of(exported) - {device}:
             exported = move_to_device_pass(exported, device)
     except Exception as error:  # noqa: BLE001 - whatever the content of the file made PyTorch raise
         raise ConfigInvalid(f"{subject} cannot be loaded: {error.__context__ or error}") from None
     return exported
+
+
+def devices_of(exported: torch.export.ExportedProgram) -> set[torch.device]:
+    """Where the weights of a program are, and what it makes as it runs"""
+    parts = [part for part in exported.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    made = [node.meta.get("val") for part in parts for node in part.graph.nodes]
+    values = pytree.tree_leaves([exported.state_dict, exported.constants, made])
+    return {value.device for value in values if isinstance(value, torch.Tensor)}
 
 
 def describe(exported: torch.export.ExportedProgram, module: Callable[..., Any], subject: str) -> Program:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from ...errors import ConfigInvalid
 from ...repository.messages import DataType, ModelConfig, ModelInput, ModelOutput
-from ...repository.tensors import TensorInfo
+from ...repository.tensors import TensorInfo, model_dims
 
-__all__ = ["Leaf", "Place", "Signature", "bind_inputs", "bind_outputs"]
+__all__ = ["INDEXED", "Leaf", "Place", "Signature", "bind_inputs", "bind_outputs"]
 
 _LOG = logging.getLogger(__name__)
-_INDEXED = re.compile(r"(?:(?!__).)*__(\d+)")
+INDEXED = re.compile(r"(?:(?!__).)*__(\d+)")
+"""A name that says which argument or result it is"""
 
 Place = int | str
 """The index of an argument or a result, or the key of one in a dictionary"""
@@ -99,7 +100,7 @@ def _places(
 ) -> tuple[int, ...]:
     names = [tensor.name for tensor in tensors]
     known = {name: place for place, leaf in enumerate(leaves or ()) for name in leaf.names}
-    indexed = [_INDEXED.fullmatch(name) for name in names]
+    indexed = [INDEXED.fullmatch(name) for name in names]
     if names and all(name in known for name in names):
         places = tuple(known[name] for name in names)
     elif all(indexed):
@@ -143,7 +144,7 @@ def _check_strings(
         is_text = tensor.data_type == DataType.Value("TYPE_STRING")
         if is_text != (rank > 0):
             raise ConfigInvalid(f"{subject} is of {DataType.Name(tensor.data_type)}, in the model it is {kind}")
-        dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+        dims = model_dims(tensor)
         stated = len(dims) + (config.max_batch_size > 0)
         if is_text and stated != rank:
             raise ConfigInvalid(f"{subject} has {stated} dimensions with that of the batch, in the model it is {kind}")

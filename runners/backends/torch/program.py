@@ -4,14 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .names import Signature
 
-__all__ = ["Program"]
+__all__ = ["Device", "Program"]
+
+Device = torch.device | None
+"""Where a program is; None where its file says that, as for KIND_MODEL"""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One set of weights on one device. It may be run by several threads at once, unless it is stateful"""
+    """One set of weights, mostly on one device. It may be run by several threads at once, unless it is stateful"""
 
     signature: Signature
     run: Callable[[Sequence[Any]], Sequence[Any] | Mapping[str, Any]]

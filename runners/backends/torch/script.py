@@ -11,7 +11,7 @@ import torch
 
 from ...errors import ConfigInvalid
 from .names import Leaf, Signature
-from .program import Program
+from .program import Device, Program
 from .script_writes import changed_by
 
 __all__ = ["describe", "load", "read"]
@@ -23,12 +23,12 @@ _WARNINGS = threading.Lock()
 _Native = Any
 
 
-def load(path: Path, device: torch.device) -> Program:
+def load(path: Path, device: Device) -> Program:
     """The archive at `path`, its weights on `device`"""
     return describe(read(path, device), f"torchscript model '{path}'")
 
 
-def read(path: Path, device: torch.device) -> _Native:
+def read(path: Path, device: Device) -> _Native:
     """The archive at `path` as PyTorch has it, its weights on `device`"""
     try:
         module = _load_quietly(path, device)
@@ -57,7 +57,7 @@ def describe(module: _Native, subject: str) -> Program:
     )
 
 
-def _load_quietly(path: Path, device: torch.device) -> _Native:
+def _load_quietly(path: Path, device: Device) -> _Native:
     """PyTorch advises against TorchScript by a warning, on which the user of an archive cannot act"""
     with _WARNINGS, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

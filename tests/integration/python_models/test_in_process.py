@@ -1,5 +1,6 @@
 """Python models in the process of the server"""
 
+import os
 import re
 import subprocess
 import sys
@@ -38,6 +39,22 @@ def test_models_in_the_process_answer_and_ask_each_other(repository: Path, start
     large = np.ones((1, 100_000), np.float32)
     assert client.infer("add_sub", pair(large, large)).as_numpy("OUTPUT0").sum() == 200_000
     assert server.stop() == 0
+
+
+def test_a_model_whose_cores_the_system_refuses_runs_on_any_with_a_warning(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: int, cores: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    core = min(os.sched_getaffinity(0))
+    kept = f'parameters {{ key: "kushi.cores" value {{ string_value: "{core}" }} }}'
+    write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG + kept)
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    one = np.ones((1, 1), np.float32)
+    with Engine(repository) as engine:
+        assert engine.infer("add_sub", one, one)["OUTPUT0"].tolist() == [[2]]
+    assert f"is not kept on cores [{core}]: [Errno 22] Invalid argument" in caplog.text
 
 
 def test_the_debugger_stops_in_a_model_in_the_process(repository: Path) -> None:

@@ -8,14 +8,6 @@ from tests import placed
 from tests.conftest import StartServer
 
 
-@pytest.fixture
-def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "driver"
-    folder.mkdir()
-    placed.stand_in(folder)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-
-
 @pytest.mark.parametrize(
     ("group", "places"),
     [

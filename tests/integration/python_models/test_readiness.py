@@ -35,6 +35,13 @@ class TritonPythonModel:
             time.sleep(6)
         return mood != "low"
 """
+SLOW_SECOND = MOODS.replace(
+    "    {prefix}def is_ready(self):",
+    """    def initialize(self, args):
+        self.delay = 0.5 if args["model_instance_name"].endswith("_1") else 0
+
+    def is_ready(self):""",
+).replace("        return mood", "        time.sleep(self.delay)\n        return mood")
 CONFIG = """
 backend: "python"
 input {{ name: "{name}" data_type: TYPE_FP32 dims: 1 }}
@@ -75,6 +82,18 @@ def test_a_model_is_as_ready_as_it_says(prefix: str, count: int, repository: Pat
         assert (readiness(server), readiness(server, "around")) == (status, status), mood
         assert server.get("/v2/health/ready").status == 200, "the server asks no model"
     server.log.wait_for(re.compile("a bad mood"), 5)
+
+
+def test_an_answer_to_an_earlier_question_answers_no_later_one(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "moods", SLOW_SECOND, CONFIG.format(name="VALUE", count=2))
+    feel(repository, "well")
+    server = start_server(repository)
+    for _ in range(3):
+        feel(repository, "well")
+        assert readiness(server) == 200, "the first instance has said it; the second one is about to"
+        time.sleep(0.1)
+        feel(repository, "low")
+        assert readiness(server) == 400
 
 
 def test_one_that_does_not_say_it_in_time_is_not_ready(repository: Path, start_server: StartServer) -> None:

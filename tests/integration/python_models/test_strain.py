@@ -198,7 +198,8 @@ class Load:
 def test_a_worker_that_is_stopped_and_goes_on_loses_nothing(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     server = start_server(repository)
-    load = Load(server)
+    # more than two batches can hold, so that some wait whatever the worker has
+    load = Load(server, 17)
     (worker,) = workers_of(server)
     for _ in range(5):
         load.go_on()

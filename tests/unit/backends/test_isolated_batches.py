@@ -10,7 +10,7 @@ import pytest
 
 from runners.backends import ModelFailed, isolated_batches
 from runners.backends.isolated_batches import Batches, Given
-from runners.errors import EngineFailed
+from runners.errors import EngineFailed, InvalidInput, KushiError
 from tests.python_models import ADD_SUB, TOLD, Answer, Plain, Told, served
 from tests.unit.text import config
 
@@ -46,7 +46,7 @@ def rows(outcome: Answer) -> list[list[float]]:
 
 
 def text(outcome: Answer) -> str:
-    assert isinstance(outcome, EngineFailed)
+    assert isinstance(outcome, KushiError)
     return str(outcome)
 
 
@@ -66,8 +66,8 @@ def test_requests_are_joined_and_each_gets_its_rows() -> None:
 def test_without_a_batch_dimension_each_request_is_executed_by_itself() -> None:
     requests = [Given([np.full(2, value, np.float32), np.zeros(2, np.float32)], [True, True], {}) for value in (1, 2)]
     one, other = batches(add_sub, ALONE).execute(requests)
-    assert not isinstance(one, EngineFailed)
-    assert not isinstance(other, EngineFailed)
+    assert not isinstance(one, KushiError)
+    assert not isinstance(other, KushiError)
     assert one[0] is not None
     assert other[0] is not None
     assert (one[0].tolist(), other[0].tolist()) == ([1, 1], [2, 2])
@@ -79,7 +79,7 @@ def test_an_input_left_out_is_none() -> None:
         return [a, a]
 
     (outcome,) = batches(plain, ALONE).execute([Given([np.ones(2, np.float32), None], [True, True], {})])
-    assert not isinstance(outcome, EngineFailed)
+    assert not isinstance(outcome, KushiError)
 
 
 def test_an_output_is_wanted_where_any_request_wants_it() -> None:
@@ -101,8 +101,8 @@ def test_an_engine_hears_of_the_parameters_of_each_request() -> None:
     told = Batches(engine, config(TOLD))
     requests = [Given([np.zeros((count, 2), np.float32)], [True], {"n": count}) for count in (2, 1)]
     one, other = told.execute(requests)
-    assert not isinstance(one, EngineFailed)
-    assert not isinstance(other, EngineFailed)
+    assert not isinstance(one, KushiError)
+    assert not isinstance(other, KushiError)
     assert one[0] is not None
     assert other[0] is not None
     assert (one[0].tolist(), other[0].tolist()) == ([['{"n": 2}'], ['{"n": 2}']], [['{"n": 1}']])
@@ -166,6 +166,7 @@ FLOATS: Final = np.ones((2, 2), np.float32)
         raising(np.linalg.LinAlgError("singular")),
         raising(UnprintableError()),
         raising(EngineFailed("out of ideas")),
+        raising(InvalidInput("expected less")),
         lambda *_: None,
         lambda *_: FLOATS,
         lambda *_: [FLOATS],
@@ -179,10 +180,10 @@ FLOATS: Final = np.ones((2, 2), np.float32)
     ],
 )
 def test_what_is_wrong_is_said_as_the_native_core_says_it(function: Callable[..., Any]) -> None:
-    with served(Plain(function)) as model, pytest.raises(EngineFailed) as raised:
+    with served(Plain(function)) as model, pytest.raises(KushiError) as raised:
         model.ask_two_rows()
     (outcome,) = batches(function).execute([given(1, 1)])
-    assert text(outcome) == str(raised.value)
+    assert (type(outcome), str(outcome)) == (type(raised.value), str(raised.value))
 
 
 def test_a_text_that_is_no_unicode_is_made_one() -> None:
@@ -210,7 +211,7 @@ STRINGS: Final = TOLD.replace("dynamic_batching { }", "")
 def test_strings_may_be_lists_and_arrays_of_any_kind(strings: Answer) -> None:
     text_of = STRINGS.replace("dims: [ 1 ]", "dims: [ -1 ]")
     (outcome,) = batches(lambda _: [strings], text_of).execute([Given([FLOATS], [True], {})])
-    assert not isinstance(outcome, EngineFailed)
+    assert not isinstance(outcome, KushiError)
     assert outcome[0] is not None
     assert len(outcome[0]) == 2
 
@@ -239,7 +240,7 @@ def test_bfloat16_is_16_bits_rounded_as_ml_dtypes_does(monkeypatch: pytest.Monke
     expected = EDGES.astype(ml_dtypes.bfloat16)
     both = [EDGES, expected]
     (outcome,) = batches(lambda *_: both, BF16).execute([Given([EDGES, EDGES], [True, True], {})])
-    assert not isinstance(outcome, EngineFailed)
+    assert not isinstance(outcome, KushiError)
     for output in outcome:
         assert output is not None
         np.testing.assert_array_equal(output, expected.view(np.uint16))
@@ -251,6 +252,17 @@ def test_bfloat16_is_16_bits_rounded_as_ml_dtypes_does(monkeypatch: pytest.Monke
 def test_a_nan_stays_one() -> None:
     bits = np.array([[0x7F800001, 0xFFC00000]], np.uint32).view(np.float32)
     (outcome,) = batches(lambda *_: [bits, bits], BF16).execute([Given([bits, bits], [True, True], {})])
-    assert not isinstance(outcome, EngineFailed)
+    assert not isinstance(outcome, KushiError)
     assert outcome[0] is not None
     assert outcome[0].tolist() == [[0x7FC0, 0xFFC0]]
+
+
+def test_a_scalar_has_no_dimension_here_and_one_for_clients() -> None:
+    text = (
+        'name: "m" input { name: "X" data_type: TYPE_FP32 dims: 1 } output { name: "S" data_type: TYPE_FP32 dims: 1 }'
+    )
+    engine = Plain(lambda x: [x.sum()])
+    (outcome,) = Batches(engine, config(text), ["S"]).execute([Given([FLOATS[0]], [True], {})])
+    assert not isinstance(outcome, KushiError)
+    assert outcome[0] is not None
+    assert (outcome[0].shape, float(outcome[0])) == ((), 2.0)

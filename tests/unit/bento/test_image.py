@@ -108,6 +108,8 @@ def test_the_image_of_a_lock_has_its_packages_and_the_wheels(given: dict[str, st
     made.freeze(tmp_path, [])
     assert "numpy==2.0.0 --hash=sha256:0a" in made.python_requirements
     assert any("libnvinfer" in command for command in made.commands)
+    assert "numpy==2.0.0" in (tmp_path / "env/python/requirements.txt").read_text()
+    assert not (tmp_path / "env/python/requirements.in").exists()
 
 
 @pytest.mark.parametrize("runtime", LOCKS)

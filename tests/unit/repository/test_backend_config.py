@@ -45,8 +45,8 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
             "dali,x=1",
             Unsupported,
             (
-                "backend config: backend 'dali' is not supported by this version, expected one of onnxruntime, "
-                "pytorch, python"
+                "backend config: backend 'dali' is not supported by this version, expected one of tensorflow, "
+                "tensorrt, onnxruntime, openvino, pytorch, python"
             ),
         ),
         (

@@ -77,9 +77,13 @@ def test_every_folder_of_backends_has_a_descriptor_and_none_is_refused() -> None
     assert not discovery.found().refused
 
 
+OWN = ["tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python"]
+"""The backends of this package, in the order in which their files are looked for"""
+
+
 def test_an_entry_point_adds_a_backend(bring: Bring, tmp_path: Path) -> None:
     bring("own", described("own"))
-    assert list(discovery.descriptors()) == ["onnxruntime", "pytorch", "python", "own"]
+    assert list(discovery.descriptors()) == [*OWN, "own"]
     assert detected(write(tmp_path, "model.own")) == "own"
 
 
@@ -112,10 +116,10 @@ def test_of_two_packages_the_name_decides_and_an_order_is_stronger(bring: Bring,
 
 
 def test_a_package_may_bring_what_only_triton_had(bring: Bring, tmp_path: Path) -> None:
-    bring("openvino", described("openvino", "model.xml", "order=30"))
-    write(tmp_path, "model.xml")
-    assert detected(tmp_path) == "openvino"
-    assert "openvino" in discovery.descriptors()
+    bring("dali", described("dali", "model.dali", "order=30"))
+    write(tmp_path, "model.dali")
+    assert detected(tmp_path) == "dali"
+    assert "dali" in discovery.descriptors()
 
 
 BROKEN = {
@@ -138,7 +142,7 @@ def test_a_broken_backend_fails_what_asks_for_it_and_nothing_else(
     bring("broken", text)
     why = f"backend 'broken' of package 'broken_backend' cannot be loaded: {reason}"
     with caplog.at_level(logging.WARNING, "runners"):
-        assert list(discovery.descriptors()) == ["onnxruntime", "pytorch", "python"]
+        assert list(discovery.descriptors()) == OWN
     assert caplog.messages == [why]
     error = refusal(write(tmp_path, "any", 'backend: "broken" parameters { key: "its own" }'))
     assert isinstance(error, Unsupported)
@@ -190,9 +194,18 @@ def test_a_backend_may_check_its_settings_together(bring: Bring) -> None:
         check_backend_config({"own": {"a": "1", "b": "1"}})
 
 
-# what pip installs into an image, and what is about ONNX itself
-EXPORT = (str(path.relative_to(RUNNERS)) for path in (RUNNERS / "export").glob("*.py"))
-NAME_BACKENDS = {"bento/image.py", "commands/export.py", *EXPORT}
+# what pip installs into an image, what is about ONNX itself, and what makes models for some of them
+PACKAGES = ("export", "optimize", "plans")
+MAKERS = (str(path.relative_to(RUNNERS)) for name in PACKAGES for path in (RUNNERS / name).rglob("*.py"))
+COMMANDS = (f"commands/{name}.py" for name in ("export", "inspect", "optimize", "plan"))
+NAME_BACKENDS = {
+    "backends/files.py",
+    "backends/openvino_wheel.py",
+    "bento/image.py",
+    "repository/triton_backends.py",
+    *COMMANDS,
+    *MAKERS,
+}
 
 
 def words(node: ast.AST) -> Iterator[str]:
@@ -211,13 +224,18 @@ ORDINARY_WORDS = {"", "python"}
 """Names of backends that stand for something else as well"""
 
 
-def test_nothing_outside_of_its_folder_names_a_backend() -> None:
+def test_nothing_outside_of_their_folders_names_a_backend() -> None:
     for one in discovery.found().all:
         folder = RUNNERS / "backends" / one.loads.split(".")[2]
         own = {one.name, f"backends.{folder.name}", *one.platforms, *one.files, *one.bare_suffixes, *one.settings}
         own -= ORDINARY_WORDS
         for path in RUNNERS.rglob("*.py"):
-            if path.is_relative_to(folder) or str(path.relative_to(RUNNERS)) in NAME_BACKENDS:
+            # accelerators have names of backends
+            if (
+                path.is_relative_to(folder)
+                or path.parent.parent == RUNNERS / "backends"
+                or str(path.relative_to(RUNNERS)) in NAME_BACKENDS
+            ):
                 continue
             for word in words(ast.parse(path.read_text(encoding="utf-8"))):
                 assert not any(name in word for name in own), (path, word)

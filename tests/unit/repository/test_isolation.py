@@ -61,4 +61,7 @@ def test_limits_of_processes_are_known_where_there_are_processes(caplog: pytest.
         assert not caplog.messages
         check_supported_fields(stated(PYTORCH, **{key: "5"}))
     (message,) = caplog.messages
-    assert message.startswith(f"model 'm': parameter 'kushi.{key}' is not known here and has no effect")
+    assert message == (
+        f"model 'm': parameter 'kushi.{key}' has no effect: it is for processes of a model's own, as "
+        "'kushi.isolate' has them"
+    )

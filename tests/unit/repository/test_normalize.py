@@ -73,7 +73,7 @@ def test_a_name_ending_in_a_backend_gives_it(tmp_path: Path) -> None:
 def test_nothing_to_go_by_is_tritons_error(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigInvalid,
-        match=r"found in '.*/m/1', expected 'model\.onnx' or .*: Invalid model name: Could not determine backend",
+        match=r"found in '.*/m/1', expected .* or 'model\.onnx' or .*: Invalid model name: Could not determine backend",
     ):
         fill_backend(source(tmp_path), config(""))
 

@@ -53,7 +53,8 @@ def test_an_empty_version_directory_is_told_what_belongs_there(tmp_path: Path, v
     (source,) = scan([tmp_path]).models
     with pytest.raises(ConfigInvalid) as raised:
         resolve(source, auto_complete=True)
-    files = "'model.onnx' or 'model.ort' or 'model.pt' or 'model.pt2' or 'model.py'"
+    names = ("savedmodel", "graphdef", "plan", "onnx", "ort", "xml", "pt", "pt2", "py")
+    files = " or ".join(f"'model.{suffix}'" for suffix in names)
     assert f"no model file found in '{expected}', expected {files}: Invalid model name" in str(raised.value)
 
 

@@ -42,6 +42,8 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
             "default_level": 1,
         },
         "instances": 2,
+        "cores": [],
+        "rates": [],
         "inline": True,
         "decoupled": False,
         "load_seconds": 0.5,

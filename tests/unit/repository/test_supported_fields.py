@@ -29,7 +29,7 @@ HONOURED = [
     *(
         f'backend: "{backend}" parameters {{ key: "{key}" value {{ string_value: "1" }} }}'
         for backend, descriptor in descriptors().items()
-        for key in (*descriptor.parameters, "kushi.inline", "kushi.max_queue_bytes")
+        for key in (*descriptor.parameters, "kushi.cores", "kushi.inline", "kushi.max_queue_bytes")
     ),
     "ensemble_scheduling { step { model_name: 'a' model_version: 1 } max_inflight_requests: 3 }",
     "metric_tags { key: 'a' value: 'b' }",
@@ -83,6 +83,29 @@ def test_a_field_without_effect_is_refused_by_its_name(text: str) -> None:
     assert f"field '{REFUSED[text]}' is not supported by this version" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("group", "instead"),
+    [
+        (
+            "passive: true",
+            "passive' is not supported by this version: an instance that takes no requests would do noth",
+        ),
+        (
+            "host_policy: 'p'",
+            "host_policy' is not supported by this version: the parameter 'kushi.cores' says on which ",
+        ),
+        (
+            "secondary_devices { kind: KIND_NVDLA device_id: 1 }",
+            "secondary_devices' is not supported by this version: nothing is placed on NVDLA, on purpose; without it ",
+        ),
+    ],
+)
+def test_a_field_of_instances_that_is_refused_for_good_says_what_to_do_instead(group: str, instead: str) -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_supported_fields(config(f"{ONNX} instance_group {{ }} instance_group {{ {group} }}"))
+    assert str(raised.value).startswith(f"field 'instance_group[1].{instead}")
+
+
 def test_every_field_of_the_configuration_is_either_supported_or_refused() -> None:
     fields = {field.name for field in config("").DESCRIPTOR.fields}
     tried = {field.name for text in [*HONOURED, *REFUSED, ONNX] for field, _ in config(text).ListFields()}
@@ -104,14 +127,6 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
             "response_cache { enable: true }",
             "field 'response_cache.enable' has no effect: the server has no response c",
         ),
-        (
-            "instance_group { } instance_group { rate_limiter { priority: 1 } }",
-            "field 'instance_group[1].rate_limiter.priority' has no effect: the server does not limit rates",
-        ),
-        (
-            "instance_group { rate_limiter { resources { name: 'a' count: 1 } } }",
-            "field 'instance_group[0].rate_limiter.resources' has no effect: the server does not limit rates",
-        ),
     ],
 )
 def test_what_means_nothing_without_a_flag_is_logged(caplog: pytest.LogCaptureFixture, text: str, message: str) -> None:
@@ -128,7 +143,14 @@ def parameter(backend: str, key: str) -> ModelConfig:
     ("backend", "key", "hint"),
     [
         ("onnxruntime", "kushi.inlien", "did you mean 'kushi.inline'?"),
-        ("onnxruntime", "kushi.nothing", "those of Kushi are kushi.inline, kushi.isolate, kushi.max_queue_bytes"),
+        (
+            "onnxruntime",
+            "kushi.nothing",
+            "those of Kushi are kushi.alternative, kushi.alternatives, kushi.cores, kushi.inline, kushi.isolate, ",
+        ),
+        ("onnxruntime", "kushi.alternatve", "did you mean 'kushi.alternatives'?"),
+        ("onnxruntime", "kushi_alternatives", "did you mean 'kushi.alternatives'?"),
+        ("onnxruntime", "Kushi.Samples", "did you mean 'kushi.samples'?"),
         ("onnxruntime", "intra_op_threads", "did you mean 'intra_op_thread_count'?"),
         ("onnxruntime", "session.disable_prepack", "did you mean 'session.disable_prepacking'?"),
         ("pytorch", "INTRA_OP_THREADS", "did you mean 'INTRA_OP_THREAD_COUNT'?"),
@@ -172,5 +194,9 @@ def test_what_a_backend_refuses_is_not_what_it_takes() -> None:
 def test_a_backend_that_is_not_there_is_refused_before_its_parameters() -> None:
     with pytest.raises(Unsupported) as raised:
         check_supported_fields(config('backend: "dali" parameters { key: "EXECUTION_ENV_PATH" }'))
-    expected = "expected 'onnxruntime' or 'pytorch' or 'python'"
-    assert str(raised.value) == f"backend 'dali' is not supported by this version, {expected}"
+    instead = "use a Python model with nvidia.dali, whose pipeline is built in initialize"
+    assert str(raised.value) == f"backend 'dali' is native code of Triton's and not supported, {instead}"
+    with pytest.raises(Unsupported) as raised:
+        check_supported_fields(config('backend: "mine"'))
+    expected = "expected 'tensorflow' or 'tensorrt' or 'onnxruntime' or 'openvino' or 'pytorch' or 'python'"
+    assert str(raised.value) == f"backend 'mine' is not supported by this version, {expected}"

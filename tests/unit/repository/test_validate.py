@@ -19,7 +19,7 @@ def test_a_plain_model_passes() -> None:
     ("text", "error", "message"),
     [
         ('name: "m" platform: "what"', ConfigInvalid, "unexpected platform type 'what' for m"),
-        ('name: "m" backend: "tensorrt"', Unsupported, "backend 'tensorrt' is not supported by this version"),
+        ('name: "m" backend: "mine"', Unsupported, "backend 'mine' is not supported by this version"),
         (
             'name: "m" backend: "onnxruntime" platform: "tensorrt_plan"',
             ConfigInvalid,
@@ -100,7 +100,14 @@ def test_the_directory_must_be_named_as_the_model() -> None:
     ("group", "error", "message"),
     [
         ("kind: KIND_GPU", ConfigInvalid, "m_0 of model m has kind KIND_GPU but server does not support GPUs"),
-        ("kind: KIND_MODEL", Unsupported, "m_0 of model m has kind KIND_MODEL, which is not supported"),
+        (
+            "kind: KIND_MODEL",
+            Unsupported,
+            (
+                "m_0 of model m has kind KIND_MODEL, and models of backend 'onnxruntime' do not choose their devices "
+                "by themselves: use another kind"
+            ),
+        ),
         ("kind: KIND_CPU gpus: 0", ConfigInvalid, "m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
         ("gpus: [ 0, 1 ]", ConfigInvalid, "m_0 of model m specifies gpus [0, 1] but server does not support GPUs"),
         ("profile: '0'", ConfigInvalid, "specifies profile field which is only supported for TensorRT models"),
@@ -108,14 +115,17 @@ def test_the_directory_must_be_named_as_the_model() -> None:
 )
 def test_a_wrong_instance_group_is_refused_with_tritons_text(group: str, error: type[KushiError], message: str) -> None:
     with pytest.raises(error) as raised:
-        check_instance_groups(fill_instance_groups(config(f"{ONNX} instance_group {{ {group} }}")))
+        check_instance_groups(
+            fill_instance_groups(config(f"{ONNX} instance_group {{ {group} }}")),
+            instead_of_kind_model="use another kind",
+        )
     assert f"instance group {message}" in str(raised.value) or message in str(raised.value)
 
 
 def test_a_model_may_place_itself_where_its_backend_lets_it() -> None:
     def check(group: str) -> None:
         filled = fill_instance_groups(config(f'name: "m" backend: "python" instance_group {{ {group} }}'), gpus=(0,))
-        check_instance_groups(filled, gpus=(0,), may_place_itself=True)
+        check_instance_groups(filled, gpus=(0,))
 
     check("kind: KIND_MODEL count: 2")
     with pytest.raises(ConfigInvalid, match="m_0 of model m has kind KIND_MODEL but specifies one or more GPUs"):

@@ -3,7 +3,7 @@
 use kushi_server::StepSpec;
 use pyo3::prelude::*;
 
-use crate::core::parse;
+use crate::documents::parse;
 use crate::errors::raise;
 
 #[pyclass(frozen, module = "kushi_native")]

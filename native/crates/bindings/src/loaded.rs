@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_engine_onnx::OnnxEngine;
+use kushi_engine_openvino::OpenVinoEngine;
 use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::ensemble::Ensemble;
 use crate::onnx::OnnxModel;
+use crate::openvino::OpenVinoCompiled;
 use crate::python_engine::PythonModel;
 use crate::worker::{WorkerModel, start_workers};
 
 #[derive(FromPyObject)]
 pub(crate) enum Loaded {
     Onnx(Py<OnnxModel>),
+    OpenVino(Py<OpenVinoCompiled>),
     Python(Py<PythonModel>),
     Worker(Py<WorkerModel>),
     Ensemble(Py<Ensemble>),
@@ -32,6 +35,7 @@ impl Loaded {
     fn engine(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
         match self {
             Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().session.clone(), spec)?)),
+            Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(model.get().model.clone(), spec)?)),
             Self::Python(model) => model.get().make(spec),
             Self::Worker(_) | Self::Ensemble(_) => {
                 let text = format!("model '{}' is made of more than one kind of engine", spec.name);

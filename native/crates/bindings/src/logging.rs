@@ -10,7 +10,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::core::parse;
+use crate::documents::parse;
 use crate::errors::raise;
 
 /// Which lines are written, where, and how.

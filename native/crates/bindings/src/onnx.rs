@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 
-use kushi_core::{Error, ErrorKind, os_text};
-use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions, TensorInfo};
+use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions};
 use pyo3::prelude::*;
 
-use crate::core::parse;
+use crate::documents::parse;
 use crate::errors::raise;
-use crate::scheduling::give_way;
+use crate::opened::{Described, aside, describe};
 
 /// `threads` are those that all sessions of the process share: inside an operator and across operators.
 #[pyfunction]
@@ -46,9 +44,6 @@ pub(crate) struct OnnxModel {
     pub(crate) session: Arc<OnnxSession>,
 }
 
-/// name, data type, dimensions; none of these where the file does not say how many there are
-type Described = (String, &'static str, Option<Vec<i64>>);
-
 #[pymethods]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 impl OnnxModel {
@@ -76,23 +71,4 @@ impl OnnxModel {
         let measured = py.detach(|| self.session.measure(&shapes, runs));
         measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
-}
-
-fn describe(tensor: &TensorInfo) -> Described {
-    (tensor.name.clone(), tensor.datatype.name(), tensor.shape.clone())
-}
-
-/// On a thread of its own at low priority: threads that it starts are as it is, in priority and name.
-fn aside<T: Send>(name: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    let internal = |text: String| Error::new(ErrorKind::Internal, text);
-    thread::scope(|scope| {
-        let work = || {
-            give_way();
-            work()
-        };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
-        let thread =
-            thread.map_err(|error| internal(format!("cannot start a thread: {}", os_text(&error))))?;
-        thread.join().map_err(|_| internal(format!("thread {name} panicked")))?
-    })
 }

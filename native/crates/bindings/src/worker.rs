@@ -14,7 +14,7 @@ use kushi_engine_worker::{
 use kushi_server::{Asker, Server};
 use pyo3::prelude::*;
 
-use crate::core::parse;
+use crate::documents::parse;
 use crate::errors::raise;
 use crate::submission::{Beside, submit_child};
 

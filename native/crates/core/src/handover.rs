@@ -38,6 +38,8 @@ struct State<W, S> {
     /// Slots between [`Handover::begin`] and [`Handover::finish`].
     executing: usize,
     inline: bool,
+    /// Each slot is for the sleeper of its number alone, and the work never is inline.
+    bound: bool,
     closed: bool,
     sleepers: usize,
     /// Sleepers that have been called and have not looked yet.
@@ -54,6 +56,17 @@ impl<W: Work, S: Indexed> State<W, S> {
 
     fn due(&self, now: Instant) -> Due {
         if self.free.is_empty() { Due::Nothing } else { self.work.due(now, &self.free) }
+    }
+
+    /// The same for one slot alone, named in what it answers.
+    fn due_for(&self, index: usize, now: Instant) -> Due {
+        if !self.free.contains(index) {
+            return Due::Nothing;
+        }
+        match self.work.due(now, &FreeSlots::only(index)) {
+            Due::Any { .. } => Due::Only(index),
+            due => due,
+        }
     }
 
     /// Whether a sleeper is left for a free slot.
@@ -78,8 +91,19 @@ pub(crate) enum Begin<R, S> {
 impl<W: Work, S: Indexed> Handover<W, S> {
     /// Slots in the order of their indexes, which begin at 0.
     pub(crate) fn new(work: W, slots: Vec<S>) -> Self {
+        Self::with_slots(work, slots, false)
+    }
+
+    /// The same where each slot has a thread of its own, which is on other cores than the others. All
+    /// sleepers are woken then: who takes which slot is decided by who they are.
+    pub(crate) fn bound(work: W, slots: Vec<S>) -> Self {
+        Self::with_slots(work, slots, true)
+    }
+
+    fn with_slots(work: W, slots: Vec<S>, bound: bool) -> Self {
         Self {
             state: Mutex::new(State {
+                bound,
                 work,
                 free: (0..slots.len()).collect(),
                 slots: slots.into_iter().map(Some).collect(),
@@ -195,15 +219,16 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         self.put_home(&mut lock(&self.state), slot, now);
     }
 
-    /// Sleeps until there is work for a free slot. `None` once closed.
-    pub(crate) fn wait(&self, clock: impl Fn() -> Instant) -> Option<S> {
+    /// Sleeps until there is work for a free slot, or where slots are bound, for that of this thread. `None`
+    /// once closed.
+    pub(crate) fn wait(&self, thread: usize, clock: impl Fn() -> Instant) -> Option<S> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
                 return None;
             }
             let now = clock();
-            let due = state.due(now);
+            let due = if state.bound { state.due_for(thread, now) } else { state.due(now) };
             if matches!(due, Due::Any { .. } | Due::Only(_))
                 && let Some(slot) = self.take_out(&mut state, due, now)
             {
@@ -305,7 +330,11 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         };
         if needed && state.can_call() {
             state.called += 1;
-            self.work.notify_one();
+            if state.bound {
+                self.work.notify_all();
+            } else {
+                self.work.notify_one();
+            }
         }
     }
 }

@@ -83,12 +83,18 @@ impl Lease {
             return Step::Done;
         };
         let runner = self.runner.clone();
+        let Some(slot) = runner.permitted(slot) else {
+            return Step::Done;
+        };
+        let index = slot.index;
         let ledger = &runner.ledger;
         let started = ledger.clock.now();
         let mut dropped = Vec::new();
         // On a thread that has other work too.
         let inline = !self.of_instance_thread && !runner.keeps_slots;
+        let mut useless_waits = Vec::new();
         let begin = runner.handover.begin(started, slot, |desk, slot| {
+            desk.clear_marks(slot.index);
             let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 Work::Moved(batch)
@@ -106,14 +112,20 @@ impl Lease {
                 Work::New(plan, sequence)
             };
             let unanswered = desk.unanswered.as_ref().map(Unanswered::begin);
+            // This batch may be one too many for others to begin.
+            useless_waits = desk.useless_waits(started);
             Some((work, unanswered, desk.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             ledger.end_in_queue(entry, error);
         }
         let Begin::Run((work, unanswered, meter), mut slot, second) = begin else {
+            // Others may have waited for what had expired.
+            runner.end_useless_waits();
+            runner.permit_unused(index);
             return Step::Done;
         };
+        runner.withdraw(useless_waits);
         let mut batch = match work {
             Work::New(plan, sequence) => Batch::new(ledger.clone(), plan, sequence, started),
             Work::Moved(mut batch) => {
@@ -192,7 +204,7 @@ impl Lease {
 /// After a batch. Answers the slot if there is more for it.
 #[inline]
 fn finish(
-    runner: &Runner,
+    runner: &Arc<Runner>,
     slot: Slot,
     started: Instant,
     processor: Option<Duration>,
@@ -201,6 +213,7 @@ fn finish(
     let ended = runner.ledger.clock.now();
     let took = ended.saturating_duration_since(started);
     let mut too_late = Vec::new();
+    let index = slot.index;
     let slot = runner.handover.finish(ended, slot, |desk, slot| {
         desk.scheduler.done(slot.index);
         desk.runs.finish(slot.index);
@@ -214,7 +227,7 @@ fn finish(
     for batch in too_late {
         batch.fail(&Error::shutting_down());
     }
-    slot
+    runner.permit_used(index, slot)
 }
 
 /// What failed on a slot that was kept, and is to be executed once more on it.

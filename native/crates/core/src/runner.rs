@@ -4,6 +4,7 @@
 //! control plane's threads, so that engines are dropped there and never on an io thread.
 
 mod ending;
+mod permits;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,16 +15,19 @@ use crate::context::Pin;
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
 use crate::queue::Entry;
+use crate::rates::Permits;
 use crate::runs::Runs;
 use crate::scheduler::Scheduler;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Mutex, lock};
 use crate::threads;
 use crate::unanswered::Unanswered;
+pub(crate) use permits::Marks;
+
 use crate::{
     Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
-    ModelSpec, Observer, OnReady, Placement, Readiness, Request, Slot, Snapshot, Span, State, SystemClock,
-    Ticket, ask_each,
+    ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot, Snapshot, Span, State,
+    SystemClock, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -32,6 +36,8 @@ pub struct RunnerOptions {
     pub observer: Option<Arc<dyn Observer>>,
     /// The first thing that every instance thread does: makes way for io threads.
     pub thread_start: fn(),
+    /// `None`: nothing limits it, whatever its specification says.
+    pub limiter: Option<Arc<RateLimiter>>,
 }
 
 impl Default for RunnerOptions {
@@ -41,6 +47,7 @@ impl Default for RunnerOptions {
             drivers: None,
             observer: None,
             thread_start: threads::lower_priority,
+            limiter: None,
         }
     }
 }
@@ -53,6 +60,8 @@ pub struct Runner {
     readiness: Vec<Arc<dyn Readiness>>,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
+    /// Where its instances ask for resources.
+    permits: Option<Permits>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -67,12 +76,24 @@ pub(crate) struct Desk {
     pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
+    /// Where there are permits.
+    pub(crate) marks: Option<Marks>,
     /// What waited was refused, or nothing did: children come too late, too.
     pub(crate) closed: bool,
 }
 
 impl Work for Desk {
     fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        match &self.marks {
+            None => self.unmarked_due(now, free),
+            Some(marks) => marks.due(free, |free| self.unmarked_due(now, free)),
+        }
+    }
+}
+
+impl Desk {
+    /// As if no slot waited for a permit.
+    fn unmarked_due(&self, now: Instant, free: &FreeSlots) -> Due {
         // Never held back: answers to others may have to wait for theirs.
         if !self.moved.is_empty()
             && let Some((slot, _)) = self.moved.iter().find(|(slot, _)| free.contains(*slot))
@@ -84,9 +105,7 @@ impl Work for Desk {
         }
         self.scheduler.due(now, free)
     }
-}
 
-impl Desk {
     /// Whether nothing new begins on any slot, because too many batches are unanswered.
     pub(crate) fn is_held_back(&self) -> bool {
         self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
@@ -143,13 +162,19 @@ impl Runner {
             return Err(Error::new(ErrorKind::ConfigInvalid, text));
         }
         let no_delay = spec.batch_policy().max_delay.is_zero();
-        let may_run_inline = spec.inline && no_delay && engines.iter().all(|e| e.capability().inline);
+        let may_run_inline =
+            spec.inline && spec.cores.is_empty() && no_delay && engines.iter().all(|e| e.capability().inline);
         let (instances, decoupled) = (engines.len(), spec.decoupled);
+        let binds = spec.binds_instances() && !keeps_slots;
         let readiness =
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
+        let permits = Permits::of(options.limiter.as_ref(), &spec.rates)?;
         let runs = Runs::new(&engines);
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
         let runner = Arc::new_cyclic(|runner| {
+            if let Some(permits) = &permits {
+                permits.belong_to(runner);
+            }
             let desk = Desk {
                 scheduler,
                 gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
@@ -159,14 +184,16 @@ impl Runner {
                 moved: VecDeque::new(),
                 unanswered: keeps_slots
                     .then(|| Arc::new(Unanswered::new(instances, decoupled, runner.clone()))),
+                marks: permits.as_ref().map(|_| Marks::default()),
                 closed: false,
             };
             Self {
                 ledger: Arc::new(Ledger::new(spec, options.clock, options.observer)),
-                handover: Handover::new(desk, slots),
+                handover: if binds { Handover::bound(desk, slots) } else { Handover::new(desk, slots) },
                 drivers: options.drivers,
                 readiness,
                 keeps_slots,
+                permits,
                 threads: Mutex::new(Vec::new()),
             }
         });
@@ -319,9 +346,9 @@ impl Runner {
         request.context.replace_span(own)
     }
 
-    /// Sleeps until this model has work for an instance thread; `None` once it is retired.
-    pub(crate) fn wait(self: &Arc<Self>) -> Option<Lease> {
-        let slot = self.handover.wait(|| self.ledger.clock.now())?;
+    /// Sleeps until this model has work for this instance thread; `None` once it is retired.
+    pub(crate) fn wait(self: &Arc<Self>, thread: usize) -> Option<Lease> {
+        let slot = self.handover.wait(thread, || self.ledger.clock.now())?;
         Some(Lease::of_instance_thread(self.clone(), slot))
     }
 

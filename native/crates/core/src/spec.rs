@@ -23,6 +23,12 @@ pub struct ModelSpec {
     pub batching: Option<Batching>,
     pub queue: QueueSpec,
     pub instances: usize,
+    /// The cores of each instance; empty: any will do, and short batches may run on io threads.
+    #[serde(default)]
+    pub cores: Vec<Vec<usize>>,
+    /// What each instance asks of the rate limiter; empty: nothing.
+    #[serde(default)]
+    pub rates: Vec<InstanceRate>,
     /// Whether short batches may run on io threads.
     pub inline: bool,
     /// Whether a request may have any number of responses.
@@ -35,6 +41,26 @@ pub struct ModelSpec {
     pub load_seconds: f64,
     #[serde(default)]
     pub metrics: MetricsSpec,
+}
+
+/// What an instance has to have before it executes, where rates are limited.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceRate {
+    /// The number of its GPU; `None`: it is on the CPU.
+    pub device: Option<u32>,
+    /// The higher, the less often it is its turn; 0 is 1.
+    pub priority: u32,
+    pub resources: Vec<ResourceDemand>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceDemand {
+    pub name: String,
+    /// The same for all devices, or one on each.
+    pub is_global: bool,
+    pub count: u64,
 }
 
 /// What its metrics have beside what all have.
@@ -144,8 +170,19 @@ impl ModelSpec {
         }
     }
 
+    /// Whether each instance has to be executed by its own thread, since others are kept on other cores.
+    pub(crate) fn binds_instances(&self) -> bool {
+        self.cores.windows(2).any(|two| two[0] != two[1])
+    }
+
     pub fn preserves_order(&self) -> bool {
         self.batching.as_ref().is_some_and(|batching| batching.preserve_ordering)
+    }
+}
+
+impl InstanceRate {
+    pub fn is_limited(&self) -> bool {
+        !self.resources.is_empty()
     }
 }
 

@@ -22,6 +22,18 @@ impl Tensor {
             None => bytes_prefix(data, count) == Some(data.len()),
         })
     }
+
+    /// Drops the rows behind the first `rows`, without copying.
+    pub fn truncate(&mut self, rows: usize) {
+        let Some(first) = self.shape.first_mut().filter(|first| **first > rows as i64) else { return };
+        *first = rows as i64;
+        let count = element_count(&self.shape).unwrap_or(0);
+        let length = match self.datatype.size() {
+            Some(size) => count * size,
+            None => bytes_prefix(self.data.as_bytes(), count).unwrap_or_default(),
+        };
+        self.data = self.data.slice(0..length);
+    }
 }
 
 /// The number of elements of a shape, `None` when a dimension is negative or the product overflows.
@@ -73,6 +85,23 @@ mod tests {
         assert!(!fills(DataType::Bytes, &[], b"\x02\0\0\0a"));
         assert!(!fills(DataType::Bytes, &[1], b"\x01\0\0\0ab"));
         assert!(!fills(DataType::Bytes, &[i64::MAX], b"\x01\0\0\0a"));
+    }
+
+    #[test]
+    fn a_tensor_keeps_its_first_rows() {
+        let kept = |datatype, shape: &[i64], data: &'static [u8], rows| {
+            let (shape, data) = (Shape::from_slice(shape), Buffer::host(data));
+            let mut tensor = Tensor { datatype, shape, data };
+            tensor.truncate(rows);
+            assert!(tensor.fills_its_shape());
+            (tensor.shape.to_vec(), tensor.data.as_bytes().to_vec())
+        };
+        assert_eq!(kept(DataType::Int16, &[3, 1], b"aabbcc", 2), (vec![2, 1], b"aabb".to_vec()));
+        assert_eq!(
+            kept(DataType::Bytes, &[2], b"\x01\0\0\0a\0\0\0\0", 1),
+            (vec![1], b"\x01\0\0\0a".to_vec())
+        );
+        assert_eq!(kept(DataType::Int8, &[2], b"ab", 5), (vec![2], b"ab".to_vec()), "it has no more");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use rustix::thread::CpuSet;
+
 use crate::runner::Runner;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::{Error, ErrorKind, Step, os_text};
@@ -19,20 +21,27 @@ pub fn lower_priority() {
 
 /// One for each instance.
 pub(crate) fn spawn(runner: &Arc<Runner>, count: usize, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
-    (0..count).map(|index| spawn_one(runner, format!("{}_{index}", runner.spec().name), start)).collect()
+    (0..count)
+        .map(|index| spawn_one(runner, index, format!("{}_{index}", runner.spec().name), start))
+        .collect()
 }
 
 /// The only thread of a model whose engines keep their slots: it minds delays and timeouts, and leads
 /// where a lease was dropped.
 pub(crate) fn spawn_clock(runner: &Arc<Runner>, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
-    Ok(vec![spawn_one(runner, format!("{}_clock", runner.spec().name), start)?])
+    Ok(vec![spawn_one(runner, 0, format!("{}_clock", runner.spec().name), start)?])
 }
 
-fn spawn_one(runner: &Arc<Runner>, name: String, start: fn()) -> Result<JoinHandle<()>, Error> {
+fn spawn_one(runner: &Arc<Runner>, index: usize, name: String, start: fn()) -> Result<JoinHandle<()>, Error> {
     let runner = runner.clone();
     let work = move || {
         start();
-        drive(&runner);
+        if !runner.keeps_slots
+            && let Some(cores) = runner.spec().cores.get(index)
+        {
+            stay_on(cores);
+        }
+        drive(&runner, index);
     };
     Builder::new().name(name).spawn(work).map_err(|error| {
         Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {}", os_text(&error)))
@@ -45,9 +54,18 @@ fn wake_precisely() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-fn drive(runner: &Arc<Runner>) {
+/// Keeps the calling thread, and those that it starts, on these cores, which were found usable when the model was read.
+fn stay_on(cores: &[usize]) {
+    let mut set = CpuSet::new();
+    cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| set.set(core));
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        log::warn!("an instance thread cannot be kept on its cores {cores:?}: {}", os_text(&error.into()));
+    }
+}
+
+fn drive(runner: &Arc<Runner>, index: usize) {
     wake_precisely();
-    while let Some(mut lease) = runner.wait() {
+    while let Some(mut lease) = runner.wait(index) {
         while let Step::Again(next) = lease.run() {
             match runner.pass_on(next) {
                 Some(next) => lease = next,

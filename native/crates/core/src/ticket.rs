@@ -54,6 +54,7 @@ impl Ticket {
         let left = entry.is_some();
         if let Some(entry) = entry {
             self.runner.ledger.end_in_queue(entry, error);
+            self.runner.end_useless_waits();
         }
         left
     }

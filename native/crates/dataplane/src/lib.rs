@@ -24,6 +24,7 @@ mod only_response;
 mod orders;
 mod pipeline;
 mod plane;
+mod region_inputs;
 mod region_outputs;
 mod registry;
 mod rings;
@@ -31,7 +32,8 @@ mod traffic;
 
 pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
-pub use kushi_shm::Registration;
+pub use kushi_gpu::GpuOptions;
+pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};
 pub use kushi_trace::{
     Change, Destination, Event, NoOutlet, Outlet, Parent, Trace, TraceChange, TraceFile, TraceLevel,
     TraceOptions, TraceSetting, Traces,
@@ -40,7 +42,7 @@ pub use load_report::LoadFormat;
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
 pub use manage::{
-    Answer, IndexEntry, Memory, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow,
+    Answer, CudaPlace, IndexEntry, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow,
     TensorMetadata, Verb, region_error, unanswered,
 };
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
@@ -50,7 +52,8 @@ pub use only_response::OnlyResponse;
 pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
 pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, ServerMetadata};
-pub use region_outputs::fill_regions;
+pub use region_inputs::check_region_bytes;
+pub use region_outputs::{fill_regions, gpu_bytes};
 pub use registry::{Registry, VersionRow};
 pub use rings::Rings;
 pub use traffic::{Counted, DoorKind, Traffic};

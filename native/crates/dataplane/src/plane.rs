@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions};
+use kushi_gpu::{GpuMeter, GpuOptions};
 use kushi_shm::Regions;
 use kushi_trace::{TraceOptions, Traces};
 
@@ -49,6 +50,8 @@ pub struct DataPlaneOptions {
     pub traces: TraceOptions,
     /// How old what the metrics tell of the machine's processors and memory may be. `None`: they do not.
     pub machine_metrics: Option<Duration>,
+    /// `None`: the metrics have no GPUs.
+    pub gpu_metrics: Option<GpuOptions>,
     pub metrics: MetricsOptions,
 }
 
@@ -79,6 +82,8 @@ pub struct DataPlane {
     pub traces: Traces,
     /// `None`: not asked for.
     pub machine: Option<MachineMeter>,
+    /// `None`: not asked for.
+    pub gpus: Option<GpuMeter>,
     /// Those that models make.
     pub model_metrics: Arc<ModelMetrics>,
     /// About what clients may cause again and again.
@@ -108,6 +113,7 @@ impl DataPlane {
             log: options.log.clone(),
             traces: Traces::new(options.traces.clone()),
             machine: options.machine_metrics.map(MachineMeter::new),
+            gpus: options.gpu_metrics.clone().map(GpuMeter::start),
             model_metrics: Arc::default(),
             complaints: Complaints::default(),
             metrics: options.metrics.clone(),

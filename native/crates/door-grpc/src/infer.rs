@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use kushi_core::{
-    Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Timings,
+    Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Timings,
 };
-use kushi_dataplane::{Alarm, Event, OnlyResponse, Submitted, Trace, fill_regions};
-use kushi_net::{Answering, Reservation, Waiting};
+use kushi_dataplane::{Alarm, Event, OnlyResponse, Submitted, Trace, fill_regions, gpu_bytes};
+use kushi_net::{Answering, Owner, Reservation, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, version_number, wire};
 use kushi_shm::RegionRange;
@@ -24,7 +24,8 @@ use crate::status::Status;
 const COPIED_BYTES: usize = 16 << 10;
 
 /// Where outputs go that are wanted in regions, by their positions.
-type Places = SmallVec<[(u16, RegionRange); 2]>;
+#[derive(Clone)]
+struct Places(Arc<SmallVec<[(u16, RegionRange); 2]>>);
 
 /// A request on its way, and what its answers need.
 pub(crate) struct Asked {
@@ -60,7 +61,7 @@ async fn message(
     frame: Frame,
     trace: &mut Option<Trace>,
 ) -> Result<(Message, Timings), Error> {
-    let mut asked = submit(context, &body, frame, check_unary, trace)?;
+    let mut asked = submit(context, &body, frame, check_unary, trace).await?;
     drop(body);
     answering.prepared();
     let (response, end, reservation) = asked.only_answer().await?;
@@ -71,13 +72,13 @@ async fn message(
     drop(end);
     // In the place of the request, which has gone.
     answering.reservation = reservation;
-    let message = answer::framed(&asked.written(response, None)?);
+    let message = answer::framed(&asked.written(context, response, None).await?);
     answering.owe_in_all(message.iter().map(Bytes::len).sum());
     Ok((message, timings))
 }
 
 /// `trace`: that of the request, if it is traced; also where this fails.
-pub(crate) fn submit(
+pub(crate) async fn submit(
     context: &GrpcContext,
     body: &Bytes,
     frame: Frame,
@@ -96,17 +97,16 @@ pub(crate) fn submit(
     }
     let mut parameters = std::mem::take(&mut message.parameters);
     parameters.extend(frame.forwarded);
-    let names: SmallVec<[&str; 8]> = message.outputs.iter().map(|output| output.name).collect();
+    let names = output_names(&message);
     if let Some(name) = twice(&names) {
         let error = Error::invalid(format!("output '{name}' already exists in request"));
         return Err(error.of_request(message.id));
     }
     loop {
         let spec = inference.spec().clone();
-        let drafts = inputs::read(&message, body, &plane.regions)?;
-        let bound = spec.bind(message.id, drafts, &names)?;
+        let bound = bind(context, &spec, &message, body).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
-        let mut places = Places::new();
+        let mut places = SmallVec::new();
         for output in &message.outputs {
             if let Some(range) = inputs::range(&output.region, &plane.regions)?
                 && let Some(index) = spec.output(output.name)
@@ -139,11 +139,41 @@ pub(crate) fn submit(
                     context.io.lead(lease);
                 }
                 let (id, tells_end) = (message.id.to_owned(), message.tells_end);
+                let places = Places(Arc::new(places));
                 return Ok(Asked { waiting, spec, id, tells_end, classes, places });
             }
             Submitted::Moved(request) => parameters = request.parameters,
         }
     }
+}
+
+/// Fits the inputs to the model. Those in regions are copied: aside where any lies on a GPU.
+async fn bind(
+    context: &GrpcContext,
+    spec: &Arc<ModelSpec>,
+    message: &InferRequest<'_>,
+    body: &Bytes,
+) -> Result<Bound, Error> {
+    let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;
+    let gpu_bytes: usize = drafts.iter().map(|draft| draft.data.gpu_bytes()).sum();
+    if gpu_bytes == 0 {
+        return spec.bind(message.id, drafts, &output_names(message));
+    }
+    let (grpc, spec, body) = (context.grpc.clone(), spec.clone(), body.clone());
+    let owner = Owner::model(&spec);
+    let work = move |_: &_| {
+        let message = InferRequest::read(&body)?;
+        let drafts = inputs::read(&message, &body, &grpc.plane.regions)?;
+        spec.bind(message.id, drafts, &output_names(&message))
+    };
+    let bound = Box::pin(context.io.net.pool.run(owner, gpu_bytes, work)).await?;
+    // Its regions have stayed until now.
+    drop(drafts);
+    bound
+}
+
+fn output_names<'a>(message: &InferRequest<'a>) -> SmallVec<[&'a str; 8]> {
+    message.outputs.iter().map(|output| output.name).collect()
 }
 
 /// A name that is there more than once.
@@ -199,13 +229,32 @@ impl Asked {
     }
 
     /// A response as a message. `is_final`: in a stream, whether it is the last one.
-    pub(crate) fn written(&self, mut response: Response, is_final: Option<bool>) -> Result<Message, Error> {
-        let place =
-            |index: u16| self.places.iter().find(|(known, _)| *known == index).map(|(_, range)| range);
-        self.classes.choose(&self.spec, &mut response)?;
-        fill_regions(&self.spec, &response, place)?;
-        let head = Preamble { spec: &self.spec, id: &self.id, is_final };
-        Ok(write(head, response, |index| place(index).is_some()))
+    pub(crate) async fn written(
+        &self,
+        context: &GrpcContext,
+        mut response: Response,
+        is_final: Option<bool>,
+    ) -> Result<Message, Error> {
+        let Self { spec, places, .. } = self;
+        self.classes.choose(spec, &mut response)?;
+        let gpu_bytes = gpu_bytes(&response, |index| places.of(index));
+        if gpu_bytes == 0 {
+            fill_regions(spec, &response, |index| places.of(index))?;
+        } else {
+            let (spec, places) = (spec.clone(), places.clone());
+            let owner = Owner::model(&spec);
+            let work =
+                move |_: &_| fill_regions(&spec, &response, |index| places.of(index)).map(|()| response);
+            response = Box::pin(context.io.net.pool.run(owner, gpu_bytes, work)).await??;
+        }
+        let head = Preamble { spec, id: &self.id, is_final };
+        Ok(write(head, response, |index| places.of(index).is_some()))
+    }
+}
+
+impl Places {
+    fn of(&self, index: u16) -> Option<&RegionRange> {
+        self.0.iter().find(|(known, _)| *known == index).map(|(_, range)| range)
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft};
-use kushi_dataplane::region_error;
+use kushi_dataplane::{check_region_bytes, region_error};
 use kushi_oip::infer_request::{InferRequest, Input, Region};
 use kushi_oip::typed_contents::{self, Fault};
-use kushi_shm::{RegionRange, Regions};
+use kushi_shm::{Memory, RegionRange, Regions};
 use smallvec::SmallVec;
 
 pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
@@ -36,6 +36,16 @@ impl InputData for Data {
                 range.read(&mut bytes).map_err(region_error)?;
                 Ok(Buffer::host(bytes))
             }
+        }
+    }
+}
+
+impl Data {
+    /// How many bytes have to come from a GPU.
+    pub(crate) fn gpu_bytes(&self) -> usize {
+        match self {
+            Self::Region(range) if range.memory() == Memory::Cuda => range.len(),
+            Self::Here(_) | Self::Region(_) => 0,
         }
     }
 }
@@ -83,6 +93,8 @@ pub(crate) fn read<'a>(
             data,
         });
     }
+    let in_regions = drafts.iter().filter(|draft| matches!(draft.data, Data::Region(_)));
+    check_region_bytes(in_regions.map(|draft| draft.data.byte_size()))?;
     let surplus = raw.len();
     if surplus > 0 {
         return Err(Error::invalid(format!("{surplus} raw_input_contents belong to no input")));

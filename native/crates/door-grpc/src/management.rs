@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use kushi_core::{Error, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer as Answered, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ResponseRow,
-    TensorMetadata, TraceSetting, Verb, unanswered,
+    Answer as Answered, CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics,
+    Registration, ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, unanswered,
 };
 use kushi_net::{Answering, answered};
 use kushi_oip::management;
+use kushi_shm::HANDLE_BYTES;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
@@ -24,8 +25,7 @@ pub(crate) async fn perform(
 ) -> Result<Answer, Status> {
     let unreadable = |error| Status::new(INTERNAL, format!("cannot read the request: {error}"));
     check_parameters(name, &message).map_err(unreadable)??;
-    let arguments = arguments(name, message).map_err(unreadable)?;
-    let verb = management::verb(name, arguments.to_string().as_bytes())?;
+    let verb = verb(name, message).map_err(unreadable)??;
     answering.prepared();
     let answered = ask(context, verb).await?;
     Ok(Answer::new(rendered(&answered), answering))
@@ -79,6 +79,29 @@ fn unload_parameter(key: &str, choice: Option<&Choice>) -> Result<(), String> {
     }
 }
 
+fn verb(name: &str, message: Bytes) -> Result<Result<Verb, Error>, prost::DecodeError> {
+    if name == "CudaSharedMemoryRegister" {
+        let mut asked = messages::CudaSharedMemoryRegisterRequest::decode(message)?;
+        let place = cuda_place(&asked);
+        return Ok(Ok(Verb::CudaSharedMemoryRegister { region: std::mem::take(&mut asked.name), place }));
+    }
+    let arguments = arguments(name, message)?;
+    Ok(management::verb(name, arguments.to_string().as_bytes()))
+}
+
+/// A handle needs no text here, other than in JSON.
+fn cuda_place(asked: &messages::CudaSharedMemoryRegisterRequest) -> Sent<CudaPlace> {
+    let refused = |fault: String| {
+        Error::invalid(format!("failed to register shared memory region '{}': {fault}", asked.name))
+    };
+    let handle = (&*asked.raw_handle).try_into().map_err(|_| {
+        refused(format!("expected a handle of {HANDLE_BYTES} bytes, got {}", asked.raw_handle.len()))
+    })?;
+    let device_id = u64::try_from(asked.device_id)
+        .map_err(|_| refused(format!("expected a device_id of 0 or more, got {}", asked.device_id)))?;
+    Ok(CudaPlace { handle, device_id, byte_size: asked.byte_size })
+}
+
 /// As the reader of verbs wants them.
 fn arguments(name: &str, message: Bytes) -> Result<Value, prost::DecodeError> {
     Ok(match name {
@@ -114,17 +137,11 @@ fn arguments(name: &str, message: Bytes) -> Result<Value, prost::DecodeError> {
             let settings = asked.settings.into_iter().map(|(key, value)| (key, log_value(value)));
             json!({"settings": settings.collect::<Map<_, _>>()})
         }
-        // The handle of CUDA memory, in the place of a version, is not looked at.
-        "CudaSharedMemoryRegister" => json!({"name": name_of(&message)?}),
         _ => {
             let asked = Named::decode(message)?;
             json!({"name": asked.name, "version": asked.version})
         }
     })
-}
-
-fn name_of(message: &Bytes) -> Result<String, prost::DecodeError> {
-    messages::HealthCheckRequest::decode(message.clone()).map(|named| named.service)
 }
 
 fn value(choice: Option<Choice>) -> Value {
@@ -182,6 +199,10 @@ fn rendered(answered: &Answered) -> answer::Message {
         Answered::Regions(regions) => {
             let regions = regions.iter().map(|region| (region.name.clone(), status(region))).collect();
             encoded(&messages::SharedMemoryStatusResponse { regions })
+        }
+        Answered::CudaRegions(regions) => {
+            let regions = regions.iter().map(|region| (region.name.clone(), cuda_status(region))).collect();
+            encoded(&messages::CudaSharedMemoryStatusResponse { regions })
         }
         Answered::LogSettings { file, settings } => encoded(&log_settings(file, *settings)),
         Answered::TraceSetting(setting) => encoded(&trace_settings(setting)),
@@ -264,6 +285,11 @@ fn index_entry(entry: &IndexEntry) -> messages::ModelIndex {
         state: entry.state.map(|state| state.index_name().to_owned()).unwrap_or_default(),
         reason: entry.reason.clone(),
     }
+}
+
+fn cuda_status(region: &CudaRegistration) -> messages::CudaRegionStatus {
+    let CudaRegistration { name, device_id, byte_size } = region;
+    messages::CudaRegionStatus { name: name.clone(), device_id: *device_id, byte_size: *byte_size }
 }
 
 fn status(region: &Registration) -> messages::RegionStatus {

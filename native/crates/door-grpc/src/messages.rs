@@ -257,6 +257,34 @@ pub(crate) struct SystemSharedMemoryRegisterRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct CudaRegionStatus {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub device_id: u64,
+    #[prost(uint64, tag = "3")]
+    pub byte_size: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CudaSharedMemoryStatusResponse {
+    #[prost(map = "string, message", tag = "1")]
+    pub regions: HashMap<String, CudaRegionStatus>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CudaSharedMemoryRegisterRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub raw_handle: Bytes,
+    #[prost(int64, tag = "3")]
+    pub device_id: i64,
+    #[prost(uint64, tag = "4")]
+    pub byte_size: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct TraceValue {
     #[prost(string, repeated, tag = "1")]
     pub value: Vec<String>,

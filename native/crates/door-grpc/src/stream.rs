@@ -110,7 +110,8 @@ struct Streamed {
 impl Streamed {
     async fn run(mut self, body: Bytes, mut answering: Answering) {
         let id = InferRequest::read(&body).map(|message| message.id.to_owned()).unwrap_or_default();
-        let submitted = infer::submit(&self.context, &body, self.frame.clone(), |_| Ok(()), &mut self.trace);
+        let submitted =
+            infer::submit(&self.context, &body, self.frame.clone(), |_| Ok(()), &mut self.trace).await;
         drop(body);
         answering.prepared();
         let result = match submitted {
@@ -168,7 +169,8 @@ impl Streamed {
         self.wait_for_turn().await;
         self.mark(Event::GrpcSendStart);
         let (response, _end, _reservation) = answered?;
-        self.send(smallvec![streamed(asked.written(response, Some(true))?)]).await;
+        let message = asked.written(&self.context, response, Some(true)).await?;
+        self.send(smallvec![streamed(message)]).await;
         Ok(())
     }
 
@@ -182,7 +184,7 @@ impl Streamed {
                 self.mark(Event::GrpcSendStart);
             }
             let ended = loop {
-                match burst.take(asked, mail) {
+                match burst.take(&self.context, asked, mail).await {
                     Ok(None) => {}
                     Ok(Some(ended)) => break Some(ended),
                     // What came before it leaves first.
@@ -227,8 +229,9 @@ struct Burst {
 
 impl Burst {
     /// How the request ended, if it has.
-    fn take(
+    async fn take(
         &mut self,
+        context: &GrpcContext,
         asked: &Asked,
         (mail, reservation): (Mail, Option<Reservation>),
     ) -> Result<Option<Result<(), Error>>, Error> {
@@ -237,7 +240,7 @@ impl Burst {
         let ended = end.map(|end| end.result);
         let has_ended_well = matches!(ended, Some(Ok(())));
         let message = match response {
-            Some(response) => Some(asked.written(response, Some(has_ended_well))?),
+            Some(response) => Some(asked.written(context, response, Some(has_ended_well)).await?),
             None if has_ended_well && asked.tells_end => {
                 let head = Preamble { spec: &asked.spec, id: &asked.id, is_final: Some(true) };
                 Some(infer::write(head, Response::default(), |_| false))

@@ -17,7 +17,8 @@ use kushi_net::{
 };
 
 use crate::HttpContext;
-use crate::infer::{self, LONG_JSON};
+use crate::infer;
+use crate::prepare::LONG_JSON;
 use crate::refusal::Refusal;
 
 /// A body that is put together starts so that its tensor data is aligned for every element type.

@@ -83,6 +83,8 @@ fn spec() -> ModelSpec {
         batching: None,
         queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
         instances: 1,
+        cores: Vec::new(),
+        rates: Vec::new(),
         inline: false,
         config_json: String::new(),
         config_message: Vec::new(),

@@ -21,10 +21,11 @@ use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
 use crate::door::Http;
 use crate::generate_json::{self, Asked};
-use crate::infer::{self, LONG_ANSWER, LONG_JSON};
+use crate::infer::{self, LONG_ANSWER};
 use crate::infer_headers::InferHeaders;
 use crate::limits::HttpLimits;
 use crate::load_report;
+use crate::prepare::LONG_JSON;
 use crate::refusal::Refusal;
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.

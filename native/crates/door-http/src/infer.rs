@@ -1,35 +1,28 @@
 //! One inference request over HTTP, from its head to its answer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{
-    Bound, Context, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
-};
+use kushi_core::{End, Error, ErrorKind, Mail, Reply, Request, Response};
 use kushi_dataplane::{Alarm, Event, Inference, OnlyResponse, Trace};
-use kushi_net::{Activity, Answering, BodyMemory, Owner, Reservation, Stage, Waiting};
+use kushi_net::{Activity, Answering, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
-use kushi_shm::RegionRange;
-use smallvec::SmallVec;
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
 use crate::infer_headers::{InferHeaders, TIMEOUT};
 use crate::json_length::JsonLength;
+use crate::prepare::{Frame, HeldRegions, Prepared, prepare};
 use crate::refusal::Refusal;
-use crate::request::{self, InferRequest, Scope};
 use crate::response::{self, Format};
-use crate::{Http, HttpContext, READ_BUFFER_BYTES, coding, load_report, raw};
+use crate::{HttpContext, READ_BUFFER_BYTES, coding, load_report};
 
-/// JSON that is longer is read aside, where no other connection waits for it.
-pub(crate) const LONG_JSON: usize = 256 << 10;
-/// The same for answers, by the bytes of their tensors: each becomes several characters.
+/// Longer JSON is written aside, by the bytes of its tensors: each becomes several characters.
 pub(crate) const LONG_ANSWER: usize = 64 << 10;
 /// Memory that takes long to give back.
-const LARGE_BODY: usize = 1 << 20;
+pub(crate) const LARGE_BODY: usize = 1 << 20;
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
@@ -130,28 +123,6 @@ struct Received {
     tell_timings: bool,
 }
 
-/// What a request says beside its body.
-#[derive(Clone)]
-struct Frame {
-    /// Parameters that came as headers.
-    forwarded: Vec<(String, Parameter)>,
-    arrived: Instant,
-    deadline: Option<Instant>,
-    /// Of its trace, if it has one.
-    inherited: Context,
-}
-
-/// A request that fits its model.
-struct Prepared {
-    /// Boxed at once: it is large, and goes a long way.
-    request: Box<Request>,
-    format: Format,
-    regions: HeldRegions,
-}
-
-/// Where inputs came from, held until the answer.
-type HeldRegions = Vec<Arc<RegionRange>>;
-
 /// A request on its way, and how its answer is to be written.
 struct Submitted {
     waiting: Waiting,
@@ -177,22 +148,10 @@ impl Received {
         }
         let json_length = self.json_length.within(self.body.len())?;
         let Submitted { mut waiting, format, regions: _held } = loop {
-            let is_short = match json_length {
-                0 => self.body.len() < LARGE_BODY,
-                _ => json_length < LONG_JSON,
-            };
             let (waiting, reply) = open(context);
-            let frame = self.frame.clone();
-            let Prepared { request, format, regions } = if is_short {
-                let json = (&self.body, json_length);
-                prepare(&context.http, inference.spec(), json, frame, reply, &context.io.body_memory)?
-            } else {
-                let (http, spec, body) = (context.http.clone(), inference.spec().clone(), self.body.clone());
-                let (owner, bytes) = (Owner::model(&spec), body.len());
-                let work =
-                    move |memory: &_| prepare(&http, &spec, (&body, json_length), frame, reply, memory);
-                Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
-            };
+            let body = (&self.body, json_length);
+            let prepared = prepare(context, inference.spec(), body, self.frame.clone(), reply);
+            let Prepared { request, format, regions } = prepared.await?;
             if let Some(waiting) = submit(context, &mut inference, waiting, request)? {
                 break Submitted { waiting, format, regions };
             }
@@ -221,8 +180,9 @@ impl Received {
         answering.reservation = reservation;
         let own = answering.reservation.as_ref().map_or(0, Reservation::bytes);
         context.io.net.budget.check_owed(own)?;
-        let bytes = format.text_bytes(&response, &request.classes);
-        let mut answer = if bytes < LONG_ANSWER {
+        let text_bytes = format.text_bytes(&response, &request.classes);
+        let gpu_bytes = format.gpu_bytes(&response);
+        let mut answer = if text_bytes < LONG_ANSWER && gpu_bytes == 0 {
             response::write(spec, &request, response, &format)?
         } else {
             let (spec, budget) = (spec.clone(), context.io.net.budget.clone());
@@ -232,7 +192,7 @@ impl Received {
                 budget.check_owed(own)?;
                 response::write(&spec, &request, response, &format)
             };
-            Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
+            Box::pin(context.io.net.pool.run(owner, text_bytes + gpu_bytes, work)).await??
         };
         if self.tell_timings {
             answer::tell_timings(&mut answer, &timings);
@@ -266,57 +226,6 @@ pub(crate) fn submit(
         }
         kushi_dataplane::Submitted::Moved(_) => None,
     })
-}
-
-/// Reads the body of a request and fits it to the model. Fails when the request is wrong.
-fn prepare(
-    http: &Http,
-    spec: &ModelSpec,
-    (body, json_length): (&Bytes, usize),
-    frame: Frame,
-    reply: Reply,
-    memory: &BodyMemory,
-) -> Result<Prepared, Error> {
-    let scope = Scope { model: &spec.name, limits: &http.limits, regions: &http.plane.regions, memory };
-    let request = match json_length {
-        0 => raw::request(body, spec)?,
-        _ => request::parse(body, json_length, scope)?,
-    };
-    let InferRequest {
-        id,
-        mut parameters,
-        priority,
-        timeout_us,
-        sequence,
-        inputs,
-        outputs,
-        binary_by_default,
-    } = request;
-    let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
-    let Bound { inputs, wanted, rows } = {
-        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
-        spec.bind(&id, inputs, &names)?
-    };
-    let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
-    let format = Format::new(spec, &wanted, outputs, binary_by_default)?;
-    let Frame { forwarded, arrived, deadline, inherited } = frame;
-    parameters.extend(forwarded);
-    let request = Box::new(Request {
-        id,
-        inputs,
-        wanted,
-        classes,
-        rows,
-        parameters,
-        priority,
-        timeout_us,
-        sequence,
-        deadline,
-        arrived,
-        context: inherited,
-        reply,
-    });
-    Ok(Prepared { request, format, regions })
 }
 
 /// The one response and the end of a unary request.

@@ -24,6 +24,7 @@ mod load_report;
 mod members;
 mod owed;
 mod path;
+mod prepare;
 mod raw;
 mod refusal;
 mod request;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kushi_core::{Error, InputData, InputDraft, Parameter, Sequence, SequenceId};
+use kushi_dataplane::check_region_bytes;
 use kushi_net::BodyMemory;
 use kushi_oip::json::read::{self, Value};
 use kushi_oip::json::{Fault, Scanner};
 use kushi_shm::Regions;
 use smallvec::SmallVec;
 
-use crate::body::MAX_BODY_BYTES;
 use crate::document::{List, OutputSpans, scan};
 use crate::inputs::{self, Tail};
 use crate::limits::HttpLimits;
@@ -188,13 +188,7 @@ impl<'a> InferRequest<'a> {
     /// What is read from regions is bounded as what comes in a body.
     fn check_region_bytes(&self) -> Result<(), Error> {
         let in_regions = self.inputs.iter().filter(|draft| matches!(draft.data, Data::Region(..)));
-        let bytes = in_regions.fold(0_usize, |bytes, draft| bytes.saturating_add(draft.data.byte_size()));
-        if bytes > MAX_BODY_BYTES {
-            let text =
-                format!("request has {bytes} bytes in shared memory, at most {MAX_BODY_BYTES} are allowed");
-            return Err(Error::invalid(text));
-        }
-        Ok(())
+        check_region_bytes(in_regions.map(|draft| draft.data.byte_size()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kushi_core::{Classes, DataType, Error, ModelSpec, Parameter, Request, Response, Tensor, Wanted};
-use kushi_dataplane::fill_regions;
+use kushi_dataplane::{fill_regions, gpu_bytes};
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use kushi_shm::RegionRange;
@@ -59,6 +59,11 @@ impl Format {
         let becomes_text = |index| matches!(self.way(index), Way::Json) || classes.count(index) > 0;
         let text = response.outputs.iter().filter(|(index, _)| becomes_text(*index));
         text.map(|(_, tensor)| tensor.data.len()).sum()
+    }
+
+    /// The bytes of tensors that go to GPUs.
+    pub(crate) fn gpu_bytes(&self, response: &Response) -> usize {
+        gpu_bytes(response, |index| self.way(index).region())
     }
 
     /// Whether an output of this type can come as it is to come.

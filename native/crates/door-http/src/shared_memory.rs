@@ -1,7 +1,7 @@
 //! Tensors of a request that lie in regions of shared memory.
 //!
-//! Bytes are copied where the request is read: an input's once the model has nothing else against it. The regions are
-//! held until the answer is written.
+//! Bytes are copied where the request is read: an input's once the model has nothing else against it. Where any of it
+//! lies on a GPU, the request is read aside. The regions are held until the answer is written.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kushi_core::{Buffer, Error, InputData};
 use kushi_dataplane::region_error;
 use kushi_net::BodyMemory;
 use kushi_oip::json::{Span, read};
-use kushi_shm::{RegionRange, Regions};
+use kushi_shm::{Memory, RegionRange, Regions};
 
 use crate::body::Aligned;
 use crate::document::RegionSpans;
@@ -51,6 +51,14 @@ impl InputData for Data<'_> {
 }
 
 impl Data<'_> {
+    /// How many bytes have to come from a GPU.
+    pub(crate) fn gpu_bytes(&self) -> usize {
+        match self {
+            Self::Region(range, _) if range.memory() == Memory::Cuda => range.len(),
+            Self::Here(_) | Self::Region(..) => 0,
+        }
+    }
+
     /// What is held of a region.
     pub(crate) fn region(&self) -> Option<Arc<RegionRange>> {
         match self {

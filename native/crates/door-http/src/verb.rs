@@ -44,7 +44,9 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
                 (RegionAction::Register, Memory::System) => {
                     Verb::SystemSharedMemoryRegister { region, place: management::region_place(body) }
                 }
-                (RegionAction::Register, Memory::Cuda) => Verb::CudaSharedMemoryRegister { region },
+                (RegionAction::Register, Memory::Cuda) => {
+                    Verb::CudaSharedMemoryRegister { region, place: management::cuda_place(body) }
+                }
                 (RegionAction::Unregister, _) => Verb::SharedMemoryUnregister { memory, region },
             }
         }
@@ -127,6 +129,7 @@ mod tests {
         let name = || "m".to_owned();
         let (memory, region) = (Memory::Cuda, String::new());
         let place = RegionPlace { key: "/k".into(), offset: 0, byte_size: 8 };
+        let no_handle = Error::invalid("Shared memory register request has no 'raw_handle' field");
         let log = LogChange { info: Some(false), ..LogChange::default() };
         let traces = TraceChange { rate: Change::Reset, ..TraceChange::default() };
         for (path, body, expected) in [
@@ -149,8 +152,8 @@ mod tests {
             ),
             (
                 "/v2/cudasharedmemory/region/m/register",
-                "not looked at",
-                Verb::CudaSharedMemoryRegister { region: name() },
+                "",
+                Verb::CudaSharedMemoryRegister { region: name(), place: Err(no_handle) },
             ),
             ("/v2/cudasharedmemory/unregister", "", Verb::SharedMemoryUnregister { memory, region }),
             ("/v2/logging", r#"{"log_info":false}"#, Verb::LogSettings(log)),

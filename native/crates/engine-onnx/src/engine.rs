@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kushi_core::{
     Batch, Buffer, Capability, DataType, Engine, Error, ErrorKind, Gathered, ModelSpec, Scratch, Slot,
-    Tensor, TensorSpec, element_count,
+    Tensor, TensorSpec, check_declared, element_count,
 };
 use smallvec::SmallVec;
 
@@ -13,7 +13,7 @@ use crate::options::RunOptions;
 use crate::session::Outputs;
 use crate::types::to_element;
 use crate::value::{InputValue, Value};
-use crate::{OnnxSession, TensorInfo, strings};
+use crate::{OnnxSession, strings};
 
 /// One engine serves all instances of a model: it keeps nothing between batches.
 pub struct OnnxEngine {
@@ -31,10 +31,9 @@ impl OnnxEngine {
         let fault =
             |text: String| Error::new(ErrorKind::ConfigInvalid, format!("model '{}': {text}", spec.name));
         let required = session.inputs();
-        let known: Vec<&TensorInfo> = required.iter().chain(session.defaulted_inputs()).collect();
-        check_tensors("input", &spec.inputs, &known).map_err(fault)?;
-        check_tensors("output", &spec.outputs, &session.outputs().iter().collect::<Vec<_>>())
-            .map_err(fault)?;
+        let known = required.iter().chain(session.defaulted_inputs());
+        check_declared("input", &spec.inputs, known).map_err(fault)?;
+        check_declared("output", &spec.outputs, session.outputs().iter()).map_err(fault)?;
         if let Some(missing) = required.iter().find(|input| spec.input(&input.name).is_none()) {
             return Err(fault(format!(
                 "the model needs input '{}', which the configuration lacks",
@@ -132,23 +131,6 @@ impl Engine for OnnxEngine {
 pub(crate) fn c_string(name: &str) -> CString {
     // Names that the model file has come out of C strings, and others have been refused before.
     CString::new(name).expect("the name of a model's tensor has no zero byte")
-}
-
-fn check_tensors(kind: &str, specs: &[TensorSpec], known: &[&TensorInfo]) -> Result<(), String> {
-    for spec in specs {
-        let name = &spec.name;
-        let Some(tensor) = known.iter().find(|tensor| tensor.name == *name) else {
-            let names: Vec<String> = known.iter().map(|tensor| format!("'{}'", tensor.name)).collect();
-            return Err(format!("{kind} '{name}' is not in the model, which has {}", names.join(", ")));
-        };
-        if tensor.datatype != spec.datatype {
-            let (expected, got) = (tensor.datatype, spec.datatype);
-            return Err(format!(
-                "{kind} '{name}' has data-type {expected} in the model, the configuration says {got}"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// A model that hands an input through answers with the memory that the input borrows, which lives

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use kushi_core::{Complaints, Error, ErrorKind};
+use kushi_core::{Complaints, Error, ErrorKind, cause_text};
 use libloading::Library;
 use ort::environment::{Environment, GlobalThreadPoolOptions};
 use ort::logging::LogLevel;
@@ -75,7 +75,7 @@ fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     // SAFETY: the caller names the library whose initialisers shall run.
     let library = unsafe { Library::new(path) }
-        .map_err(|error| format!("onnxruntime library '{shown}' cannot be loaded: {error}"))?;
+        .map_err(|error| format!("onnxruntime library '{shown}' cannot be loaded: {}", cause_text(&error)))?;
     // SAFETY: this is the signature of `OrtGetApiBase` in every release of ONNX Runtime.
     let api_base =
         unsafe { library.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase") }

@@ -29,4 +29,4 @@ pub use environment::{GlobalThreads, MINIMUM_VERSION, init};
 pub use options::{Entry, SessionOptions};
 pub use plugin::register_provider_library;
 pub use provider::{Accelerator, Provider, available_providers};
-pub use session::{OnnxSession, TensorInfo};
+pub use session::OnnxSession;

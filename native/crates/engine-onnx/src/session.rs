@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kushi_core::{DataType, Error, ErrorKind};
+use kushi_core::{DataType, Error, ErrorKind, TensorInfo};
 use ort::AsPointer;
 use ort::session::{Session, SharedSessionInner};
 use ort::value::ValueType;
@@ -21,15 +21,6 @@ use crate::status::{Failure, check};
 use crate::turns::Turns;
 use crate::types::from_element;
 use crate::value::{InputValue, Value};
-
-/// An input or output as the model file declares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
-    pub name: String,
-    pub datatype: DataType,
-    /// -1 for a dimension that the file leaves open; `None` where it does not say how many there are.
-    pub shape: Option<Vec<i64>>,
-}
 
 /// OpenVINO does not make two sessions at the same time.
 static MAKING_OPENVINO: Turns = Turns::new();

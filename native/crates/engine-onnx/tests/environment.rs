@@ -24,8 +24,8 @@ fn a_process_loads_one_library_and_says_what_is_wrong_with_others() {
     let text = directory.join("libonnxruntime.so.text");
     std::fs::write(&text, "not a library").expect("the file is written");
     assert_refused(init(&directory.join("libmissing.so"), None), &["libmissing.so", "cannot be opened"]);
-    assert_refused(init(&text, None), &["libonnxruntime.so.text", "cannot be loaded"]);
-    assert_refused(init(Path::new("/proc/self/exe"), None), &["cannot be loaded"]);
+    assert_refused(init(&text, None), &["libonnxruntime.so.text", "cannot be loaded", "file too short"]);
+    assert_refused(init(Path::new("/proc/self/exe"), None), &["cannot be loaded", "cannot dynamically load"]);
 
     let library = library::library();
     let version = init(&library, None).expect("onnxruntime starts");

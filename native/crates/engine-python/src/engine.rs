@@ -3,24 +3,37 @@
 use std::sync::Arc;
 
 use kushi_arrays::Joined;
-use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, ModelSpec, Slot, Tensor};
+use kushi_core::{Batch, Capability, Engine, Error, ModelSpec, Slot, Tensor};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use smallvec::SmallVec;
 
 use crate::exit;
+use crate::late::{Begun, Waiter};
 use crate::outputs;
 use crate::parameters;
 use crate::raised::{described, may_be_of_data};
 
 /// By position in the specification; `None` for an output that nobody wants.
 pub(crate) type Outputs = SmallVec<[Option<Tensor>; 4]>;
+/// By position as well.
+pub(crate) type Wanted = SmallVec<[bool; 8]>;
 
-/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`, and may have `takes_parameters`
-/// and `keeps_state`; what they mean is written on `runners.backends.PythonEngine`.
+#[expect(clippy::large_enum_variant, reason = "there is one for each batch, on the stack")]
+enum Answer<'a> {
+    Now(Outputs),
+    /// And what is to be waited for.
+    Later(&'a Waiter, Py<PyAny>),
+}
+
+/// The object has a method `execute(inputs, wanted)` and an attribute `concurrent`, and may have `takes_parameters`,
+/// `keeps_state` and `answers_later`; what they mean is written on `runners.backends.PythonEngine`.
 pub struct PythonEngine {
     execute: Option<Py<PyAny>>,
+    /// Where it answers later.
+    waiter: Option<Waiter>,
     concurrent: bool,
     takes_parameters: bool,
     keeps_state: bool,
@@ -36,8 +49,13 @@ impl PythonEngine {
         let flag = |flag: Option<Bound<'_, PyAny>>| flag.map_or(Ok(false), |flag| flag.extract());
         let takes_parameters = flag(object.getattr_opt(intern!(py, "takes_parameters"))?)?;
         let keeps_state = flag(object.getattr_opt(intern!(py, "keeps_state"))?)?;
+        let answers_later = flag(object.getattr_opt(intern!(py, "answers_later"))?)?;
+        if answers_later && concurrent {
+            return Err(PyValueError::new_err("an engine that answers later cannot be concurrent"));
+        }
         exit::watch(py)?;
-        Ok(Self { execute: Some(execute.unbind()), concurrent, takes_parameters, keeps_state, spec })
+        let waiter = answers_later.then(|| Waiter::start(spec.clone())).transpose()?;
+        Ok(Self { execute: Some(execute.unbind()), waiter, concurrent, takes_parameters, keeps_state, spec })
     }
 
     fn run(
@@ -46,7 +64,7 @@ impl PythonEngine {
         inputs: Joined<'_>,
         wanted: &[bool],
         of_data: &mut bool,
-    ) -> Result<Outputs, Error> {
+    ) -> Result<Answer<'_>, Error> {
         let (spec, rows) = (&*self.spec, inputs.batch().rows());
         let parameters = self.takes_parameters.then(|| parameters::of_batch(py, inputs.batch()));
         let outputs = inputs.lend(py, |inputs| {
@@ -61,10 +79,13 @@ impl PythonEngine {
             };
             let answer = call();
             match answer {
-                Ok(answer) => outputs::read(&answer, spec, rows, wanted).inspect_err(|_| {
-                    // Their number of rows may follow from the data of one request.
-                    *of_data = !self.keeps_state;
-                }),
+                Ok(answer) => match &self.waiter {
+                    Some(waiter) => Ok(Answer::Later(waiter, answer.unbind())),
+                    None => outputs::read(&answer, spec, rows, wanted).map(Answer::Now).inspect_err(|_| {
+                        // Their number of rows may follow from the data of one request.
+                        *of_data = !self.keeps_state;
+                    }),
+                },
                 Err(error) => {
                     *of_data = !self.keeps_state && may_be_of_data(py, &error);
                     Err(described(py, &error, &spec.name))
@@ -81,8 +102,7 @@ impl Engine for PythonEngine {
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
-        let wanted: SmallVec<[bool; 8]> =
-            (0..self.spec.outputs.len()).map(|index| batch.wants(index)).collect();
+        let wanted: Wanted = (0..self.spec.outputs.len()).map(|index| batch.wants(index)).collect();
         let inside = exit::enter();
         let mut of_data = false;
         let result = inside.as_ref().and_then(|_| {
@@ -90,15 +110,20 @@ impl Engine for PythonEngine {
             Python::try_attach(|py| self.run(py, inputs, &wanted, &mut of_data))
         });
         drop(inside);
-        batch.computed();
-        match result {
-            Some(Ok(outputs)) if self.keeps_state => batch.scatter(&outputs),
-            Some(Ok(outputs)) => slot.scatter(batch, &outputs),
-            Some(Err(error)) if of_data => slot.fail(batch, &error),
-            Some(Err(error)) => batch.fail(&error),
-            None => {
-                batch.fail(&Error::new(ErrorKind::ShuttingDown, "the Python interpreter is shutting down"));
+        let computed = match result {
+            Some(Ok(Answer::Later(waiter, later))) => {
+                return waiter.hand_over(Begun { batch, wanted, later });
             }
+            Some(Ok(Answer::Now(outputs))) => Ok(outputs),
+            Some(Err(error)) => Err(error),
+            None => Err(exit::gone()),
+        };
+        batch.computed();
+        match computed {
+            Ok(outputs) if self.keeps_state => batch.scatter(&outputs),
+            Ok(outputs) => slot.scatter(batch, &outputs),
+            Err(error) if of_data => slot.fail(batch, &error),
+            Err(error) => batch.fail(&error),
         }
     }
 }

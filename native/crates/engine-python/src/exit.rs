@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use kushi_core::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -48,6 +49,11 @@ impl Drop for Inside {
 pub(crate) fn enter() -> Option<Inside> {
     let inside = Inside::new();
     ENDED_BY.get().is_none().then_some(inside)
+}
+
+/// What a batch ends with that meets the end of the interpreter.
+pub(crate) fn gone() -> Error {
+    Error::new(ErrorKind::ShuttingDown, "the Python interpreter is shutting down")
 }
 
 /// For a thread of Python's, before it is in Rust and in Python by turns. Once the interpreter has begun to go, it

@@ -7,6 +7,7 @@
 
 mod engine;
 pub mod exit;
+mod late;
 mod outputs;
 mod parameters;
 mod raised;

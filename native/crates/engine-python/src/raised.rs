@@ -16,15 +16,16 @@ pub(crate) fn may_be_of_data(py: Python<'_>, error: &PyErr) -> bool {
 pub(crate) fn described(py: Python<'_>, error: &PyErr, model: &str) -> Error {
     let class = error.get_type(py);
     let value = error.value(py);
-    let says_all = value
-        .getattr(intern!(py, "kind"))
-        .is_ok_and(|kind| kind.extract::<String>().is_ok_and(|kind| kind == ErrorKind::EngineFailed.name()));
+    let kind = value.getattr(intern!(py, "kind")).and_then(|kind| kind.extract::<String>()).ok();
+    let kind = [ErrorKind::EngineFailed, ErrorKind::InvalidInput]
+        .into_iter()
+        .find(|own| kind.as_deref() == Some(own.name()));
     let value = value.str().map(|text| text.to_string_lossy().into_owned());
     let name = class.fully_qualified_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|_| "an exception".into());
     let text = match value {
         // The control plane's own exception.
-        Ok(text) if says_all => text,
+        Ok(text) if kind.is_some() => text,
         Ok(text) if text.is_empty() => format!("model '{model}' raised {name}"),
         Ok(text) => format!("model '{model}' raised {name}: {text}"),
         Err(_) => format!("model '{model}' raised {name}, which cannot be printed"),
@@ -33,5 +34,5 @@ pub(crate) fn described(py: Python<'_>, error: &PyErr, model: &str) -> Error {
         let trace = error.traceback(py).and_then(|trace| trace.format().ok());
         log::debug!("{text}\n{}", trace.unwrap_or_default());
     }
-    Error::new(ErrorKind::EngineFailed, text)
+    Error::new(kind.unwrap_or(ErrorKind::EngineFailed), text)
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::thread::CpuSet;
 
 use crate::output::Output;
 
@@ -28,6 +29,9 @@ pub struct Launch {
     pub directory: PathBuf,
     /// In the log, and in errors.
     pub name: String,
+    /// Those that the process is kept on, with all that it starts; empty: any will do.
+    #[serde(default)]
+    pub cores: Vec<usize>,
     /// Where there is one, it is started instead of a process.
     #[serde(skip)]
     pub thread: Option<InProcess>,
@@ -81,12 +85,16 @@ impl Process {
             .stderr(writer)
             .process_group(0);
         let (socket, parent) = (theirs.as_raw_fd(), std::process::id());
+        let cores = (!launch.cores.is_empty()).then(|| set_of(&launch.cores));
         // SAFETY: between fork and exec only system calls are made, which allocate nothing.
         unsafe {
             command.pre_exec(move || {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::getppid().cast_unsigned() != parent {
                     return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                if let Some(cores) = &cores {
+                    rustix::thread::sched_setaffinity(None, cores)?;
                 }
                 // Without the mark that would close it.
                 if libc::fcntl(socket, libc::F_SETFD, 0) < 0 {
@@ -151,6 +159,12 @@ impl Drop for Process {
             self.reap();
         }
     }
+}
+
+fn set_of(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| set.set(core));
+    set
 }
 
 fn number_of(child: &Child) -> Option<rustix::process::Pid> {

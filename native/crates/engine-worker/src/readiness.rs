@@ -18,10 +18,15 @@ pub(crate) struct WorkerReadiness(pub(crate) Arc<Shared>);
 pub(crate) struct Question {
     /// The model has an opinion.
     pub(crate) has_opinion: bool,
-    /// It was asked and has not answered: all wait for the same answer.
+    /// It was asked and has not answered.
     is_asked: bool,
-    waiting: Vec<(Instant, OnReady)>,
+    /// They wait for that answer.
+    waiting: Vec<Asker>,
+    /// They came after it was asked. What it says then may be older than their question, so it is asked again.
+    next: Vec<Asker>,
 }
+
+type Asker = (Instant, OnReady);
 
 impl Readiness for WorkerReadiness {
     fn is_ready(&self) -> bool {
@@ -32,20 +37,28 @@ impl Readiness for WorkerReadiness {
         let mut state = self.0.state();
         let said = is_ready(&state);
         let has_opinion = said && state.phase == Phase::Ready && state.question.has_opinion;
-        let State { outgoing, question, .. } = &mut *state;
-        let Some(outgoing) = outgoing.as_mut().filter(|_| has_opinion) else {
+        if has_opinion && state.outgoing.is_some() {
+            state.question.next.push((Instant::now(), on_answer));
+            ask_next(&self.0, &mut state);
+        } else {
             drop(state);
             on_answer(said);
-            return;
-        };
-        question.waiting.push((Instant::now(), on_answer));
-        if !std::mem::replace(&mut question.is_asked, true) {
-            // A worker that has gone is found by reading.
-            let _ = outgoing.send_text(kind::IS_READY, 0, 0, b"");
-            if outgoing.is_blocked() {
-                self.0.ring();
-            }
         }
+    }
+}
+
+/// Asks the model for those who wait for its next answer, unless it still owes one.
+fn ask_next(shared: &Shared, state: &mut State) {
+    let State { outgoing, question, .. } = state;
+    let Some(outgoing) = outgoing.as_mut().filter(|_| !question.is_asked && !question.next.is_empty()) else {
+        return;
+    };
+    question.is_asked = true;
+    question.waiting = std::mem::take(&mut question.next);
+    // A worker that has gone is found by reading.
+    let _ = outgoing.send_text(kind::IS_READY, 0, 0, b"");
+    if outgoing.is_blocked() {
+        shared.ring();
     }
 }
 
@@ -59,6 +72,7 @@ pub(crate) fn said(shared: &Shared, ready: bool) {
     let mut state = shared.state();
     state.question.is_asked = false;
     let waiting = std::mem::take(&mut state.question.waiting);
+    ask_next(shared, &mut state);
     drop(state);
     answer(waiting, ready);
 }
@@ -66,9 +80,12 @@ pub(crate) fn said(shared: &Shared, ready: bool) {
 /// Whoever has waited for too long hears that it is not ready.
 pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
     let mut state = shared.state();
-    let waiting = &mut state.question.waiting;
-    let overdue = waiting.iter().take_while(|(asked, _)| now >= *asked + PATIENCE).count();
-    let overdue = waiting.drain(..overdue).collect();
+    let Question { waiting, next, .. } = &mut state.question;
+    let mut overdue = Vec::new();
+    for askers in [waiting, next] {
+        let count = askers.iter().take_while(|(asked, _)| now >= *asked + PATIENCE).count();
+        overdue.extend(askers.drain(..count));
+    }
     drop(state);
     answer(overdue, false);
 }
@@ -76,10 +93,10 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
 /// The process has gone, with its opinion.
 pub(crate) fn forget(shared: &Shared) {
     let question = std::mem::take(&mut shared.state().question);
-    answer(question.waiting, false);
+    answer(question.waiting.into_iter().chain(question.next), false);
 }
 
-fn answer(waiting: Vec<(Instant, OnReady)>, ready: bool) {
+fn answer(waiting: impl IntoIterator<Item = Asker>, ready: bool) {
     for (_, on_answer) in waiting {
         on_answer(ready);
     }

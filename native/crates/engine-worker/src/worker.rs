@@ -281,14 +281,16 @@ impl Shared {
     pub(crate) fn has_ended(&self) -> (Vec<Running>, bool) {
         // One that was stopped is closing from now on.
         self.is_closing();
-        readiness::forget(self);
         let mut state = self.state();
         (state.outgoing, state.reading) = (None, None);
         if state.phase == Phase::Ready {
             state.phase = Phase::Starting;
         }
         let owed = state.batches.drain().map(|(_, running)| running).collect();
-        (owed, state.phase == Phase::Starting)
+        let is_replaced = state.phase == Phase::Starting;
+        drop(state);
+        readiness::forget(self);
+        (owed, is_replaced)
     }
 
     /// The next process is tried.

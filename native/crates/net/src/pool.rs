@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use kushi_core::{Complaints, Error, ErrorKind, ModelSpec, os_text};
 use tokio::sync::oneshot;
@@ -28,6 +29,8 @@ pub struct Pool {
 struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
+    /// A thread has come to its end.
+    ended: Condvar,
     complaints: Complaints,
 }
 
@@ -41,6 +44,8 @@ struct Queue {
     idle: usize,
     closed: bool,
     threads: Vec<JoinHandle<()>>,
+    /// Threads that have not come to their end.
+    running: usize,
 }
 
 /// Whose work it is.
@@ -123,8 +128,11 @@ impl Pool {
         if queue.idle <= queue.waiting && queue.threads.len() < self.most_threads {
             let (shared, start) = (self.shared.clone(), self.start);
             let name = format!("kushi-body-{}", queue.threads.len());
-            match thread::Builder::new().name(name).spawn(move || shared.attend(start)) {
-                Ok(thread) => queue.threads.push(thread),
+            match thread::Builder::new().name(name).spawn(move || Running { shared }.attend(start)) {
+                Ok(thread) => {
+                    queue.threads.push(thread);
+                    queue.running += 1;
+                }
                 Err(error) if queue.threads.is_empty() => {
                     let text = format!("cannot start a thread for large bodies: {}", os_text(&error));
                     return Err(Error::new(ErrorKind::Overloaded, text));
@@ -141,8 +149,10 @@ impl Pool {
         Ok(number)
     }
 
-    /// Drops what waits; whoever waits for it hears so. Returns when the threads have ended.
-    pub fn close(&self) {
+    /// Drops what waits; whoever waits for it hears so. Waits so long for the threads: what a GPU or a disk keeps is left
+    /// behind.
+    pub fn close(&self, patience: Duration) {
+        let until = Instant::now() + patience;
         let (waiting, threads) = {
             let mut queue = self.shared.lock();
             queue.closed = true;
@@ -151,6 +161,18 @@ impl Pool {
         };
         self.shared.arrived.notify_all();
         drop(waiting);
+        let mut queue = self.shared.lock();
+        while queue.running > 0 {
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                log::warn!("a thread for large bodies was still at work when the server closed");
+                return;
+            }
+            let (same, _) =
+                self.shared.ended.wait_timeout(queue, rest).unwrap_or_else(PoisonError::into_inner);
+            queue = same;
+        }
+        drop(queue);
         for thread in threads {
             if thread.join().is_err() {
                 log::error!("a thread for large bodies panicked");
@@ -203,6 +225,24 @@ impl Queue {
             self.lines.remove(index);
         }
         Some(job)
+    }
+}
+
+/// A thread, until its end.
+struct Running {
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    fn attend(&self, start: fn()) {
+        self.shared.attend(start);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.lock().running -= 1;
+        self.shared.ended.notify_all();
     }
 }
 
@@ -295,10 +335,23 @@ mod tests {
     }
 
     #[test]
+    fn work_that_hangs_is_left_behind() {
+        let pool = Pool::new(2, || {});
+        let (gate, wait) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let work = move |_: &_| begun.send(()).is_ok() && wait.recv().is_err();
+        let hangs = pool.begin(OWNER, 0, work).unwrap();
+        has_begun.recv().unwrap();
+        pool.close(Duration::ZERO);
+        drop(gate);
+        assert_eq!(block_on(hangs.end()), Ok(true));
+    }
+
+    #[test]
     fn a_closed_pool_refuses() {
         let pool = Pool::new(2, || {});
         assert_eq!(block_on(pool.run(OWNER, 0, |_| 7)), Ok(7));
-        pool.close();
+        pool.close(Duration::from_secs(60));
         let refused = block_on(pool.run(OWNER, 0, |_| 7));
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::ShuttingDown));
     }

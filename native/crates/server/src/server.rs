@@ -1,14 +1,15 @@
 //! The server as the control plane sees it: models in, doors open, drain, close.
 
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions, os_text};
 use kushi_dataplane::{
-    Asker, DataPlane, DataPlaneOptions, InFlight, Inference, MetricHolder, Orders, Phase, Registry, StepSpec,
-    Traces,
+    Asker, DataPlane, DataPlaneOptions, InFlight, Inference, Memory, MetricHolder, Orders, Phase, Registry,
+    StepSpec, Traces,
 };
 use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
@@ -24,6 +25,10 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long traces may take to be written once nothing more comes.
 const TRACE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long what was begun on large bodies may take, copies to GPUs and from them as well.
+const BODY_PATIENCE: Duration = Duration::from_secs(5);
+/// For a call of the driver of GPUs.
+const GPU_PATIENCE: Duration = Duration::from_secs(1);
 
 pub struct ServerOptions {
     pub io_threads: usize,
@@ -310,11 +315,34 @@ impl Server {
                 log::error!("an io thread panicked");
             }
         }
-        self.net.pool.close();
+        self.net.pool.close(BODY_PATIENCE);
+        if let Some(gpus) = &self.plane.gpus {
+            gpus.stop(GPU_PATIENCE);
+        }
         self.plane.traces.close(Instant::now() + TRACE_PATIENCE);
-        self.plane.regions.unregister_all();
+        self.plane.regions.unregister_all(Memory::System);
+        self.close_cuda_regions();
         for file in self.socket_files.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             file.remove();
+        }
+    }
+
+    /// On a thread of its own, which is left behind where the driver hangs.
+    fn close_cuda_regions(&self) {
+        if self.plane.regions.all_cuda().is_empty() {
+            return;
+        }
+        let regions = self.plane.regions.clone();
+        let (at_end, ended) = mpsc::channel::<()>();
+        let close = move || {
+            regions.unregister_all(Memory::Cuda);
+            drop(at_end);
+        };
+        if thread::Builder::new().name("kushi-regions".into()).spawn(close).is_err() {
+            return;
+        }
+        if ended.recv_timeout(GPU_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            log::warn!("the driver of GPUs has not closed memory of clients before the server closed");
         }
     }
 }

@@ -27,6 +27,8 @@ const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
 pub struct RegionError {
     pub fault: RegionFault,
     pub text: String,
+    /// For the log of the server: what the text, which is Triton's, does not say.
+    pub cause: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub enum RegionFault {
     Full,
 }
 
-/// What a client says of a region when it registers it.
+/// What a client says of a region of system memory when it registers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub name: String,
@@ -59,11 +61,15 @@ pub(crate) struct Region {
 
 impl RegionError {
     pub(crate) fn new(fault: RegionFault, text: String) -> Self {
-        Self { fault, text }
+        Self { fault, text, cause: None }
     }
 
     pub(crate) fn invalid(text: String) -> Self {
         Self::new(RegionFault::Invalid, text)
+    }
+
+    pub(crate) fn caused_by(self, cause: String) -> Self {
+        Self { cause: Some(cause), ..self }
     }
 }
 

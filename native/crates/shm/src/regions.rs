@@ -1,17 +1,21 @@
 //! The regions that clients have registered, by name.
 //!
 //! A request holds the regions that it names until it is answered. A region that is unregistered
-//! meanwhile stays under its name, and serves, until the last request that holds it has ended.
+//! meanwhile stays under its name, and serves, until the last request that holds it has ended. One on a GPU is closed
+//! then, and keeps its name until that is done: so its client knows when it may free its memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use bytes::BytesMut;
 use rustix::process::{Resource, getrlimit};
 
+use crate::cuda::{CudaHandle, CudaRegion, CudaRegistration};
+use crate::memory::{AnyRegion, Memory, Registered};
 use crate::region::{Region, RegionError, RegionFault, Registration};
 
-/// Each costs a file descriptor.
+/// Each of system memory costs a file descriptor.
 const MAX_REGIONS: usize = 4096;
 /// The part of the descriptors that the process may have which regions may take.
 const DESCRIPTORS_SHARE: u64 = 4;
@@ -24,17 +28,28 @@ pub struct Regions {
 
 #[derive(Debug)]
 struct Entry {
-    region: Arc<Region>,
+    region: Arc<AnyRegion>,
     uses: usize,
     /// Goes when nobody uses it any more.
     leaving: bool,
+    /// Somebody closes it, and takes it out then. Nobody may use it from now on.
+    closing: bool,
+}
+
+/// What nobody uses any more, to be closed without the lock: that takes its time, even with the last descriptor of a
+/// large object.
+enum Unused {
+    /// Has been taken out.
+    System(Entry),
+    /// Is closing.
+    Cuda(Arc<AnyRegion>),
 }
 
 /// Part of a region, which keeps it in its place.
 #[derive(Debug)]
 pub struct RegionRange {
     regions: Arc<Regions>,
-    region: Arc<Region>,
+    region: Arc<AnyRegion>,
     /// In the region.
     offset: u64,
     byte_size: usize,
@@ -58,7 +73,34 @@ impl Regions {
     pub fn register(&self, registration: Registration) -> Result<(), RegionError> {
         registration.check_key()?;
         let mut entries = self.entries();
-        let name = &registration.name;
+        self.check_room(&entries, &registration.name)?;
+        let name = registration.name.clone();
+        entries.insert(name, Entry::new(AnyRegion::System(Region::open(registration)?)));
+        Ok(())
+    }
+
+    /// The same with memory on a GPU. Blocks, longest where it is the first one there.
+    pub fn register_cuda(
+        &self,
+        registration: CudaRegistration,
+        handle: &CudaHandle,
+    ) -> Result<(), RegionError> {
+        let name = registration.name.clone();
+        self.check_room(&self.entries(), &name)?;
+        // Nobody who uses other regions waits for this.
+        let region = Entry::new(AnyRegion::Cuda(CudaRegion::open(registration, handle)?));
+        let mut entries = self.entries();
+        // Whoever has come first meanwhile has the name.
+        let checked = self.check_room(&entries, &name);
+        if checked.is_ok() {
+            entries.insert(name, region);
+            return Ok(());
+        }
+        drop(entries);
+        checked
+    }
+
+    fn check_room(&self, entries: &BTreeMap<String, Entry>, name: &str) -> Result<(), RegionError> {
         if entries.contains_key(name) {
             return Err(RegionError::invalid(format!("shared memory region '{name}' already in manager")));
         }
@@ -69,42 +111,68 @@ impl Regions {
             );
             return Err(RegionError::new(RegionFault::Full, text));
         }
-        let name = name.clone();
-        let region = Arc::new(Region::open(registration)?);
-        entries.insert(name, Entry { region, uses: 0, leaving: false });
         Ok(())
     }
 
-    /// Nothing happens to a name that is not registered.
-    pub fn unregister(&self, name: &str) {
+    /// Nothing happens to a name that is not registered, or not of such memory.
+    pub fn unregister(&self, memory: Memory, name: &str) {
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(name) else { return };
+        let Some(entry) = entries.get_mut(name).filter(|entry| entry.region.memory() == memory) else {
+            return;
+        };
         entry.leaving = true;
-        let gone = if entry.uses == 0 { entries.remove(name) } else { None };
-        // Closing the last descriptor of a large object takes its time.
+        let unused = take_unused(&mut entries, name);
         drop(entries);
-        drop(gone);
+        self.close(unused);
     }
 
-    pub fn unregister_all(&self) {
+    pub fn unregister_all(&self, memory: Memory) {
         let mut entries = self.entries();
-        let (gone, mut used): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut *entries).into_iter().partition(|(_, entry)| entry.uses == 0);
-        for entry in used.values_mut() {
+        let mut names = Vec::new();
+        for (name, entry) in entries.iter_mut().filter(|(_, entry)| entry.region.memory() == memory) {
             entry.leaving = true;
+            names.push(name.clone());
         }
-        *entries = used;
+        let unused: Vec<_> = names.iter().filter_map(|name| take_unused(&mut entries, name)).collect();
         drop(entries);
-        drop(gone);
+        self.close(unused);
     }
 
-    pub fn find(&self, name: &str) -> Option<Registration> {
-        self.entries().get(name).map(|entry| entry.region.registration.clone())
+    fn close(&self, unused: impl IntoIterator<Item = Unused>) {
+        for one in unused {
+            match one {
+                Unused::System(entry) => drop(entry),
+                Unused::Cuda(region) => {
+                    region.close();
+                    // Nothing else has come under its name until now.
+                    self.entries().remove(region.name());
+                }
+            }
+        }
     }
 
-    /// Sorted by name.
+    pub fn find(&self, name: &str) -> Option<Registered> {
+        self.entries().get(name).map(|entry| entry.region.registered())
+    }
+
+    /// Those of system memory, sorted by name.
     pub fn all(&self) -> Vec<Registration> {
-        self.entries().values().map(|entry| entry.region.registration.clone()).collect()
+        self.of(|registered| match registered {
+            Registered::System(registration) => Some(registration),
+            Registered::Cuda(_) => None,
+        })
+    }
+
+    /// Those on GPUs, sorted by name.
+    pub fn all_cuda(&self) -> Vec<CudaRegistration> {
+        self.of(|registered| match registered {
+            Registered::Cuda(registration) => Some(registration),
+            Registered::System(_) => None,
+        })
+    }
+
+    fn of<T>(&self, kind: impl Fn(Registered) -> Option<T>) -> Vec<T> {
+        self.entries().values().filter_map(|entry| kind(entry.region.registered())).collect()
     }
 
     /// Holds `byte_size` bytes from `offset` on of the region `name`.
@@ -115,11 +183,11 @@ impl Regions {
         byte_size: u64,
     ) -> Result<RegionRange, RegionError> {
         let mut entries = self.entries();
-        let entry = entries.get_mut(name).ok_or_else(|| {
+        let entry = entries.get_mut(name).filter(|entry| !entry.closing).ok_or_else(|| {
             let text = format!("Unable to find shared memory region: '{name}'");
             RegionError::new(RegionFault::Unknown, text)
         })?;
-        let length = entry.region.registration.byte_size;
+        let length = entry.region.byte_size();
         if offset >= length {
             return Err(RegionError::invalid(format!("Invalid offset for shared memory region: '{name}'")));
         }
@@ -142,10 +210,31 @@ impl Regions {
     }
 }
 
+impl Entry {
+    fn new(region: AnyRegion) -> Self {
+        Self { region: Arc::new(region), uses: 0, leaving: false, closing: false }
+    }
+}
+
+fn take_unused(entries: &mut BTreeMap<String, Entry>, name: &str) -> Option<Unused> {
+    let entry = entries.get_mut(name).filter(|entry| entry.leaving && entry.uses == 0 && !entry.closing)?;
+    match entry.region.memory() {
+        Memory::System => entries.remove(name).map(Unused::System),
+        Memory::Cuda => {
+            entry.closing = true;
+            Some(Unused::Cuda(entry.region.clone()))
+        }
+    }
+}
+
 impl RegionRange {
     #[allow(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
     pub fn len(&self) -> usize {
         self.byte_size
+    }
+
+    pub fn memory(&self) -> Memory {
+        self.region.memory()
     }
 
     /// Appends the bytes as they are now.
@@ -156,11 +245,11 @@ impl RegionRange {
     /// Writes at the start of the range; more than its length is refused.
     pub fn write(&self, bytes: &[u8]) -> Result<(), RegionError> {
         if bytes.len() > self.byte_size {
-            let Registration { name, .. } = &self.region.registration;
             return Err(RegionError::invalid(format!(
-                "cannot write {} bytes to {} bytes of shared memory region '{name}'",
+                "cannot write {} bytes to {} bytes of shared memory region '{}'",
                 bytes.len(),
-                self.byte_size
+                self.byte_size,
+                self.region.name()
             )));
         }
         self.region.write(self.offset, bytes)
@@ -169,14 +258,25 @@ impl RegionRange {
 
 impl Drop for RegionRange {
     fn drop(&mut self) {
-        let name = &self.region.registration.name;
         let mut entries = self.regions.entries();
         // It is the same entry: while it is in use, nothing takes it out or comes in its place.
-        let Some(entry) = entries.get_mut(name) else { return };
+        let Some(entry) = entries.get_mut(self.region.name()) else { return };
         entry.uses -= 1;
-        let gone = if entry.leaving && entry.uses == 0 { entries.remove(name) } else { None };
+        let unused = take_unused(&mut entries, self.region.name());
         drop(entries);
-        drop(gone);
+        match unused {
+            Some(Unused::Cuda(region)) => close_aside(&self.regions, region),
+            other => self.regions.close(other),
+        }
+    }
+}
+
+/// Requests end on threads that must not wait for a GPU. It is rare that a region is unregistered while it is in use.
+fn close_aside(regions: &Arc<Regions>, region: Arc<AnyRegion>) {
+    let (same, there) = (regions.clone(), region.clone());
+    let close = move || same.close(Some(Unused::Cuda(there)));
+    if thread::Builder::new().name("kushi-regions".into()).spawn(close).is_err() {
+        regions.close(Some(Unused::Cuda(region)));
     }
 }
 
@@ -205,9 +305,9 @@ mod tests {
             register(&regions, "r", &object).unwrap_err(),
             "shared memory region 'r' already in manager"
         );
-        assert_eq!(regions.find("r"), Some(object.registration("r", 0, 64)));
-        regions.unregister("other");
-        regions.unregister("r");
+        assert_eq!(regions.find("r"), Some(Registered::System(object.registration("r", 0, 64))));
+        regions.unregister(Memory::System, "other");
+        regions.unregister(Memory::System, "r");
         assert_eq!(regions.find("r"), None);
         register(&regions, "r", &object).unwrap();
     }
@@ -218,7 +318,7 @@ mod tests {
         register(&regions, "a", &object).unwrap();
         register(&regions, "b", &object).unwrap();
         let first = regions.range("a", 0, 64).unwrap();
-        regions.unregister_all();
+        regions.unregister_all(Memory::System);
         assert_eq!(names(&regions), ["a"]);
         assert!(register(&regions, "a", &object).is_err());
         let second = regions.range("a", 8, 8).unwrap();
@@ -236,8 +336,17 @@ mod tests {
         register(&regions, "a", &object).unwrap();
         drop(regions.range("a", 0, 64).unwrap());
         assert_eq!(names(&regions), ["a"]);
-        regions.unregister("a");
+        regions.unregister(Memory::System, "a");
         assert!(regions.all().is_empty());
+    }
+
+    #[test]
+    fn unregistering_memory_of_one_kind_leaves_the_other() {
+        let (regions, object) = (regions(), Object::new(64));
+        register(&regions, "a", &object).unwrap();
+        regions.unregister(Memory::Cuda, "a");
+        regions.unregister_all(Memory::Cuda);
+        assert_eq!((names(&regions), regions.all_cuda()), (vec!["a".to_owned()], vec![]));
     }
 
     #[test]
@@ -251,7 +360,7 @@ mod tests {
         let text =
             "cannot register shared memory region 'd': there are 3 already, the most that this server keeps";
         assert_eq!(error.text, text);
-        regions.unregister("b");
+        regions.unregister(Memory::System, "b");
         register(&regions, "d", &object).unwrap();
     }
 

@@ -30,6 +30,11 @@ pub trait Subject {
         let _ = datatype;
         true
     }
+
+    /// Whether a model of the engine may have inputs with a default.
+    fn has_optional_inputs(&self) -> bool {
+        true
+    }
 }
 
 /// A case by its name.

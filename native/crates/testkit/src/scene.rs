@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kushi_core::{
     Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
-    Engine, Error, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, Reply, Request, Runner,
-    RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
+    Engine, Error, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, RateLimiter, Reply,
+    Request, Runner, RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction,
+    Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine, until};
@@ -43,6 +44,8 @@ pub fn echo_spec() -> ModelSpec {
         }),
         queue: queue_of([wide()]),
         instances: 1,
+        cores: Vec::new(),
+        rates: Vec::new(),
         inline: true,
         config_json: "{}".into(),
         config_message: Vec::new(),
@@ -90,18 +93,18 @@ impl Scene {
     pub fn new(spec: ModelSpec) -> Self {
         let leases = Arc::new(LeaseBox::default());
         let scheduler = usual(&spec);
-        Self::with(spec, scheduler, PuppetEngine::default(), Some(leases.clone()), leases)
+        Self::with(spec, scheduler, PuppetEngine::default(), Some(leases.clone()), leases, None)
     }
 
     /// The same without anybody who takes second leases.
     pub fn without_drivers(spec: ModelSpec) -> Self {
         let scheduler = usual(&spec);
-        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default())
+        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default(), None)
     }
 
     pub fn on(spec: ModelSpec, puppet: PuppetEngine) -> Self {
         let scheduler = usual(&spec);
-        Self::with(spec, scheduler, puppet, None, Arc::default())
+        Self::with(spec, scheduler, puppet, None, Arc::default(), None)
     }
 
     /// On an engine that keeps its slots.
@@ -109,12 +112,25 @@ impl Scene {
         let puppet = PuppetEngine::new(Capability { concurrent: true, inline: false, keeps_slots: true });
         let leases = Arc::new(LeaseBox::default());
         let scheduler = usual(&spec);
-        Self::with(spec, scheduler, puppet, Some(leases.clone()), leases)
+        Self::with(spec, scheduler, puppet, Some(leases.clone()), leases, None)
+    }
+
+    /// Without drivers, on an engine of this capability, and with a limiter that other models may share.
+    pub fn limited(spec: ModelSpec, capability: Capability, limiter: &Arc<RateLimiter>) -> Self {
+        let scheduler = usual(&spec);
+        Self::with(
+            spec,
+            scheduler,
+            PuppetEngine::new(capability),
+            None,
+            Arc::default(),
+            Some(limiter.clone()),
+        )
     }
 
     /// Without drivers, with another scheduler.
     pub fn scheduled(spec: ModelSpec, scheduler: Box<dyn Scheduler>) -> Self {
-        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default())
+        Self::with(spec, scheduler, PuppetEngine::default(), None, Arc::default(), None)
     }
 
     fn with(
@@ -123,12 +139,13 @@ impl Scene {
         puppet: PuppetEngine,
         drivers: Option<Arc<LeaseBox>>,
         leases: Arc<LeaseBox>,
+        limiter: Option<Arc<RateLimiter>>,
     ) -> Self {
         let puppet = Arc::new(puppet);
         let clock = Arc::new(ManualClock::default());
         let engines = (0..spec.instances).map(|_| puppet.clone() as Arc<dyn Engine>).collect();
         let drivers = drivers.map(|drivers| drivers as Arc<dyn Drivers>);
-        let options = RunnerOptions { clock: clock.clone(), drivers, ..RunnerOptions::default() };
+        let options = RunnerOptions { clock: clock.clone(), drivers, limiter, ..RunnerOptions::default() };
         let runner = Runner::start_with(spec, scheduler, engines, options);
         let runner = runner.unwrap_or_else(|error| panic!("{error}"));
         // One that is about to look takes what a test brings for itself.

@@ -88,7 +88,7 @@ def test_openvino_computes_instances_on_the_cpu_which_share_its_cores(
     files: Files, tmp_path: Path, stated: dict[str, str], properties: dict[str, str]
 ) -> None:
     text = accelerator("openvino", "cpu", **stated) + " instance_group { kind: KIND_CPU count: 2 }"
-    with mock.patch("runners.backends.onnxruntime.accelerators.usable_cores", return_value=7):
+    with mock.patch("runners.backends.onnxruntime.accelerators.cores_for_all", return_value=7):
         ((name, options),) = providers(files, text, gpu=None)
     found = json.loads(options.pop("load_config"))
     cache = str(tmp_path / "models" / "m" / "1" / "cache")

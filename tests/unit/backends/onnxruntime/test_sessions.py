@@ -35,7 +35,7 @@ def assembled(
     options = SessionOptions(threads, 0, parallel=False, graph_level=99, profile=profile)
     providers = {gpu: () if gpu is None else (Provider("cuda", (("device_id", str(gpu)),)),) for gpu in places}
     sessions = Sessions(Path("m.onnx"), options, providers, own_threads=threads > 1)
-    sessions.probe(probe)
+    sessions.probe(places, probe)
     made = cast("list[Opened]", sessions.open(places, threads or 1))
     numbers = {id(session): number for number, session in enumerate(dict.fromkeys(made))}
     return [

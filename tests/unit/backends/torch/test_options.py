@@ -1,6 +1,6 @@
 import pytest
 
-from runners.backends.torch.options import TorchOptions, check_applicable, read_options
+from runners.backends.torch.options import TorchOptions, check_applicable, check_graphs, read_options
 from runners.errors import ConfigInvalid, Unsupported
 from runners.repository.messages import ModelConfig
 from runners.repository.values import BOOLEANS
@@ -26,6 +26,9 @@ def test_the_defaults_are_tritons_and_the_model_decides_about_its_weights() -> N
         tensor_fuser=None,
         intra_op_threads=0,
         inter_op_threads=0,
+        compile="",
+        graph_sizes=(),
+        pads_graphs=False,
     )
 
 
@@ -61,5 +64,33 @@ def test_a_wrong_value_is_refused(key: str, value: str, expected: str) -> None:
 def test_what_steers_torchscript_is_refused_for_an_exported_program() -> None:
     written = parameters(ENABLE_JIT_EXECUTOR="true")
     check_applicable(written, is_script=True)
-    with pytest.raises(Unsupported, match="parameter 'ENABLE_JIT_EXECUTOR' of model 'm' is about TorchScript"):
+    with pytest.raises(Unsupported, match=r"parameter 'ENABLE_JIT_EXECUTOR' of model 'm' is about TorchScript"):
         check_applicable(written, is_script=False)
+
+
+def test_graphs_are_asked_for_by_sizes_or_by_a_mode_of_compilation() -> None:
+    stated = read_options(parameters(**{"kushi.cuda_graphs": "2,1", "kushi.cuda_graphs_padding": "true"}))
+    assert (stated.graph_sizes, stated.pads_graphs, stated.graphs_asked_by) == ((1, 2), True, "kushi.cuda_graphs")
+    compiled = read_options(parameters(**{"kushi.compile": "reduce-overhead"}))
+    assert (compiled.compile, compiled.graphs_asked_by) == ("reduce-overhead", "kushi.compile")
+    assert not read_options(parameters(**{"kushi.compile": "default"})).graphs_asked_by
+
+
+def test_an_unknown_mode_of_compilation_is_refused() -> None:
+    with pytest.raises(ConfigInvalid, match=r"'kushi.compile' of model 'm': expected default or reduce-overhead, got"):
+        read_options(parameters(**{"kushi.compile": "max-autotune"}))
+
+
+def test_torchscript_is_not_compiled() -> None:
+    with pytest.raises(Unsupported, match=r"'kushi.compile' of model 'm' is about exported programs, and the model is"):
+        check_applicable(parameters(**{"kushi.compile": "default"}), is_script=True)
+
+
+def test_padding_without_graphs_and_graphs_without_a_gpu_are_refused() -> None:
+    padded = parameters(**{"kushi.cuda_graphs_padding": "true"})
+    with pytest.raises(ConfigInvalid, match=r"'kushi.cuda_graphs_padding' of model 'm' needs 'kushi.cuda_graphs'"):
+        check_graphs(padded, read_options(padded), [0])
+    graphs = parameters(**{"kushi.cuda_graphs": "1"})
+    check_graphs(graphs, read_options(graphs), [0])
+    with pytest.raises(ConfigInvalid, match=r"asks for CUDA graphs, and an instance is on the CPU: use KIND_GPU"):
+        check_graphs(graphs, read_options(graphs), [None])

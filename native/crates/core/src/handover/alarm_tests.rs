@@ -32,7 +32,7 @@ fn a_sleeper_sets_its_alarm_for_every_delay_and_takes_the_work_when_it_rings() {
     let desk = Handover::new(DueFrom(None), vec![0_u8]);
     thread::scope(|scope| {
         for _ in 0..3 {
-            let sleeper = scope.spawn(|| desk.wait(now));
+            let sleeper = scope.spawn(|| desk.wait(0, now));
             let when = now() + Duration::from_millis(2);
             let admitted = desk.admit(now(), |work| {
                 work.0 = Some(when);
@@ -70,7 +70,7 @@ fn work_for_a_slot_that_is_not_free_sends_no_thread_away() {
         let desk = Handover::new(DueForAnother(named), vec![0_u8, 1]);
         let out = lock(&desk.state).take(1);
         thread::scope(|scope| {
-            let thread = scope.spawn(|| desk.wait(Instant::now));
+            let thread = scope.spawn(|| desk.wait(0, Instant::now));
             let patience = Instant::now() + Duration::from_secs(30);
             while lock(&desk.state).sleepers == 0 {
                 assert!(!thread.is_finished(), "it has left");

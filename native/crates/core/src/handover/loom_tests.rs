@@ -9,6 +9,7 @@ use loom::thread;
 use super::*;
 
 mod affinity;
+mod bound;
 
 /// Items to run, one per batch.
 #[derive(Default)]
@@ -75,6 +76,12 @@ impl Scene {
         Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
     }
 
+    /// Each slot has a thread of its own.
+    fn bound(slots: u8) -> Arc<Self> {
+        let desk = Desk::bound(Items::default(), (0..slots).collect());
+        Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
+    }
+
     fn submit(&self) -> Option<u8> {
         self.submit_at_once(1)
     }
@@ -128,7 +135,7 @@ impl Scene {
 
     fn work_with(&self, until: usize, inline: bool, execute: impl Fn() + Copy) {
         while self.ran.load(Ordering::Relaxed) < until {
-            let Some(slot) = self.desk.wait(|| self.now) else { return };
+            let Some(slot) = self.desk.wait(0, || self.now) else { return };
             self.drive_with(Some(slot), inline, execute);
         }
         self.desk.close();
@@ -294,7 +301,7 @@ fn all_who_sleep_leave_when_it_closes() {
         let scene = Scene::new(2, false);
         let threads = [(); 2].map(|()| {
             let other = scene.clone();
-            thread::spawn(move || other.desk.wait(|| other.now))
+            thread::spawn(move || other.desk.wait(0, || other.now))
         });
         scene.desk.close();
         for thread in threads {

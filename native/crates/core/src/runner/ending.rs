@@ -55,6 +55,7 @@ impl Runner {
                 log::error!("an instance thread of model '{}' panicked", self.ledger.spec.name);
             }
         }
+        self.give_permits_back();
         drop(slots);
         self.ledger.advance(State::Unloaded);
         true
@@ -93,5 +94,6 @@ impl Runner {
         for (_, batch) in moved {
             batch.fail(&Error::shutting_down());
         }
+        self.stop_waiting();
     }
 }

@@ -9,6 +9,7 @@ use loom::thread;
 
 use super::*;
 
+mod rates;
 mod slot_tokens;
 
 use crate::{
@@ -60,6 +61,40 @@ impl Engine for Watched {
     }
 }
 
+/// Of one instance, in batches of one request.
+fn spec() -> ModelSpec {
+    let level = QueuePolicy {
+        max_requests: 0,
+        default_timeout_us: 0,
+        allow_timeout_override: false,
+        timeout_action: TimeoutAction::Reject,
+    };
+    ModelSpec {
+        name: "m".into(),
+        version: 1,
+        platform: String::new(),
+        backend: String::new(),
+        max_batch_size: 1,
+        inputs: vec![],
+        outputs: vec![],
+        batching: Some(Batching {
+            preferred_batch_sizes: vec![],
+            max_queue_delay_us: 0,
+            preserve_ordering: false,
+        }),
+        queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
+        instances: 1,
+        cores: Vec::new(),
+        rates: Vec::new(),
+        inline: true,
+        config_json: String::new(),
+        config_message: Vec::new(),
+        decoupled: false,
+        load_seconds: 0.0,
+        metrics: crate::MetricsSpec::default(),
+    }
+}
+
 #[derive(Clone)]
 struct Scene {
     runner: Arc<Runner>,
@@ -67,52 +102,25 @@ struct Scene {
 }
 
 impl Scene {
-    /// One slot, batches of one request.
+    /// One slot.
     fn new(inline: bool) -> Self {
         let seen = Arc::new(Seen::default());
         let scene = Self::on(Arc::new(Watched(seen.clone())), seen);
         if inline {
-            let short = Duration::ZERO;
-            scene
-                .runner
-                .handover
-                .with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
-            scene.runner.handover.set_inline();
+            scene.run_inline();
         }
         scene
     }
 
+    fn run_inline(&self) {
+        let (short, handover) = (Duration::ZERO, &self.runner.handover);
+        handover.with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
+        handover.set_inline();
+    }
+
     fn on(engine: Arc<dyn Engine>, seen: Arc<Seen>) -> Self {
-        let level = QueuePolicy {
-            max_requests: 0,
-            default_timeout_us: 0,
-            allow_timeout_override: false,
-            timeout_action: TimeoutAction::Reject,
-        };
-        let spec = ModelSpec {
-            name: "m".into(),
-            version: 1,
-            platform: String::new(),
-            backend: String::new(),
-            max_batch_size: 1,
-            inputs: vec![],
-            outputs: vec![],
-            batching: Some(Batching {
-                preferred_batch_sizes: vec![],
-                max_queue_delay_us: 0,
-                preserve_ordering: false,
-            }),
-            queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
-            instances: 1,
-            inline: true,
-            config_json: String::new(),
-            config_message: Vec::new(),
-            decoupled: false,
-            load_seconds: 0.0,
-            metrics: crate::MetricsSpec::default(),
-        };
         let options = RunnerOptions { thread_start: || (), ..RunnerOptions::default() };
-        Self { runner: Runner::start(spec, vec![engine], options).unwrap(), seen }
+        Self { runner: Runner::start(spec(), vec![engine], options).unwrap(), seen }
     }
 
     /// Submits a request and drives the lease that comes of it. `None` if it is refused.

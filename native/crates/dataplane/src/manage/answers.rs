@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::{DataType, ModelSpec, Snapshot, State};
-use kushi_shm::Registration;
+use kushi_shm::{CudaRegistration, Registration};
 
 use crate::{LogSettings, ResponseRow, ServerMetadata, TraceSetting};
 
@@ -20,6 +20,7 @@ pub enum Answer {
     ModelStatistics(Vec<ModelStatistics>),
     Index(Vec<IndexEntry>),
     Regions(Vec<Registration>),
+    CudaRegions(Vec<CudaRegistration>),
     LogSettings {
         /// Where lines go; empty for standard error.
         file: String,

@@ -18,7 +18,7 @@ use crate::{Action, Asker, DataPlane, Phase, metrics};
 
 pub use answers::{Answer, IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata};
 pub use regions::region_error;
-pub use verbs::{Memory, RegionPlace, Sent, Verb};
+pub use verbs::{CudaPlace, RegionPlace, Sent, Verb};
 
 /// Hears what comes of a verb, once. It must not wait.
 pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
@@ -26,15 +26,15 @@ pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
 /// The rest of a verb's work: for a thread that may block.
 pub type Slow = Box<dyn FnOnce() + Send>;
 
+/// The same with its answer.
+type Work = Box<dyn FnOnce(&DataPlane) -> Result<Answer, Error> + Send>;
+
 /// How an answer comes about.
 enum Begun {
     Done(Answer),
     /// The version says whether it is ready.
     Asked(Arc<Runner>),
-    /// Reads directories.
-    Index {
-        ready_only: bool,
-    },
+    Aside(Work),
     /// The control plane carries it out.
     Ordered {
         action: Action,
@@ -57,9 +57,9 @@ impl DataPlane {
             Ok(Begun::Asked(runner)) => {
                 runner.ask_ready(Box::new(move |ready| on_answer(Ok(Answer::Health(ready)))));
             }
-            Ok(Begun::Index { ready_only }) => {
+            Ok(Begun::Aside(work)) => {
                 let plane = self.clone();
-                return Some(Box::new(move || on_answer(Ok(Answer::Index(plane.index(ready_only))))));
+                return Some(Box::new(move || on_answer(work(&plane))));
             }
             Ok(Begun::Ordered { action, model, dependents }) => {
                 let done = move |done: Result<(), Error>| on_answer(done.map(|()| Answer::Done));
@@ -83,7 +83,7 @@ impl DataPlane {
         Ok(Begun::Done(match verb {
             Verb::ServerLive => self.health(self.phase() == Phase::Serving)?,
             Verb::ServerReady => self.health(self.is_ready())?,
-            Verb::ServerMetadata => Answer::ServerMetadata(self.metadata.clone()),
+            Verb::ServerMetadata => return Ok(self.server_metadata()),
             Verb::ModelReady { model, version } => {
                 return Ok(Begun::Asked(self.asked_version(&model, version)?));
             }
@@ -98,7 +98,8 @@ impl DataPlane {
             }
             Verb::RepositoryIndex { ready_only } => {
                 self.check_serving()?;
-                return Ok(Begun::Index { ready_only });
+                // It reads directories.
+                return Ok(Begun::Aside(Box::new(move |plane| Ok(Answer::Index(plane.index(ready_only))))));
             }
             Verb::RepositoryModelLoad { model, parameters } => {
                 self.check_control()?;
@@ -112,12 +113,14 @@ impl DataPlane {
                 self.check_control()?;
                 return Ok(Begun::Ordered { action: Action::Unload, model, dependents });
             }
-            Verb::SharedMemoryStatus { memory, region } => {
-                Answer::Regions(self.region_status(memory, &region)?)
-            }
+            Verb::SharedMemoryStatus { memory, region } => self.region_status(memory, &region)?,
             Verb::SystemSharedMemoryRegister { region, place } => self.register_region(region, place)?,
-            Verb::CudaSharedMemoryRegister { region } => return Err(self.refuse_cuda_region(&region)),
-            Verb::SharedMemoryUnregister { memory, region } => self.unregister_region(memory, &region)?,
+            Verb::CudaSharedMemoryRegister { region, place } => {
+                return self.register_cuda_region(region, place);
+            }
+            Verb::SharedMemoryUnregister { memory, region } => {
+                return self.unregister_region(memory, region);
+            }
             Verb::LogSettings(change) => {
                 Answer::LogSettings { file: self.log.file(), settings: self.log.change(change) }
             }
@@ -127,6 +130,25 @@ impl DataPlane {
             }
             Verb::Metrics => Answer::Metrics(metrics::render(self)),
         }))
+    }
+
+    /// Whether there are GPUs is asked for where clients may have memory there: once, which takes its time.
+    fn server_metadata(&self) -> Begun {
+        if !self.allow_client_regions {
+            return Begun::Done(Answer::ServerMetadata(self.metadata.clone()));
+        }
+        match kushi_shm::knows_gpus() {
+            Some(has_gpus) => Begun::Done(self.metadata_with(has_gpus)),
+            None => Begun::Aside(Box::new(|plane| Ok(plane.metadata_with(kushi_shm::has_gpus())))),
+        }
+    }
+
+    fn metadata_with(&self, has_gpus: bool) -> Answer {
+        let mut metadata = self.metadata.clone();
+        if has_gpus {
+            metadata.extensions.push("cuda_shared_memory".into());
+        }
+        Answer::ServerMetadata(metadata)
     }
 
     fn health(&self, well: bool) -> Result<Answer, Error> {

@@ -1,31 +1,29 @@
 //! Regions of shared memory: what there is, register, unregister.
-//!
-//! There is no CUDA memory here: it is answered as by a Triton that was built without GPUs.
 
 use kushi_core::{Error, ErrorKind};
-use kushi_shm::{RegionError, RegionFault, Registration};
+use kushi_shm::{CudaRegistration, Memory, RegionError, RegionFault, Registered, Registration, check_gpus};
 
-use crate::{Answer, DataPlane, Memory, RegionPlace, Sent};
-
-impl Memory {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Cuda => "cuda",
-        }
-    }
-}
+use super::Begun;
+use crate::{Answer, CudaPlace, DataPlane, RegionPlace, Sent};
 
 impl DataPlane {
-    pub(super) fn region_status(&self, memory: Memory, region: &str) -> Result<Vec<Registration>, Error> {
+    pub(super) fn region_status(&self, memory: Memory, region: &str) -> Result<Answer, Error> {
         if region.is_empty() {
-            return Ok(if memory == Memory::System { self.regions.all() } else { Vec::new() });
+            return Ok(match memory {
+                Memory::System => Answer::Regions(self.regions.all()),
+                Memory::Cuda => Answer::CudaRegions(self.regions.all_cuda()),
+            });
         }
+        let registered_as = |found, asked| {
+            Err(not_found(format!(
+                "The region named '{region}' is registered as {found} shared memory, not {asked} shared memory"
+            )))
+        };
         match (self.regions.find(region), memory) {
-            (Some(found), Memory::System) => Ok(vec![found]),
-            (Some(_), Memory::Cuda) => Err(not_found(format!(
-                "The region named '{region}' is registered as system shared memory, not CUDA shared memory"
-            ))),
+            (Some(Registered::System(found)), Memory::System) => Ok(Answer::Regions(vec![found])),
+            (Some(Registered::Cuda(found)), Memory::Cuda) => Ok(Answer::CudaRegions(vec![found])),
+            (Some(Registered::System(_)), Memory::Cuda) => registered_as("system", "CUDA"),
+            (Some(Registered::Cuda(_)), Memory::System) => registered_as("CUDA", "system"),
             (None, _) => {
                 let memory = memory.name();
                 Err(not_found(format!("Unable to find {memory} shared memory region: '{region}'")))
@@ -41,22 +39,42 @@ impl DataPlane {
         Ok(Answer::Done)
     }
 
-    pub(super) fn refuse_cuda_region(&self, name: &str) -> Error {
-        let refusal = self.check_may_register(Memory::Cuda, name).err();
-        refusal.unwrap_or_else(|| {
-            let text = format!("failed to register CUDA shared memory region: '{name}', GPUs not supported");
-            Error::invalid(text)
-        })
+    /// The driver of GPUs takes its time.
+    pub(super) fn register_cuda_region(&self, name: String, place: Sent<CudaPlace>) -> Result<Begun, Error> {
+        self.check_may_register(Memory::Cuda, &name)?;
+        Ok(Begun::Aside(Box::new(move |plane| {
+            let refused = |error: RegionError| {
+                // Clients hear Triton's words alone.
+                if let Some(cause) = &error.cause {
+                    plane.complaints.warn("CUDA region", || format!("{error}: {cause}"));
+                }
+                region_error(error)
+            };
+            // As by a Triton without GPUs: what else was sent is not looked at.
+            check_gpus(&name).map_err(refused)?;
+            let CudaPlace { handle, device_id, byte_size } = place?;
+            let registration = CudaRegistration { name, device_id, byte_size };
+            plane.regions.register_cuda(registration, &handle).map_err(refused)?;
+            Ok(Answer::Done)
+        })))
     }
 
-    pub(super) fn unregister_region(&self, memory: Memory, region: &str) -> Result<Answer, Error> {
+    pub(super) fn unregister_region(&self, memory: Memory, region: String) -> Result<Begun, Error> {
         self.check_client_regions()?;
-        if memory == Memory::System && region.is_empty() {
-            self.regions.unregister_all();
-        } else if memory == Memory::System {
-            self.regions.unregister(region);
-        }
-        Ok(Answer::Done)
+        let unregister = move |plane: &Self| match &*region {
+            "" => plane.regions.unregister_all(memory),
+            region => plane.regions.unregister(memory, region),
+        };
+        Ok(match memory {
+            Memory::System => {
+                unregister(self);
+                Begun::Done(Answer::Done)
+            }
+            Memory::Cuda => Begun::Aside(Box::new(move |plane| {
+                unregister(plane);
+                Ok(Answer::Done)
+            })),
+        })
     }
 
     fn check_may_register(&self, memory: Memory, name: &str) -> Result<(), Error> {

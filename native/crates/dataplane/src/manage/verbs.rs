@@ -1,6 +1,7 @@
 //! What may be asked of a server beside inference, with its arguments.
 
 use kushi_core::Error;
+use kushi_shm::{CudaHandle, Memory};
 
 use crate::{LogChange, TraceChange};
 
@@ -56,6 +57,7 @@ pub enum Verb {
     },
     CudaSharedMemoryRegister {
         region: String,
+        place: Sent<CudaPlace>,
     },
     SharedMemoryUnregister {
         memory: Memory,
@@ -72,17 +74,18 @@ pub enum Verb {
     Metrics,
 }
 
-/// What kind of shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    System,
-    Cuda,
-}
-
 /// Where a region of system memory lies: in the shared memory object `key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionPlace {
     pub key: String,
     pub offset: u64,
+    pub byte_size: u64,
+}
+
+/// Where a region on a GPU lies: at the start of the allocation that `handle` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaPlace {
+    pub handle: CudaHandle,
+    pub device_id: u64,
     pub byte_size: u64,
 }

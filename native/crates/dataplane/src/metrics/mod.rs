@@ -1,5 +1,6 @@
 //! Prometheus text with Triton's names, and a few of our own.
 
+mod gpus;
 mod names;
 mod observed;
 mod text;
@@ -49,6 +50,9 @@ pub fn render(plane: &DataPlane) -> String {
     }
     total(&mut out, &rows, plane.in_flight());
     doors(&mut out, &plane.traffic);
+    if let Some(meter) = &plane.gpus {
+        gpus::write(&mut out, &meter.read());
+    }
     if let Some(meter) = &plane.machine {
         machine(&mut out, meter);
     }

@@ -1,6 +1,7 @@
 //! Every name of a metric of the server, and nowhere else.
 
 use kushi_core::{Occupancy, Snapshot};
+use kushi_gpu::Reading;
 
 use super::Row;
 use crate::observed::PARTS;
@@ -130,17 +131,39 @@ pub(super) const MACHINE: [(&str, &str); 3] = [
     ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes"),
 ];
 
+pub(super) type OfGpu = fn(&Reading) -> Option<f64>;
+
+/// name, help, type, value
+pub(super) const GPUS: [(&str, &str, &str, OfGpu); 6] = [
+    ("nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)", "gauge", |gpu| gpu.utilization),
+    ("nv_gpu_memory_total_bytes", "GPU total memory, in bytes", "gauge", |gpu| {
+        gpu.memory_total_bytes.map(|bytes| bytes as f64)
+    }),
+    ("nv_gpu_memory_used_bytes", "GPU used memory, in bytes", "gauge", |gpu| {
+        gpu.memory_used_bytes.map(|bytes| bytes as f64)
+    }),
+    ("nv_gpu_power_usage", "GPU power usage in watts", "gauge", |gpu| gpu.power_usage_watts),
+    ("nv_gpu_power_limit", "GPU power management limit in watts", "gauge", |gpu| gpu.power_limit_watts),
+    (
+        "nv_energy_consumption",
+        "GPU energy consumption in joules since the Triton Server started",
+        "counter",
+        |gpu| gpu.energy_joules,
+    ),
+];
+
 /// Whether a model may not give this name to a metric of its own.
 pub(crate) fn is_of_server(name: &str) -> bool {
     let counters = COUNTS.iter().chain(&LATENCIES).map(|(name, ..)| *name);
     let gauges = GAUGES.iter().map(|(name, ..)| *name).chain(DOORS.iter().map(|(name, ..)| *name));
     let totals = TOTALS.iter().map(|(name, ..)| *name);
+    let of_gpus = GPUS.iter().map(|(name, ..)| *name);
     let others = [FAILURES, INFLIGHT_BYTES];
     let told = [CLASSES, SHED].into_iter().chain(MACHINE).map(|(name, _)| name);
     let spread = SUMMARIES.iter().chain(&[FIRST_RESPONSES, CONFIDENCES, BATCH_SIZES]);
     let is_of = |(own, _): &(&str, &str)| {
         name.strip_prefix(own).is_some_and(|rest| ["", "_bucket", "_count", "_sum"].contains(&rest))
     };
-    counters.chain(gauges).chain(totals).chain(others).chain(told).any(|own| own == name)
+    counters.chain(gauges).chain(totals).chain(of_gpus).chain(others).chain(told).any(|own| own == name)
         || spread.into_iter().any(is_of)
 }

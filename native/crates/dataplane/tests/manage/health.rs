@@ -57,6 +57,8 @@ fn a_server_tells_its_name_and_its_counts() {
     let site = Site::new();
     let Ok(Answer::ServerMetadata(metadata)) = site.ask(Verb::ServerMetadata) else { panic!("no metadata") };
     assert_eq!((&metadata, &*metadata.version), (&site.plane.metadata, "7.7"));
+    let again = site.plane.perform(Verb::ServerMetadata, Box::new(|answer| assert!(answer.is_ok())));
+    assert!(again.is_none(), "whether there are GPUs is known: nothing is left for another thread");
     let Ok(Answer::Metrics(text)) = site.ask(Verb::Metrics) else { panic!("no metrics") };
     assert!(text.contains(&format!("\nkushi_inflight_bytes {INFLIGHT_BYTES}\n")), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Answer, DataPlaneOptions, Memory, RegionPlace, Registration, Sent, Verb};
+use kushi_dataplane::{Answer, CudaPlace, DataPlaneOptions, Memory, RegionPlace, Registration, Sent, Verb};
 
 use crate::site::{Site, options};
 
@@ -36,6 +36,10 @@ fn register(region: &str, place: Sent<RegionPlace>) -> Verb {
     Verb::SystemSharedMemoryRegister { region: region.into(), place }
 }
 
+fn register_cuda(region: &str, place: Sent<CudaPlace>) -> Verb {
+    Verb::CudaSharedMemoryRegister { region: region.into(), place }
+}
+
 fn status(memory: Memory, region: &str) -> Verb {
     Verb::SharedMemoryStatus { memory, region: region.into() }
 }
@@ -52,6 +56,7 @@ fn done(site: &Site, verb: Verb) {
 fn listed(site: &Site, memory: Memory, region: &str) -> Vec<String> {
     match site.ask(status(memory, region)) {
         Ok(Answer::Regions(regions)) => regions.into_iter().map(|region| region.name).collect(),
+        Ok(Answer::CudaRegions(regions)) => regions.into_iter().map(|region| region.name).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -67,7 +72,7 @@ fn regions_come_and_go_by_their_names() {
     assert_eq!(found, [Registration { name: "a".into(), key, offset: 16, byte_size: 32 }]);
     let text = "shared memory region 'a' already in manager";
     site.refuses(register("a", Ok(object.place())), ErrorKind::InvalidInput, text);
-    // There is no CUDA memory: nothing of it can be unregistered.
+    // They are of the system, so that unregistering CUDA memory leaves them.
     done(&site, unregister(Memory::Cuda, ""));
     done(&site, unregister(Memory::Cuda, "a"));
     assert_eq!(listed(&site, Memory::System, ""), ["a", "b", "c"]);
@@ -78,7 +83,10 @@ fn regions_come_and_go_by_their_names() {
 }
 
 #[test]
-fn cuda_memory_is_not_there() {
+fn without_gpus_there_is_no_cuda_memory() {
+    if kushi_shm::has_gpus() {
+        return;
+    }
     let (site, object) = (Site::new(), Object::new("cuda"));
     done(&site, register("r", Ok(object.place())));
     assert!(listed(&site, Memory::Cuda, "").is_empty());
@@ -89,7 +97,11 @@ fn cuda_memory_is_not_there() {
         site.refuses(status(memory, "x"), ErrorKind::RegionNotFound, &text);
     }
     let text = "failed to register CUDA shared memory region: 'r', GPUs not supported";
-    site.refuses(Verb::CudaSharedMemoryRegister { region: "r".into() }, ErrorKind::InvalidInput, text);
+    let place = CudaPlace { handle: [0; 64], device_id: 0, byte_size: 8 };
+    let unreadable = Err(Error::new(ErrorKind::UnreadableInput, "not looked at without a GPU"));
+    for place in [Ok(place), unreadable] {
+        site.refuses(register_cuda("r", place), ErrorKind::InvalidInput, text);
+    }
 }
 
 #[test]
@@ -97,10 +109,11 @@ fn what_is_wrong_is_told_in_the_order_of_triton() {
     let closed = Site::with(&DataPlaneOptions { allow_client_regions: false, ..options() });
     let open = Site::new();
     let unreadable = || Err(Error::new(ErrorKind::UnreadableInput, "unreadable"));
+    let no_handle = || Err(Error::new(ErrorKind::InvalidInput, "no handle"));
     let text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
     for verb in [
         register("", unreadable()),
-        Verb::CudaSharedMemoryRegister { region: String::new() },
+        register_cuda("", no_handle()),
         unregister(Memory::System, ""),
         unregister(Memory::Cuda, ""),
     ] {
@@ -110,7 +123,7 @@ fn what_is_wrong_is_told_in_the_order_of_triton() {
     let text = "'region name' is necessary to register system shared memory region";
     open.refuses(register("", unreadable()), ErrorKind::InvalidInput, text);
     let text = "'region name' is necessary to register cuda shared memory region";
-    open.refuses(Verb::CudaSharedMemoryRegister { region: String::new() }, ErrorKind::InvalidInput, text);
+    open.refuses(register_cuda("", no_handle()), ErrorKind::InvalidInput, text);
     open.refuses(register("r", unreadable()), ErrorKind::UnreadableInput, "unreadable");
     let missing = Ok(RegionPlace { key: "/kushi-nowhere".into(), offset: 0, byte_size: 1 });
     let text = "Unable to open shared memory region: '/kushi-nowhere'";

@@ -67,6 +67,7 @@ pub fn options() -> DataPlaneOptions {
         log: Arc::new(Log::default()),
         traces: TraceOptions::default(),
         machine_metrics: None,
+        gpu_metrics: None,
         metrics: MetricsOptions::default(),
     }
 }

@@ -180,6 +180,7 @@ fn options() -> DataPlaneOptions {
         log: Arc::new(NoLog),
         traces: TraceOptions::default(),
         machine_metrics: None,
+        gpu_metrics: None,
         metrics: MetricsOptions::default(),
     }
 }

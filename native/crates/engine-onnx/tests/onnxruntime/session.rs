@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use kushi_core::{DataType, Error, ErrorKind};
-use kushi_engine_onnx::{OnnxSession, SessionOptions, TensorInfo};
+use kushi_core::{DataType, Error, ErrorKind, TensorInfo};
+use kushi_engine_onnx::{OnnxSession, SessionOptions};
 
 use crate::models::{Directory, Graph, sequence, tensor, tensor_of_any_rank};
 

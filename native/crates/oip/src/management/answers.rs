@@ -2,8 +2,8 @@
 
 use kushi_core::{BatchRow, Error, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ResponseRow,
-    ServerMetadata, TensorMetadata, TraceSetting,
+    Answer, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration,
+    ResponseRow, ServerMetadata, TensorMetadata, TraceSetting,
 };
 
 use crate::CallAnswer;
@@ -38,6 +38,7 @@ pub fn render(answer: &Answer) -> Vec<u8> {
         }
         Answer::Index(entries) => array(&mut out, entries, index_entry),
         Answer::Regions(regions) => array(&mut out, regions, region),
+        Answer::CudaRegions(regions) => array(&mut out, regions, cuda_region),
         Answer::LogSettings { file, settings } => log_settings(&mut out, file, *settings),
         Answer::TraceSetting(setting) => trace_setting(&mut out, setting),
         Answer::Metrics(text) => out.extend_from_slice(text.as_bytes()),
@@ -155,6 +156,13 @@ fn region(out: &mut Vec<u8>, region: &Registration) {
     string_member(out, b"{\"name\":", &region.name);
     string_member(out, b",\"key\":", &region.key);
     integer_member(out, b",\"offset\":", region.offset);
+    integer_member(out, b",\"byte_size\":", region.byte_size);
+    out.push(b'}');
+}
+
+fn cuda_region(out: &mut Vec<u8>, region: &CudaRegistration) {
+    string_member(out, b"{\"name\":", &region.name);
+    integer_member(out, b",\"device_id\":", region.device_id);
     integer_member(out, b",\"byte_size\":", region.byte_size);
     out.push(b'}');
 }
@@ -320,6 +328,8 @@ mod tests {
         );
         written(&Answer::Regions(vec![region("a"), region("b")]), json);
         written(&Answer::Regions(vec![]), "[]");
+        let region = CudaRegistration { name: "g".into(), device_id: 1, byte_size: 8 };
+        written(&Answer::CudaRegions(vec![region]), r#"[{"name":"g","device_id":1,"byte_size":8}]"#);
     }
 
     #[test]

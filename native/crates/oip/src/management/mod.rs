@@ -13,5 +13,5 @@ mod verbs;
 pub use answers::{call_answer, render};
 pub use repository::{load_parameters, ready_only, repository_named, unload_dependents};
 pub use settings::{log_change, trace_change};
-pub use shared_memory::region_place;
+pub use shared_memory::{cuda_place, region_place};
 pub use verbs::verb;

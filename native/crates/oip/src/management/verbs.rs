@@ -51,7 +51,10 @@ pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
         }
         "SystemSharedMemoryUnregister" => unregister(Memory::System, arguments)?,
         "CudaSharedMemoryStatus" => status(Memory::Cuda, arguments)?,
-        "CudaSharedMemoryRegister" => Verb::CudaSharedMemoryRegister { region: text(arguments, "name")? },
+        "CudaSharedMemoryRegister" => {
+            let place = shared_memory::cuda_place_of(arguments);
+            Verb::CudaSharedMemoryRegister { region: text(arguments, "name")?, place }
+        }
         "CudaSharedMemoryUnregister" => unregister(Memory::Cuda, arguments)?,
         "LogSettings" => {
             let change = arguments.given("settings").map(settings::log_change_of).transpose()?;
@@ -94,6 +97,7 @@ mod tests {
     use kushi_dataplane::{Change, RegionPlace};
 
     use super::*;
+    use crate::management::document::unreadable;
 
     #[test]
     fn reads_verbs_by_the_names_of_grpc() {
@@ -153,9 +157,10 @@ mod tests {
             verb("SystemSharedMemoryRegister", br#"{"name":"r","key":"/k","offset":4,"byte_size":8}"#),
             Ok(Verb::SystemSharedMemoryRegister { region: region.clone(), place })
         );
+        let place = Err(unreadable("attempt to access non-existing object member 'b64'"));
         assert_eq!(
             verb("CudaSharedMemoryRegister", br#"{"name":"r","raw_handle":{}}"#),
-            Ok(Verb::CudaSharedMemoryRegister { region })
+            Ok(Verb::CudaSharedMemoryRegister { region, place })
         );
     }
 

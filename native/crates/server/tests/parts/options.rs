@@ -21,6 +21,7 @@ pub fn options(io_threads: usize) -> ServerOptions {
             log: Arc::new(Log::default()),
             traces: TraceOptions::default(),
             machine_metrics: None,
+            gpu_metrics: None,
             metrics: MetricsOptions::default(),
         },
         limits: Limits::default(),

@@ -20,6 +20,10 @@ impl<S: Subject> Subject for Aside<S> {
     fn takes(&self, datatype: DataType) -> bool {
         self.0.takes(datatype)
     }
+
+    fn has_optional_inputs(&self) -> bool {
+        self.0.has_optional_inputs()
+    }
 }
 
 struct Keeping {

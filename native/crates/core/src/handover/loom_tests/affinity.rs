@@ -48,7 +48,7 @@ fn an_admission_calls_a_second_thread_for_the_second_slot() {
 fn lead_when_another_does(scene: &Arc<Scene>, meeting: &Arc<Meeting>) -> thread::JoinHandle<()> {
     let (other, meeting) = (scene.clone(), meeting.clone());
     thread::spawn(move || {
-        let slot = other.desk.wait(|| other.now);
+        let slot = other.desk.wait(0, || other.now);
         meeting.meet();
         other.drive(slot, false);
     })

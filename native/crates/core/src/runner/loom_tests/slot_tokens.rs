@@ -5,7 +5,7 @@ use crate::sync::Condvar;
 use crate::{SlotToken, UNANSWERED_PER_SLOT};
 
 /// Keeps its first batches and answers the others at once.
-struct Keeper {
+pub(super) struct Keeper {
     keeps: AtomicUsize,
     /// Or the batch alone.
     keeps_the_slot: bool,
@@ -14,7 +14,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(keeps: usize, keeps_the_slot: bool) -> Arc<Self> {
+    pub(super) fn new(keeps: usize, keeps_the_slot: bool) -> Arc<Self> {
         Arc::new(Self {
             keeps: AtomicUsize::new(keeps),
             keeps_the_slot,
@@ -24,7 +24,7 @@ impl Keeper {
     }
 
     /// Waits for a batch that was kept.
-    fn kept(&self) -> (Option<SlotToken>, Batch) {
+    pub(super) fn kept(&self) -> (Option<SlotToken>, Batch) {
         let mut kept = lock(&self.kept);
         loop {
             match kept.pop() {
@@ -35,7 +35,7 @@ impl Keeper {
     }
 }
 
-fn answer(mut batch: Batch) {
+pub(super) fn answer(mut batch: Batch) {
     (0..batch.len()).for_each(|index| batch.end(index, Ok(())));
 }
 

@@ -1,0 +1,126 @@
+//! From the body of an inference request to a request that fits its model.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Reply, Request};
+use kushi_net::{BodyMemory, Owner};
+use kushi_shm::RegionRange;
+use smallvec::SmallVec;
+
+use crate::infer::LARGE_BODY;
+use crate::request::{self, InferRequest, Scope};
+use crate::response::Format;
+use crate::{Http, HttpContext, raw};
+
+/// JSON that is longer is read aside, where no other connection waits for it.
+pub(crate) const LONG_JSON: usize = 256 << 10;
+
+/// What a request says beside its body.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    /// Parameters that came as headers.
+    pub forwarded: Vec<(String, Parameter)>,
+    pub arrived: Instant,
+    pub deadline: Option<Instant>,
+    /// Of its trace, if it has one.
+    pub inherited: Context,
+}
+
+/// A request that fits its model.
+pub(crate) struct Prepared {
+    /// Boxed at once: it is large, and goes a long way.
+    pub request: Box<Request>,
+    pub format: Format,
+    pub regions: HeldRegions,
+}
+
+/// Where inputs came from, held until the answer.
+pub(crate) type HeldRegions = Vec<Arc<RegionRange>>;
+
+/// Reads the body of a request and fits it to the model: aside, where that takes long or asks a GPU. Fails when the request is
+/// wrong.
+pub(crate) async fn prepare(
+    context: &HttpContext,
+    spec: &Arc<ModelSpec>,
+    (body, json_length): (&Bytes, usize),
+    frame: Frame,
+    reply: Reply,
+) -> Result<Prepared, Error> {
+    let is_short = match json_length {
+        0 => body.len() < LARGE_BODY,
+        _ => json_length < LONG_JSON,
+    };
+    let mut bytes = body.len();
+    // So that its regions stay while it waits to be read again.
+    let mut _held = None;
+    if is_short {
+        let request = read(&context.http, spec, (body, json_length), &context.io.body_memory)?;
+        let gpu_bytes: usize = request.inputs.iter().map(|draft| draft.data.gpu_bytes()).sum();
+        if gpu_bytes == 0 {
+            return fit(spec, request, frame, reply);
+        }
+        bytes += gpu_bytes;
+        _held = Some(request);
+    }
+    let (http, spec, body) = (context.http.clone(), spec.clone(), body.clone());
+    let owner = Owner::model(&spec);
+    let work = move |memory: &_| {
+        let request = read(&http, &spec, (&body, json_length), memory)?;
+        fit(&spec, request, frame, reply)
+    };
+    Box::pin(context.io.net.pool.run(owner, bytes, work)).await?
+}
+
+fn read<'a>(
+    http: &'a Http,
+    spec: &'a ModelSpec,
+    (body, json_length): (&'a Bytes, usize),
+    memory: &'a BodyMemory,
+) -> Result<InferRequest<'a>, Error> {
+    let scope = Scope { model: &spec.name, limits: &http.limits, regions: &http.plane.regions, memory };
+    match json_length {
+        0 => raw::request(body, spec),
+        _ => request::parse(body, json_length, scope),
+    }
+}
+
+/// Copies what lies in regions.
+fn fit(spec: &ModelSpec, request: InferRequest<'_>, frame: Frame, reply: Reply) -> Result<Prepared, Error> {
+    let InferRequest {
+        id,
+        mut parameters,
+        priority,
+        timeout_us,
+        sequence,
+        inputs,
+        outputs,
+        binary_by_default,
+    } = request;
+    let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
+    let Bound { inputs, wanted, rows } = {
+        let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
+        spec.bind(&id, inputs, &names)?
+    };
+    let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
+    let format = Format::new(spec, &wanted, outputs, binary_by_default)?;
+    let Frame { forwarded, arrived, deadline, inherited } = frame;
+    parameters.extend(forwarded);
+    let request = Box::new(Request {
+        id,
+        inputs,
+        wanted,
+        classes,
+        rows,
+        parameters,
+        priority,
+        timeout_us,
+        sequence,
+        deadline,
+        arrived,
+        context: inherited,
+        reply,
+    });
+    Ok(Prepared { request, format, regions })
+}

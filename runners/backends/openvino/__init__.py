@@ -1,0 +1,1 @@
+"""OpenVINO, through its C API"""

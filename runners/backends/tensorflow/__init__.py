@@ -1,0 +1,1 @@
+"""Models of TensorFlow, in processes of their own: its runtime is never in the process of the server"""

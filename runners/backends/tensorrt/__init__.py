@@ -1,0 +1,1 @@
+"""TensorRT: plans, executed through its Python package on the streams of CUDA's driver"""

@@ -1,0 +1,53 @@
+"""Differences between the arrays that two forms of a model answer"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tolerance import Difference, Tolerance
+
+__all__ = ["are_numbers", "close", "difference", "largest"]
+
+_Array = NDArray[Any]
+
+
+def are_numbers(array: _Array) -> bool:
+    """Also those of types that NumPy does not know by itself, as bfloat16"""
+    return array.dtype.kind in "biuf" or (array.dtype.kind == "V" and array.dtype.names is None)
+
+
+def difference(answered: _Array, wanted: _Array) -> Difference:
+    """
+    Of two arrays of numbers and of one shape. What is no number, or infinite, where the original has one is as far as
+    can be.
+    """
+    one, two = _wide(answered), _wide(wanted)
+    with np.errstate(invalid="ignore"):
+        apart = np.where(one == two, 0.0, np.abs(one - two))
+    apart = np.where(np.isnan(one) != np.isnan(two), np.inf, apart)
+    absolute = float(np.nanmax(apart, initial=0.0))
+    if not absolute and wanted.dtype.kind in "iu" and not np.array_equal(answered, wanted):
+        # beyond what a float64 tells apart
+        absolute = 1.0
+    whole = largest(wanted)
+    return Difference(absolute, absolute / whole if absolute and whole else absolute)
+
+
+def largest(array: _Array) -> float:
+    """The largest finite number, whatever its sign"""
+    wide = _wide(array)
+    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+
+
+def close(answered: _Array, wanted: _Array, tolerance: Tolerance) -> bool:
+    """Whole numbers and texts have to be the same"""
+    if wanted.dtype.kind in "biuOSU":
+        return bool(np.array_equal(answered, wanted))
+    one, two = _wide(answered), _wide(wanted)
+    return bool(np.allclose(one, two, atol=tolerance.absolute, rtol=tolerance.relative, equal_nan=True))
+
+
+def _wide(array: _Array) -> _Array:
+    wide: _Array = array.astype(np.float64)
+    return wide

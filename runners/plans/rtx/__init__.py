@@ -1,0 +1,1 @@
+"""Plans of TensorRT for RTX: built and looked into, never served"""

@@ -1,0 +1,124 @@
+"""What the forms of a model are asked: rows of a file, or random numbers"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidInput, Unsupported
+from .repository.tensors import shape_text
+
+__all__ = ["Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
+
+_DRAWN_ROWS = 64
+_MOST_ROWS = 512
+"""Of a file: more make no result clearer"""
+_VARYING = 16
+_SEED = 0
+_TYPES: Mapping[str, type[np.generic]] = {
+    "BOOL": np.bool_,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+    **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits}").type for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
+}
+
+Row = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Values for all inputs, one request after the other"""
+
+    rows: Sequence[Row]
+    """Each with a batch dimension where the model has batches: of 1, or of as many rows as were asked for"""
+    drawn: bool
+
+
+def draw(metadata: Mapping[str, Any], *, batching: bool, rows: int = 1) -> Samples:
+    """Random numbers for the inputs that the metadata of a model says; `rows` of a batch go together"""
+    random = np.random.default_rng(_SEED)
+    requests = -(-_DRAWN_ROWS // rows)
+    return Samples([_drawn(metadata, random, batching=batching, rows=rows) for _ in range(requests)], drawn=True)
+
+
+def read(path: Path, metadata: Mapping[str, Any], *, batching: bool, rows: int = 1) -> Samples:
+    """The rows of an .npz file; `rows` of a batch go together, and where the last are fewer, some are there twice"""
+    return rows_of(read_arrays(path), path, metadata, batching=batching, rows=rows)
+
+
+def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The arrays of an .npz file"""
+    try:
+        # NumPy leaves a file open that is none of its own
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return dict(archive)
+    except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error) as error:
+        raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
+
+
+def rows_of(
+    arrays: Mapping[str, NDArray[Any]], path: Path, metadata: Mapping[str, Any], *, batching: bool, rows: int = 1
+) -> Samples:
+    """What a model with this metadata is asked of the arrays in `path`"""
+    inputs = {tensor["name"]: tensor for tensor in metadata["inputs"]}
+    if set(arrays) != set(inputs):
+        have, want = ", ".join(sorted(arrays)), ", ".join(sorted(inputs))
+        raise InvalidInput(f"samples '{path}': expected arrays by the names of the inputs, {want}, got {have}")
+    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(counts.values())) != 1 or not min(counts.values()):
+        raise InvalidInput(f"samples '{path}': expected as many rows of each input, at least one, got {counts}")
+    for name, array in arrays.items():
+        wanted = _type(inputs[name])
+        if array.dtype != wanted:
+            raise InvalidInput(f"samples '{path}': '{name}' is {array.dtype}, the model takes {np.dtype(wanted)}")
+        _check_shape(f"samples '{path}': '{name}'", array.shape[1:], inputs[name]["shape"][1 if batching else 0 :])
+    together = rows if batching else 1
+    count = min(max(_MOST_ROWS, together), *counts.values())
+    if count < together:
+        raise InvalidInput(f"samples '{path}': expected at least {together} rows, as the model takes them, got {count}")
+    starts = [*range(0, count - together, together), count - together]
+    return Samples(
+        [
+            {name: array[start : start + together] if batching else array[start] for name, array in arrays.items()}
+            for start in starts
+        ],
+        drawn=False,
+    )
+
+
+def _check_shape(what: str, row: Sequence[int], wanted: Sequence[int | str]) -> None:
+    """Of one row, without the first dimension"""
+    dims = [int(dim) for dim in wanted]
+    if len(row) != len(dims) or any(dim not in (-1, own) for dim, own in zip(dims, row, strict=True)):
+        raise InvalidInput(
+            f"{what} has rows of the shape {shape_text(tuple(row))}, the model takes {shape_text(tuple(dims))}; the "
+            "first dimension of an array counts its rows"
+        )
+
+
+def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching: bool, rows: int) -> Row:
+    row: dict[str, NDArray[Any]] = {}
+    for tensor in metadata["inputs"]:
+        dims = [int(dim) for dim in tensor["shape"]]
+        shape = [dim if dim > 0 else _VARYING for dim in dims]
+        if batching:
+            shape[0] = rows
+        dtype = np.dtype(_type(tensor))
+        if dtype.kind == "f":
+            row[tensor["name"]] = random.standard_normal(shape).astype(dtype)
+        else:
+            # integers are indices and masks mostly: any model takes these two
+            row[tensor["name"]] = random.integers(2, size=shape).astype(dtype)
+    return row
+
+
+def _type(tensor: Mapping[str, Any]) -> type[np.generic]:
+    if tensor["datatype"] not in _TYPES:
+        raise Unsupported(f"input '{tensor['name']}' is of type {tensor['datatype']}, which no form is compared for")
+    return _TYPES[tensor["datatype"]]

@@ -1,0 +1,1 @@
+"""A backend whose models are formulas: a line for each output"""

@@ -1,0 +1,1 @@
+"""What runs on TensorFlow itself, in the environment of ``make test-tensorflow``."""
