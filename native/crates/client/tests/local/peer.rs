@@ -119,8 +119,19 @@ impl Peer {
         }
     }
 
+    /// The next frame that asks for work: where a test was held up, the client asks whether its server lives.
+    pub fn next_but_pings(&mut self) -> Frame {
+        loop {
+            let frame = self.next();
+            if frame.kind != Kind::Ping {
+                return frame;
+            }
+            self.say_nothing(Kind::Pong, frame.id);
+        }
+    }
+
     pub fn next_infer(&mut self) -> (u64, ModelInferRequest) {
-        let frame = self.next();
+        let frame = self.next_but_pings();
         assert_eq!(frame.kind, Kind::Infer);
         (frame.id, ModelInferRequest::decode(frame.body).unwrap())
     }

@@ -145,7 +145,7 @@ fn a_deadline_that_passes_while_the_request_executes_is_answered_then() {
     site.puppet.hold();
     let mut client = site.connect();
     // Long enough for the instance thread to take it, on a busy machine too.
-    client.send(1, "kushi-timeout-us: 500000\r\n");
+    client.send(1, "kushi-timeout-us: 2000000\r\n");
     site.puppet.await_batches(1);
     // The engine still holds the request.
     let answer = client.receive();
