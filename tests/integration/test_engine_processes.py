@@ -48,8 +48,10 @@ print("served")
 """
 
 
-def test_a_forked_child_is_told_to_make_an_engine_of_its_own_and_can(repository: Path) -> None:
-    models.write_add_sub(repository)
+# where the parent has many threads, a child does not even have the memory of all their stacks
+@pytest.mark.parametrize("instances", [1, 64])
+def test_a_forked_child_is_told_to_make_an_engine_of_its_own_and_can(instances: int, repository: Path) -> None:
+    models.write_add_sub(repository, extra=f"instance_group [ {{ count: {instances} }} ]")
     assert run(FORK, repository) == "refused\nserved\n"
 
 

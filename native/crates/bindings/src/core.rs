@@ -17,7 +17,7 @@ use crate::loaded::{Loaded, start};
 use crate::logging;
 use crate::options::Options;
 use crate::orders::Orders;
-use crate::process::{Process, close_at_exit};
+use crate::process::{Own, close_at_exit};
 use crate::result::PyResultMapping;
 use crate::scheduling::give_way;
 use crate::started::StartedVersion;
@@ -26,8 +26,7 @@ use crate::turns::{SIGNAL_PATIENCE, in_turns};
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct Core {
-    pub(crate) server: Arc<Server>,
-    pub(crate) process: Process,
+    server: Own<Arc<Server>>,
     limiter: Option<Arc<RateLimiter>>,
 }
 
@@ -45,7 +44,7 @@ impl Core {
         let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);
         close_at_exit(&server);
-        Ok(Self { server, process: Process::current(), limiter })
+        Ok(Self { server: Own::new(server), limiter })
     }
 
     /// Starts a runner for one version, which has one loaded model for all its instances, or one for each.
@@ -110,7 +109,7 @@ impl Core {
     )]
     fn infer<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<PyResultMapping> {
         let arguments = Arguments::of(arguments)?;
-        infer::infer(py, &self.server, self.process, &arguments)
+        infer::infer(py, &self.server, self.server.process(), &arguments)
     }
 
     #[pyo3(
@@ -123,7 +122,7 @@ impl Core {
         arguments: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = Arguments::of(arguments)?;
-        infer::async_infer(py, &self.server, self.process, &arguments)
+        infer::async_infer(py, &self.server, self.server.process(), &arguments)
     }
 
     #[pyo3(
@@ -132,7 +131,7 @@ impl Core {
     )]
     fn stream<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Stream> {
         let arguments = Arguments::of(arguments)?;
-        stream::begin(py, &self.server, self.process, &arguments)
+        stream::begin(py, &self.server, self.server.process(), &arguments)
     }
 
     /// name, version, state, reason

@@ -34,8 +34,8 @@ impl Loaded {
     /// The engine that it makes under this specification.
     fn engine(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
         match self {
-            Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().session.clone(), spec)?)),
-            Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(model.get().model.clone(), spec)?)),
+            Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(Arc::clone(&model.get().session), spec)?)),
+            Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Python(model) => model.get().make(spec),
             Self::Worker(_) | Self::Ensemble(_) => {
                 let text = format!("model '{}' is made of more than one kind of engine", spec.name);

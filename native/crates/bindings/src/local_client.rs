@@ -3,7 +3,6 @@
 //! A call that waits has a stream for itself; the calls of one event loop share one.
 
 use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -24,7 +23,7 @@ use crate::local_array;
 use crate::local_stream::{LocalStream, Question};
 use crate::locks::lock;
 use crate::loops::{failed, running_loop};
-use crate::process::Process;
+use crate::process::{Own, Process};
 use crate::result::PyResultMapping;
 use crate::stream::Stream;
 
@@ -33,9 +32,8 @@ const LONG_COPY_BYTES: usize = 1 << 20;
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct LocalClient {
-    /// Left as they are in a forked child: threads that are not there may hold their locks.
-    shared: ManuallyDrop<Arc<Shared>>,
-    hold: ManuallyDrop<Arc<Hold>>,
+    shared: Own<Arc<Shared>>,
+    hold: Own<Arc<Hold>>,
 }
 
 /// What the client and its streams share.
@@ -140,7 +138,7 @@ impl LocalClient {
             streams: Mutex::default(),
         });
         let hold = Arc::new(Hold(shared.clone()));
-        Self { shared: ManuallyDrop::new(shared), hold: ManuallyDrop::new(hold) }
+        Self { shared: Own::new(shared), hold: Own::new(hold) }
     }
 
     #[pyo3(
@@ -291,18 +289,6 @@ impl LocalClient {
         match self.shared.stream(event_loop)? {
             Ok(stream) => stream.ask(py, question, patience, about, &self.hold),
             Err(error) => Err(raise_about(py, &error, about)),
-        }
-    }
-}
-
-impl Drop for LocalClient {
-    fn drop(&mut self) {
-        if self.shared.process.is_current() {
-            // SAFETY: they are not used after this.
-            unsafe {
-                ManuallyDrop::drop(&mut self.hold);
-                ManuallyDrop::drop(&mut self.shared);
-            }
         }
     }
 }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::documents::parse;
 use crate::errors::raise;
 use crate::opened::{Described, aside, describe};
+use crate::process::Own;
 
 /// `threads` are those that all sessions of the process share: inside an operator and across operators.
 #[pyfunction]
@@ -41,7 +42,7 @@ pub(crate) fn register_onnxruntime_providers(py: Python<'_>, library: PathBuf) -
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct OnnxModel {
-    pub(crate) session: Arc<OnnxSession>,
+    pub(crate) session: Own<Arc<OnnxSession>>,
 }
 
 #[pymethods]
@@ -54,7 +55,7 @@ impl OnnxModel {
             aside("kushi-load", || OnnxSession::load(&path, &options))
         };
         let session = py.detach(load).map_err(|error| raise(py, &error, None))?;
-        Ok(Self { session: Arc::new(session) })
+        Ok(Self { session: Own::new(Arc::new(session)) })
     }
 
     #[getter]

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::documents::parse;
 use crate::errors::raise;
 use crate::opened::{Described, aside, describe};
+use crate::process::Own;
 
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
@@ -59,7 +60,7 @@ impl OpenVinoNetwork {
         let compile = || {
             let options: CompileOptions = parse("the options of a network", options_json)?;
             let compiled = self.with(|model| aside("kushi-load", || model.compile(&options)))?;
-            Ok(OpenVinoCompiled { model: Arc::new(compiled) })
+            Ok(OpenVinoCompiled { model: Own::new(Arc::new(compiled)) })
         };
         py.detach(compile).map_err(|error| raise(py, &error, None))
     }
@@ -73,7 +74,7 @@ impl OpenVinoNetwork {
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct OpenVinoCompiled {
-    pub(crate) model: Arc<CompiledModel>,
+    pub(crate) model: Own<Arc<CompiledModel>>,
 }
 
 #[pymethods]

@@ -1,6 +1,8 @@
 //! Which process an object belongs to: a forked child has copies of everything and none of the threads.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::{process, thread};
@@ -106,6 +108,40 @@ impl Process {
              fork"
         );
         Err(Error::new(ErrorKind::Unsupported, text))
+    }
+}
+
+/// What the process alone drops that has made it. In a forked child it is left as it is: threads that are not there may
+/// hold its locks, and a handle of such a thread leads to memory that is gone.
+pub(crate) struct Own<T> {
+    value: ManuallyDrop<T>,
+    process: Process,
+}
+
+impl<T> Own<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), process: Process::current() }
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.process
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if self.process.is_current() {
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! `RemoteClient`: calls to any server that speaks the protocol, over HTTP or gRPC.
 
-use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::calls::{self, Arguments};
 use crate::errors::{About, guarded, raise_about};
 use crate::locks::lock;
 use crate::loops::EventLoop;
-use crate::process::Process;
+use crate::process::Own;
 use crate::result::PyResultMapping;
 use crate::stream::Stream;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
@@ -24,9 +23,7 @@ use crate::waiting::Hold;
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct RemoteClient {
-    /// Left as it is in a forked child: threads that are not there may hold its locks.
-    client: ManuallyDrop<Arc<kushi_client::RemoteClient>>,
-    process: Process,
+    client: Own<Arc<kushi_client::RemoteClient>>,
 }
 
 #[pymethods]
@@ -46,7 +43,7 @@ impl RemoteClient {
         let options = RemoteOptions { headers, tls, ..RemoteOptions::default() };
         let client = py.detach(|| kushi_client::RemoteClient::new(url, options));
         let client = client.map_err(|error| raise_about(py, &error, &About::default()))?;
-        Ok(Self { client: ManuallyDrop::new(Arc::new(client)), process: Process::current() })
+        Ok(Self { client: Own::new(Arc::new(client)) })
     }
 
     #[pyo3(
@@ -138,7 +135,7 @@ impl RemoteClient {
     }
 
     fn close(&self, py: Python<'_>) {
-        if self.process.is_current() {
+        if self.client.process().is_current() {
             py.detach(|| self.client.close());
         }
     }
@@ -146,7 +143,7 @@ impl RemoteClient {
 
 impl RemoteClient {
     fn own(&self, py: Python<'_>, about: impl FnOnce() -> About) -> PyResult<()> {
-        self.process.check("Client").map_err(|error| raise_about(py, &error, &about()))
+        self.client.process().check("Client").map_err(|error| raise_about(py, &error, &about()))
     }
 
     fn hold(&self, ticket: Ticket) -> Hold {
@@ -180,15 +177,6 @@ impl RemoteClient {
         let (_released_here, answer): (Box<InferCall>, Result<Answer, Error>) =
             pending.wait(py, &self.client)?;
         answer.map(PyResultMapping::from).map_err(|error| raise_about(py, &error, &about))
-    }
-}
-
-impl Drop for RemoteClient {
-    fn drop(&mut self) {
-        if self.process.is_current() {
-            // SAFETY: it is not used after this.
-            unsafe { ManuallyDrop::drop(&mut self.client) };
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::errors::raise;
+use crate::process::Own;
 
 /// name, data type, shape, bytes
 type Input = (String, String, Vec<i64>, PyBackedBytes);
@@ -18,7 +19,7 @@ type Sample = (String, usize, usize, Vec<Input>);
 /// One that is not published retires when it is dropped: its threads would keep it for ever.
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct StartedVersion {
-    runner: Arc<Runner>,
+    runner: Own<Arc<Runner>>,
     published: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl StartedVersion {
 
 impl StartedVersion {
     pub(crate) fn new(runner: Arc<Runner>) -> Self {
-        Self { runner, published: AtomicBool::new(false) }
+        Self { runner: Own::new(runner), published: AtomicBool::new(false) }
     }
 
     /// Whoever publishes it retires it from now on.
@@ -51,14 +52,14 @@ impl StartedVersion {
             let text = format!("model '{}' was handed over before", self.runner.spec().name);
             return Err(Error::new(ErrorKind::Internal, text));
         }
-        Ok(self.runner.clone())
+        Ok(Arc::clone(&self.runner))
     }
 }
 
 /// Its instance threads may need the interpreter.
 impl Drop for StartedVersion {
     fn drop(&mut self) {
-        if self.published.load(Ordering::Acquire) {
+        if self.published.load(Ordering::Acquire) || !self.runner.process().is_current() {
             return;
         }
         let retired = Python::try_attach(|py| py.detach(|| self.runner.retire(Duration::ZERO)));

@@ -17,7 +17,7 @@ pub(crate) use self::core::begin;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
 use crate::loops::EventLoop;
-use crate::process::Process;
+use crate::process::Own;
 use crate::result::PyResultMapping;
 use crate::turns::{SIGNAL_PATIENCE, in_turns};
 use crate::waiting::Hold;
@@ -25,8 +25,7 @@ use crate::waiting::Hold;
 /// An iterator. Nobody waits for what is left where it goes.
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct Stream {
-    source: Source,
-    process: Process,
+    source: Own<Source>,
     about: About,
     arrived: Arc<Arrived>,
 }
@@ -84,7 +83,7 @@ impl Stream {
 
     /// Nobody waits for what is left.
     fn close(&self, py: Python<'_>) {
-        if self.process.is_current() {
+        if self.source.process().is_current() {
             py.detach(|| self.give_up());
         }
     }
@@ -92,7 +91,7 @@ impl Stream {
 
 impl Stream {
     fn new(source: Source, about: About, arrived: Arc<Arrived>) -> Self {
-        Self { source, process: Process::current(), about, arrived }
+        Self { source: Own::new(source), about, arrived }
     }
 
     /// A request that the thread of a client drives.
@@ -105,7 +104,7 @@ impl Stream {
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.process.check("Stream").map_err(|error| raise_about(py, &error, &self.about))
+        self.source.process().check("Stream").map_err(|error| raise_about(py, &error, &self.about))
     }
 
     /// What has come; `None`: nothing yet.
@@ -156,7 +155,7 @@ impl Stream {
     }
 
     fn alarm(&self) -> Option<Instant> {
-        match &self.source {
+        match &*self.source {
             Source::Core { alarm, .. } => lock(alarm).when(),
             Source::Client(_) => None,
         }
@@ -164,13 +163,13 @@ impl Stream {
 
     /// `None`: there is time left.
     fn has_expired(&self) -> Option<bool> {
-        let Source::Core { alarm, ticket, .. } = &self.source else { return None };
+        let Source::Core { alarm, ticket, .. } = &*self.source else { return None };
         let mut alarm = lock(alarm);
         alarm.when().filter(|&when| when <= Instant::now()).map(|_| alarm.ring(ticket))
     }
 
     fn answer(&self, response: Response) -> Answer {
-        let (outputs, model, version) = match &self.source {
+        let (outputs, model, version) = match &*self.source {
             Source::Core { spec, .. } => (&*spec.outputs, spec.name.clone(), spec.version.to_string()),
             // A client has answers.
             Source::Client(_) => (&[][..], String::new(), String::new()),
@@ -187,7 +186,7 @@ impl Stream {
     }
 
     fn give_up(&self) {
-        match &self.source {
+        match &*self.source {
             Source::Core { ticket, .. } => drop(ticket.cancel()),
             Source::Client(cancel) => cancel(),
         }
@@ -197,7 +196,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.process.is_current() {
+        if self.source.process().is_current() {
             self.give_up();
         }
     }
