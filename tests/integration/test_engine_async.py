@@ -177,7 +177,7 @@ def test_a_future_that_was_settled_by_its_owner_is_left_alone(slow: Slow) -> Non
 
 def test_a_deadline_ends_a_waiting_and_an_executing_call(slow: Slow) -> None:
     async def call() -> None:
-        executing = slow.infer(steps(HELD), deadline=0.2)
+        executing = slow.infer(steps(HELD), deadline=2)
         slow.gate.until_reached()
         waiting = slow.infer(deadline=0.1)
         for future in (waiting, executing):

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CUDA", "NVML", "make_cuda", "make_nvml"]
+__all__ = ["CUDA", "HERE", "NVML", "make_cuda", "make_nvml"]
 
 CUDA: Final = "libcuda.so.1"
+HERE: Final = "libstand-in-cuda.so"
+"""
+The name of one for this process alone. By the name of NVIDIA's, whatever looks for a GPU in this process later would
+find it: a library that is loaded is found by its name.
+"""
 NVML: Final = "libnvidia-ml.so.1"
 _SOURCES: Final = Path(__file__).parent
 
 
-def make_cuda(folder: Path) -> Path:
+def make_cuda(folder: Path, name: str = CUDA) -> Path:
     """The library; its folder belongs into LD_LIBRARY_PATH"""
-    return _make(folder / CUDA, ("devices.c", "memory.c", "streams.c"), "-fvisibility=hidden")
+    return _make(folder / name, ("devices.c", "memory.c", "streams.c"), "-fvisibility=hidden")
 
 
 def make_nvml(folder: Path, uuids: Iterable[str]) -> Path:

@@ -7,7 +7,7 @@ from runners.backends.device_limits import DeviceLimits
 from runners.backends.pinned import PinnedBudget
 from runners.errors import EngineFailed, ModelUnavailable
 from runners.settings import DeviceOptions
-from tests.stand_in_driver import make_cuda
+from tests.stand_in_driver import HERE, make_cuda
 
 
 def test_a_gpu_whose_used_memory_is_above_its_limit_takes_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_limits_go_to_another_process() -> None:
 
 @pytest.fixture
 def stand_in_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_DRIVER", str(make_cuda(tmp_path)))
+    monkeypatch.setattr(driver, "_DRIVER", str(make_cuda(tmp_path, HERE)))
 
 
 @pytest.mark.usefixtures("stand_in_driver")
