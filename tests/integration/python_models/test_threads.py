@@ -1,19 +1,20 @@
 """The threads of the libraries in a Python model"""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 from runners import Engine
-from runners.backends.thread_variables import thread_variables
 from runners.threads import usable_cores
 from tests.integration.python_models.environments import where, write
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, _ in thread_variables(1):
-        monkeypatch.delenv(name, raising=False)
+    for name in filter(re.compile("_THREADS$").search, list(os.environ)):
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("instances", [1, 2, 3])

@@ -1,25 +1,7 @@
 //! Finds the ONNX Runtime that the tests run on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The library that the environment variable names, or else the one of the project's environment.
 pub fn library() -> PathBuf {
-    if let Some(library) = std::env::var_os("KUSHI_TEST_ONNXRUNTIME") {
-        return library.into();
-    }
-    let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../.venv/lib");
-    let entries = |directory: &Path| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(directory).into_iter().flatten();
-        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
-    };
-    let is_library = |path: &PathBuf| {
-        path.file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with("libonnxruntime.so"))
-    };
-    entries(&environment)
-        .iter()
-        .flat_map(|python| entries(&python.join("site-packages/onnxruntime/capi")))
-        .find(is_library)
-        .unwrap_or_else(|| panic!("no libonnxruntime.so under {}: run `make setup`", environment.display()))
+    kushi_testkit::library("KUSHI_TEST_ONNXRUNTIME", "onnxruntime/capi", "libonnxruntime.so")
 }
