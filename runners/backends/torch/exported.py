@@ -5,6 +5,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from inspect import getclosurevars
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def load(path: Path, device: Device, *, compiled: bool = False) -> Program:
     """The program at `path`, its weights on `device`; compiled when it runs, once for each form of its inputs"""
     exported = read(path, device)
     module = exported.module()
+    if not compiled:
+        _unwrap_guards(module)
     called = torch.compile(module) if compiled else module
     program = describe(exported, called, f"exported program '{path}'")
     weakref.finalize(program, _give_up_weights, exported, module).atexit = False
@@ -89,6 +92,17 @@ def _check_sample_inputs(path: Path, subject: str) -> None:
         raise ConfigInvalid(
             f"{subject} has sample inputs that are no plain tensors, and is not loaded: export it with tensors alone"
         ) from None
+
+
+def _unwrap_guards(module: torch.nn.Module) -> None:
+    """
+    The function that checks the inputs is wrapped for the compiler. In PyTorch 2.11 only one thread at a time may be in what
+    wraps it: a second one fails with "prior should be empty".
+    """
+    guards = getattr(module, "_guards_fn", None)
+    if guards is not None:
+        # what it is wrapped in has no name for it
+        guards.forward = getclosurevars(guards.forward).nonlocals.get("func", guards.forward)
 
 
 def _give_up_weights(exported: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
