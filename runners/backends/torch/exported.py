@@ -96,8 +96,8 @@ def _check_sample_inputs(path: Path, subject: str) -> None:
 
 def _unwrap_guards(module: torch.nn.Module) -> None:
     """
-    The function that checks the inputs is wrapped for the compiler. In PyTorch 2.11 only one thread at a time may be in what
-    wraps it: a second one fails with "prior should be empty".
+    The function that checks the inputs is wrapped for the compiler. In PyTorch 2.11 only one thread at a time may be in
+    what wraps it: a second one fails with "prior should be empty".
     """
     guards = getattr(module, "_guards_fn", None)
     if guards is not None:
