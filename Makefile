@@ -37,7 +37,7 @@ ONNXRUNTIME = $(firstword $(wildcard $(CURDIR)/$(VENV)/lib/python3*/site-package
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -142,7 +142,7 @@ fuzz: ## Fuzz the parsers, a minute each (SECONDS=600 for longer; needs cargo-fu
 	done
 
 hostile: setup ## Clients that break the rules on a Bento's port, a minute (SECONDS=600 for longer)
-	$(BIN)/pytest tests/e2e/test_hostile.py --hostile-seconds=$(SECONDS) --timeout=$$(( $(SECONDS) + 300 )) -rP $(PYTEST_ARGS)
+	$(BIN)/pytest tests/e2e/test_hostile.py --tier scheduled --fresh --hostile-seconds=$(SECONDS) --timeout=$$(( $(SECONDS) + 300 )) -rP $(PYTEST_ARGS)
 
 test-rebuild: setup ## Change a native source, run make, look for the change from Python
 	@$(TIMED) test-rebuild .ci/test-rebuild
@@ -249,7 +249,13 @@ $(PROMETHEUS)/.taken:
 	    dpkg -x prometheus_*.deb .; rm prometheus_*.deb; touch $(CURDIR)/$@'
 
 test-python: setup conformance ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
-	@$(TIMED) test-python $(BIN)/pytest $(IN_PROCESSES)
+	@$(if $(PYTEST_ARGS),$(TIMED) test-python $(BIN)/pytest $(PYTEST_ARGS),.ci/test-tiers test-python $(PYTEST_PROCESSES) $(BIN)/pytest)
+
+# what is long or random; then all others, in an order that nobody has seen
+scheduled: setup conformance ## Long and random tests, and all others in a new order (SECONDS for each long one)
+	@code=0; $(TIMED) scheduled $(BIN)/pytest --tier scheduled --fresh --hostile-seconds=$(SECONDS) \
+	    --timeout=$$(( $(SECONDS) + 300 )) --numprocesses 1 -rP || code=1; \
+	.ci/test-tiers fresh $(PYTEST_PROCESSES) $(BIN)/pytest --fresh || code=1; exit $$code
 
 test-unit: setup conformance ## The quick Python tests alone
 	@$(TIMED) test-unit $(BIN)/pytest tests/unit $(IN_PROCESSES)

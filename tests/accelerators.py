@@ -15,15 +15,15 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["is_installed", "pytest_addoption", "pytest_collection_modifyitems", "reason_to_skip"]
+__all__ = ["add_options", "is_installed", "mark_skipped", "reason_to_skip"]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run the tests that need a GPU")
     parser.addoption("--skip-missing", action="store_true", help="with --gpu: skip tests whose package is missing")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def mark_skipped(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             packages = [marker.args[0] for marker in item.iter_markers("needs")]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests import models, standard
-from tests.accelerators import pytest_addoption, pytest_collection_modifyitems
+from tests import accelerators, models, standard
 from tests.raw_http import Connection
+from tests.run import order, tiers
+from tests.run.record import Record
+from tests.run.second_look import SecondLook, note_lateness
 from tests.serving import Server
 from tests.skips import pytest_terminal_summary
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-__all__ = ["StartServer", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["StartServer", "pytest_terminal_summary"]
 
 
 class StartServer(Protocol):
@@ -133,12 +135,29 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def pytest_configure() -> None:
-    """A run in the background of a script, or under nohup, ignores signals, and so would the processes of the tests."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for module in (accelerators, tiers, order):
+        module.add_options(parser)
+
+
+# before pytest's own plugins read what is decided here
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    order.choose(config)
+    is_first = not hasattr(config, "workerinput")
+    plugins = [tiers.Fence(), Record.wanted(config), SecondLook.wanted() if is_first else None]
+    for plugin in filter(None, plugins):
+        config.pluginmanager.register(plugin)
+    # A run in the background of a script, or under nohup, ignores signals, and so would the processes of the tests.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         # a handler is not inherited
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    accelerators.mark_skipped(config, items)
+    tiers.select(config, items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,6 +166,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Shows the end of the logs of the servers that a failed test talked to."""
     report = yield
+    # one that waits for a server that has died is not late
+    if all(server.process.poll() is None for server in item.stash.get(SERVERS, [])):
+        note_lateness(item, call, report)
     if report.failed:
         for server in item.stash.get(SERVERS, []):
             text = "\n".join(server.log.lines[-60:])

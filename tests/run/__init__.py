@@ -1,0 +1,1 @@
+"""How tests run: the tier of each, their order, what is kept of a run, and what is asked twice."""
