@@ -1,10 +1,10 @@
 """
 The import law of the crates, read from `cargo metadata`: python -m tests.crate_law
 
-bindings → {server, client, engine-*, arrays}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* → {net, oip,
-dataplane} and never one another, oip → dataplane → {trace, gpu}, trace → core, net → {core, tls} and no protocol,
-{door-*, client, dataplane, engine-worker} → shm, client → {oip, tls}, engine-python → arrays, testkit → core, gpu →
-nothing. A layer may skip one below it; tests of any crate may use testkit and shm.
+bindings → {server, client, engine-*, arrays, onnx-file}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* →
+{net, oip, dataplane} and never one another, oip → dataplane → {trace, gpu}, trace → core, net → {core, tls} and no
+protocol, {door-*, client, dataplane, engine-worker} → shm, client → {oip, tls}, engine-python → arrays, testkit → core,
+gpu and onnx-file → nothing. A layer may skip one below it; tests of any crate may use testkit and shm.
 """
 
 import json
@@ -31,13 +31,14 @@ def places(crate: str) -> frozenset[str]:
 
 
 ALLOWED: Mapping[str, frozenset[str]] = {
-    "bindings": frozenset({"server", "client", "engine", "arrays", "dataplane", "core"}),
+    "bindings": frozenset({"server", "client", "engine", "arrays", "onnx-file", "dataplane", "core"}),
     "server": frozenset({"door", "net", "oip", "otlp", "dataplane", "core"}),
     "door": frozenset({"net", "oip", "dataplane", "shm", "core"}),
     "net": frozenset({"core", "tls"}),
     "dataplane": frozenset({"trace", "core", "shm", "gpu"}),
     "client": frozenset({"core", "shm", "oip", "tls"}),
     "engine": frozenset({"core"}),
+    "engine-onnx": frozenset({"onnx-file", "core"}),
     "engine-python": frozenset({"arrays", "core"}),
     "engine-worker": frozenset({"shm", "core"}),
     "arrays": frozenset({"core"}),
@@ -46,6 +47,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "trace": frozenset({"core"}),
     "testkit": frozenset({"core"}),
     "core": frozenset(),
+    "onnx-file": frozenset(),
     "gpu": frozenset(),
     "shm": frozenset(),
     "tls": frozenset({"core"}),

@@ -15,6 +15,7 @@ from ..repository.validate import check_instance_groups, check_model, check_outp
 from .cores import cores_of_process, warn_of_threads
 from .device_limits import NO_LIMITS, DeviceLimits
 from .steps import Backend, Bound, Placed
+from .weights import check_weights
 
 __all__ = ["Fitted", "backend_of", "fit"]
 
@@ -49,6 +50,7 @@ def fit(
         check_threads(model.config, prepared.threads)
         warn_of_threads(model.config, prepared.threads)
         path = backend.locate(source.versions[version], config.default_model_filename)
+        check_weights(path, backend.weights_beside(path))
     opened = prepared.open(path)
     with about(source.stated_in):
         config = model.config

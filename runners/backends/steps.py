@@ -61,6 +61,10 @@ class Backend(ABC):
         """Where the model lies that the configuration calls `name`, in the directory of its version"""
         return model_file(directory, name)
 
+    def weights_beside(self, path: Path) -> Sequence[str]:  # noqa: ARG002 - for backends whose runtime does so
+        """The names of files from which its runtime would take weights where they lie beside the model"""
+        return ()
+
 
 @dataclass(frozen=True)
 class Placed:

@@ -14,7 +14,12 @@ from ..errors import ConfigInvalid
 
 __all__ = ["MOST_BYTES", "check_file", "check_link", "is_within", "read_file"]
 
-MOST_BYTES = {"configuration": 1024 * 1024, "label file": 16 * 1024 * 1024, "warm-up file": 1024 * 1024 * 1024}
+MOST_BYTES = {
+    "configuration": 1024 * 1024,
+    "requirements file": 1024 * 1024,
+    "label file": 16 * 1024 * 1024,
+    "warm-up file": 1024 * 1024 * 1024,
+}
 """What is read whole, and how large it may be"""
 
 _KINDS = (

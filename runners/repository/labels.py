@@ -9,14 +9,25 @@ from .messages import ModelConfig
 
 __all__ = ["read_labels"]
 
+_MOST_OF_A_MODEL = 32 * 1024 * 1024
+"""Each output has labels of its own in the core, also where outputs name the same file"""
+
 
 def read_labels(directory: Path, config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """The labels of each output that has some, by the name of the output; an empty line is a class without a name"""
-    return {
-        output.name: _read(directory, output.label_filename, output.name, config.name)
-        for output in config.output
-        if output.label_filename
-    }
+    found = {}
+    left = _MOST_OF_A_MODEL
+    for output in config.output:
+        if output.label_filename:
+            labels = _read(directory, output.label_filename, output.name, config.name)
+            left -= sum(map(len, labels)) + len(labels)
+            if left < 0:
+                raise ConfigInvalid(
+                    f"the labels of model '{config.name}' have more than {_MOST_OF_A_MODEL} characters, each output "
+                    "counted that names them"
+                )
+            found[output.name] = labels
+    return found
 
 
 def _read(directory: Path, filename: str, output: str, model: str) -> tuple[str, ...]:

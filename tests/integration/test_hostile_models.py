@@ -16,7 +16,7 @@ from tests import hostile_models, models
 from tests.bystander import undisturbed
 from tests.held import hold_file
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +130,16 @@ def pipe_as_weights(repository: Path) -> None:
     os.mkfifo(file)
 
 
+def pipe_as_environment(repository: Path) -> None:
+    stated = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+    folder = repository / "m"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1/model.py").write_text("class TritonPythonModel: pass\n")
+    parameter = f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{stated}" }} }}'
+    (folder / "config.pbtxt").write_text(f'backend: "python" {parameter}')
+    os.mkfifo(folder / "env.tar.gz")
+
+
 def dangling_configuration(repository: Path) -> None:
     configuration = write_identity(repository, "") / "config.pbtxt"
     configuration.unlink()
@@ -167,7 +177,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "pipe_as_labels": (pipe_as_labels, r"m/labels\.txt' is a pipe, expected a regular file"),
     "endless_labels": (endless_labels, r"m/labels\.txt|label file path"),
     "pipe_as_model": (pipe_as_model, r"m/1/model\.onnx' is a pipe, expected a regular file"),
-    "pipe_as_weights": (pipe_as_weights, r"require a regular file: .*m/1/weights"),
+    "pipe_as_weights": (pipe_as_weights, r"m/1/weights' is a pipe, expected a regular file"),
+    "pipe_as_environment": (pipe_as_environment, r"m/env\.tar\.gz' is a pipe, expected a regular file"),
     "dangling_configuration": (
         dangling_configuration,
         r"m/config\.pbtxt' is a link to 'nowhere/config\.pbtxt', which is not there",

@@ -20,7 +20,8 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.examples import built
-from tests.serving import ROOT, eventually, thread_names
+from tests.serving import ROOT, thread_names
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,6 +185,7 @@ def test_the_profile_of_a_session_is_written_when_its_model_goes(tmp_path: Path)
     assert any(event["name"] == "model_run" for event in json.loads(profile.read_text()))
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     ("text", "threads"),
     [
@@ -302,7 +304,7 @@ def test_weights_elsewhere_are_not_read(tmp_path: Path, location: str, folder: s
     with Engine(tmp_path, options=TOLERANT) as engine:
         with pytest.raises(KushiError):
             engine.infer("m", np.array([[1]], np.int32))
-        assert f"onnx model '{place}/model.onnx' cannot be loaded: " in failure(engine, "m")
+        assert f"model '{place}/model.onnx' cannot be loaded: " in failure(engine, "m")
         assert "xternal data" in failure(engine, "m")
 
 
@@ -338,6 +340,7 @@ def test_the_default_of_the_largest_batch_is_the_operators(
         assert engine.infer("m", np.array([[1]], np.int32))["OUTPUT0"].item() == 2
 
 
+@pytest.mark.clock
 def test_all_models_share_one_pool_of_threads(tmp_path: Path, start_server: StartServer) -> None:
     for name in ("a", "b", "c"):
         models.write(tmp_path, name, models.plus_constant(1))

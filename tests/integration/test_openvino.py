@@ -19,6 +19,7 @@ from tritonclient.http import InferenceServerClient, InferInput
 from runners import Engine, EngineOptions
 from runners.errors import EngineFailed, InvalidInput
 from tests import models
+from tests.hostile_models import with_weights_in
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
@@ -322,3 +323,14 @@ def test_it_runs_beside_the_provider_of_onnxruntime_in_one_process(tmp_path: Pat
     for answers in json.loads(done.stdout).values():
         for answer in answers:
             assert np.abs(np.array(answer, np.float32) - expected).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("location", ["*/_ORT_MEM_ADDR_/*", "../secret", "ABSOLUTE"])
+def test_weights_are_not_read_elsewhere(tmp_path: Path, location: str) -> None:
+    """OpenVINO would take the first for an address in its own memory"""
+    secret = tmp_path / "models/m/secret"
+    model = with_weights_in(str(secret) if location == "ABSOLUTE" else location)
+    models.write(tmp_path / "models", "m", model, OPENVINO)
+    secret.write_bytes(bytes(4096))
+    with Engine(tmp_path / "models", options=EngineOptions(exit_on_error=False)) as engine:
+        assert "external data" in str(engine.failures["m"])

@@ -26,6 +26,8 @@ from .strings import check_strings
 __all__ = ["OpenVinoBackend"]
 
 _LOG = logging.getLogger(__name__)
+_WEIGHTS = (".bin", ".pdiparams", ".index", ".data-00000-of-00001")
+"""Of its own format, of Paddle's, and of TensorFlow's checkpoints"""
 
 
 class OpenVinoBackend(Backend):
@@ -51,6 +53,10 @@ class OpenVinoBackend(Backend):
         """A TensorFlow SavedModel is a directory"""
         path = directory / name
         return path if (path / "saved_model.pb").is_file() else super().locate(directory, name)
+
+    def weights_beside(self, path: Path) -> Sequence[str]:
+        """It looks into a file for its format, whatever the name is"""
+        return [path.with_suffix(suffix).name for suffix in _WEIGHTS]
 
 
 class _Opened(Opened):

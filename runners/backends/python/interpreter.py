@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import ConfigInvalid
+from ...repository.files import check_file
 from .. import Placed
 from .activation import program_of, variables_of
 from .archive import unpacked
@@ -90,6 +91,9 @@ def _of_environment(model: Placed, path: Path) -> Interpreter:
             f"parameter '{_ENVIRONMENT}' of model '{model.config.name}': '{path}' does not exist; it is to be the "
             "directory of a Python environment, or an archive of one made by conda-pack"
         )
+    if not path.is_dir():
+        # who opens a pipe waits for whoever fills it
+        check_file(path)
     directory = path if path.is_dir() else unpacked(path)
     program = program_of(directory)
     if program is None:

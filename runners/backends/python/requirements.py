@@ -16,13 +16,15 @@ from functools import partial
 from pathlib import Path
 
 from ...errors import ConfigInvalid
+from ...repository.files import read_file
 from .command import run
 from .store import made_once
 
 __all__ = ["environment_of"]
 
 _LOG = logging.getLogger(__name__)
-_ALSO = re.compile(rb"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
+# within a line: a text of white space is looked at once
+_ALSO = re.compile(rb"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
 _MOST_FILES = 100
 _IDENTITY = (
     "import platform, sys, sysconfig\n"
@@ -55,10 +57,13 @@ def _contents(file: Path) -> Iterator[bytes]:
     waiting, seen = [file], {file}
     while waiting:
         one = waiting.pop()
-        content = one.read_bytes()
+        try:
+            content = read_file(one, "requirements file")
+        except OSError as error:
+            raise ConfigInvalid(f"requirements file '{one}' cannot be read: {error.strerror or error}") from None
         yield content
         included = {one.parent / name.decode(errors="replace") for name in _ALSO.findall(content)}
-        more = sorted(path for path in included - seen if path.is_file())
+        more = sorted(path for path in included - seen if path.exists() and not path.is_dir())
         seen.update(more)
         if len(seen) > _MOST_FILES:
             raise ConfigInvalid(f"'{file}' includes more than {_MOST_FILES} files")

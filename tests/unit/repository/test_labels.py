@@ -55,3 +55,13 @@ def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_bytes(b"x" * (16 * 1024 * 1024 + 1))
     with pytest.raises(ConfigInvalid, match="has more than 16777216 bytes"):
         read_labels(tmp_path, config("labels.txt"))
+
+
+def test_one_file_for_many_outputs_counts_for_each(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_bytes(b"x" * (15 * 1024 * 1024))
+    outputs = " ".join(f'output {{ name: "{name}" label_filename: "labels.txt" }}' for name in "ABC")
+    many = text_format.Parse(f'name: "m" {outputs}', ModelConfig())
+    with pytest.raises(ConfigInvalid, match="the labels of model 'm' have more than 33554432 characters"):
+        read_labels(tmp_path, many)
+    del many.output[2]
+    assert len(read_labels(tmp_path, many)) == 2

@@ -62,6 +62,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<onnx::OnnxModel>()?;
     module.add_function(wrap_pyfunction!(openvino::init_openvino, module)?)?;
     module.add_function(wrap_pyfunction!(openvino::openvino_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(onnx::onnx_external_files, module)?)?;
     module.add_class::<openvino::OpenVinoNetwork>()?;
     module.add_class::<openvino::OpenVinoCompiled>()?;
     module.add_class::<python_engine::PythonModel>()?;

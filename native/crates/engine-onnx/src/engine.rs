@@ -1,6 +1,7 @@
 //! Executes the core's batches on a session.
 
 use std::ffi::{CStr, CString};
+use std::iter;
 use std::sync::Arc;
 
 use kushi_core::{
@@ -57,7 +58,17 @@ impl OnnxEngine {
     ) -> Result<SmallVec<[Option<Value>; 4]>, Fault> {
         let wanted: SmallVec<[bool; 8]> =
             (0..self.output_names.len()).map(|index| batch.wants(index)).collect();
+        let fatal_operator = self.session.fatal_operator();
+        if fatal_operator.is_some()
+            && batch.rows() == 0
+            && let Some(outputs) = without_rows(batch.spec(), &wanted)?
+        {
+            return Ok(outputs);
+        }
         let gathered = batch.gather(scratch);
+        if let Some(operator) = fatal_operator {
+            check_not_empty(operator, &self.input_names, &gathered)?;
+        }
         let mut inputs = SmallVec::<[InputValue<'_>; 4]>::new();
         let mut input_names = SmallVec::<[&CStr; 8]>::new();
         for (input, name) in gathered.iter().zip(&self.input_names) {
@@ -126,6 +137,37 @@ impl Engine for OnnxEngine {
             log::error!("an instance cannot run any more: {}", failure.text());
         }
     }
+}
+
+/// The wanted outputs of a batch that has no rows, where the specification says all other dimensions.
+fn without_rows(
+    spec: &ModelSpec,
+    wanted: &[bool],
+) -> Result<Option<SmallVec<[Option<Value>; 4]>>, crate::status::Failure> {
+    let mut outputs = SmallVec::new();
+    for (output, wanted) in spec.outputs.iter().zip(wanted) {
+        let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+        if spec.max_batch_size == 0 || dims.iter().any(|&size| size < 0) {
+            return Ok(None);
+        }
+        let shape: Vec<i64> = iter::once(0).chain(dims.iter().copied()).collect();
+        outputs.push(wanted.then(|| Value::allocate(output.datatype, &shape)).transpose()?);
+    }
+    Ok(Some(outputs))
+}
+
+/// What has no elements does not reach an operator that would end the process.
+fn check_not_empty(operator: &str, names: &[CString], inputs: &[Option<Gathered<'_>>]) -> Result<(), Fault> {
+    let empty = names.iter().zip(inputs).find_map(|(name, input)| {
+        let input = input.as_ref()?;
+        (element_count(&input.shape) == Some(0)).then_some((name, &input.shape))
+    });
+    let Some((name, shape)) = empty else { return Ok(()) };
+    let text = format!(
+        "input '{}' has no elements (shape {shape:?}), and the model has an operator {operator}, which takes none such",
+        name.to_string_lossy()
+    );
+    Err(Fault { error: Error::new(ErrorKind::InvalidInput, text), of_data: true })
 }
 
 pub(crate) fn c_string(name: &str) -> CString {

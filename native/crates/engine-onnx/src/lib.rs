@@ -11,6 +11,7 @@
 mod assignment;
 mod engine;
 mod environment;
+mod fatal;
 mod measure;
 mod operators;
 mod options;

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::assignment::{Assignment, assignment};
 use crate::environment;
+use crate::fatal::fatal_operator;
 use crate::options::{Entry, RunOptions, SessionOptions};
 use crate::provider::OPENVINO;
 use crate::rank::{self, Role};
@@ -42,6 +43,7 @@ pub struct OnnxSession {
     defaulted_inputs: Vec<TensorInfo>,
     runs_on_caller: bool,
     accelerated: bool,
+    fatal_operator: Option<&'static str>,
 }
 
 /// What a run answers, in the order of the names that were asked for.
@@ -95,6 +97,7 @@ impl OnnxSession {
             run_entries: options.run_entries.clone(),
             runs_on_caller: options.runs_on_caller(),
             accelerated: !options.providers.is_empty(),
+            fatal_operator: fatal_operator(path).map_err(|error| fault(&error.to_string()))?,
         })
     }
 
@@ -120,6 +123,11 @@ impl OnnxSession {
     /// Whether anything but the CPU computes. Then one thread at a time may run the session.
     pub fn accelerated(&self) -> bool {
         self.accelerated
+    }
+
+    /// An operator of the model that would end the process if it got a tensor without elements.
+    pub(crate) fn fatal_operator(&self) -> Option<&'static str> {
+        self.fatal_operator
     }
 
     /// The configuration of every run.

@@ -1,5 +1,6 @@
 """Environments of requirements files: when two are one, and how they are made"""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,23 @@ def test_a_file_that_is_included_counts(tmp_path: Path) -> None:
 def test_an_interpreter_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="the interpreter '/bin/false' cannot be used: "):
         environment_of(requirements(tmp_path), Path("/bin/false"))
+
+
+@pytest.mark.parametrize("white", ["\n", " ", "\t", "-r\n"])
+def test_a_text_of_white_space_is_read_at_once(tmp_path: Path, white: str) -> None:
+    file = tmp_path / "requirements.txt"
+    # what looked at each line from each line took minutes
+    file.write_text(white * ((1 << 20) // len(white)))
+    assert [len(content) for content in module._contents(file)] == [len(file.read_bytes())]
+
+
+def test_a_file_that_is_too_large_or_a_pipe_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    with file.open("wb") as sparse:
+        sparse.truncate(9 << 30)
+    with pytest.raises(ConfigInvalid, match="has more than 1048576 bytes"):
+        environment_of(file, OURS)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ConfigInvalid, match="is a pipe, expected a regular file"):
+        environment_of(file, OURS)

@@ -1,0 +1,50 @@
+"""
+Files beside a model from which a runtime takes weights by itself: regular files in the directory of the model, and no
+links out of it. A runtime would wait for a pipe, and answer with what lies elsewhere on the host.
+
+Where the file of the model is a link itself, as in caches that keep contents apart from names, its weights may also lie
+where it leads.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+
+import kushi_native
+
+from ..errors import ConfigInvalid
+from ..repository.files import check_file, is_within
+
+__all__ = ["check_weights"]
+
+
+def check_weights(path: Path, beside: Iterable[str] = ()) -> None:
+    """Of the model at `path`, whatever its format, and those that its backend looks for beside it, where they are"""
+    if path.is_dir():
+        for name in _all_below(path):
+            _check(f"model '{path}'", path, name, Path(os.path.realpath(path)))
+    elif path.is_file():
+        found = [name for name in beside if os.path.lexists(path.parent / name)]
+        for name in (*found, *kushi_native.onnx_external_files(path)):
+            _check(f"model '{path}'", path.parent, name, Path(os.path.realpath(path)).parent)
+
+
+def _check(subject: str, directory: Path, name: str, target: Path) -> None:
+    fault = f"{subject} cannot be loaded: external data '{name[:200]}'"
+    file = directory / name
+    if PurePath(name).is_absolute() or not (is_within(file, directory) or is_within(file, target)):
+        raise ConfigInvalid(f"{fault} is not in the directory of the model")
+    try:
+        # a link to a directory has been seen above, and what is behind it is seen there
+        if not (file.is_symlink() and file.is_dir()):
+            check_file(file)
+    except OSError as error:
+        raise ConfigInvalid(f"{fault}: {error.strerror or error}") from None
+
+
+def _all_below(directory: Path) -> Iterator[str]:
+    """Files, and links to directories: what is behind those is seen where they lead"""
+    for folder, folders, names in os.walk(directory):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in (*names, *links):
+            yield str(Path(folder, name).relative_to(directory))
