@@ -15,7 +15,8 @@ from tests.integration.grpc_doors import SERVICE, add_sub_request, channel, ende
 from tests.integration.hostile import all_is_well, inflight_bytes
 from tests.integration.occupied import until_pending
 from tests.raw_http2 import END_STREAM, Code, Frame, Http2, Kind, Setting, frame, message
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,8 @@ def messages(body: bytes) -> Iterator[bytes]:
     assert at == len(body)
 
 
-@pytest.mark.parametrize("path", [INFER, STREAM, LIVE])
+@pytest.mark.alone
+@pytest.mark.parametrize("path", [INFER, STREAM])
 def test_a_message_is_refused_by_its_length_alone(client: Http2, path: str) -> None:
     for stream, (length, text) in enumerate(
         [
@@ -100,6 +102,14 @@ def test_a_message_is_refused_by_its_length_alone(client: Http2, path: str) -> N
         assert told(client, 2 * stream + 1) == (RESOURCE_EXHAUSTED, text)
 
 
+@pytest.mark.alone
+def test_one_that_is_no_inference_is_refused_sooner(client: Http2) -> None:
+    client.begin(1, LIVE)
+    client.data(1, message(b"", length=(64 << 10) + 1), end=False)
+    assert told(client, 1) == (RESOURCE_EXHAUSTED, "Received message larger than max (65537 vs. 65536)")
+
+
+@pytest.mark.alone
 def test_messages_that_others_leave_no_room_for_are_refused_for_now(bounded: Server) -> None:
     asked = tensor_request("identity_fp32", "INPUT0", "FP32", np.zeros((1, 10 << 20), np.float32))
     with channel(port_of(bounded), max_receive_message_length=-1) as opened:
@@ -110,6 +120,7 @@ def test_messages_that_others_leave_no_room_for_are_refused_for_now(bounded: Ser
         stub.ModelInfer(asked)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("sent", "end", "code"),
     [
@@ -129,6 +140,7 @@ def test_a_call_has_one_whole_message(client: Http2, path: str, sent: bytes, end
     assert told(client, 1)[0] == code
 
 
+@pytest.mark.alone
 def test_metadata_have_a_limit_of_their_own(bounded: Server, client: Http2) -> None:
     client.ask(1, LIVE, b"", [("x-large", "x" * 15_000)])
     assert client.status(1) == OK
@@ -145,6 +157,7 @@ def test_metadata_have_a_limit_of_their_own(bounded: Server, client: Http2) -> N
         assert ended(lambda: ask(b"", timeout=20))[0] == grpc.StatusCode.OK
 
 
+@pytest.mark.alone
 def test_calls_beyond_those_that_may_be_open_are_refused_and_no_other(bounded: Server, client: Http2) -> None:
     assert client.given[Setting.MAX_CONCURRENT_STREAMS] == MOST_CALLS
     for number in range(MOST_CALLS):
@@ -161,6 +174,7 @@ def test_calls_beyond_those_that_may_be_open_are_refused_and_no_other(bounded: S
     assert bounded.is_ready()
 
 
+@pytest.mark.alone
 def test_more_calls_than_that_wait_at_a_real_client(bounded: Server) -> None:
     with channel(port_of(bounded)) as opened:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
@@ -193,6 +207,7 @@ def test_a_stream_has_so_many_open_requests_and_then_goes_on(repository: Path, s
         assert len(list(messages(answers))) == count
 
 
+@pytest.mark.alone
 def test_an_answer_that_nobody_reads_is_given_up(bounded: Server) -> None:
     with Http2(("127.0.0.1", port_of(bounded)), window=0) as deaf:
         deaf.ask(1, LIVE, b"")
@@ -204,6 +219,7 @@ def test_an_answer_that_nobody_reads_is_given_up(bounded: Server) -> None:
         eventually(lambda: inflight_bytes(bounded) == 0, "nothing waits")
 
 
+@pytest.mark.alone
 def test_a_reader_that_is_slow_gets_all_of_its_answer(bounded: Server) -> None:
     rows = np.random.default_rng(5).random((1, 250_000), np.float32)
     asked = tensor_request("identity_fp32", "INPUT0", "FP32", rows).SerializeToString()
@@ -216,6 +232,7 @@ def test_a_reader_that_is_slow_gets_all_of_its_answer(bounded: Server) -> None:
         assert body.endswith(rows.tobytes())
 
 
+@pytest.mark.alone
 def test_a_reset_while_an_answer_is_written_leaves_nothing(bounded: Server) -> None:
     asked = tensor_request("identity_fp32", "INPUT0", "FP32", np.zeros((1, 200_000), np.float32)).SerializeToString()
     for _ in range(5):

@@ -82,7 +82,8 @@ pub(crate) async fn serve(
     };
     let (coding, load, deadline) = (head.coding, head.load, head.frame.deadline);
     let outlet = Outlet { context: &context, open, respond, coding, load, deadline };
-    let inlet = Inlet { context: &context, takes_compressed: head.takes_compressed };
+    let most_bytes = head.method.most_bytes(context.grpc.limits.max_message_bytes);
+    let inlet = Inlet { context: &context, takes_compressed: head.takes_compressed, most_bytes };
     match head.method {
         Method::StreamInfer => {
             stream::serve(Messages::of_stream(inlet, body), context.clone(), outlet, head).await

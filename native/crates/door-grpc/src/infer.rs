@@ -61,7 +61,7 @@ async fn message(
     frame: Frame,
     trace: &mut Option<Trace>,
 ) -> Result<(Message, Timings), Error> {
-    let mut asked = submit(context, &body, frame, check_unary, trace).await?;
+    let mut asked = submit(context, &body, answering, frame, check_unary, trace).await?;
     drop(body);
     answering.prepared();
     let (response, end, reservation) = asked.only_answer().await?;
@@ -81,6 +81,7 @@ async fn message(
 pub(crate) async fn submit(
     context: &GrpcContext,
     body: &Bytes,
+    answering: &mut Answering,
     frame: Frame,
     check: fn(&ModelSpec) -> Result<(), Error>,
     trace: &mut Option<Trace>,
@@ -104,7 +105,7 @@ pub(crate) async fn submit(
     }
     loop {
         let spec = inference.spec().clone();
-        let bound = bind(context, &spec, &message, body).await?;
+        let bound = bind(context, &spec, &message, body, answering).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         let mut places = SmallVec::new();
         for output in &message.outputs {
@@ -153,8 +154,13 @@ async fn bind(
     spec: &Arc<ModelSpec>,
     message: &InferRequest<'_>,
     body: &Bytes,
+    answering: &mut Answering,
 ) -> Result<Bound, Error> {
     let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;
+    let added_bytes: usize = drafts.iter().map(|draft| draft.data.added_bytes()).sum();
+    if added_bytes > 0 {
+        answering.cover(body.len().saturating_add(added_bytes))?;
+    }
     let gpu_bytes: usize = drafts.iter().map(|draft| draft.data.gpu_bytes()).sum();
     if gpu_bytes == 0 {
         return spec.bind(message.id, drafts, &output_names(message));

@@ -17,6 +17,12 @@ pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
 #[derive(Clone)]
 pub(crate) enum Data {
     Here(Bytes),
+    /// In a typed field, and how many bytes that makes.
+    Typed {
+        contents: Bytes,
+        datatype: DataType,
+        length: usize,
+    },
     Region(Arc<RegionRange>),
 }
 
@@ -24,6 +30,7 @@ impl InputData for Data {
     fn byte_size(&self) -> usize {
         match self {
             Self::Here(bytes) => bytes.len(),
+            Self::Typed { length, .. } => *length,
             Self::Region(range) => range.len(),
         }
     }
@@ -31,6 +38,11 @@ impl InputData for Data {
     fn fetch(self) -> Result<Buffer, Error> {
         match self {
             Self::Here(bytes) => Ok(Buffer::host(bytes)),
+            Self::Typed { contents, datatype, .. } => {
+                // It was read once, to be measured.
+                let bytes = typed_contents::bytes(&contents, datatype).ok().flatten().unwrap_or_default();
+                Ok(Buffer::host(bytes.freeze()))
+            }
             Self::Region(range) => {
                 let mut bytes = BytesMut::with_capacity(range.len());
                 range.read(&mut bytes).map_err(region_error)?;
@@ -45,6 +57,14 @@ impl Data {
     pub(crate) fn gpu_bytes(&self) -> usize {
         match self {
             Self::Region(range) if range.memory() == Memory::Cuda => range.len(),
+            Self::Here(_) | Self::Typed { .. } | Self::Region(_) => 0,
+        }
+    }
+
+    /// How many bytes there will be beside the message.
+    pub(crate) fn added_bytes(&self) -> usize {
+        match self {
+            Self::Typed { length, .. } => *length,
             Self::Here(_) | Self::Region(_) => 0,
         }
     }
@@ -73,7 +93,7 @@ pub(crate) fn read<'a>(
         }
         let data = match range(&input.region, regions)? {
             Some(range) => Data::Region(Arc::new(range)),
-            None if message.raw_input_contents.is_empty() => Data::Here(contents(message, input)?),
+            None if message.raw_input_contents.is_empty() => contents(message, input, body)?,
             None if input.contents.is_some() => {
                 let (name, model) = (input.name, message.model_name);
                 return Err(Error::invalid(format!(
@@ -102,14 +122,16 @@ pub(crate) fn read<'a>(
     Ok(drafts)
 }
 
-fn contents(message: &InferRequest<'_>, input: &Input<'_>) -> Result<Bytes, Error> {
+/// They become a tensor where the model has found that it fits.
+fn contents(message: &InferRequest<'_>, input: &Input<'_>, body: &Bytes) -> Result<Data, Error> {
+    let nothing = Data::Here(Bytes::new());
     // One of an unknown type is refused by its name later.
-    let Ok(datatype) = input.datatype.parse::<DataType>() else { return Ok(Bytes::new()) };
-    let read = input.contents.map_or(Ok(None), |contents| typed_contents::bytes(contents, datatype));
-    match read {
-        Ok(Some(bytes)) => Ok(bytes.freeze()),
+    let Ok(datatype) = input.datatype.parse::<DataType>() else { return Ok(nothing) };
+    let contents = input.contents.unwrap_or_default();
+    match typed_contents::length(contents, datatype) {
+        Ok(Some(length)) => Ok(Data::Typed { contents: body.slice_ref(contents), datatype, length }),
         // No elements need no field.
-        Ok(None) if input.shape.contains(&0) => Ok(Bytes::new()),
+        Ok(None) if input.shape.contains(&0) => Ok(nothing),
         Ok(None) => Err(missing(message, input)),
         Err(Fault::Several) => Err(fault(message, input, |of| {
             format!("unexpected explicit tensor data for {of}, binary data was already supplied.")

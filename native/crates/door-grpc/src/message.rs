@@ -21,6 +21,8 @@ const TRUSTED_BYTES: usize = 1 << 20;
 pub(crate) struct Inlet<'a> {
     pub(crate) context: &'a GrpcContext,
     pub(crate) takes_compressed: bool,
+    /// That a message may have, unfolded.
+    pub(crate) most_bytes: usize,
 }
 
 /// A message, and what is owed for it.
@@ -176,8 +178,7 @@ fn too_slow(patience: Duration) -> Status {
 
 impl Inlet<'_> {
     fn check(&self, [compressed, length @ ..]: [u8; HEAD_BYTES]) -> Result<Announced, Status> {
-        let (length, most) =
-            (u32::from_be_bytes(length) as usize, self.context.grpc.limits.max_message_bytes);
+        let (length, most) = (u32::from_be_bytes(length) as usize, self.most_bytes);
         if compressed > 1 || (compressed == 1 && !self.takes_compressed) {
             return Err(Status::new(INTERNAL, "a message is compressed, and no header says how"));
         }
@@ -190,8 +191,8 @@ impl Inlet<'_> {
     }
 
     async fn unfold(self, message: Bytes, mut answering: Answering) -> Result<Read, Status> {
-        let (net, most) = (&self.context.io.net, self.context.grpc.limits.max_message_bytes);
-        let message = coding::decompressed(net, message, most, &mut answering).await?;
+        let net = &self.context.io.net;
+        let message = coding::decompressed(net, message, self.most_bytes, &mut answering).await?;
         Ok((message, answering))
     }
 }

@@ -2,6 +2,10 @@
 
 use kushi_oip::Category;
 
+const LOAD_BYTES: usize = 2 << 20;
+/// Names and a few settings.
+const PLAIN_BYTES: usize = 64 << 10;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method<'a> {
     Infer,
@@ -35,6 +39,19 @@ pub(crate) fn find(path: &str) -> Option<Method<'_>> {
 impl Method<'_> {
     pub(crate) fn is_inference(self) -> bool {
         matches!(self, Self::Infer | Self::StreamInfer)
+    }
+
+    /// Of a message of the client, where tensors may take `of_tensors`. Small things may be many: a setting of two bytes
+    /// becomes a hundred, and nobody else is served while they are read.
+    pub(crate) fn most_bytes(self, of_tensors: usize) -> usize {
+        match self {
+            Self::Infer | Self::StreamInfer => of_tensors,
+            // It may bring a configuration.
+            Self::Manage("RepositoryModelLoad") => of_tensors.min(LOAD_BYTES),
+            Self::Manage(_) | Self::HealthCheck | Self::HealthWatch | Self::Reflection => {
+                of_tensors.min(PLAIN_BYTES)
+            }
+        }
     }
 
     pub(crate) fn category(self) -> Category {

@@ -110,8 +110,15 @@ struct Streamed {
 impl Streamed {
     async fn run(mut self, body: Bytes, mut answering: Answering) {
         let id = InferRequest::read(&body).map(|message| message.id.to_owned()).unwrap_or_default();
-        let submitted =
-            infer::submit(&self.context, &body, self.frame.clone(), |_| Ok(()), &mut self.trace).await;
+        let submitted = infer::submit(
+            &self.context,
+            &body,
+            &mut answering,
+            self.frame.clone(),
+            |_| Ok(()),
+            &mut self.trace,
+        )
+        .await;
         drop(body);
         answering.prepared();
         let result = match submitted {

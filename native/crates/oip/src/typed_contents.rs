@@ -17,8 +17,22 @@ pub enum Fault {
 
 /// `None`: the message is empty.
 pub fn bytes(contents: &[u8], datatype: DataType) -> Result<Option<BytesMut>, Fault> {
+    let Some(length) = length(contents, datatype)? else { return Ok(None) };
+    let mut bytes = BytesMut::with_capacity(length);
+    walk(contents, datatype, |element| bytes.put_slice(element))?;
+    Ok(Some(bytes))
+}
+
+/// How many bytes they are: up to eight for each one that came.
+pub fn length(contents: &[u8], datatype: DataType) -> Result<Option<usize>, Fault> {
+    let mut length = 0;
+    let found = walk(contents, datatype, |element| length += element.len())?;
+    Ok(found.then_some(length))
+}
+
+/// Gives the bytes of the tensor, piece by piece. False: there is no field.
+fn walk(contents: &[u8], datatype: DataType, mut put: impl FnMut(&[u8])) -> Result<bool, Fault> {
     let mut fields = Fields::new(contents);
-    let mut bytes: Option<BytesMut> = None;
     let mut found = None;
     while let Some((field, value)) = fields.next_field().map_err(Fault::Unreadable)? {
         let Some(types) = types(field) else { continue };
@@ -29,10 +43,9 @@ pub fn bytes(contents: &[u8], datatype: DataType) -> Result<Option<BytesMut>, Fa
         if !types.contains(&datatype) {
             return Err(Fault::Type(types[0].name()));
         }
-        let bytes = bytes.get_or_insert_with(|| BytesMut::with_capacity(contents.len()));
-        put(bytes, datatype, value).map_err(Fault::Unreadable)?;
+        elements(datatype, value, &mut put).map_err(Fault::Unreadable)?;
     }
-    Ok(bytes)
+    Ok(found.is_some())
 }
 
 /// That a field may hold, the one that it is named for first.
@@ -51,20 +64,20 @@ fn types(field: u32) -> Option<&'static [DataType]> {
     })
 }
 
-fn put(out: &mut BytesMut, datatype: DataType, value: Value<'_>) -> Result<(), WireError> {
+fn elements(datatype: DataType, value: Value<'_>, put: &mut impl FnMut(&[u8])) -> Result<(), WireError> {
     match datatype {
         DataType::Bytes => {
             let element = value.bytes()?;
-            out.put_u32_le(element.len() as u32);
-            out.put_slice(element);
+            put(&(element.len() as u32).to_le_bytes());
+            put(element);
             Ok(())
         }
         // Packed, they are what they are in a tensor.
         DataType::Fp32 | DataType::Fp64 => {
             match value {
-                Value::Fixed32(bits) => out.put_u32_le(bits),
-                Value::Fixed64(bits) => out.put_u64_le(bits),
-                value => out.put_slice(value.bytes()?),
+                Value::Fixed32(bits) => put(&bits.to_le_bytes()),
+                Value::Fixed64(bits) => put(&bits.to_le_bytes()),
+                value => put(value.bytes()?),
             }
             Ok(())
         }
@@ -73,7 +86,7 @@ fn put(out: &mut BytesMut, datatype: DataType, value: Value<'_>) -> Result<(), W
             // The low bytes of a number, as in Triton.
             value.varints(|number| {
                 let number = if datatype == DataType::Bool { u64::from(number != 0) } else { number };
-                out.put_slice(&number.to_le_bytes()[..size]);
+                put(&number.to_le_bytes()[..size]);
                 Ok(())
             })
         }
@@ -108,6 +121,15 @@ mod tests {
         let texts = vec!["ab".into(), "".into()];
         let contents = InferTensorContents { bytes_contents: texts, ..Default::default() };
         assert_eq!(read(&contents, DataType::Bytes), Ok(Some(b"\x02\0\0\0ab\0\0\0\0".to_vec())));
+    }
+
+    #[test]
+    fn the_length_is_known_before_there_are_bytes() {
+        let contents = InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() };
+        assert_eq!(length(&contents.encode_to_vec(), DataType::Int64), Ok(Some(8000)));
+        let contents = InferTensorContents { bytes_contents: vec!["".into(); 10], ..Default::default() };
+        assert_eq!(length(&contents.encode_to_vec(), DataType::Bytes), Ok(Some(40)));
+        assert_eq!(length(b"", DataType::Int64), Ok(None));
     }
 
     #[test]
