@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,8 @@ from tests.serving import DRAINING, STOP_S
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
+
+pytestmark = pytest.mark.clock
 
 LONG = np.array([[LONG_STEPS]])
 BEYOND_SILENCE_S = 1.5
@@ -211,6 +215,39 @@ def test_threads_that_wait_give_a_frozen_engine_up(start_engine: Start, client: 
     finally:
         server.thaw()
     assert works(client)
+
+
+# takes connections and what comes on them, and says nothing
+MUTE = """
+import socket, sys, time
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(sys.argv[1])
+    listener.listen()
+    print(flush=True)
+    taken, _ = listener.accept()
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "error", "text"),
+    [
+        ("while True: pass", errors.DeadlineExceeded, "Request timeout expired"),
+        ("time.sleep(600)", errors.ConnectionLost, "does not answer: no sign of life"),
+    ],
+)
+def test_silence_counts_while_the_engine_does_nothing_else(
+    client: Client, socket_path: str, does: str, error: type[Exception], text: str
+) -> None:
+    command = [sys.executable, "-c", MUTE.format(does), socket_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as mute:
+        assert mute.stdout is not None
+        mute.stdout.readline()
+        try:
+            with pytest.raises(error, match=text):
+                client.infer("add_sub", ones(), ones(), deadline=2 * BEYOND_SILENCE_S)
+        finally:
+            mute.kill()
 
 
 def test_an_engine_that_computes_for_long_is_not_given_up(

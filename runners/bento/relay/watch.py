@@ -1,4 +1,7 @@
-"""Looks whether the engine lives, for as long as somebody waits for it"""
+"""
+Looks whether the engine lives, for as long as somebody waits for it. One silence may be a packet that was lost on the
+way, or the handshake of TLS on a busy machine: only the second one in a row counts.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ __all__ = ["Watch"]
 
 _LOOK_SECONDS = 0.1
 _ANSWER_SECONDS = 0.6
+_SILENT_LOOKS = 2
 
 
 class Watch:
@@ -35,13 +39,18 @@ class Watch:
             self._waiting -= 1
 
     async def _look(self) -> None:
+        silent = 0
         while self._waiting:
-            try:
-                if not await self._engine.async_is_server_live(deadline=_ANSWER_SECONDS):
-                    return
-            except AccessDenied:
-                # An engine that asks for a token lives.
-                pass
-            except KushiError:
+            silent = 0 if await self._is_live() else silent + 1
+            if silent == _SILENT_LOOKS:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _is_live(self) -> bool:
+        try:
+            return await self._engine.async_is_server_live(deadline=_ANSWER_SECONDS)
+        except AccessDenied:
+            # An engine that asks for a token lives.
+            return True
+        except KushiError:
+            return False

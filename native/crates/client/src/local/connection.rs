@@ -20,8 +20,9 @@ use kushi_shm::LentSlot;
 use prost::Message;
 use smallvec::SmallVec;
 
+use super::activity;
 use super::door::Door;
-use super::heartbeat::{Beat, LOST_AFTER, beat};
+use super::heartbeat::{Beat, LOST_AFTER, LOST_AT_WORK_AFTER, beat};
 use super::outgoing::Outgoing;
 use super::slots::{Announced, Placed, Views};
 use super::texts;
@@ -324,9 +325,19 @@ impl<T> Connection<T> {
                     self.outgoing.signal(Kind::Ping, 0);
                     self.pinged = Some(now);
                 }
-                Beat::Lost => return Err(texts::silent(self.door.path(), LOST_AFTER)),
+                // it may come to the question yet
+                Beat::Lost if self.is_at_work(now) => self.pinged = Some(now),
+                Beat::Lost => {
+                    let silence = now.saturating_duration_since(self.heard);
+                    let patience = if silence < LOST_AT_WORK_AFTER { LOST_AFTER } else { LOST_AT_WORK_AFTER };
+                    return Err(texts::silent(self.door.path(), patience));
+                }
             }
         }
+    }
+
+    fn is_at_work(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) < LOST_AT_WORK_AFTER && activity::is_at_work(&self.stream)
     }
 
     fn beat(&self, now: Instant) -> Beat {

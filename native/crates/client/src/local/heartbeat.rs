@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 pub(crate) const PING_AFTER: Duration = Duration::from_millis(250);
 /// Silence after that question that no living server leaves.
 pub(crate) const LOST_AFTER: Duration = Duration::from_millis(500);
+/// The same of a server that works, or waits for a processor.
+pub(crate) const LOST_AT_WORK_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beat {

@@ -4,6 +4,7 @@
 //! wait in threads of theirs use [`Streams`], a pool of connections. What has any number of answers goes by the thread of
 //! a [`RemoteClient`](crate::RemoteClient).
 
+mod activity;
 mod connect;
 mod connection;
 mod door;
