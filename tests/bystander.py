@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

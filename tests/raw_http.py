@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tests.waiting import LateAnswer
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -117,6 +119,8 @@ class Connection:
             data = self.socket.recv(1 << 20)
         except ConnectionResetError:
             return False
+        except TimeoutError as error:
+            raise LateAnswer(f"the server has sent no more than {self.buffer[:1000]!r}") from error
         self.buffer += data
         return data != b""
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Self
 
 from tests.hpack import block, read_block
+from tests.waiting import LateAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -256,6 +257,8 @@ class Http2:
                 came = self.socket.recv(1 << 16)
             except ConnectionResetError:
                 return None
+            except TimeoutError as error:
+                raise LateAnswer(f"the server has sent no more than {self.buffer[:1000]!r}") from error
             if not came:
                 return None
             self.buffer += came

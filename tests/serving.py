@@ -12,24 +12,23 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from tests.raw_http import Address, Connection, Headers, Response, fetch
+from tests.waiting import Late, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
     "DRAINING",
     "GRPC_LINE",
     "ROOT",
     "Server",
-    "eventually",
     "executes",
     "free_port",
     "labelled",
@@ -48,16 +47,6 @@ HTTP_LINE: Final = re.compile(r"Started HTTPService at \S*?:(\d+)")
 DRAINING: Final = re.compile("Waiting for in-flight requests to complete")
 GRPC_LINE: Final = re.compile(r"Started GRPCInferenceService at \S*?:(\d+)")
 METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
-
-
-def eventually(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-    """Waits for a state of the server that only asking can show; fails when it does not come."""
-    pause = threading.Event()
-    limit = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError(f"never happened: {what}")
-        pause.wait(0.002)
 
 
 def thread_names(pid: int) -> dict[int, str]:
@@ -146,9 +135,10 @@ class Log:
 
         with self.changed:
             self.changed.wait_for(lambda: found() is not None or self.ended, timeout)
-            match = found()
+            match, ended = found(), self.ended
         if match is None:
-            raise AssertionError(f"no line like {pattern.pattern!r} in the server's log:\n{self.text()}")
+            text = f"no line like {pattern.pattern!r} in the server's log:\n{self.text()}"
+            raise AssertionError(f"it has ended, and {text}") if ended else Late(f"within {timeout:.0f} s {text}")
         return match
 
     def text(self) -> str:
@@ -234,6 +224,19 @@ class Server:
         match = re.search(rf"^{entry}:\s+(\d+) kB", status, re.MULTILINE)
         assert match is not None
         return int(match.group(1))
+
+    @contextmanager
+    def grows_by_less_than(self, size_kib: int) -> Iterator[None]:
+        """
+        Within, the process has never had so much more memory than before. It is to be a server of the test's own: what
+        others have made it keep hides what is taken here.
+        """
+        # the peak of its whole life, which never falls, would hide everything below
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
+        before = self.memory_kib()
+        yield
+        grown = self.memory_kib("VmHWM") - before
+        assert grown < size_kib, f"the server grew by {grown} KiB"
 
     def freeze(self) -> None:
         """Stops every thread: each takes the signal when it is its turn, which may be after another request"""

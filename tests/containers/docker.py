@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import httpx
 
 from tests.raw_http import Connection, Headers, Response, fetch
-from tests.serving import eventually, labelled, metrics
+from tests.serving import labelled, metrics
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from types import TracebackType

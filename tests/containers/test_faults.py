@@ -15,8 +15,9 @@ from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
 from tests.e2e.load import Load
 from tests.raw_http import frame
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
 from tests.unit.preprocessing.handwriting import handwritten
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

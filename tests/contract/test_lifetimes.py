@@ -18,7 +18,8 @@ from runners import ConnectionLost, Engine, EngineOptions, KushiError, LogOption
 from tests import models, standard
 from tests.contract.ways import WAYS, door
 from tests.forks import forked
-from tests.serving import eventually, labelled, metrics
+from tests.serving import labelled, metrics
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -20,7 +20,7 @@ from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.held import hold_file
 from tests.integration.occupied import send_behind_another
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,8 @@ from tritonclient.http import aio
 from runners import Client
 from tests import models
 from tests.raw_http import fetch
-from tests.serving import Server, eventually, free_port
+from tests.serving import Server, free_port
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

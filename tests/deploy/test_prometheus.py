@@ -20,7 +20,8 @@ from tests.deploy.manifests import COMPOSE, KUBERNETES, dashboard, expressions, 
 from tests.e2e.bento import Bento
 from tests.nvml import StandIn
 from tests.raw_http import fetch
-from tests.serving import ROOT, Server, eventually, free_port
+from tests.serving import ROOT, Server, free_port
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import httpx
 
 from tests.raw_http import Connection, Headers, Response, fetch
-from tests.serving import ROOT, Log, environment, eventually, free_port, labelled, metrics
+from tests.serving import ROOT, Log, environment, free_port, labelled, metrics
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +98,7 @@ class Bento:
             assert self.process.poll() is None, "it has ended"
         except AssertionError as error:
             self.kill()
-            raise AssertionError(f"{error}\n{self.log.text()}") from None
+            raise type(error)(f"{error}\n{self.log.text()}") from None
         except BaseException:
             self.kill()
             raise

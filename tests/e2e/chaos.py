@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

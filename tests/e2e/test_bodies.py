@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.bento import START_S, Bento
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +48,7 @@ def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
         yield bento
 
 
+@pytest.mark.alone
 def test_large_bodies_at_the_same_time_have_a_bound(bento: Bento) -> None:
     (before,) = (bento.memory_kib([worker]) for worker in bento.workers("Reads"))
     head = frame("POST", "/size", [*HEADERS, ("content-length", str(BODY_BYTES))])

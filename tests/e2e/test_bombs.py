@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.bento import Bento
 from tests.e2e.pictures import encoded, picture, upload
-from tests.serving import eventually
 from tests.unit.preprocessing.bombs import (
     REFUSED,
     jpeg_of_scans,
@@ -19,6 +18,7 @@ from tests.unit.preprocessing.bombs import (
     tiff_of_tags,
     webp_of_trees,
 )
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,7 @@ def request(data: bytes) -> tuple[bytes, bytes]:
     return head + b"content-length: %d\r\n\r\n" % len(body), body
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", WORST)
 def test_a_bomb_is_refused_in_bounded_memory_and_silence(bento: Bento, client: httpx.Client, name: str) -> None:
     logged = len(bento.log.text())
@@ -63,6 +64,7 @@ def test_a_bomb_is_refused_in_bounded_memory_and_silence(bento: Bento, client: h
     eventually(lambda: not left_by_uploads(bento), "the uploads are removed")
 
 
+@pytest.mark.alone
 def test_others_are_answered_while_the_dearest_images_are_read(bento: Bento) -> None:
     dear = jpeg_of_scans(SCANS, SIDE, SIDE, layers=3)
     honest = encoded(picture(8))

@@ -15,7 +15,7 @@ from tests.e2e.chaos import ROUTES, Chaos
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.scheduled]
 
 SECONDS: Final = 8.0
 _LOG = logging.getLogger(__name__)

@@ -11,13 +11,17 @@ from contextlib import ExitStack
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.bento import START_S, STOP_S, Bento
 from tests.raw_http import Connection, frame
-from tests.serving import eventually
 from tests.unit.bento.test_websocket import upgrade
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.clock
 
 _ENDS = 2
 _CLIENTS = 4

@@ -23,13 +23,14 @@ from tests.e2e.load import Load
 from tests.e2e.pictures import encoded, picture
 from tests.integration.occupied import LONG_STEPS, slow_request
 from tests.raw_http import frame
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
 from tests.unit.preprocessing.handwriting import handwritten
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.clock]
 
 AT_ONCE_S = 8.0
 """On a machine that is busy; whoever waited for the next engine, or for a time to be over, would wait much longer"""

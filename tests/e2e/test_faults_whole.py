@@ -19,12 +19,12 @@ from tests.e2e.bento import START_S, STOP_S, Bento, service_of
 from tests.e2e.load import Load
 from tests.integration.occupied import slow_request
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.clock]
 
 CLIENTS: Final = 8
 HANG_S: Final = 10.0

@@ -20,10 +20,12 @@ from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.e2e.bento import ANSWER_S, Bento, service_of
 from tests.e2e.hostile import SMUGGLED, Hostile
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.clock
 
 HEADERS, BODY = requests.body(Infer("add_sub", ADD_SUB_INPUTS, [Output("OUTPUT0")], id="mine"))
 PATH, UNKNOWN = requests.path("add_sub"), requests.path("nothing")
@@ -164,6 +166,7 @@ def test_an_answer_that_needs_no_body_does_not_wait_for_it(bento: Bento) -> None
     refused_unheard(bento)
 
 
+@pytest.mark.scheduled
 def test_every_answer_belongs_to_who_has_asked(bento: Bento, request: pytest.FixtureRequest) -> None:
     """--hostile-seconds is for how long"""
     seconds = request.config.getoption("--hostile-seconds", None) or SECONDS

@@ -12,7 +12,7 @@ from tests import models
 from tests.e2e.bento import Bento
 from tests.gates import HELD, Gate
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from tests import models
 from tests.e2e.bento import Bento
 from tests.integration.test_metrics import families, values
 from tests.raw_http import fetch
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.e2e.bento import Bento, service_of
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +107,7 @@ def test_many_connections_at_once_and_many_requests_of_a_stream(bento: Bento) ->
         client.stop_stream()
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("pieces", [[PREFACE + SETTINGS], [PREFACE[:1], PREFACE[1:2], PREFACE[2:] + SETTINGS]])
 def test_a_connection_is_the_engines_however_it_begins(bento: Bento, pieces: list[bytes]) -> None:
     with bento.connect() as connection:
@@ -118,6 +119,7 @@ def test_a_connection_is_the_engines_however_it_begins(bento: Bento, pieces: lis
         eventually(lambda: bento.worker_of(connection) == bento.engine, "the engine alone has it")
 
 
+@pytest.mark.clock
 def test_a_request_whose_first_letter_comes_alone_is_answered_by_the_worker(bento: Bento) -> None:
     with bento.connect() as connection:
         connection.send(HTTP[:1])

@@ -14,8 +14,8 @@ import pytest
 from tests.e2e.bento import ANSWER_S, START_S, Bento
 from tests.e2e.pictures import encoded, picture
 from tests.raw_http import Address, Connection, chunked, frame
-from tests.serving import eventually
 from tests.unit.bento.test_websocket import last_words, message, upgrade
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,9 @@ def test_heads_that_are_no_http_do_not_fill_the_log(bento: Bento) -> None:
             connection.send(b"nonsense\r\n\r\n")
             answer = connection.receive()
             assert (answer.status, answer.error) == (400, "the request is no HTTP/1.1")
-    lines = re.findall(r"^.*(?:is no HTTP|Invalid HTTP).*$", bento.log.text(), re.MULTILINE)
+    said = re.compile(r"^.*(?:is no HTTP|Invalid HTTP).*$", re.MULTILINE)
+    bento.log.wait_for(said, 30)
+    lines = said.findall(bento.log.text())
     by_worker = Counter(re.findall(r"\[entry_service:[^\]]*\]", "\n".join(lines)))
     # a worker may say it again after some seconds
     assert len(lines) == by_worker.total() > 0
@@ -175,6 +177,7 @@ def test_a_field_of_a_form_that_cannot_be_read_is_the_clients_fault(
     assert "Traceback" not in bento.log.text()
 
 
+@pytest.mark.alone
 def test_a_deaf_websocket_holds_little_and_is_given_up(bento: Bento) -> None:
     workers = bento.workers("Kushi")
     before = bento.memory_kib(workers)

@@ -21,7 +21,7 @@ from tests.e2e.bento import ANSWER_S, Bento, service_of
 from tests.gates import HELD, Gate
 from tests.integration.occupied import slow_request
 from tests.raw_http import Connection, chunked, fetch, frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,6 +206,7 @@ def test_a_large_body_in_chunks_passes(bento: Bento) -> None:
     assert answer.binary == wanted
 
 
+@pytest.mark.alone
 def test_clients_that_do_not_read_take_no_memory_of_the_workers(bento: Bento) -> None:
     headers, body, wanted = large(16 * MEGABYTE // 4)
     request = frame("POST", requests.path("identity_fp32"), headers, body)
@@ -304,6 +305,7 @@ def executing(bento: Bento, repository: Path) -> Iterator[Connection]:
         assert connection.receive().status == 200
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("pause", [0, 0.3], ids=["at once", "after a slow upload"])
 def test_a_client_that_goes_away_frees_its_place_in_the_queue(
     bento: Bento, executing: Connection, pause: float

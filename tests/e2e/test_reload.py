@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import models
 from tests.e2e.bento import START_S, Bento, service_of
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 ANSWER = 'return int((await self.models.add_sub.async_run(*rows))["OUTPUT0"][0, 0])'
 
 
+@pytest.mark.clock
 def test_a_change_of_the_code_restarts_the_service_and_its_engine(tmp_path: Path) -> None:
     repository = tmp_path / "models"
     models.write_add_sub(repository)

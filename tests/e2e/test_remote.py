@@ -17,13 +17,16 @@ from tests.e2e.bento import ANSWER_S, Bento, service_of
 from tests.integration.grpc_doors import port_of
 from tests.integration.occupied import LONG_STEPS, pending, slow_request
 from tests.raw_http import frame
-from tests.serving import Server, eventually, labelled, metrics
+from tests.serving import Server, labelled, metrics
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.raw_http import Response
+
+pytestmark = pytest.mark.clock
 
 JSON = [("content-type", "application/json")]
 STEPS = b'{"steps": %d}' % LONG_STEPS

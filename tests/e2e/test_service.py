@@ -18,7 +18,7 @@ from httpx_ws import WebSocketDisconnect, WebSocketSession, connect_ws
 from preprocessing.audio import CHUNK, RATE
 from tests.e2e.bento import ANSWER_S, Bento
 from tests.e2e.pictures import encoded, page, picture, upload
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,6 +267,7 @@ def test_live_and_ready_are_answered(client: httpx.Client) -> None:
         assert client.get(path).status_code == 200
 
 
+@pytest.mark.clock
 def test_the_requests_of_all_workers_meet_in_one_engine(bento: Bento) -> None:
     def inferences() -> int:
         answer: Response = bento.fetch("GET", "/v2/models/digits/stats")

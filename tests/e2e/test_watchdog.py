@@ -12,14 +12,14 @@ import pytest
 from tests import models
 from tests.e2e.bento import Bento
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.raw_http import Connection
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.clock]
 
 JSON: Final = [("content-type", "application/json")]
 SERVED_NOTHING: Final = re.compile("the event loop has served nothing for [0-9]+ s: this worker is killed")

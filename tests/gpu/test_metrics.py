@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

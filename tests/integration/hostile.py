@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output, Tensor
-from tests.serving import eventually
+from tests.waiting import settles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +51,9 @@ def all_is_well(server: Server) -> Iterator[Server]:
     at_rest, memory = descriptors(server), server.memory_kib()
     yield server
     assert server.process.poll() is None, "the server died"
-    eventually(lambda: descriptors(server) <= at_rest + 4, "the connections are closed on the server's side too")
-    eventually(lambda: inflight_bytes(server) == 0, "nothing is in flight")
-    eventually(lambda: waiting_or_running(server) == 0, "nothing waits and nothing runs")
+    settles(lambda: descriptors(server) <= at_rest + 4, "the connections are closed on the server's side too")
+    settles(lambda: inflight_bytes(server) == 0, "nothing is in flight")
+    settles(lambda: waiting_or_running(server) == 0, "nothing waits and nothing runs")
     response = server.post(PATH, BODY, HEADERS)
     assert response.json()["outputs"][0]["data"] == SUM
     grown = server.memory_kib() - memory

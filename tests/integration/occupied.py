@@ -15,7 +15,8 @@ from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.gates import HELD, Gate
 from tests.raw_http import Connection, Headers, frame
-from tests.serving import Server, eventually, executes, labelled
+from tests.serving import Server, executes, labelled
+from tests.waiting import eventually
 
 __all__ = [
     "ENDLESS_STEPS",

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from runners import Engine, Result
 from tests.gates import HELD, Gate
-from tests.serving import eventually, labelled, metrics
+from tests.serving import labelled, metrics
+from tests.waiting import eventually
 
 __all__ = ["NONE", "Array", "Slow", "steps"]
 

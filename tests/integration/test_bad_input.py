@@ -14,7 +14,8 @@ import pytest
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, HEADER_LENGTH, Infer, Output, Tensor
 from tests.raw_http import Connection, frame
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import settles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,7 @@ def descriptors(server: Server) -> int:
     return len(os.listdir(f"/proc/{server.pid}/fd"))  # noqa: PTH208 - the entries vanish while they are looked at
 
 
+@pytest.mark.clock
 def test_five_hundred_clients_leave_in_the_middle_while_others_are_served(server: Server) -> None:
     at_rest = descriptors(server)
     whole = frame("POST", PATH, HEADERS, BODY)
@@ -88,7 +90,7 @@ def test_five_hundred_clients_leave_in_the_middle_while_others_are_served(server
             worker.join()
     assert wrong == []
     assert len(served) > 3
-    eventually(lambda: descriptors(server) <= at_rest + 4, "the connections are closed on the server's side too")
+    settles(lambda: descriptors(server) <= at_rest + 4, "the connections are closed on the server's side too")
 
 
 def test_clients_that_say_nothing_do_not_keep_others_waiting(server: Server) -> None:
@@ -121,6 +123,7 @@ def test_a_client_that_does_not_read_its_answers_keeps_nobody_waiting(server: Se
     assert server.is_ready()
 
 
+@pytest.mark.alone
 def test_memory_stays_where_it_was_after_thousands_of_requests(server: Server) -> None:
     tensor = Tensor("INPUT0", "FP32", (1, 3, 64, 64), raw=bytes(3 * 64 * 64 * 4))
     binary_headers, binary = requests.body(Infer("image", [tensor], [Output("OUTPUT0", binary=True)]))
@@ -142,6 +145,7 @@ def test_memory_stays_where_it_was_after_thousands_of_requests(server: Server) -
     assert server.memory_kib() - before < 16 * 1024
 
 
+@pytest.mark.alone
 def test_large_requests_give_their_memory_back(server: Server) -> None:
     side = 1024
     tensor = Tensor("INPUT0", "FP32", (1, 3, side, side), raw=bytes(3 * side * side * 4))

@@ -11,7 +11,7 @@ from tritonclient.http import InferenceServerClient, InferInput
 
 from tests import models
 from tests.cores import CORES, threads_on
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,7 @@ def refusal(server: Server) -> str:
     return reason
 
 
+@pytest.mark.clock
 def test_each_instance_thread_of_a_native_model_is_on_its_cores(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository, "m", extra=f"{TWO}\n{parameter('kushi.cores', EACH)}")
     server = start_server(repository)
@@ -75,6 +76,7 @@ def test_each_instance_thread_of_a_native_model_is_on_its_cores(repository: Path
     )
 
 
+@pytest.mark.clock
 def test_one_set_of_cores_is_for_all_instances(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository, "m", extra=f"{TWO}\n{parameter('kushi.cores', str(B))}")
     server = start_server(repository)
@@ -82,6 +84,7 @@ def test_one_set_of_cores_is_for_all_instances(repository: Path, start_server: S
     assert threads_on(server.pid, A) == []
 
 
+@pytest.mark.clock
 def test_the_instances_of_several_groups_have_their_cores_in_order(repository: Path, start_server: StartServer) -> None:
     groups = "instance_group [ { kind: KIND_CPU count: 1 }, { kind: KIND_CPU count: 2 } ]"
     models.write_add_sub(repository, "m", extra=f"{groups}\n{parameter('kushi.cores', f'{B};{A};{B}')}")
@@ -92,6 +95,7 @@ def test_the_instances_of_several_groups_have_their_cores_in_order(repository: P
     )
 
 
+@pytest.mark.clock
 def test_the_threads_of_a_session_are_on_the_cores_of_its_instance(repository: Path, start_server: StartServer) -> None:
     stated = parameter("kushi.cores", EACH) + parameter("intra_op_thread_count", "3")
     models.write_add_sub(repository, "m", extra=f"{TWO}\n{stated}")
@@ -101,6 +105,7 @@ def test_the_threads_of_a_session_are_on_the_cores_of_its_instance(repository: P
     server.log.wait_for(re.compile(r"gives each instance 3 threads, and the parameter 'kushi.cores' leaves it 1"), 10)
 
 
+@pytest.mark.clock
 def test_the_instances_of_a_network_of_openvino_compute_on_their_cores(
     repository: Path, start_server: StartServer
 ) -> None:
@@ -119,12 +124,14 @@ def test_the_instances_of_a_network_of_openvino_compute_on_their_cores(
             np.testing.assert_array_equal(client.infer("m", tensors).as_numpy("OUTPUT0"), values * 2)
 
 
+@pytest.mark.clock
 def test_a_model_without_cores_leaves_its_threads_anywhere(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository, "m", extra=TWO)
     server = start_server(repository)
     assert threads_on(server.pid, A) == threads_on(server.pid, B) == []
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("in_process", ["false", "true"])
 def test_each_process_of_a_python_model_is_on_its_cores(
     in_process: str, repository: Path, start_server: StartServer

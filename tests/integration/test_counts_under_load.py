@@ -19,7 +19,8 @@ from tests.integration.python_models import models as python_models
 from tests.integration.test_grpc import array_input
 from tests.integration.test_metrics import FIRST_RESPONSES, page_of, values, write_counting
 from tests.raw_http import frame
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

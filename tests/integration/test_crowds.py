@@ -16,7 +16,7 @@ import pytest
 from tests import models
 from tests.integration.hostile import BODY, HEADERS, PATH, SUM, all_is_well, descriptors
 from tests.raw_http import frame
-from tests.serving import eventually
+from tests.waiting import eventually, settles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.conftest import StartServer
     from tests.raw_http import Connection
     from tests.serving import Server
+
+pytestmark = pytest.mark.clock
 
 WHOLE = frame("POST", PATH, HEADERS, BODY)
 PATIENT = [f"--http-{what}-timeout-secs=600" for what in ("head", "body", "idle")]
@@ -97,6 +99,7 @@ def leave_descriptors(server: Server, count: int) -> int:
 # --- memory ---
 
 
+@pytest.mark.alone
 def test_ten_thousand_silent_connections_keep_nobody_waiting(patient: Server) -> None:
     wanted = 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -121,6 +124,7 @@ def test_ten_thousand_silent_connections_keep_nobody_waiting(patient: Server) ->
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.alone
 def test_what_a_large_request_took_is_given_back_by_a_silent_connection(
     repository: Path, start_server: StartServer
 ) -> None:
@@ -249,7 +253,7 @@ def test_a_server_without_descriptors_goes_on_and_recovers(repository: Path, sta
             connection.close()
         assert server.get("/v2/health/live").status == 200
     assert server.post(PATH, BODY, HEADERS).status == 200
-    eventually(lambda: descriptors(server) < allowed - 10, "nothing is left")
+    settles(lambda: descriptors(server) < allowed - 10, "nothing is left")
 
 
 def test_silent_connections_do_not_keep_all_descriptors(repository: Path, start_server: StartServer) -> None:

@@ -18,9 +18,10 @@ from tests.cuda_regions import CHECKS, HANDLE, INVALID_ARGS, ROW_BYTES, WAYS, Wa
 from tests.gates import HELD
 from tests.integration.regions import FIRST
 from tests.integration.test_shared_memory_in_use import in_use
-from tests.serving import Server, eventually
+from tests.serving import Server
 from tests.shared_memory import Object
 from tests.stand_in_driver import HERE, make_cuda
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

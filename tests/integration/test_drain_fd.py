@@ -16,7 +16,8 @@ from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.integration.occupied import occupy
 from tests.raw_http import fetch
-from tests.serving import DRAINING, HTTP_LINE, ROOT, Server, command, environment, eventually
+from tests.serving import DRAINING, HTTP_LINE, ROOT, Server, command, environment
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

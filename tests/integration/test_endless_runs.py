@@ -18,7 +18,8 @@ from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.hostile_models import ENDLESS
 from tests.raw_http import frame
-from tests.serving import eventually, executes, thread_states
+from tests.serving import executes, thread_states
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +64,7 @@ def pending(server: Server) -> float:
     return server.metrics()['nv_inference_pending_request_count{model="m",version="1"}']
 
 
+@pytest.mark.clock
 def test_a_run_ends_when_its_client_leaves(repository: Path, start_server: StartServer) -> None:
     write_counting(repository)
     server = start_server(repository)
@@ -84,6 +86,7 @@ def test_a_run_ends_at_the_deadline_of_its_request(repository: Path, start_serve
     assert server.stop() == 0
 
 
+@pytest.mark.clock
 def test_a_run_goes_on_while_anybody_waits_for_it(repository: Path, start_server: StartServer) -> None:
     write_counting(
         repository, "dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 10000000 }"
@@ -97,6 +100,7 @@ def test_a_run_goes_on_while_anybody_waits_for_it(repository: Path, start_server
         assert waiting.receive().status == 200
 
 
+@pytest.mark.clock
 def test_a_run_begins_again_without_a_client_that_has_left(repository: Path, start_server: StartServer) -> None:
     """Its neighbour in the batch would wait for what nobody wants any more."""
     write_counting(
@@ -113,6 +117,7 @@ def test_a_run_begins_again_without_a_client_that_has_left(repository: Path, sta
     assert server.stop() == 0
 
 
+@pytest.mark.clock
 def test_a_run_on_an_io_thread_leaves_it_to_the_others(repository: Path, start_server: StartServer) -> None:
     """A model earns io threads by short runs, and a long one blocks all connections of its thread."""
     write_counting(repository)
@@ -159,6 +164,7 @@ def infer(engine: Engine, steps: int, into: list[object]) -> None:
         into.append(error)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("before", [[], [SHORT] * ENOUGH_TO_RUN_INLINE], ids=["on_a_thread", "inline"])
 def test_an_engine_that_closes_ends_its_runs(repository: Path, before: Sequence[int]) -> None:
     write_counting(repository)

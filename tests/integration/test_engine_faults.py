@@ -17,7 +17,8 @@ from runners import Engine, KushiError, ShuttingDown
 from tests import models
 from tests.arrays import LARGE, ones, sample
 from tests.gates import HELD, Gate
-from tests.serving import eventually, labelled, metrics
+from tests.serving import labelled, metrics
+from tests.waiting import eventually
 
 THREADS = 64
 LONG = np.array([[20_000]])

@@ -13,7 +13,8 @@ import pytest
 from runners import ConfigInvalid, Engine
 from tests import models
 from tests.forks import forked
-from tests.serving import eventually, thread_names
+from tests.serving import thread_names
+from tests.waiting import eventually
 
 LEVEL = {"max_requests": 0, "default_timeout_us": 0, "allow_timeout_override": False, "timeout_action": "REJECT"}
 
@@ -22,6 +23,7 @@ def threads_of(model: str) -> list[str]:
     return [name for name in thread_names(os.getpid()).values() if name.startswith(f"{model}_")]
 
 
+@pytest.mark.clock
 def test_a_model_of_which_one_version_does_not_start_leaves_no_threads(tmp_path: Path) -> None:
     models.write_add_sub(tmp_path)
     with Engine(tmp_path) as engine:

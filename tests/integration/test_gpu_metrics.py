@@ -15,7 +15,8 @@ from runners import Client
 from tests import models
 from tests.nvml import UUIDS, StandIn
 from tests.raw_http import fetch
-from tests.serving import eventually, thread_names
+from tests.serving import thread_names
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,7 @@ def test_readings_are_as_far_apart_as_they_shall_be(nvml: StandIn, repository: P
     assert nvml.calls == 2
 
 
+@pytest.mark.clock
 def test_they_can_be_left_out(nvml: StandIn, repository: Path, start_server: StartServer) -> None:
     server = start_server(repository, OFTEN, "--allow-gpu-metrics=false")
     assert told(server) == {}
@@ -191,6 +193,7 @@ def has_looked(server: Server) -> bool:
     return "kushi-gpus" not in thread_names(server.pid).values()
 
 
+@pytest.mark.clock
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="NVIDIA's driver is installed here")
 def test_where_there_is_no_driver_only_a_verbose_log_says_so(repository: Path, start_server: StartServer) -> None:
     quiet, verbose = (start_server(repository, OFTEN, f"--log-verbose={level}") for level in (0, 1))

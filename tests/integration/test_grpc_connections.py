@@ -17,13 +17,16 @@ from tests.gates import HELD, Gate
 from tests.integration.grpc_doors import SERVICE, add_sub_request, channel, port_of, tensor_request
 from tests.integration.occupied import pending
 from tests.raw_http2 import Code, Frame, Http2, Kind, frame, message
-from tests.serving import DRAINING, ROOT, Server, eventually
+from tests.serving import DRAINING, ROOT, Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import StartServer
+
+pytestmark = pytest.mark.clock
 
 INFER: Final = f"{SERVICE}/ModelInfer"
 STREAM: Final = f"{SERVICE}/ModelStreamInfer"

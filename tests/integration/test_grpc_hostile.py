@@ -15,7 +15,8 @@ from tests.hpack import block
 from tests.integration.grpc_doors import SERVICE, add_sub_request, port_of, tensor_request
 from tests.integration.hostile import SPARE_KIB, all_is_well, inflight_bytes
 from tests.raw_http2 import END_HEADERS, Code, Http2, Kind, Setting, frame, head, message, settings
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,10 +85,12 @@ def resets(count: int, first: int = 1) -> bytes:
     )
 
 
+@pytest.mark.alone
 def test_calls_that_are_given_up_at_once_end_the_connection(client: Http2) -> None:
     assert ends(client, resets(20_000))
 
 
+@pytest.mark.alone
 def test_calls_that_are_given_up_one_after_another_are_let_be(client: Http2) -> None:
     for stream in range(1, 4001, 2):
         client.ask(stream, INFER, WHOLE)
@@ -98,6 +101,7 @@ def test_calls_that_are_given_up_one_after_another_are_let_be(client: Http2) -> 
     assert client.status(4001) == OK
 
 
+@pytest.mark.alone
 def test_a_head_that_never_ends_ends_the_connection(server: Server, client: Http2) -> None:
     before = server.memory_kib()
     piece = frame(Kind.CONTINUATION, 0, 1, block([("x", "x" * 16_000)]))
@@ -105,11 +109,13 @@ def test_a_head_that_never_ends_ends_the_connection(server: Server, client: Http
     assert server.memory_kib() - before < SPARE_KIB
 
 
+@pytest.mark.alone
 def test_a_head_of_empty_pieces_ends_the_connection(client: Http2) -> None:
     begun = frame(Kind.HEADERS, 0, 1, head(INFER))
     assert ends(client, begun + frame(Kind.CONTINUATION, 0, 1) * 100_000)
 
 
+@pytest.mark.alone
 def test_a_field_that_is_repeated_by_its_index_has_a_limit(server: Server, client: Http2) -> None:
     kept = b"\x40" + block([("x-large", "x" * 3000)])[1:]
     before = server.memory_kib()
@@ -131,11 +137,13 @@ FLOODS: Final = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_of_what_belongs_to_no_call_ends_the_connection(client: Http2, name: str) -> None:
     assert ends(client, FLOODS[name] * 100_000)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_whose_answers_nobody_reads_holds_no_memory(server: Server, client: Http2, name: str) -> None:
     before = server.memory_kib()
@@ -146,6 +154,7 @@ def test_a_flood_whose_answers_nobody_reads_holds_no_memory(server: Server, clie
     assert server.memory_kib() - before < 32 << 10
 
 
+@pytest.mark.alone
 def test_windows_that_grow_by_one_are_let_be(client: Http2) -> None:
     client.begin(1, STREAM)
     client.data(1, message(WHOLE), end=False)
@@ -155,6 +164,7 @@ def test_windows_that_grow_by_one_are_let_be(client: Http2) -> None:
     assert client.status(1) == OK
 
 
+@pytest.mark.alone
 def test_an_upload_in_single_bytes_is_read_or_refused(server: Server, client: Http2) -> None:
     asked = message(tensor_request("identity_uint8", "INPUT0", "UINT8", NUMBERS).SerializeToString())
     before = server.memory_kib()
@@ -163,6 +173,7 @@ def test_an_upload_in_single_bytes_is_read_or_refused(server: Server, client: Ht
     assert server.memory_kib() - before < SPARE_KIB
 
 
+@pytest.mark.alone
 def test_single_bytes_behind_an_answer_that_nobody_reads_hold_little(server: Server) -> None:
     before = server.memory_kib()
     with Http2(("127.0.0.1", port_of(server)), window=0) as deaf:
@@ -172,6 +183,7 @@ def test_single_bytes_behind_an_answer_that_nobody_reads_hold_little(server: Ser
         assert server.memory_kib() - before < SPARE_KIB
 
 
+@pytest.mark.alone
 def test_two_hundred_answers_that_nobody_reads_are_given_up(server: Server) -> None:
     with Http2(("127.0.0.1", port_of(server)), window=0) as deaf:
         asked = tensor_request("identity_uint8", "INPUT0", "UINT8", NUMBERS).SerializeToString()
@@ -183,6 +195,7 @@ def test_two_hundred_answers_that_nobody_reads_are_given_up(server: Server) -> N
         eventually(lambda: inflight_bytes(server) == 0, "nothing waits")
 
 
+@pytest.mark.alone
 def test_ten_thousand_calls_that_are_never_sent_hold_little(server: Server) -> None:
     before = server.memory_kib()
     clients = [Http2(("127.0.0.1", port_of(server))) for _ in range(10)]
@@ -199,11 +212,13 @@ def test_ten_thousand_calls_that_are_never_sent_hold_little(server: Server) -> N
             opened.socket.close()
 
 
+@pytest.mark.alone
 def test_calls_far_beyond_the_limit_end_the_connection(client: Http2) -> None:
     begun = b"".join(frame(Kind.HEADERS, END_HEADERS, stream, head(LIVE)) for stream in range(1, 20_001, 2))
     assert ends(client, begun)
 
 
+@pytest.mark.alone
 def test_messages_that_stop_half_way_give_their_memory_back(server: Server) -> None:
     clients = [Http2(("127.0.0.1", port_of(server))) for _ in range(20)]
     half = message(bytes(900_000))[:800_000]
@@ -237,6 +252,7 @@ NONSENSE: Final = (
 )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("path", METHODS)
 def test_what_is_no_protobuf_is_an_error_of_its_call(client: Http2, path: str) -> None:
     for number, body in enumerate(NONSENSE):
@@ -246,6 +262,7 @@ def test_what_is_no_protobuf_is_an_error_of_its_call(client: Http2, path: str) -
         assert int(ending["grpc-status"]) in {0, 3, 5, 12, 13, 14}, ending
 
 
+@pytest.mark.alone
 def test_messages_with_any_change_are_answered(client: Http2) -> None:
     chosen = random.Random(7)
     answered = 0
@@ -265,6 +282,7 @@ def test_messages_with_any_change_are_answered(client: Http2) -> None:
     assert answered == 1500
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("lengths", [(), (64,), (64, 64, 64), (64, 63), (65, 64), (0, 64), (64, 0), (1 << 19, 64)])
 def test_contents_of_wrong_lengths_are_refused(client: Http2, lengths: tuple[int, ...]) -> None:
     asked = add_sub_request()
@@ -274,6 +292,7 @@ def test_contents_of_wrong_lengths_are_refused(client: Http2, lengths: tuple[int
     assert client.status(1) == 3
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("shape", [(-1, 16), (2**62, 4), (2**31, 2**31), (0, 16), (), (1,) * 2000])
 def test_shapes_that_no_tensor_has_are_refused(client: Http2, shape: tuple[int, ...]) -> None:
     asked = add_sub_request()
@@ -283,6 +302,7 @@ def test_shapes_that_no_tensor_has_are_refused(client: Http2, shape: tuple[int, 
     assert client.status(1) == 3
 
 
+@pytest.mark.alone
 def test_a_hundred_thousand_inputs_are_refused(client: Http2) -> None:
     asked = add_sub_request()
     for _ in range(30_000):
@@ -291,6 +311,7 @@ def test_a_hundred_thousand_inputs_are_refused(client: Http2) -> None:
     assert client.status(1) == 3
 
 
+@pytest.mark.alone
 def test_clients_may_leave_at_every_stage(server: Server) -> None:
     begun = frame(Kind.HEADERS, END_HEADERS, 1, head(INFER))
     whole = begun + frame(Kind.DATA, 1, 1, message(WHOLE))

@@ -29,7 +29,8 @@ from tests.integration.grpc_doors import (
 )
 from tests.integration.tls import context, shaken, tls
 from tests.raw_http import fetch
-from tests.serving import GRPC_LINE, eventually, run_to_end
+from tests.serving import GRPC_LINE, run_to_end
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,8 @@ from tritonclient.utils import InferenceServerException
 from runners import Engine
 from tests.integration.python_models import models as python_models
 from tests.integration.test_grpc import array_input
-from tests.serving import GRPC_LINE, eventually
+from tests.serving import GRPC_LINE
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import StartServer
     from tests.serving import Server
+
+pytestmark = pytest.mark.clock
 
 Answers: TypeAlias = "queue.Queue[tuple[triton.InferResult, InferenceServerException]]"
 
@@ -139,6 +142,7 @@ def test_a_stream_without_requests_does_not_hold_up_the_end_of_the_server(
         client.stop_stream()
 
 
+@pytest.mark.alone
 def test_a_reader_that_is_slow_holds_no_more_than_its_window(repository: Path, start_server: StartServer) -> None:
     server, address = counting_server(repository, start_server)
     asked = service_pb2.ModelInferRequest(model_name="counting")

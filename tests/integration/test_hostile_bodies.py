@@ -12,7 +12,8 @@ from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
 from tests.integration.hostile import BODY, HEADERS, PATH, SUM, all_is_well, image, inflight_bytes
 from tests.raw_http import chunked, frame
-from tests.serving import eventually, thread_names
+from tests.serving import thread_names
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,7 @@ def sends(headers: Headers, body: bytes) -> dict[str, tuple[Headers, bytes]]:
     }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("way", sends([], b""))
 @pytest.mark.parametrize("count", [10_000, 100_000, 400_000])
 def test_long_json_is_read_and_written_as_short_json_is(patient: Server, way: str, count: int) -> None:
@@ -59,6 +61,7 @@ def test_long_json_is_read_and_written_as_short_json_is(patient: Server, way: st
     assert any(name.startswith("kushi-body-") for name in thread_names(patient.pid).values())
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("way", sends([], b""))
 @pytest.mark.parametrize("count", [100_000, 300_000, 3_000_000])
 def test_long_binary_data_comes_back(patient: Server, way: str, count: int) -> None:
@@ -122,6 +125,7 @@ def test_a_body_larger_than_all_in_flight_may_hold_is_refused_for_good(
     eventually(lambda: inflight_bytes(server) == 0, "nothing is in flight")
 
 
+@pytest.mark.alone
 def test_a_declared_length_holds_nothing_before_the_bytes_arrive(patient: Server) -> None:
     before = inflight_bytes(patient)
     connections = [patient.connect() for _ in range(50)]
@@ -151,6 +155,7 @@ def test_chunks_are_counted(repository: Path, start_server: StartServer) -> None
         assert connection.is_closed()
 
 
+@pytest.mark.alone
 def test_a_flood_of_chunks_is_cut_off(patient: Server) -> None:
     with patient.connect() as connection:
         connection.send(frame("POST", PATH, [CHUNKED]))
@@ -196,6 +201,7 @@ def test_bounds_of_a_request_are_flags(repository: Path, start_server: StartServ
     assert error({"inputs": [{}] * 4}) == "request has 4 inputs and outputs, at most 3 are allowed (--http-max-tensors)"
 
 
+@pytest.mark.alone
 def test_many_large_requests_at_once_leave_nothing(patient: Server) -> None:
     headers, body = image(512)
     whole = frame("POST", requests.path("image"), headers, body)

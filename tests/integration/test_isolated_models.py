@@ -26,7 +26,8 @@ from tests import odd_backend
 from tests.integration.python_models import models as python_models
 from tests.integration.python_models.test_faults import workers_of
 from tests.odd_backend import put
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,7 @@ def failure(repository: Path) -> KushiError:
     return error
 
 
+@pytest.mark.clock
 def test_the_framework_runs_in_a_process_for_each_instance(repository: Path, start_server: StartServer) -> None:
     put(repository, "m", text=f"{ISOLATED} instance_group {{ count: 2 }}")
     put(repository, "here")
@@ -163,6 +165,7 @@ def test_a_file_that_crashes_its_framework_fails_its_load(repository: Path, star
     assert say(server, "hello") == ["HELLO"]
 
 
+@pytest.mark.clock
 def test_a_file_that_is_never_open_is_given_up_and_its_process_ends_with_the_server(
     repository: Path, start_server: StartServer
 ) -> None:

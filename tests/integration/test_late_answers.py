@@ -16,7 +16,7 @@ from runners.errors import ConfigInvalid, EngineFailed, InvalidInput
 from tests import conformance
 from tests.integration.test_conformance import MODELS
 from tests.python_models import Answer, served
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

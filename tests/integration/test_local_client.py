@@ -181,6 +181,7 @@ def test_event_loops_of_several_threads_share_a_client(client: Client) -> None:
             done.result()
 
 
+@pytest.mark.clock
 def test_one_loop_after_the_other_uses_a_client_and_leaves_nothing(client: Client) -> None:
     async def what() -> None:
         await client.async_infer("add_sub", ones(), ones())

@@ -19,7 +19,8 @@ from runners import Client, errors
 from tests.arrays import ones
 from tests.integration.local import EVERY_LOOP, Run, Start, descriptors, works
 from tests.integration.occupied import LONG_STEPS, until_pending
-from tests.serving import ROOT, Server, eventually
+from tests.serving import ROOT, Server
+from tests.waiting import settles
 
 LONG = np.array([[LONG_STEPS]])
 
@@ -204,6 +205,7 @@ def test_a_program_may_end_with_calls_in_flight(start_engine: Start, socket_path
     server.kill()
 
 
+@pytest.mark.clock
 def test_a_client_serves_while_other_threads_use_and_leave_it(start_engine: Start, client: Client) -> None:
     start_engine()
     before = descriptors()
@@ -231,4 +233,4 @@ def test_a_client_serves_while_other_threads_use_and_leave_it(start_engine: Star
         assert all(done.result() > 0 for done in churning)
     # what a loop leaves goes with the loop
     gc.collect()
-    eventually(lambda: descriptors() < before + 100, "the streams are closed")
+    settles(lambda: descriptors() < before + 100, "the streams are closed")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LONG = np.array([[LONG_STEPS]])
 
 
+@pytest.mark.clock
 def test_a_deadline_covers_the_time_in_the_queue_and_in_the_engine(
     repository: Path, start_server: StartServer, socket_path: str
 ) -> None:

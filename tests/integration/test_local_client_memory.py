@@ -16,7 +16,8 @@ from tests.arrays import DTYPES
 from tests.gates import HELD, Gate
 from tests.integration.local import LARGE, descriptors, values, write_gated_identity
 from tests.integration.occupied import until_pending
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import settles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,7 @@ def slots_of_this_process() -> int:
     return count
 
 
+@pytest.mark.clock
 def test_an_array_made_for_the_engine_travels_without_a_copy(client: Client) -> None:
     sent = client.empty((2, LARGE), np.float32)
     sent[...] = np.arange(2 * LARGE).reshape(2, LARGE)
@@ -129,6 +131,7 @@ def test_memory_of_a_cancelled_call_is_used_again_when_the_call_has_ended(
         asyncio.run(what(client, gate))
 
 
+@pytest.mark.clock
 def test_shared_memory_is_bounded_by_what_is_in_flight(client: Client) -> None:
     async def what() -> None:
         for number in range(30):
@@ -142,6 +145,7 @@ def test_shared_memory_is_bounded_by_what_is_in_flight(client: Client) -> None:
     assert slots_of_this_process() <= before + 20
 
 
+@pytest.mark.clock
 def test_a_client_that_nobody_has_any_more_lets_go_of_everything(local_server: tuple[Server, str]) -> None:
     async def what() -> None:
         client = Client(f"unix://{local_server[1]}")
@@ -158,4 +162,4 @@ def test_a_client_that_nobody_has_any_more_lets_go_of_everything(local_server: t
 
     before = descriptors()
     asyncio.run(what())
-    eventually(lambda: descriptors() <= before, "all is closed")
+    settles(lambda: descriptors() <= before, "all is closed")

@@ -17,7 +17,8 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tests import models
-from tests.serving import eventually, run_to_end
+from tests.serving import run_to_end
+from tests.waiting import settles
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -147,6 +148,7 @@ def test_a_socket_left_behind_is_taken_over_and_a_living_one_is_not(
     assert f"failed to start the local service at {path}: Socket '{path}' already in use" in ended.stdout
 
 
+@pytest.mark.clock
 def test_a_client_that_dies_in_the_middle_of_everything_leaves_no_descriptors(door: tuple[Server, Path]) -> None:
     server, path = door
     descriptors = Path(f"/proc/{server.process.pid}/fd")
@@ -156,4 +158,4 @@ def test_a_client_that_dies_in_the_middle_of_everything_leaves_no_descriptors(do
     for length in range(0, HEADER.size * 2, 3):
         with connect(path) as stream:
             stream.sendall((HEADER.pack(2, HELLO, 0) + b"\x08\x03" + HEADER.pack(1 << 20, INFER, 1))[:length])
-    eventually(lambda: len(list(descriptors.iterdir())) < before, "its descriptors are closed")
+    settles(lambda: len(list(descriptors.iterdir())) < before, "its descriptors are closed")

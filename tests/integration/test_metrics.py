@@ -16,7 +16,8 @@ from tests.integration.grpc_doors import port_of
 from tests.integration.occupied import occupy, slow_request, until_pending
 from tests.integration.python_models import models as python_models
 from tests.raw_http import fetch
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.held import hold_file
 from tests.integration.occupied import occupy, send_behind_another, slow_request
 from tests.raw_http import frame
-from tests.serving import eventually, run_to_end, thread_names
+from tests.serving import run_to_end, thread_names
+from tests.waiting import eventually, settles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +147,7 @@ class Asker:
                     self.wrong.append(response)
 
 
+@pytest.mark.clock
 def test_reloads_under_load_lose_no_request(repository: Path, start_server: StartServer) -> None:
     write_plus(repository, 0)
     server = start_server(repository, EXPLICIT, "--load-model=plus")
@@ -184,6 +188,7 @@ def test_a_request_is_finished_where_it_began(repository: Path, start_server: St
         assert [occupied.executing.receive().status, occupied.waiting.receive().status] == [200, 200]
 
 
+@pytest.mark.clock
 def test_a_request_that_a_reload_overtakes_is_answered_by_the_new_version(
     repository: Path, start_server: StartServer
 ) -> None:
@@ -234,6 +239,7 @@ def test_an_unload_answers_what_was_accepted(repository: Path, start_server: Sta
     eventually(lambda: states(server) == {"slow:1": "UNAVAILABLE"}, "the model is gone")
 
 
+@pytest.mark.alone
 def test_an_unload_gives_threads_and_memory_back(repository: Path, start_server: StartServer) -> None:
     weights = models.large(64 << 20)
     models.write(repository, "large", weights, "instance_group [ { kind: KIND_CPU count: 3 } ]")
@@ -243,7 +249,7 @@ def test_an_unload_gives_threads_and_memory_back(repository: Path, start_server:
     loaded = server.memory_kib()
     assert unload(server, "large").status == 200
     eventually(lambda: instance_threads(server, "large") == 0, "the threads have ended")
-    eventually(lambda: server.memory_kib() < loaded - (48 << 10), "the weights are gone")
+    settles(lambda: server.memory_kib() < loaded - (48 << 10), "the weights are gone")
 
 
 @dataclass

@@ -12,7 +12,7 @@ from runners.backends import Backend, Bound, Descriptor, NotYet, Opened, Placed,
 from runners.repository import discovery
 from tests import models
 from tests.gates import Gate, gate_name
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,8 @@ from onnx import TensorProto, helper
 
 from runners import Engine, EngineOptions
 from tests import models
-from tests.serving import eventually, thread_names
+from tests.serving import thread_names
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,6 +274,7 @@ def cpu_seconds(thread: int) -> float:
     return time.clock_gettime((~thread << 3) | per_thread | precise)
 
 
+@pytest.mark.clock
 def test_idle_threads_burn_their_cores_only_where_the_configuration_says_so(tmp_path: Path) -> None:
     spinning = burnt(tmp_path / "spinning", SPINNING, 2000)
     assert spinning[-1] >= LONG

@@ -129,6 +129,7 @@ def test_what_is_read_before_it_begins(asker: OverHttp | OverGrpc) -> None:
     asker.client.unregister_cuda_shared_memory()
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("mode", ["concurrency", "request rate"])
 def test_the_figures_of_a_window_are_those_of_its_requests(asker: OverHttp | OverGrpc, mode: str) -> None:
     before, began = counted(asker), time.monotonic_ns()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import StartServer
 
+pytestmark = pytest.mark.clock
+
 STEPS, HOLDS = np.zeros((1, 1), np.int64), np.full((1, 1), HELD, np.int64)
 ONE: Final = np.zeros(1, np.int32)
 IN_PROCESS: Final = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'

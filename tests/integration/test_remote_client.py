@@ -85,6 +85,7 @@ def test_a_result_outlives_its_client(server: Server, way: str) -> None:
     np.testing.assert_array_equal(received, sent)
 
 
+@pytest.mark.alone
 def test_small_results_that_are_kept_hold_no_more_than_themselves(client: Client) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()

@@ -31,8 +31,9 @@ from tests.integration.regions import (
     shared_output,
 )
 from tests.raw_http import frame
-from tests.serving import Server, eventually
+from tests.serving import Server
 from tests.shared_memory import Object
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ def raises(text: str) -> Any:  # noqa: ANN401 - what pytest answers here has no 
     return pytest.raises(InferenceServerException, match=f"^\\[400\\] {text}$")
 
 
+@pytest.mark.clock
 def test_an_object_cut_short_is_told_and_serves_again_when_it_has_grown(region_client: Client) -> None:
     with registered(region_client, "in", ADD_SUB_BYTES) as memory, registered(region_client, "out", 128) as out:
         memory.resize(100)
@@ -70,6 +72,7 @@ def test_an_object_cut_short_is_told_and_serves_again_when_it_has_grown(region_c
         assert out.read(64, 64) == (FIRST + SECOND).tobytes()
 
 
+@pytest.mark.clock
 def test_a_region_is_the_object_that_was_registered_whatever_its_key_names_now(region_client: Client) -> None:
     with registered(region_client, "in", ADD_SUB_BYTES) as memory:
         memory.unlink()
@@ -127,6 +130,7 @@ def infer_strings(client: Client) -> None:
     client.infer("identity_bytes", [shared_input("INPUT0", "BYTES", (1, 100), "torn", 800)], outputs=outputs)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     ("disturb", "use"),
     [
@@ -214,6 +218,7 @@ def names(client: Client) -> list[str]:
     return [row["name"] for row in client.get_system_shared_memory_status()]
 
 
+@pytest.mark.clock
 def test_a_region_in_use_stays_and_serves_until_its_last_request_is_answered(
     region_client: Client, region_server: Server
 ) -> None:
@@ -241,6 +246,7 @@ def test_a_region_in_use_stays_and_serves_until_its_last_request_is_answered(
         region_client.register_system_shared_memory("out", other.key, 8)
 
 
+@pytest.mark.clock
 def test_an_object_cut_short_while_it_is_in_use_is_told_and_stays_short(
     region_client: Client, region_server: Server
 ) -> None:
@@ -252,6 +258,7 @@ def test_an_object_cut_short_while_it_is_in_use_is_told_and_stays_short(
         assert out.size == 3
 
 
+@pytest.mark.clock
 def test_an_object_unlinked_while_it_is_in_use_gets_its_bytes(region_client: Client, region_server: Server) -> None:
     with registered(region_client, "out", 8) as out, in_use(region_server, "out") as (connection, gate):
         with out.path.open("rb") as old:
@@ -263,6 +270,7 @@ def test_an_object_unlinked_while_it_is_in_use_gets_its_bytes(region_client: Cli
         assert out.read() == bytes(8)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("place", ["executing", "waiting"])
 def test_a_client_that_goes_away_leaves_its_region(region_client: Client, region_server: Server, place: str) -> None:
     with registered(region_client, "out", 8) as out:
@@ -294,6 +302,7 @@ def until_idle(client: Client) -> None:
     client.infer("slow", [steps])
 
 
+@pytest.mark.clock
 def test_a_request_whose_deadline_passes_leaves_its_region(region_client: Client, region_server: Server) -> None:
     with registered(region_client, "out", 8), occupy(region_server) as occupied:
         late = send_behind_another(region_server, slow_into("out", 1, headers=[("kushi-timeout-us", "100000")]))
@@ -322,6 +331,7 @@ def test_a_server_that_drains_writes_into_regions_what_it_has_begun(
     assert server.wait() == 0
 
 
+@pytest.mark.clock
 def test_as_many_regions_as_may_be_and_no_more(region_client: Client, region_server: Server) -> None:
     with Object(ADD_SUB_BYTES) as memory:
         refused = None

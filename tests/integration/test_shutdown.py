@@ -13,7 +13,8 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Output
 from tests.integration.occupied import occupy, slow_request, until_pending
-from tests.serving import DRAINING, STOP_S, Server, eventually
+from tests.serving import DRAINING, STOP_S, Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

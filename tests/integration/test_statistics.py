@@ -12,7 +12,8 @@ from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.integration.occupied import occupy, pending, slow_request, until_pending
 from tests.raw_http import Connection, fetch
-from tests.serving import Server, eventually, labelled
+from tests.serving import Server, labelled
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,6 +24,7 @@ from tests.integration.regions import (
     FIRST,
     SECOND,
     add_sub_inputs,
+    connect,
     infer_add_sub,
     registered,
     shared_input,
@@ -34,7 +35,9 @@ from tests.shared_memory import Object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from tests.conftest import StartServer
     from tests.serving import Server
 
 
@@ -53,6 +56,7 @@ def tritons_region(name: str, size: int) -> Iterator[Any]:
         shared_memory.destroy_shared_memory_region(handle)
 
 
+@pytest.mark.clock
 def test_regions_are_registered_told_of_and_unregistered(region_client: Client) -> None:
     with tritons_region("status", 256):
         region_client.register_system_shared_memory("status", key("status"), 64, offset=128)
@@ -70,6 +74,7 @@ def test_regions_are_registered_told_of_and_unregistered(region_client: Client) 
             region_client.register_cuda_shared_memory("gpu", b"", 0, 64)
 
 
+@pytest.mark.clock
 def test_inputs_and_outputs_lie_in_regions_at_their_offsets(region_client: Client) -> None:
     with tritons_region("in", 200) as inputs, tritons_region("out", 300) as outputs:
         shared_memory.set_shared_memory_region(inputs, [FIRST, SECOND], offset=7)
@@ -92,6 +97,7 @@ def test_inputs_and_outputs_lie_in_regions_at_their_offsets(region_client: Clien
         assert not np.r_[untouched[:5], untouched[69:101], untouched[165:]].any()
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("datatype", VALUES)
 def test_every_datatype_travels_in_regions(region_client: Client, datatype: str) -> None:
     values = VALUES[datatype]
@@ -107,6 +113,7 @@ def test_every_datatype_travels_in_regions(region_client: Client, datatype: str)
         assert memory.read(2048, len(raw) + 1) == raw + b"\xff"
 
 
+@pytest.mark.clock
 def test_strings_are_written_and_read_by_tritonclient(region_client: Client) -> None:
     values = np.array([[b"", b"a\0b", "ü".encode()]], dtype=np.object_)
     with tritons_region("strings", 1024) as handle:
@@ -123,6 +130,7 @@ def test_strings_are_written_and_read_by_tritonclient(region_client: Client) -> 
         np.testing.assert_array_equal(answer, values)
 
 
+@pytest.mark.clock
 def test_regions_binary_and_json_may_be_mixed(region_client: Client) -> None:
     with registered(region_client, "in", FIRST.tobytes()), registered(region_client, "out", 64) as out:
         second = http.InferInput("INPUT1", [1, 16], "INT32")
@@ -142,12 +150,14 @@ def test_regions_binary_and_json_may_be_mixed(region_client: Client) -> None:
                 np.testing.assert_array_equal(result.as_numpy("OUTPUT1"), FIRST - SECOND)
 
 
+@pytest.mark.clock
 def test_an_output_may_take_the_place_of_its_input(region_client: Client) -> None:
     with registered(region_client, "in", ADD_SUB_BYTES) as memory:
         region_client.infer("add_sub", add_sub_inputs(), outputs=[shared_output("OUTPUT0", "in", 64)])
         assert memory.read() == (FIRST + SECOND).tobytes() + SECOND.tobytes()
 
 
+@pytest.mark.clock
 def test_tensors_without_elements_take_no_bytes(region_client: Client) -> None:
     with registered(region_client, "in", 1), registered(region_client, "out", b"\xff") as out:
         for datatype in ("INT32", "BYTES"):
@@ -160,6 +170,7 @@ def test_tensors_without_elements_take_no_bytes(region_client: Client) -> None:
         assert out.read() == b"\xff"
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("count", [100, 5_000, 150_000, 2_000_000])
 @pytest.mark.parametrize("at", [0, 3])
 def test_small_and_large_tensors_arrive_whole_at_any_alignment(region_client: Client, count: int, at: int) -> None:
@@ -207,6 +218,7 @@ def test_many_requests_share_regions_from_an_event_loop(region_server: Server) -
     asyncio.run(talk())
 
 
+@pytest.mark.clock
 def test_outputs_are_written_all_or_none_where_one_does_not_fit(region_client: Client) -> None:
     with registered(region_client, "in", ADD_SUB_BYTES), registered(region_client, "out", 256) as out:
         with pytest.raises(InferenceServerException) as refused:
@@ -223,13 +235,16 @@ def test_outputs_are_written_all_or_none_where_one_does_not_fit(region_client: C
         assert out.read() == bytes(256)
 
 
-def test_more_than_a_body_may_have_is_refused_before_it_is_read(region_client: Client, region_server: Server) -> None:
-    with registered(region_client, "in", 5 << 30):
-        before = region_server.memory_kib("VmHWM")
-        with pytest.raises(InferenceServerException, match=r"in shared memory, at most 2147483647 are allowed$"):
-            region_client.infer("identity_fp32", [shared_input("INPUT0", "FP32", (1, 1 << 29), "in", 1 << 31)])
-        with pytest.raises(InferenceServerException, match=r"Expected 64, got 2147483644$"):
-            region_client.infer("identity_fp32", [shared_input("INPUT0", "FP32", (1, 16), "in", (1 << 31) - 4)])
-        assert region_server.memory_kib("VmHWM") < before + (256 << 10)
-    with registered(region_client, "other", ADD_SUB_BYTES):
-        infer_add_sub(region_client, "other")
+@pytest.mark.alone
+def test_more_than_a_body_may_have_is_refused_before_it_is_read(
+    standard_repository: Path, start_server: StartServer
+) -> None:
+    server = start_server(standard_repository, "--allow-client-shm=true")
+    with connect(server) as client:
+        with registered(client, "in", 5 << 30), server.grows_by_less_than(256 << 10):
+            with pytest.raises(InferenceServerException, match=r"in shared memory, at most 2147483647 are allowed$"):
+                client.infer("identity_fp32", [shared_input("INPUT0", "FP32", (1, 1 << 29), "in", 1 << 31)])
+            with pytest.raises(InferenceServerException, match=r"Expected 64, got 2147483644$"):
+                client.infer("identity_fp32", [shared_input("INPUT0", "FP32", (1, 16), "in", (1 << 31) - 4)])
+        with registered(client, "other", ADD_SUB_BYTES):
+            infer_add_sub(client, "other")

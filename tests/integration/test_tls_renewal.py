@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tests.certificates import Authority, Identity
 from tests.integration.tls import context, flags, serving, shaken, tls
 from tests.raw_http import Connection, fetch
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,8 @@ from tritonclient.utils import InferenceServerException
 from runners import Engine, EngineOptions, TraceOptions
 from tests import models
 from tests.integration.python_models.models import ASKING
-from tests.serving import GRPC_LINE, eventually
+from tests.serving import GRPC_LINE
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer

@@ -11,7 +11,8 @@ from tritonclient import grpc, http
 from tests import models
 from tests.collector import Collector
 from tests.integration.test_trace import COMPUTE, OVER_GRPC, OVER_HTTP, REQUEST, VALUES, write_nested
-from tests.serving import GRPC_LINE, eventually, free_port, run_to_end
+from tests.serving import GRPC_LINE, free_port, run_to_end
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

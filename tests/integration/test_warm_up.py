@@ -21,8 +21,8 @@ from tests.bystander import undisturbed
 from tests.integration.test_hostile_models import change, reasons
 from tests.python_models import ADD_SUB
 from tests.raw_http import frame
-from tests.serving import eventually
 from tests.unit.text import config
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,8 @@ from runners import __version__
 from tests import models
 from tests.packages.environments import BUILT, BUILT_FOR_LINUX, CLEAN, run
 from tests.raw_http import fetch
-from tests.serving import START_S, STOP_S, eventually, free_port
+from tests.serving import START_S, STOP_S, free_port
+from tests.waiting import eventually
 
 _PROGRAM: Final = """
 import numpy as np

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.raw_http import fetch
-from tests.serving import Log, Server, eventually, free_port
+from tests.serving import Log, Server, free_port
 from tests.tritonserver import Tritonserver
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

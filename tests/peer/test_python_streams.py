@@ -10,7 +10,7 @@ import pytest
 
 from tests.peer.pair import Pair, generate, infer
 from tests.raw_http import Address, Connection, fetch, frame
-from tests.serving import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 

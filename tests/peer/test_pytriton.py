@@ -23,8 +23,9 @@ import pytest
 
 from runners import Client, TritonRunner, errors
 from tests.peer.pair import free_ports
-from tests.serving import ROOT, Log, eventually
+from tests.serving import ROOT, Log
 from tests.shared_memory import Object
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

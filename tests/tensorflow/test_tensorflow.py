@@ -21,7 +21,7 @@ from runners.errors import EngineFailed
 from runners.repository.config import parse
 from runners.repository.layout import scan
 from tests.cores import CORES, processes_on
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

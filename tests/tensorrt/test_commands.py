@@ -14,7 +14,7 @@ from onnx import helper
 from runners import Engine, EngineOptions
 from runners.cli import main
 from tests import models
-from tests.serving import eventually
+from tests.waiting import eventually
 
 from .plans import ADD_SUB, ONE_GPU, buildable, plan, tensor, write
 from .test_running import check_add_sub

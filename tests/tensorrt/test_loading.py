@@ -13,7 +13,7 @@ from runners import Engine, EngineOptions
 from runners.backends.tensorrt.cuda import gpu
 from runners.backends.tensorrt.kept import KEPT_PLANS
 from runners.errors import InvalidInput
-from tests.serving import eventually
+from tests.waiting import eventually
 
 from .plans import ADD_SUB, ONE_GPU, buildable, plan, tensor, write
 from .test_running import check_add_sub

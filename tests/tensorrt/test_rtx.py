@@ -17,7 +17,8 @@ from onnx import helper
 from runners import Engine, EngineOptions
 from runners.cli import main
 from tests import models
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
+from tests.waiting import eventually
 
 from .plans import ADD_SUB, ONE_GPU, buildable, write
 from .test_running import check_add_sub

@@ -10,7 +10,8 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
-from tests.serving import GRPC_LINE, eventually
+from tests.serving import GRPC_LINE
+from tests.waiting import eventually
 
 from .plans import ADD_SUB, ONE_GPU, buildable, write
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from runners import Engine, EngineOptions, ModelOptions
 from runners.errors import EngineFailed, KushiError
-from tests.serving import eventually
 from tests.torch.models import (
     NETWORK_INPUTS,
     NETWORK_OUTPUTS,
@@ -26,6 +25,7 @@ from tests.torch.models import (
     put,
 )
 from tests.torch.test_running import Halves
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

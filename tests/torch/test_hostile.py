@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tests import models
 from tests.bystander import undisturbed
 from tests.raw_http import frame
-from tests.serving import eventually
 from tests.torch.models import export, model_config, put
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

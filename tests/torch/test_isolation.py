@@ -20,7 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from runners import Engine, EngineOptions
 from runners.errors import ConfigInvalid
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
 from tests.torch.models import (
     NETWORK_INPUTS,
     NETWORK_OUTPUTS,
@@ -31,6 +31,7 @@ from tests.torch.models import (
     parameter,
     put,
 )
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from runners import Engine
 from runners.errors import ModelUnavailable
 from tests.cores import CORES, processes_on, threads_on
-from tests.serving import eventually
 from tests.torch.models import (
     NETWORK_INPUTS,
     NETWORK_OUTPUTS,
@@ -23,6 +22,7 @@ from tests.torch.models import (
     parameter,
     put,
 )
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,6 @@ from runners import Engine, EngineOptions, ModelOptions
 from runners.backends.torch.engine import TorchEngine
 from runners.errors import EngineFailed, InvalidInput
 from runners.threads import usable_cores
-from tests.serving import eventually
 from tests.torch.models import (
     BATCH,
     NETWORK_INPUTS,
@@ -30,6 +29,7 @@ from tests.torch.models import (
     put,
     save_script,
 )
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ import pytest
 
 from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelOptions, ModelUnavailable, Unsupported
 from tests import models
-from tests.serving import eventually
 from tests.unit.controlled import EXPLICIT, index, plus, rows
+from tests.waiting import eventually
 
 
 def test_an_explicit_engine_loads_nothing_at_the_start_and_lists_what_there_is(tmp_path: Path) -> None:

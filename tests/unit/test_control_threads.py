@@ -32,8 +32,9 @@ from runners.repository.layout import ModelSource
 from runners.starting import _still_waiting
 from tests import hostile_models, models
 from tests.held import hold_file
-from tests.serving import ROOT, eventually, thread_names
+from tests.serving import ROOT, thread_names
 from tests.unit.controlled import EXPLICIT, index, plus, rows
+from tests.waiting import eventually
 
 
 def threads_named(start: str) -> list[str]:
@@ -171,6 +172,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
         assert rows(engine) == [("m", "1", "READY", "")]
 
 
+@pytest.mark.clock
 def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> None:
     plus(tmp_path, "forgotten")
     before, others = len(threads_named("kushi-")), control_threads()
@@ -238,6 +240,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.clock
 def test_a_signal_interrupts_an_engine_that_loads_for_ever(tmp_path: Path) -> None:
     for number in range(6):
         models.write(tmp_path, f"m{number}", hostile_models.doubling(24))

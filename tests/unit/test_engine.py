@@ -153,6 +153,7 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, port: int) -> None:
                 door(port=port)
 
 
+@pytest.mark.clock
 def test_models_that_cannot_be_loaded_are_all_named_and_nothing_is_left(tmp_path: Path) -> None:
     add_sub(tmp_path, "good")
     models.write(tmp_path, "corrupt", b"\0" * 100)

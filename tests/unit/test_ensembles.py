@@ -12,8 +12,8 @@ from runners.backends import ensemble as backend
 from runners.backends.pipeline import Loaded
 from runners.composition import Composition
 from tests import models
-from tests.serving import eventually
 from tests.unit.controlled import EXPLICIT, plus, rows
+from tests.waiting import eventually
 
 LENIENT = EngineOptions(exit_on_error=False)
 STEP = """{{ model_name: "{model}" model_version: {version}

@@ -5,7 +5,7 @@ import pytest
 
 from runners.errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
 from runners.loading import MOST_LEFT, Loads, failure_of
-from tests.serving import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

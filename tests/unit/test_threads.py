@@ -33,6 +33,7 @@ def test_the_budget_holds_unless_there_are_more_instances_than_cores(s: float, i
     assert threads == 1 or threads * instances <= cores
 
 
+@pytest.mark.alone
 def test_cores_that_the_affinity_mask_leaves_out_are_not_usable() -> None:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})

@@ -10,7 +10,7 @@ import pytest
 
 from runners.errors import ConfigInvalid, EngineFailed, ShuttingDown
 from runners.unfinished import Unfinished
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

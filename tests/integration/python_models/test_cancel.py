@@ -10,7 +10,8 @@ from tests.conftest import StartServer
 from tests.integration.python_models import callers, models
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import frame
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 CANCELLED = "__ErrorCode.CANCELLED"
 

@@ -14,7 +14,8 @@ from tritonclient.utils import InferenceServerException
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, pair, tensor
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 
 def say(client: InferenceServerClient, what: str) -> str:
@@ -74,6 +75,7 @@ def wait_for_answers(outcomes: list[str]) -> None:
     eventually(lambda: outcomes[before:].count("") >= 50, "answers of a worker")
 
 
+@pytest.mark.clock
 def test_workers_that_are_killed_under_load_lose_no_request(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     server = start_server(repository)
@@ -107,6 +109,7 @@ def test_workers_that_are_killed_under_load_lose_no_request(repository: Path, st
     }
 
 
+@pytest.mark.clock
 def test_workers_go_with_a_server_that_is_killed(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     server = start_server(repository)

@@ -26,6 +26,7 @@ def write(repository: Path, name: str, source: str, config: str) -> None:
     models.write(repository, name, source, config + IN_PROCESS)
 
 
+@pytest.mark.clock
 def test_models_in_the_process_answer_and_ask_each_other(repository: Path, start_server: StartServer) -> None:
     write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     write(repository, "asking", ASKING, models.ADD_SUB_CONFIG)

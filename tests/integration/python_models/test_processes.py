@@ -14,7 +14,10 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.clock
 
 ENDLESS = models.FAULTY_CONFIG.replace('"1"', '"1000"')
 """As long as a test of its requests"""

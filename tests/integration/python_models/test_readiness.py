@@ -12,7 +12,10 @@ import pytest
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import workers_of
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.clock
 
 MOODS = """
 import time

@@ -13,7 +13,8 @@ from runners import Engine, EngineOptions, ModelOptions
 from runners.errors import KushiError
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, tensor
-from tests.serving import Server, eventually
+from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, tensor
 from tests.raw_http import fetch
-from tests.serving import Server, eventually, run_to_end
+from tests.serving import Server, run_to_end
+from tests.waiting import eventually
 
 
 def parameter(value: str) -> str:

@@ -21,7 +21,10 @@ from tests.integration.python_models.test_faults import workers_of
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.integration.python_models.test_processes import lives
 from tests.raw_http import Connection
-from tests.serving import Server, eventually, labelled
+from tests.serving import Server, labelled
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.clock
 
 ODD = """
 import os
@@ -125,6 +128,7 @@ def ask(server: Server, what: str, model: str = "odd") -> str:
         return answer.decode()
 
 
+@pytest.mark.alone
 def test_a_storm_of_print_holds_up_nobody(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "odd", ODD, ODD_CONFIG)
     models.write(repository, "quiet", ODD, ODD_CONFIG)
@@ -271,6 +275,7 @@ def stream(server: Server, count: int) -> Connection:
     return connection
 
 
+@pytest.mark.alone
 def test_a_reader_that_is_slow_holds_up_its_own_stream_alone(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "counting", STREAMING, models.COUNTING_CONFIG)
     server = start_server(repository)

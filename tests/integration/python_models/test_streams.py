@@ -13,7 +13,7 @@ import pytest
 from runners import Client, Engine
 from runners.errors import ConnectionLost, DeadlineExceeded, EngineFailed, InvalidInput, Unsupported
 from tests.integration.python_models import models
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,6 +148,7 @@ def has_stopped(sent: Path) -> bool:
     return bool(before) and sent.read_text() == before
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("end", ["closed", "dropped"])
 def test_a_model_waits_for_a_slow_reader_and_hears_when_nobody_reads(repository: Path, way: str, end: str) -> None:
     models.write(repository, "endless", ENDLESS, models.COUNTING_CONFIG)

@@ -145,6 +145,7 @@ def test_tensors_of_every_kind_come_back_as_they_were(
         assert (answer == array).all()
 
 
+@pytest.mark.clock
 def test_lengths_may_change_from_request_to_request(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "echo", ECHO, config("FP32"))
     server = start_server(repository)
@@ -190,6 +191,7 @@ def test_a_model_may_write_to_its_inputs(length: int, repository: Path, start_se
         assert (asked(client, array) == value + 1).all()
 
 
+@pytest.mark.clock
 def test_inputs_stay_as_they_are_for_as_long_as_a_model_keeps_them(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "echo", KEEPING, config("FP32"))
     server = start_server(repository)

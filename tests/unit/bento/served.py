@@ -15,7 +15,8 @@ from runners.bento.web.limits import Limits
 from runners.bento.web.server import Server
 from runners.bento.web.ways import Ways
 from tests.raw_http import Connection
-from tests.serving import eventually
+from tests.run.tiers import CLOCK, needs
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENT", "QUICK", "Served", "echo", "served", "until_answered"]
 
-# A test need not wait longer than the machine is busy.
+SHORT_S = 5.0
+# A test of a limit need not wait longer than the machine is busy; it belongs to the tier of the clock.
 QUICK = Limits(head_seconds=0.5, body_seconds=0.5, draining_seconds=0.5, look_seconds=0.05)
 # It waits longer than any test.
 PATIENT = dataclasses.replace(QUICK, head_seconds=30.0, body_seconds=30.0, draining_seconds=30.0)
@@ -60,13 +62,17 @@ class Served:
 @contextmanager
 def served(
     application: Application,
-    limits: Limits = QUICK,
+    limits: Limits = PATIENT,
     *,
     ping: float = 20.0,
     authority: Authority | None = None,
     shortcut: Callable[[], Shortcut | None] = lambda: None,
 ) -> Iterator[Served]:
     """With an authority: over TLS"""
+    times = (limits.head_seconds, limits.body_seconds, limits.draining_seconds, limits.last_client_seconds)
+    shortest = min(*times, limits.exit_seconds, ping)
+    if shortest < SHORT_S:
+        needs(CLOCK, f"has a server with a limit of {shortest} s")
     identity = authority.sign("server") if authority else None
     tls = ssl.create_default_context(cafile=authority.certificate) if authority else None
     listener = socket.create_server(("127.0.0.1", 0))

@@ -16,8 +16,8 @@ from runners.bento import service
 from runners.bento.web.bodies import Bodies
 from runners.bento.web.edge import Edge
 from tests.raw_http import chunked, frame
-from tests.serving import eventually
 from tests.unit.bento.served import QUICK, Served, echo, served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +134,7 @@ def test_what_an_application_that_fails_had_is_free() -> None:
         assert is_free(server)
 
 
+@pytest.mark.clock
 def test_a_body_that_stops_loses_its_place_when_its_time_is_over() -> None:
     with served(edge(), QUICK) as server, server.connect() as connection:
         connection.send(frame("POST", "/", [("content-length", "100")], b"a"))

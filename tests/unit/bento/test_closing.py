@@ -10,7 +10,7 @@ from tornado.ioloop import IOLoop
 
 from runners.bento.closing import close_without_reset, drop_new_clients, waiting_clients
 from tests.bentoml_internals import Arbiter
-from tests.serving import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

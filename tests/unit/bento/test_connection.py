@@ -15,8 +15,8 @@ import pytest
 
 from tests.certificates import Authority
 from tests.raw_http import Connection, chunked, frame
-from tests.serving import eventually
-from tests.unit.bento.served import PATIENT, echo, served, until_answered
+from tests.unit.bento.served import PATIENT, QUICK, echo, served, until_answered
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,6 +137,7 @@ def test_no_coding_but_chunked_is_read(patient: Served, coding: str) -> None:
         assert connection.is_closed()
 
 
+@pytest.mark.clock
 def test_a_fault_never_stands_in_the_place_of_an_answer() -> None:
     async def later(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.sleep(0.1)
@@ -227,9 +228,10 @@ def test_refusals_are_one_line_each_and_not_more_of_them_than_the_log_can_take(
 # --- TLS ---
 
 
+@pytest.mark.clock
 def test_all_of_it_holds_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    with served(echo, authority=authority) as server:
+    with served(echo, QUICK, authority=authority) as server:
         with server.connect() as connection:
             connection.send(frame("POST", "/upgraded", [("Connection", "Upgrade"), ("Upgrade", "h2c")], b"abc") + AFTER)
             assert connection.receive().body == b"POST|/upgraded|host content-length connection|abc"

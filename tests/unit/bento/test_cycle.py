@@ -13,8 +13,8 @@ import pytest
 from runners.bento.relay.exchange import BrokenAnswer
 from tests.certificates import Authority
 from tests.raw_http import frame
-from tests.serving import eventually
-from tests.unit.bento.served import PATIENT, echo, served
+from tests.unit.bento.served import PATIENT, QUICK, echo, served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,7 @@ async def go_on(_scope: Scope, receive: Receive, _send: Send) -> None:
         pass
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("ends", [fail, break_off, stop, go_on])
 @pytest.mark.parametrize("has_tls", [False, True])
 def test_an_answer_that_is_not_whole_is_not_taken_for_whole(ends: Application, has_tls: bool, tmp_path: Path) -> None:
@@ -104,8 +105,9 @@ def test_a_client_that_sends_on_is_not_reset_before_it_has_read_the_answer() -> 
         assert connection.is_closed()
 
 
+@pytest.mark.clock
 def test_what_is_sent_behind_the_last_answer_has_an_end() -> None:
-    with served(ignore) as server, server.connect() as connection:
+    with served(ignore, QUICK) as server, server.connect() as connection:
         connection.send(b"POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n")
         assert connection.receive().body == b"no"
         with pytest.raises(OSError):  # noqa: PT011, PT012 - reset or broken, as it happens
@@ -223,6 +225,7 @@ def test_answers_that_break_are_one_line_without_a_stack_and_not_one_each(caplog
     ]
 
 
+@pytest.mark.clock
 def test_bodies_that_stop_behind_the_begin_of_an_answer_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def early(_scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -230,7 +233,7 @@ def test_bodies_that_stop_behind_the_begin_of_an_answer_are_not_in_the_log(caplo
         while (await receive())["more_body"]:
             pass
 
-    with served(early) as server, server.connect() as connection:
+    with served(early, QUICK) as server, server.connect() as connection:
         connection.send(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\nx")
         with pytest.raises(ConnectionError):
             connection.receive()

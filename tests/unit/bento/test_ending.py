@@ -8,15 +8,19 @@ from contextlib import ExitStack, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.raw_http import frame
-from tests.serving import eventually
 from tests.unit.bento.served import QUICK, echo, served
 from tests.unit.bento.test_websocket import upgrade
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from runners.bento.web.asgi import Receive, Scope, Send
     from tests.raw_http import Connection
     from tests.unit.bento.served import Served
+
+pytestmark = pytest.mark.clock
 
 # None of these may matter once the worker ends.
 PATIENT = dataclasses.replace(QUICK, head_seconds=600.0, body_seconds=600.0)

@@ -11,10 +11,8 @@ import pytest
 
 from tests.certificates import Authority
 from tests.raw_http import Connection, frame
-from tests.serving import eventually
-from tests.unit.bento.served import QUICK, echo, served
-
-PATIENT = dataclasses.replace(QUICK, head_seconds=600.0, body_seconds=600.0)
+from tests.unit.bento.served import PATIENT, QUICK, echo, served
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +20,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "half a hello"])
 def test_one_that_does_not_go_on_is_ended(authority: Authority, begin: bytes) -> None:
-    with served(echo, authority=authority) as server, Connection(server.address) as stalled:
+    with served(echo, QUICK, authority=authority) as server, Connection(server.address) as stalled:
         stalled.send(begin)
         assert stalled.is_closed()
         server.until_nobody_is_connected()

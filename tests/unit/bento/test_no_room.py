@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tests.raw_http import frame
-from tests.serving import eventually
 from tests.unit.bento.served import PATIENT, echo, served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from runners.bento.web.asgi import Receive, Scope, Send

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.raw_http import frame
-from tests.serving import eventually
 from tests.unit.bento.served import QUICK, echo, served, until_answered
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from runners.bento.web.asgi import Receive, Scope, Send
     from tests.unit.bento.served import Served
 
+pytestmark = pytest.mark.clock
+
 
 @pytest.fixture(scope="module")
 def echoing() -> Iterator[Served]:
-    with served(echo) as server:
+    with served(echo, QUICK) as server:
         yield server
 
 
@@ -73,7 +75,7 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
             if not server.connections:
                 return
 
-    with served(endless) as server, server.connect() as connection:
+    with served(endless, QUICK) as server, server.connect() as connection:
         connection.send(frame("GET", "/"))
         eventually(lambda: server.connections == 1, "it is there")
         server.until_nobody_is_connected()
@@ -103,7 +105,7 @@ def test_nor_is_one_waited_for_that_does_not_read_the_last_answer() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    with served(large) as server, server.connect() as connection:
+    with served(large, QUICK) as server, server.connect() as connection:
         connection.send(frame("GET", "/"))
         eventually(lambda: server.connections == 1, "it is there")
         server.until_nobody_is_connected()
@@ -122,7 +124,7 @@ def test_nor_is_one_of_whom_the_application_has_given_up(fails: bool) -> None:
         if fails:
             raise ConnectionError("nobody reads")
 
-    with served(impatient) as server, server.connect() as connection:
+    with served(impatient, QUICK) as server, server.connect() as connection:
         connection.send(frame("GET", "/"))
         assert given_up.wait(30)
         server.until_nobody_is_connected()

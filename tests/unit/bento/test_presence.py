@@ -22,10 +22,13 @@ from runners.bento.activity import Activity, _fields_of
 from runners.bento.lifeline import Lifeline, hold_lifeline
 from runners.bento.place import Place
 from runners.bento.presence import Attendance, attend
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.clock
 
 WAIT_S = 30.0
 BEAT_SECONDS = 0.1
@@ -167,6 +170,7 @@ def test_one_that_lets_no_other_thread_run_is_killed_only_when_it_stops(
         assert locked.wait(WAIT_S) == -signal.SIGKILL
 
 
+@pytest.mark.alone
 def test_it_does_not_matter_how_many_descriptors_are_open(tmp_path: Path, attendance: Attendance) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
@@ -221,6 +225,7 @@ def test_one_that_lets_no_other_thread_run_does_not_keep_a_service_from_its_end(
         assert locked.wait(WAIT_S) == -signal.SIGKILL
 
 
+@pytest.mark.alone
 def test_one_that_gets_no_processor_is_active_and_one_that_is_stopped_is_not() -> None:
     core = {min(os.sched_getaffinity(0))}
     with ExitStack() as stack:
@@ -239,6 +244,7 @@ def test_one_that_gets_no_processor_is_active_and_one_that_is_stopped_is_not() -
         assert not activity.goes_on()
 
 
+@pytest.mark.alone
 def test_one_goes_on_whose_thread_has_waited_for_a_processor_and_ended() -> None:
     core = {min(os.sched_getaffinity(0))}
     with ExitStack() as stack:
@@ -316,6 +322,7 @@ def running(program: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.alone
 def test_workers_are_let_in_again_when_a_descriptor_is_free_again(tmp_path: Path, attendance: Attendance) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX) as connection:

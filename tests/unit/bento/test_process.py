@@ -26,6 +26,8 @@ from tests.serving import ROOT
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
+pytestmark = pytest.mark.clock
+
 WAIT_S = 60.0
 KILLS = 5
 SERVES_S = 0.8
@@ -323,6 +325,7 @@ def test_an_engine_does_not_hold_the_port_of_its_service(engine: EngineProcess) 
     run(main())
 
 
+@pytest.mark.alone
 def test_without_a_descriptor_nothing_is_said_of_the_engine(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as listener:

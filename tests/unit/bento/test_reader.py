@@ -18,8 +18,9 @@ import pytest
 
 from runners import InvalidInput, Overloaded
 from runners.bento import UploadReader
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
 from tests.unit.bento import reading
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -176,6 +177,7 @@ async def test_what_decoders_write_is_not_in_the_log(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.clock
 @awaited
 async def test_who_waits_too_long_is_told_to_come_again(file: Callable[[bytes], Path], tmp_path: Path) -> None:
     # long enough for the first one on a machine that is busy
@@ -190,6 +192,7 @@ async def test_who_waits_too_long_is_told_to_come_again(file: Callable[[bytes], 
     assert await first == "begun"
 
 
+@pytest.mark.clock
 @awaited
 async def test_no_more_wait_than_may(file: Callable[[bytes], Path], tmp_path: Path) -> None:
     reader = UploadReader(most_waiting=2)
@@ -205,6 +208,7 @@ async def test_no_more_wait_than_may(file: Callable[[bytes], Path], tmp_path: Pa
     assert await reader.read(file(b"abc"), reading.length) == 3
 
 
+@pytest.mark.clock
 @awaited
 async def test_who_has_gone_is_not_read(file: Callable[[bytes], Path], tmp_path: Path) -> None:
     reader = UploadReader()
@@ -222,6 +226,7 @@ async def test_who_has_gone_is_not_read(file: Callable[[bytes], Path], tmp_path:
     assert not gone.exists()
 
 
+@pytest.mark.clock
 @awaited
 async def test_a_fault_that_nobody_waits_for_any_more_is_not_in_the_log(
     file: Callable[[bytes], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture

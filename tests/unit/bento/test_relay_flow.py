@@ -29,6 +29,7 @@ def test_a_client_that_went_away_before_its_body_asks_nothing(path: Path, live: 
     run(main())
 
 
+@pytest.mark.clock
 def test_an_engine_that_does_not_read_stops_the_client(path: Path, live: Engine) -> None:
     async def main() -> None:
         reads = asyncio.Event()
@@ -68,6 +69,7 @@ def test_an_engine_that_does_not_read_stops_the_client(path: Path, live: Engine)
     run(main())
 
 
+@pytest.mark.clock
 def test_a_client_that_does_not_read_stops_the_engine(path: Path, live: Engine) -> None:
     async def main() -> None:
         length, sent = 32 << 20, 0
@@ -122,6 +124,7 @@ def test_a_body_that_is_found_to_be_wrong_on_its_way_is_refused_at_once(path: Pa
     run(main())
 
 
+@pytest.mark.clock
 def test_a_client_that_goes_away_is_not_waited_for(path: Path, live: Engine) -> None:
     async def main() -> None:
         engine = Scripted([b""], close=False)
@@ -139,6 +142,7 @@ def test_a_client_that_goes_away_is_not_waited_for(path: Path, live: Engine) -> 
     run(main())
 
 
+@pytest.mark.clock
 def test_an_engine_that_stands_still_makes_a_503(path: Path, tmp_path: Path) -> None:
     async def main() -> None:
         models.write_add_sub(tmp_path / "models")

@@ -180,6 +180,7 @@ def test_an_answer_that_comes_before_the_body_is_passed_on_at_once(
     run(main())
 
 
+@pytest.mark.clock
 def test_a_body_that_stops_is_ended(engine: Engine, port: int) -> None:
     async def main() -> None:
         async with relaying(engine, port) as relay:
@@ -192,6 +193,7 @@ def test_a_body_that_stops_is_ended(engine: Engine, port: int) -> None:
     run(main())
 
 
+@pytest.mark.clock
 def test_half_an_upload_leaves_nothing_behind(engine: Engine, port: int) -> None:
     async def main() -> None:
         async with relaying(engine, port) as relay:

@@ -91,6 +91,7 @@ def test_an_engine_that_asks_for_a_token_lives(closed: Server) -> None:
         assert asyncio.run(main())
 
 
+@pytest.mark.clock
 def test_a_call_that_nobody_waits_for_any_more_is_watched_no_more(server: Server) -> None:
     with RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
 

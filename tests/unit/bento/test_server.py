@@ -22,14 +22,16 @@ from runners.bento.web.limits import Limits
 from runners.bento.web.server import Server
 from runners.settings import read_settings
 from tests.raw_http import Connection, frame
-from tests.serving import eventually
 from tests.unit.bento.asgi import answering
 from tests.unit.bento.served import QUICK, echo, served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runners.bento.web.asgi import Receive, Scope, Send
+
+pytestmark = pytest.mark.clock
 
 FIRST_SPARE = 64
 
@@ -79,6 +81,7 @@ def test_only_a_second_interrupt_ends_it_at_once(told: list[signal.Signals], at_
     assert server.force_exit is at_once
 
 
+@pytest.mark.alone
 def test_the_soft_limit_of_open_files_is_raised(unchanged_limit: None) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())  # of what other tests keep open, too
@@ -88,6 +91,7 @@ def test_the_soft_limit_of_open_files_is_raised(unchanged_limit: None) -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > soft
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("soft", "fewest"), [(256, 150), (1024, 700), (20000, 16384)])
 def test_descriptors_are_left_for_what_is_no_connection(unchanged_limit: None, soft: int, fewest: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

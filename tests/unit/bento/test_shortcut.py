@@ -14,8 +14,8 @@ from runners.bento.relay.exchange import Relay
 from runners.bento.relay.origin import Origin
 from runners.bento.relay.watch import Watch
 from tests.raw_http import Connection, frame
-from tests.serving import eventually
 from tests.unit.bento.served import served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

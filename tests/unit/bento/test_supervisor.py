@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runners.bento.supervisor import VainStarts
-from tests.serving import ROOT, eventually
+from tests.serving import ROOT
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

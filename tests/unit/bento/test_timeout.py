@@ -15,6 +15,8 @@ from tests.unit.bento.asgi import Answer, Call, answering, ask
 if TYPE_CHECKING:
     from runners.bento.web.asgi import Application, Message, Receive, Scope, Send
 
+pytestmark = pytest.mark.clock
+
 
 async def _forever(_scope: Scope, _receive: Receive, _send: Send) -> None:
     await asyncio.Event().wait()

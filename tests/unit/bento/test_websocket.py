@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.raw_http import Connection, Headers, Response, frame
-from tests.serving import eventually
-from tests.unit.bento.served import QUICK, served
+from tests.unit.bento.served import PATIENT, served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from runners.bento.web.asgi import Receive, Scope, Send
     from tests.unit.bento.served import Served
 
-PATIENT = dataclasses.replace(QUICK, head_seconds=30.0, body_seconds=30.0, max_message_bytes=1 << 16, max_websockets=4)
-HASTY = dataclasses.replace(PATIENT, body_seconds=0.5)
+# most of them end by being closed, which a client may not notice for some time
+pytestmark = pytest.mark.clock
+
+FEW = dataclasses.replace(PATIENT, draining_seconds=0.5, max_message_bytes=1 << 16, max_websockets=4)
+HASTY = dataclasses.replace(FEW, body_seconds=0.5)
 BINARY, CLOSE, PING, PONG = 2, 8, 9, 10
 _COMPRESSED: Final = 0x40
 _LONG: Final = 126
@@ -90,7 +93,7 @@ def asked(server: Served, request: bytes) -> Response:
 
 
 def test_messages_come_back() -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         for data in (b"a", bytes(70), bytes(1 << 16)):
             connection.send(message(data))
             assert read(connection) == (BINARY, data)
@@ -99,14 +102,14 @@ def test_messages_come_back() -> None:
 
 
 def test_what_is_sent_along_with_the_request_is_not_lost() -> None:
-    with served(echo, PATIENT) as server, server.connect() as connection:
+    with served(echo, FEW) as server, server.connect() as connection:
         connection.send(upgrade() + message(b"one") + message(b"two"))
         assert connection.receive("HEAD").status == 101
         assert [read(connection), read(connection)] == [(BINARY, b"one"), (BINARY, b"two")]
 
 
 def test_thousands_of_messages_at_once_come_back_in_their_order() -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         connection.send(b"".join(message(b"%d" % number) for number in range(5000)))
         for number in range(5000):
             assert read(connection) == (BINARY, b"%d" % number)
@@ -123,7 +126,7 @@ def test_thousands_of_messages_at_once_come_back_in_their_order() -> None:
     ids=["pings", "pongs", "fragments", "pings before a message"],
 )
 def test_a_stream_of_frames_that_bring_nothing_is_ended(frames: bytes) -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         connection.send(frames)
         kind, data = read(connection)
         pongs = 0
@@ -148,7 +151,7 @@ def test_a_stream_of_frames_that_bring_nothing_is_ended(frames: bytes) -> None:
     ids=["unknown", "reserved bit", "without a begin", "long ping", "no mask", "no utf-8"],
 )
 def test_what_is_against_the_protocol_ends_it_with_a_reason_that_arrives(frames: bytes, code: int) -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         connection.send(frames + message(b"behind it") * 1000)
         kind, data = read(connection)
         assert (kind, struct.unpack("!H", data[:2])) == (CLOSE, (code,))
@@ -156,7 +159,7 @@ def test_what_is_against_the_protocol_ends_it_with_a_reason_that_arrives(frames:
 
 
 def test_pings_now_and_then_and_large_fragments_are_no_such_stream() -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         for _ in range(50):
             connection.send(message(b"", PING))
             assert read(connection) == (PONG, b"")
@@ -166,7 +169,7 @@ def test_pings_now_and_then_and_large_fragments_are_no_such_stream() -> None:
 
 
 def test_one_with_a_body_is_refused() -> None:
-    with served(echo, PATIENT) as server:
+    with served(echo, FEW) as server:
         for request in (upgrade(body=b"abc"), upgrade([("Transfer-Encoding", "chunked")])):
             answer = asked(server, request)
             assert (answer.status, answer.error) == (400, "a request for a WebSocket has no body")
@@ -180,19 +183,19 @@ def test_one_that_waits_behind_a_request_is_refused_without_a_word_in_its_answer
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         return await send({"type": "http.response.body", "body": b"ok"})
 
-    with served(application, PATIENT) as server, server.connect() as connection:
+    with served(application, FEW) as server, server.connect() as connection:
         connection.send(frame("GET", "/") + upgrade())
         assert connection.receive().body == b"ok"
         assert connection.is_closed()
 
 
 def test_one_where_there_is_none_is_refused() -> None:
-    with served(echo, PATIENT) as server:
+    with served(echo, FEW) as server:
         assert asked(server, upgrade(path="/absent")).status == 403
 
 
 def test_a_message_that_is_too_large_ends_it_with_a_reason_that_arrives() -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         connection.send(message(bytes((1 << 16) + 1)) + message(bytes(1 << 16)) * 20)
         reason = "a message is larger than the 65536 bytes that are accepted"
         assert last_words(connection) == (1009, reason)
@@ -201,7 +204,7 @@ def test_a_message_that_is_too_large_ends_it_with_a_reason_that_arrives() -> Non
 
 
 def test_so_does_one_that_comes_in_pieces() -> None:
-    with served(echo, PATIENT) as server, opened(server) as connection:
+    with served(echo, FEW) as server, opened(server) as connection:
         connection.send(message(bytes(1 << 15), first=0))
         connection.send(message(bytes(1 << 15), 0, first=0))
         connection.send(message(b"a", 0))
@@ -212,7 +215,7 @@ def test_nothing_is_inflated() -> None:
     packer = zlib.compressobj(9, wbits=-15)
     bomb = packer.compress(bytes(1 << 24)) + packer.flush(zlib.Z_SYNC_FLUSH)
     with (
-        served(echo, PATIENT) as server,
+        served(echo, FEW) as server,
         opened(server, [("Sec-WebSocket-Extensions", "permessage-deflate")]) as connection,
     ):
         connection.send(message(bomb[:-4], first=0x80 | _COMPRESSED))
@@ -220,7 +223,7 @@ def test_nothing_is_inflated() -> None:
 
 
 def test_there_are_not_more_than_are_served() -> None:
-    with served(echo, PATIENT) as server:
+    with served(echo, FEW) as server:
         held = [opened(server) for _ in range(4)]
         with opened(server) as connection:
             assert last_words(connection) == (
@@ -237,7 +240,7 @@ def test_there_are_not_more_than_are_served() -> None:
 
 
 def test_they_count_as_connections() -> None:
-    with served(echo, dataclasses.replace(PATIENT, max_connections=2)) as server:
+    with served(echo, dataclasses.replace(FEW, max_connections=2)) as server:
         held = [opened(server) for _ in range(2)]
         assert asked(server, upgrade()).status == 503
         for connection in held:
@@ -277,7 +280,7 @@ def test_frames_before_the_application_has_accepted_wait_outside() -> None:
         await accepts.wait()
         await echo(scope, receive, send)
 
-    with served(late, PATIENT) as server, server.connect() as connection:
+    with served(late, FEW) as server, server.connect() as connection:
         connection.send(upgrade())
         connection.socket.settimeout(0.2)
         with pytest.raises(TimeoutError):  # noqa: PT012 - the last of many raises
@@ -296,7 +299,7 @@ def test_a_client_that_waits_for_a_slow_application_stays() -> None:
         await asyncio.sleep(0.5)
         await send({"type": "websocket.send", "bytes": b"done"})
 
-    with served(slow, PATIENT, ping=0.2) as server, opened(server) as connection:
+    with served(slow, FEW, ping=0.2) as server, opened(server) as connection:
         connection.send(message(b"a") * 2)
         kinds = []
         while True:
@@ -310,6 +313,6 @@ def test_a_client_that_waits_for_a_slow_application_stays() -> None:
 
 
 def test_one_that_answers_no_ping_is_closed() -> None:
-    with served(echo, PATIENT, ping=0.05) as server, opened(server) as connection:
+    with served(echo, FEW, ping=0.05) as server, opened(server) as connection:
         assert read(connection)[0] == PING
         assert last_words(connection) == (1011, "keepalive ping timeout")
