@@ -30,7 +30,7 @@ WRONG: Final = [
 ]
 
 
-def run(folder: Path, tier: str, *tests: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, tier: str, *tests: str, processes: int = 0) -> subprocess.CompletedProcess[str]:
     """As a part of a whole run does"""
     chosen = [f"{FAULTS}::{test}" for test in tests]
     kept = {"SECOND_LOOKS": str(folder / "looks"), "PLANTED": str(folder), "RECORD": str(folder / "ci"), "PART": "p"}
@@ -52,7 +52,8 @@ def looks(folder: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_what_is_wrong_once_is_red(tmp_path: Path, tier: str) -> None:
-    done = run(tmp_path, tier, *WRONG)
+    # of each process that dies another one goes on
+    done = run(tmp_path, tier, *WRONG, processes=1)
     assert done.returncode == 1, done.stdout
     # of one the call has failed, and its end too
     assert "6 failed, 1 error" in done.stdout
@@ -60,15 +61,14 @@ def test_what_is_wrong_once_is_red(tmp_path: Path, tier: str) -> None:
     assert looks(tmp_path) == []
 
 
-@pytest.mark.parametrize("tier", ["plain", "scheduled"])
-def test_lateness_is_red_where_no_clock_runs(tmp_path: Path, tier: str) -> None:
-    assert run(tmp_path, tier, "test_late_once").returncode == 1
+def test_lateness_is_red_where_no_clock_runs(tmp_path: Path) -> None:
+    assert run(tmp_path, "plain", "test_late_once").returncode == 1
     assert looks(tmp_path) == []
 
 
-@pytest.mark.parametrize("tier", ["clock", "alone"])
-def test_lateness_is_looked_at_again_and_shown(tmp_path: Path, tier: str) -> None:
-    done = run(tmp_path, tier, "test_late_once")
+@pytest.mark.parametrize(("tier", "processes"), [("clock", 1), ("alone", 0)])
+def test_lateness_is_looked_at_again_and_shown(tmp_path: Path, tier: str, processes: int) -> None:
+    done = run(tmp_path, tier, "test_late_once", processes=processes)
     assert done.returncode == 0, done.stdout
     assert "second looks: mend these before you go on" in done.stdout
     (look,) = looks(tmp_path)
@@ -88,7 +88,7 @@ def test_lateness_beside_a_wrong_test_is_not_looked_at_again(tmp_path: Path) -> 
 
 
 def test_three_that_are_late_are_red_at_once(tmp_path: Path) -> None:
-    done = run(tmp_path, "clock", "test_late_always", "test_late_always_too", "test_late_once_more", processes=2)
+    done = run(tmp_path, "clock", "test_late_always", "test_late_always_too", "test_late_once_more")
     assert done.returncode == 1
     assert "3 tests were late: no more than 2 of a run are asked again" in done.stdout
     assert looks(tmp_path) == []
@@ -132,7 +132,7 @@ def test_what_is_not_of_its_tier_fails_by_name(tmp_path: Path, tier: str) -> Non
 
 
 def test_the_strictest_tier_may_do_it_and_a_run_keeps_its_results_and_the_order(tmp_path: Path) -> None:
-    done = run(tmp_path, "alone", "test_may_do_all_of_it")
+    done = run(tmp_path, "alone", "test_may_do_all_of_it", processes=1)
     assert done.returncode == 0, done.stdout
     assert f"--randomly-seed={seed_of_tree()}" in done.stdout
     assert "test_may_do_all_of_it" in (tmp_path / "ci/junit/p.xml").read_text()
