@@ -36,6 +36,9 @@ _BYTES_OF = {
     "BYTES": 4,
 }
 _MOST_BYTES = 1024 * 1024 * 1024
+_MOST_OF_A_MODEL = 4 * 1024 * 1024 * 1024
+"""Over all samples, each with all rows of its batch"""
+_PIECE_BYTES = 64 * 1024 * 1024
 _ZERO_OR_ONE = bytes(value & 1 for value in range(256))
 
 
@@ -59,31 +62,49 @@ class WarmUpSample(NamedTuple):
 
 def warm_up_samples(directory: Path, config: ModelConfig) -> tuple[WarmUpSample, ...]:
     """The samples of a model in this directory; one with a batch of 0 is left out"""
-    return tuple(
-        WarmUpSample(
-            name=sample.name,
-            batch_size=sample.batch_size,
-            times=max(1, sample.count),
-            inputs=tuple(
-                _input(directory, config, sample.name, name, given) for name, given in sorted(sample.inputs.items())
-            ),
-        )
-        for sample in config.model_warmup
-        if sample.batch_size > 0
+    samples = [sample for sample in config.model_warmup if sample.batch_size > 0]
+    # before any of it is made
+    _check_whole(
+        config.name,
+        sum(
+            sample.batch_size * _size(sample.name, name, given)
+            for sample in samples
+            for name, given in sample.inputs.items()
+        ),
     )
+    made: list[WarmUpSample] = []
+    for sample in samples:
+        inputs = (_input(directory, config, sample.name, name, given) for name, given in sorted(sample.inputs.items()))
+        made.append(WarmUpSample(sample.name, sample.batch_size, max(1, sample.count), tuple(inputs)))
+        # texts of files are as long as the files
+        _check_whole(config.name, sum(one.batch_size * len(given.data) for one in made for given in one.inputs))
+    return tuple(made)
 
 
-def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: ModelWarmup.Input) -> WarmUpInput:
+def _check_whole(model: str, size: int) -> None:
+    if size > _MOST_OF_A_MODEL:
+        raise ConfigInvalid(
+            f"the warmup samples of model '{model}' have {size} bytes, with all rows of their batches, "
+            f"expected at most {_MOST_OF_A_MODEL}"
+        )
+
+
+def _size(sample: str, name: str, given: ModelWarmup.Input) -> int:
+    """In bytes, of one row"""
     if given.data_type == DataType.Value("TYPE_INVALID"):
         raise ConfigInvalid(f"warmup sample '{sample}': input '{name}' must specify 'data_type'")
-    datatype = protocol_type(given.data_type)
     if any(dim < 0 for dim in given.dims):
         raise ConfigInvalid(f"warmup setting expects all variable-size dimensions are specified for input '{name}'")
-    size = prod(given.dims) * _BYTES_OF[datatype]
+    size = prod(given.dims) * _BYTES_OF[protocol_type(given.data_type)]
     if size > _MOST_BYTES:
         raise ConfigInvalid(
             f"warmup sample '{sample}': input '{name}' has {size} bytes, expected at most {_MOST_BYTES}"
         )
+    return size
+
+
+def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: ModelWarmup.Input) -> WarmUpInput:
+    datatype, size = protocol_type(given.data_type), _size(sample, name, given)
     match given.WhichOneof("input_data_type"):
         case "input_data_file":
             data = _content(directory / "warmup", sample, name, given.input_data_file)
@@ -109,7 +130,10 @@ def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: 
 
 def _random(seed: str, size: int) -> bytes:
     """The same bytes at each load"""
-    return random.Random(seed).randbytes(size)  # noqa: S311 - nothing is kept secret by it
+    source = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
+    # no more than 256 MiB come at once
+    pieces = [_PIECE_BYTES] * (size // _PIECE_BYTES) + [size % _PIECE_BYTES]
+    return b"".join(map(source.randbytes, pieces))
 
 
 def _content(directory: Path, sample: str, name: str, filename: str) -> bytes:

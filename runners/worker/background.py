@@ -49,8 +49,8 @@ class Background:
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         while not self._ending:
-            # sys.exit() in a task of the model's leaves the loop, with all the others in it
-            with contextlib.suppress(SystemExit):
+            # either in a task of the model's leaves the loop, with all the others in it
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
 
 

@@ -7,7 +7,6 @@ once, whatever the model does.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from types import CoroutineType
@@ -107,7 +106,10 @@ class Model:
             return
         try:
             returned = execute(requests)
-        except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
+        except SystemExit:
+            # it is asked for, and the process ends as it says
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the user's, and may raise anything
             done(self._failed(requests, error))
             return
         if not isinstance(returned, CoroutineType):
@@ -123,8 +125,8 @@ class Model:
     ) -> None:
         try:
             returned = await execution
-        # the last two would end the event loop, and everything that runs on it
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001
+        # some would end the event loop, and everything that runs on it
+        except BaseException as error:  # noqa: BLE001
             outcomes = self._failed(requests, error)
         else:
             outcomes = self._outcomes(requests, returned)

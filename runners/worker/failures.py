@@ -1,4 +1,7 @@
-"""How an exception of a model is told: a line for the client, all of it for the log"""
+"""
+How an exception of a model is told: a line for the client, all of it for the log. Its text is the model's own: making
+it may raise, and it may have characters that no text may have.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,30 @@ _NO_TEXT = "<EMPTY MESSAGE>"
 
 def described(error: BaseException) -> str:
     """What was raised, and where: the innermost place first, as Triton writes it"""
-    text = f"{type(error).__name__}: {str(error) or _NO_TEXT}"
+    text = f"{type(error).__name__}: {_text(error) or _NO_TEXT}"
     places = [f"  {frame.filename}({frame.lineno}): {frame.name}\n" for frame in _places(error)]
-    return f"{text}\n\nAt:\n{''.join(reversed(places))}" if places else text
+    return _sendable(f"{text}\n\nAt:\n{''.join(reversed(places))}" if places else text)
 
 
 def logged(error: BaseException) -> str:
     """The whole traceback, without what of it is this package's own"""
-    whole = traceback.TracebackException.from_exception(error)
-    whole.stack = traceback.StackSummary.from_list(_places(error))
-    return "".join(whole.format()).rstrip("\n")
+    try:
+        whole = traceback.TracebackException.from_exception(error)
+        whole.stack = traceback.StackSummary.from_list(_places(error))
+        return _sendable("".join(whole.format()).rstrip("\n"))
+    except BaseException:  # noqa: BLE001 - the texts of causes are the model's, too
+        return described(error)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as other:  # noqa: BLE001 - as it is the model's
+        return f"<its text raises {type(other).__name__}>"
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _places(error: BaseException) -> list[traceback.FrameSummary]:

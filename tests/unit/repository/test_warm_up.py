@@ -118,3 +118,32 @@ def test_a_file_outside_of_its_directory_is_not_read(tmp_path: Path, name: str) 
 )
 def test_an_input_that_cannot_be_made_is_refused(tmp_path: Path, given: str, text: str) -> None:
     assert fault(tmp_path, given) == text
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        'model_warmup { name: "w" batch_size: 1000 inputs { key: "A" value { HALF } } }',
+        'model_warmup { name: "w" batch_size: 4 inputs { key: "A" value { HALF } } } ' * 3,
+    ],
+)
+def test_all_samples_with_all_rows_have_a_bound(tmp_path: Path, samples: str) -> None:
+    half = "data_type: TYPE_UINT8 dims: [ 536870912 ] zero_data: true"
+    with pytest.raises(ConfigInvalid, match="with all rows of their batches, expected at most 4294967296"):
+        warm_up_samples(tmp_path, config(f'name: "m" max_batch_size: 1000 {samples.replace("HALF", half)}'))
+
+
+def test_texts_of_files_count_as_they_are(tmp_path: Path) -> None:
+    text = b"".join([(1 << 20).to_bytes(4, "little"), bytes(1 << 20)])
+    name = with_file(tmp_path, text)
+    given = f"data_type: TYPE_STRING dims: [ 1 ] {name}"
+    sample = f'model_warmup {{ name: "w" batch_size: 2048 inputs {{ key: "A" value {{ {given} }} }} }} '
+    assert len(warm_up_samples(tmp_path, config(f'name: "m" max_batch_size: 2048 {sample}'))) == 1
+    with pytest.raises(ConfigInvalid, match="expected at most 4294967296"):
+        warm_up_samples(tmp_path, config(f'name: "m" max_batch_size: 2048 {sample * 2}'))
+
+
+def test_much_random_data_is_made(tmp_path: Path) -> None:
+    size = (256 << 20) + 7
+    (given,) = inputs(tmp_path, f"data_type: TYPE_UINT8 dims: [ {size} ] random_data: true")
+    assert len(given.data) == size

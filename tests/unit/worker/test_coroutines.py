@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tests.unit.worker.answering import AnsweringServer
 
 
+class Own(BaseException):
+    """As some libraries cancel their tasks"""
+
+
 def test_a_coroutine_is_awaited(server: AnsweringServer) -> None:
     async def execute(requests: list[IncomingRequest]) -> list[InferenceResponse]:
         await asyncio.sleep(0)
@@ -38,7 +42,7 @@ def test_a_coroutine_that_raises_fails_its_requests(server: AnsweringServer) -> 
     model.model.finalize()
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt(), Own()])
 def test_no_coroutine_ends_the_event_loop(server: AnsweringServer, error: BaseException) -> None:
     async def execute(requests: list[IncomingRequest]) -> None:
         raise error
@@ -85,6 +89,18 @@ def test_a_task_goes_on_when_execute_has_returned(server: AnsweringServer) -> No
     assert model.run() == [None]
     go.set()
     assert server.sent.get(timeout=60)[2] == RESPONSE_FINAL
+    model.model.finalize()
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_an_exception_whose_text_cannot_be_sent_fails_its_requests(server: AnsweringServer, decoupled: bool) -> None:
+    async def execute(requests: list[IncomingRequest]) -> None:
+        raise ValueError("half a pair: \ud800")
+
+    model = Instance(execute, decoupled=decoupled)
+    model.begin()
+    (text,) = texts(model.outcomes.get(timeout=60))
+    assert str(text).startswith(BEGIN + "ValueError: half a pair: ?")
     model.model.finalize()
 
 
