@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from runners.errors import EngineFailed, InvalidInput
 from tests import models
 from tests.hostile_models import with_weights_in
 from tests.serving import ROOT
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -334,3 +337,36 @@ def test_weights_are_not_read_elsewhere(tmp_path: Path, location: str) -> None:
     secret.write_bytes(bytes(4096))
     with Engine(tmp_path / "models", options=EngineOptions(exit_on_error=False)) as engine:
         assert "external data" in str(engine.failures["m"])
+
+
+IR: Final = """<?xml version="1.0"?>
+<net name="n" version="11"><layers>
+<layer id="0" name="x" type="Parameter" version="opset1"><data shape="1" element_type="f32"/>
+ <output><port id="0" precision="FP32"><dim>1</dim></port></output></layer>
+<layer id="1" name="texts" type="Const" version="opset1">
+ <data element_type="&#115;tring" shape="STRINGS" offset="0" size="21"/>
+ <output><port id="0" precision="STRING"><dim>STRINGS</dim></port></output></layer>
+<layer id="2" name="y" type="Result" version="opset1">
+ <input><port id="0" precision="FP32"><dim>1</dim></port></input></layer>
+</layers><edges><edge from-layer="0" from-port="0" to-layer="2" to-port="0"/></edges></net>
+"""
+TWO_TEXTS: Final = struct.pack("<4i", 2, 0, 2, 5) + b"abcde"
+
+
+@pytest.mark.parametrize(("strings", "count"), [("200000", 2), ("2", 2), ("3", 2)])
+@pytest.mark.parametrize("file", ["model.xml", "other.model"])
+def test_a_constant_with_fewer_strings_than_its_shape_says_is_refused(
+    tmp_path: Path, start_server: StartServer, strings: str, count: int, file: str
+) -> None:
+    """OpenVINO would end the process as it reads the network, whether or not anything asks for the constant"""
+    folder = tmp_path / "models/m/1"
+    folder.mkdir(parents=True)
+    (folder / file).write_text(IR.replace("STRINGS", strings))
+    (folder / file).with_suffix(".bin").write_bytes(TWO_TEXTS)
+    (folder.parent / "config.pbtxt").write_text(f'backend: "openvino" default_model_filename: "{file}"')
+    server = start_server(tmp_path / "models", "--exit-on-error=false", ready=False)
+    if int(strings) > count:
+        server.log.wait_for(re.compile(rf"constant 'texts' has 2 strings, its shape says {strings}"), 30)
+        assert server.get("/v2/health/live").status == 200
+    else:
+        eventually(server.is_ready, "the server is ready")

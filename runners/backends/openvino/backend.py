@@ -20,6 +20,7 @@ from ..cores import cores_for_all
 from ..files import ModelFiles
 from ..measure import measured_seconds
 from ..openvino_wheel import start
+from .constants import check_constants
 from .options import NetworkOptions, Properties, check_cores_alone, read_options
 from .strings import check_strings
 
@@ -63,6 +64,8 @@ class _Opened(Opened):
     """A network that was read. Its shapes follow the configuration, before it is completed and held against them"""
 
     def __init__(self, path: Path, options: NetworkOptions) -> None:
+        if path.is_file():
+            check_constants(path)
         self._network = kushi_native.OpenVinoNetwork(str(path), options.extension)
         self._options = options
         self._shaped_for: ModelConfig | None = None

@@ -1,0 +1,75 @@
+"""
+Constants of a network of OpenVINO's own format that are strings. OpenVINO reads as many of them as their shape says,
+however many there are: beyond the last one it reads memory that is something else, and the process ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+from xml.parsers import expat
+
+from ...errors import ConfigInvalid
+
+__all__ = ["check_constants"]
+
+_LOOKED_AT_BYTES = 4096
+# marks of the order of bytes, white space, and the zeros of wide characters
+_BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
+
+
+@dataclass(frozen=True)
+class _Constant:
+    name: str
+    strings: int
+    """That its shape says"""
+    offset: int
+    """In the file of the weights"""
+
+
+def check_constants(path: Path) -> None:
+    """Raises where a constant has fewer strings than its shape says; of files in other formats nothing is looked at"""
+    with path.open("rb") as file:
+        if not file.read(_LOOKED_AT_BYTES).lstrip(_BEFORE_XML).startswith(b"<"):
+            return
+        file.seek(0)
+        try:
+            constants = list(_string_constants(file))
+        except (expat.ExpatError, KeyError, ValueError) as error:
+            raise ConfigInvalid(f"openvino model '{path}': its constants cannot be read: {error}") from None
+    if not constants:
+        return
+    with path.with_suffix(".bin").open("rb") as weights:
+        for constant in constants:
+            found = _strings_at(weights, constant.offset)
+            if found < constant.strings:
+                raise ConfigInvalid(
+                    f"openvino model '{path}': constant '{constant.name}' has {found} strings, its shape says "
+                    f"{constant.strings}"
+                )
+
+
+def _string_constants(file: BinaryIO) -> Iterator[_Constant]:
+    found: list[_Constant] = []
+    layer = ""
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal layer
+        if tag == "layer":
+            layer = attributes.get("name", "")
+        elif tag == "data" and attributes.get("element_type", "").lower() == "string" and "offset" in attributes:
+            dims = [int(size) for size in attributes["shape"].split(",") if size.strip()]
+            found.append(_Constant(layer, prod(dims), int(attributes["offset"])))
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = begin
+    parser.ParseFile(file)
+    yield from found
+
+
+def _strings_at(weights: BinaryIO, offset: int) -> int:
+    """Their number stands before them"""
+    weights.seek(offset)
+    head = weights.read(4)
+    return int.from_bytes(head, "little") if len(head) == 4 else 0
