@@ -12,7 +12,7 @@ from tests import accelerators, models, standard
 from tests.raw_http import Connection
 from tests.run import order, tiers
 from tests.run.record import Record
-from tests.run.second_look import SecondLook, note_lateness
+from tests.run.second_look import Deaths, SecondLook, note_lateness
 from tests.serving import Server
 from tests.skips import pytest_terminal_summary
 
@@ -145,7 +145,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     order.choose(config)
     is_first = not hasattr(config, "workerinput")
-    plugins = [tiers.Fence(), Record.wanted(config), SecondLook.wanted() if is_first else None]
+    plugins: list[object] = [tiers.Fence(), Record.wanted(config)]
+    if is_first:
+        plugins += [Deaths(config), SecondLook.wanted()]
     for plugin in filter(None, plugins):
         config.pluginmanager.register(plugin)
     # A run in the background of a script, or under nohup, ignores signals, and so would the processes of the tests.

@@ -17,20 +17,27 @@ from ..repository.files import check_file, is_within
 
 __all__ = ["check_weights"]
 
+_MEMORY = "_ORT_MEM_ADDR_"
+"""Runtimes give each other weights by a name with this in it and an address; no file has such a name"""
+
 
 def check_weights(path: Path, beside: Iterable[str] = ()) -> None:
     """Of the model at `path`, whatever its format, and those that its backend looks for beside it, where they are"""
     if path.is_dir():
+        graph = Path(os.path.realpath(path / "saved_model.pb"))
         for name in _all_below(path):
-            _check(f"model '{path}'", path, name, Path(os.path.realpath(path)))
+            _check(f"model '{path}'", path, name, graph.parent)
     elif path.is_file():
         found = [name for name in beside if os.path.lexists(path.parent / name)]
-        for name in (*found, *kushi_native.onnx_external_files(path)):
+        for name in (*found, *_external_files(path)):
             _check(f"model '{path}'", path.parent, name, Path(os.path.realpath(path)).parent)
 
 
 def _check(subject: str, directory: Path, name: str, target: Path) -> None:
-    fault = f"{subject} cannot be loaded: external data '{name[:200]}'"
+    shown = name[:200].encode("utf-8", "replace").decode()
+    fault = f"{subject} cannot be loaded: external data '{shown}'"
+    if _MEMORY in name:
+        raise ConfigInvalid(f"{fault} is an address in memory")
     file = directory / name
     if PurePath(name).is_absolute() or not (is_within(file, directory) or is_within(file, target)):
         raise ConfigInvalid(f"{fault} is not in the directory of the model")
@@ -40,6 +47,17 @@ def _check(subject: str, directory: Path, name: str, target: Path) -> None:
             check_file(file)
     except OSError as error:
         raise ConfigInvalid(f"{fault}: {error.strerror or error}") from None
+
+
+def _external_files(path: Path) -> Iterator[str]:
+    """As they are written, and as OpenVINO reads them"""
+    directory = path.parent
+    for name in kushi_native.onnx_external_files(path):
+        yield name
+        read = name.partition(":")[2] if ":" in name else name
+        read = read.lstrip("/.\\")
+        if read != name and os.path.lexists(directory / read):
+            yield read
 
 
 def _all_below(directory: Path) -> Iterator[str]:

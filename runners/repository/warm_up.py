@@ -72,12 +72,15 @@ def warm_up_samples(directory: Path, config: ModelConfig) -> tuple[WarmUpSample,
             for name, given in sample.inputs.items()
         ),
     )
-    made: list[WarmUpSample] = []
+    made, taken = [], 0
     for sample in samples:
-        inputs = (_input(directory, config, sample.name, name, given) for name, given in sorted(sample.inputs.items()))
+        inputs = []
+        for name, given in sorted(sample.inputs.items()):
+            inputs.append(_input(directory, config, sample.name, name, given))
+            # texts of files are as long as the files
+            taken += sample.batch_size * len(inputs[-1].data)
+            _check_whole(config.name, taken)
         made.append(WarmUpSample(sample.name, sample.batch_size, max(1, sample.count), tuple(inputs)))
-        # texts of files are as long as the files
-        _check_whole(config.name, sum(one.batch_size * len(given.data) for one in made for given in one.inputs))
     return tuple(made)
 
 

@@ -79,7 +79,9 @@ class Model:
             said = True if self._says_ready is None else self._says_ready()
             if inspect.iscoroutine(said):
                 said = self._background.begin(said).result()
-        except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
+        except SystemExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the user's, and may raise anything
             server.current().log("error", failures.logged(error))
             return False
         return said is True

@@ -24,7 +24,3 @@ def bento() -> Iterator[Bento]:
 def client(bento: Bento) -> Iterator[httpx.Client]:
     with bento.client() as client:
         yield client
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--hostile-seconds", type=float, help="how long clients break the rules")

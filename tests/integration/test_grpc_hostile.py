@@ -16,7 +16,7 @@ from tests.integration.grpc_doors import SERVICE, add_sub_request, port_of, tens
 from tests.integration.hostile import SPARE_KIB, all_is_well, inflight_bytes
 from tests.raw_http2 import END_HEADERS, Code, Http2, Kind, Setting, frame, head, message, settings
 from tests.serving import Server
-from tests.waiting import eventually
+from tests.waiting import eventually, settles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +227,7 @@ def test_messages_that_stop_half_way_give_their_memory_back(server: Server) -> N
         opened.data(1, half, end=False)
     eventually(lambda: inflight_bytes(server) >= 16_000_000, "they are counted")
     assert clients[0].status(1) == 4
-    eventually(lambda: inflight_bytes(server) == 0, "they are given back")
+    settles(lambda: inflight_bytes(server) == 0, "they are given back")
     for opened in clients:
         opened.socket.close()
 

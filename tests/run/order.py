@@ -20,6 +20,9 @@ __all__ = ["add_options", "choose"]
 
 
 def add_options(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--hostile-seconds", type=float, help="how long clients break the rules in tests/e2e/test_hostile.py"
+    )
     parser.addoption("--fresh", action="store_true", help="another order and other examples than the tree's")
 
 

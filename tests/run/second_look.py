@@ -25,11 +25,12 @@ from tests.waiting import Late
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST", "SecondLook", "note_lateness"]
+__all__ = ["MOST", "Deaths", "SecondLook", "note_lateness"]
 
 MOST: Final = 2
 LONGEST_S: Final = 600.0
 VARIABLE: Final = "SECOND_LOOKS"
+DIED: Final = pytest.StashKey[bool]()
 
 
 def note_lateness(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -37,6 +38,23 @@ def note_lateness(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
     error = call.excinfo.value if call.excinfo else None
     if report.failed and isinstance(error, Late) and tier_of(item) in {CLOCK, ALONE}:
         report.late = str(error).splitlines()[0]  # type: ignore[attr-defined]
+
+
+class Deaths:
+    """A plugin for the process that has all reports: one that ran tests and has died is red, whatever it was at"""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._stash = config.stash
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        if error:
+            self._stash[DIED] = True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self._stash.get(DIED, False) and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 class SecondLook:
@@ -58,23 +76,15 @@ class SecondLook:
         if report.failed:
             self._failed.setdefault(report.nodeid, []).append(report)
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, error: object) -> None:
-        """One of several processes has ended in the midst of its work, whatever test it was at"""
-        self._other_failures |= bool(error)
-
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self._other_failures |= report.failed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self._other_failures and exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            self._lines = ["a process that ran tests has died"]
         if exitstatus != pytest.ExitCode.TESTS_FAILED or self._other_failures:
             return
         late = {test: lateness for test, reports in self._failed.items() if (lateness := _lateness(reports))}
-        if len(late) < len(self._failed):
+        if not late or len(late) < len(self._failed) or session.config.stash.get(DIED, False):
             # red whatever a second look would show
             return
         had = len(self._file.read_text(encoding="utf-8").splitlines()) if self._file.exists() else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,10 @@ from tests.whole.parts import PARTS
 from tests.whole.reading import read_junit, read_log
 
 MAKEFILE: Final = """
-test: setup lint test-python test-rust ## Everything
+test: setup lint test-tensorrt test-rust ## Everything
 setup: ; @true
 lint: ; @echo a line that is wrong >&2; exit 3
-test-python: ; @"$(PYTHON)" -m pytest -p no:randomly --junitxml=$(RECORD)/junit/test-python.xml sky.py
+test-tensorrt: ; @"$(PYTHON)" -m pytest -p no:randomly --junitxml=$(RECORD)/junit/test-tensorrt.xml sky.py
 test-rust: ; @cat cargo; exit 101
 slow: ; @echo $$$$ >pid; exec sleep 600
 """
@@ -77,18 +78,18 @@ def last(project: Path) -> Any:  # noqa: ANN401 - a JSON document
 
 
 def test_every_part_runs_and_all_failures_stand_at_the_end(project: Path) -> None:
-    done = whole(project, "setup", "lint", "test-python", "test-rust")
+    done = whole(project, "setup", "lint", "test-tensorrt", "test-rust")
     assert done.returncode == 1
     end = done.stdout[done.stdout.index("=== parts") :]
     assert "lint: its last lines\n    a line that is wrong" in end
-    assert "test-python: sky.py::test_wrong\n    AssertionError: numbers differ" in end
+    assert "test-tensorrt: sky.py::test_wrong\n    AssertionError: numbers differ" in end
     expected = "test-rust: queue::tests::drops_the_dead\n    crates/core/src/queue.rs:7:5: assertion failed: dead"
     assert expected in end
     assert "2 passed, 3 failed, 0 skipped\n" in end
     kept = last(project)
     assert kept["verdict"] == "red"
     assert [part["outcome"] for part in kept["parts"]] == ["passed", "failed", "failed", "failed"]
-    assert kept["failures"]["test-python"] == {"sky.py::test_wrong": "AssertionError: numbers differ"}
+    assert kept["failures"]["test-tensorrt"] == {"sky.py::test_wrong": "AssertionError: numbers differ"}
     assert kept["machine"]["cores"] >= 1
     assert "a line that is wrong" in (project / "build/ci/logs/lint.txt").read_text()
 
@@ -106,7 +107,7 @@ def test_a_test_that_was_right_when_asked_alone_is_no_failure(project: Path) -> 
     makefile = project / "Makefile"
     written = makefile.read_text().replace("sky.py", f"sky.py; echo '{json.dumps(look)}' >$$SECOND_LOOKS")
     makefile.write_text(written)
-    done = whole(project, "setup", "test-python")
+    done = whole(project, "setup", "test-tensorrt")
     assert done.returncode == 0, done.stdout
     assert "second looks: these tests were late; mend them before you go on\nsky.py::test_wrong: right" in done.stdout
     assert last(project)["verdict"] == "green, of some parts"
@@ -120,10 +121,24 @@ def test_failures_make_it_red_whatever_the_part_answers(project: Path) -> None:
     assert last(project)["verdict"] == "red"
 
 
+def test_a_part_that_has_run_no_test_is_red(project: Path) -> None:
+    makefile = project / "Makefile"
+    makefile.write_text(re.sub("test-tensorrt: ;.*", "test-tensorrt: ; @true", makefile.read_text()))
+    assert whole(project, "setup", "test-tensorrt").returncode == 1
+    assert last(project)["failures"] == {"test-tensorrt": {"test-tensorrt.xml": "it is not there: no test has run"}}
+
+
+def test_variables_that_choose_tests_are_not_those_of_a_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    monkeypatch.setenv("MAKEFLAGS", "n")
+    whole(project, "setup", "test-tensorrt")
+    assert list(last(project)["failures"]["test-tensorrt"]) == ["sky.py::test_wrong"]
+
+
 def test_a_part_that_is_not_there_is_named(project: Path) -> None:
-    done = whole(project, "test-python", "moon")
+    done = whole(project, "test-tensorrt", "moon")
     assert done.returncode == 2
-    assert "no part moon: there are setup, lint, test-python" in done.stderr
+    assert "no part moon: there are setup, lint, test-tensorrt" in done.stderr
 
 
 def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None:

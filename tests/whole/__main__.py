@@ -50,6 +50,8 @@ def main(names: Sequence[str]) -> int:
         # after each one: a run that is cut off leaves what is known
         _write(ran, began, {}, [], ended=False)
     found = {part.name: _found(part.name) for part in ran}
+    for part in wanted:
+        found[part.name].failures.update(_missing(part, found[part.name], ran))
     failed = [part for part in ran if part.outcome != Outcome.PASSED]
     unexplained = {
         part.name: last_lines(_log(part.name).read_text(encoding="utf-8", errors="replace"))
@@ -100,6 +102,15 @@ def _found(part: str) -> Found:
     if _log(part).exists():
         found.add(read_log(_log(part).read_text(encoding="utf-8", errors="replace")))
     return found
+
+
+def _missing(part: Part, found: Found, ran: Sequence[Ran]) -> dict[str, str]:
+    """What a part that passed should have left behind"""
+    if not part.results or not any(one.name == part.name and one.outcome == Outcome.PASSED for one in ran):
+        return {}
+    files = [f"{name}.xml" for name in part.results]
+    gone = {name: "it is not there: no test has run" for name in files if not (FOLDER / "junit" / name).exists()}
+    return gone or ({} if found.passed + found.skipped else {part.name: "no test has run"})
 
 
 def _second_looks(found: dict[str, Found]) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ class Part:
 
     name: str
     needs: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    """Of pytest: without one of these files it has not run"""
     limit_s: float = 30 * 60
 
     @property
@@ -29,11 +31,17 @@ def parts_of_test() -> list[Part]:
     """Those of `make test`, as the Makefile has them"""
     found = re.search(r"^test: setup (.*?) ##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None
-    return [Part("setup"), *(Part(name, ("setup",)) for name in found[1].split())]
+    return [Part("setup"), *map(_part, found[1].split())]
 
 
+def _part(name: str) -> Part:
+    runs = [name, f"{name}.clock", f"{name}.alone"] if name == "test-python" else [name]
+    return Part(name, ("setup",), () if name in WITHOUT_PYTEST else tuple(runs))
+
+
+WITHOUT_PYTEST: Final = {"lint", "test-rust", "test-rebuild"}
 SLOWER: Final = (
     *("test-rebuild", "test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients"),
     *("test-packages", "test-containers"),
 )
-PARTS: Final = (*parts_of_test(), *(Part(name, ("setup",)) for name in SLOWER))
+PARTS: Final = (*parts_of_test(), *map(_part, SLOWER))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Ran", "run"]
 
 LEFT_S: Final = 10.0
+CHOOSING: Final = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_ADDOPTS", "PYTEST_ARGS"}
+"""With these a part would be some other part"""
 
 
 class Outcome(StrEnum):
@@ -51,7 +53,7 @@ def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
+            env={**{name: value for name, value in os.environ.items() if name not in CHOOSING}, **environment},
             start_new_session=True,
         )
         reader = threading.Thread(target=_show, args=(process, kept), daemon=True)

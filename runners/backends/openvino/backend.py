@@ -1,5 +1,6 @@
 """Loads networks of OpenVINO: their shapes, what they are compiled for, how many threads"""
 
+import glob
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,8 @@ from .strings import check_strings
 __all__ = ["OpenVinoBackend"]
 
 _LOG = logging.getLogger(__name__)
-_WEIGHTS = (".bin", ".pdiparams", ".index", ".data-00000-of-00001")
-"""Of its own format, of Paddle's, and of TensorFlow's checkpoints"""
+_WEIGHTS = (".bin", ".pdiparams", ".index")
+"""Of its own format, of Paddle's, and of TensorFlow's checkpoints, which have shards as well"""
 
 
 class OpenVinoBackend(Backend):
@@ -57,7 +58,8 @@ class OpenVinoBackend(Backend):
 
     def weights_beside(self, path: Path) -> Sequence[str]:
         """It looks into a file for its format, whatever the name is"""
-        return [path.with_suffix(suffix).name for suffix in _WEIGHTS]
+        shards = path.parent.glob(f"{glob.escape(path.stem)}.data-*")
+        return [*(f"{path.stem}{suffix}" for suffix in _WEIGHTS), *(shard.name for shard in shards)]
 
 
 class _Opened(Opened):

@@ -15,8 +15,8 @@ from ...errors import ConfigInvalid
 __all__ = ["check_constants"]
 
 _LOOKED_AT_BYTES = 4096
-# marks of the order of bytes, white space, and the zeros of wide characters
-_BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
+# marks of the order of bytes, and white space
+_BEFORE_XML = b"\xef\xbb\xbf\xff\xfe \t\r\n"
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,36 @@ class _Constant:
 
 def check_constants(path: Path) -> None:
     """Raises where a constant has fewer strings than its shape says; of files in other formats nothing is looked at"""
+    try:
+        wrong = _with_too_few(path)
+    except (expat.ExpatError, KeyError, ValueError, OverflowError, OSError) as error:
+        raise ConfigInvalid(f"openvino model '{path}': its constants cannot be read: {error}") from None
+    if wrong:
+        constant, found = wrong
+        raise ConfigInvalid(
+            f"openvino model '{path}': constant '{constant.name}' has {found} strings, its shape says "
+            f"{constant.strings}"
+        )
+
+
+def _with_too_few(path: Path) -> tuple[_Constant, int] | None:
+    """The first one, and how many it has"""
     with path.open("rb") as file:
-        if not file.read(_LOOKED_AT_BYTES).lstrip(_BEFORE_XML).startswith(b"<"):
-            return
+        head = file.read(_LOOKED_AT_BYTES).replace(b"\0", b"").lower()
+        if not head.lstrip(_BEFORE_XML).startswith(b"<") and b"<net" not in head:
+            return None
         file.seek(0)
-        try:
-            constants = list(_string_constants(file))
-        except (expat.ExpatError, KeyError, ValueError) as error:
-            raise ConfigInvalid(f"openvino model '{path}': its constants cannot be read: {error}") from None
+        constants = list(_string_constants(file))
     if not constants:
-        return
+        return None
+    if not path.suffix or path.name.endswith("."):
+        raise ValueError("the file has no extension, by which OpenVINO finds its weights")
     with path.with_suffix(".bin").open("rb") as weights:
         for constant in constants:
             found = _strings_at(weights, constant.offset)
             if found < constant.strings:
-                raise ConfigInvalid(
-                    f"openvino model '{path}': constant '{constant.name}' has {found} strings, its shape says "
-                    f"{constant.strings}"
-                )
+                return constant, found
+    return None
 
 
 def _string_constants(file: BinaryIO) -> Iterator[_Constant]:
@@ -60,6 +72,8 @@ def _string_constants(file: BinaryIO) -> Iterator[_Constant]:
             layer = attributes.get("name", "")
         elif tag == "data" and attributes.get("element_type", "").lower() == "string" and "offset" in attributes:
             dims = [int(size) for size in attributes["shape"].split(",") if size.strip()]
+            if min(dims, default=0) < 0:
+                raise ValueError(f"constant '{layer}' has the shape {attributes['shape']}")
             found.append(_Constant(layer, prod(dims), int(attributes["offset"])))
 
     parser = expat.ParserCreate()

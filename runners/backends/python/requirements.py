@@ -6,6 +6,7 @@ Of two files with the same content, for the same interpreter, there is one envir
 
 import hashlib
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -63,7 +64,7 @@ def _contents(file: Path) -> Iterator[bytes]:
             raise ConfigInvalid(f"requirements file '{one}' cannot be read: {error.strerror or error}") from None
         yield content
         included = {one.parent / name.decode(errors="replace") for name in _ALSO.findall(content)}
-        more = sorted(path for path in included - seen if path.exists() and not path.is_dir())
+        more = sorted(path for path in included - seen if os.path.lexists(path) and not path.is_dir())
         seen.update(more)
         if len(seen) > _MOST_FILES:
             raise ConfigInvalid(f"'{file}' includes more than {_MOST_FILES} files")

@@ -1,7 +1,9 @@
 //! ONNX Runtime as Python's control plane sees it: a library to load, models to open and measure.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,9 +38,9 @@ pub(crate) fn onnxruntime_providers(py: Python<'_>) -> PyResult<Vec<String>> {
 /// The names of the files from which the ONNX file at `path` would take weights; none where it is no ONNX file.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-pub(crate) fn onnx_external_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+pub(crate) fn onnx_external_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<OsString>> {
     let names = py.detach(|| kushi_onnx_file::names(File::open(&path)?))?;
-    Ok(names.external_files.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    Ok(names.external_files.into_iter().map(OsString::from_vec).collect())
 }
 
 /// Opens a library of execution providers.

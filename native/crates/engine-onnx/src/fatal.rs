@@ -16,8 +16,11 @@ pub(crate) fn fatal_operator(path: &Path) -> io::Result<Option<&'static str>> {
     let mut head = Vec::new();
     file.by_ref().take(8).read_to_end(&mut head)?;
     file.rewind()?;
-    if head.ends_with(ORT) {
-        return search(file, PIECE_BYTES);
+    // a file of ONNX may say so as well
+    if head.ends_with(ORT)
+        && let Some(found) = search(&file, PIECE_BYTES)?
+    {
+        return Ok(Some(found));
     }
     let operators = kushi_onnx_file::names(file)?.operators;
     Ok(FATAL.into_iter().find(|name| operators.contains(name.as_bytes())))
