@@ -191,13 +191,13 @@ test-tensorflow: setup $(TENSORFLOW)/.synced ## The tests of tests/tensorflow, w
 # PyTorch and what it needs; everything else is that of the development environment, the native module included.
 $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TORCH)
-	VIRTUAL_ENV=$(CURDIR)/$(TORCH) $(UV) pip sync --quiet --require-hashes requirements/torch.txt
+	VIRTUAL_ENV=$(CURDIR)/$(TORCH) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/torch.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TORCH)/lib/$$(ls $(TORCH)/lib)/site-packages/development.pth
 	@touch $@
 
 $(TENSORFLOW)/.synced: requirements/tensorflow.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(TENSORFLOW)
-	VIRTUAL_ENV=$(CURDIR)/$(TENSORFLOW) $(UV) pip sync --quiet --require-hashes requirements/tensorflow.txt
+	VIRTUAL_ENV=$(CURDIR)/$(TENSORFLOW) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/tensorflow.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TENSORFLOW)/lib/$$(ls $(TENSORFLOW)/lib)/site-packages/development.pth
 	@touch $@
 
@@ -237,7 +237,7 @@ test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy
 
 $(DEPLOY)/.synced: requirements/deploy.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(DEPLOY)
-	VIRTUAL_ENV=$(CURDIR)/$(DEPLOY) $(UV) pip sync --quiet --require-hashes requirements/deploy.txt
+	VIRTUAL_ENV=$(CURDIR)/$(DEPLOY) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/deploy.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(DEPLOY)/lib/$$(ls $(DEPLOY)/lib)/site-packages/development.pth
 	@touch $@
 
