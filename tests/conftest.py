@@ -168,9 +168,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Shows the end of the logs of the servers that a failed test talked to."""
     report = yield
-    # one that waits for a server that has died is not late
-    if all(server.process.poll() is None for server in item.stash.get(SERVERS, [])):
-        note_lateness(item, call, report)
+    note_lateness(item, call, report)
     if report.failed:
         for server in item.stash.get(SERVERS, []):
             text = "\n".join(server.log.lines[-60:])

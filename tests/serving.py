@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from tests.raw_http import Address, Connection, Headers, Response, fetch
 from tests.waiting import Late, eventually
@@ -28,6 +29,7 @@ __all__ = [
     "DRAINING",
     "GRPC_LINE",
     "ROOT",
+    "STARTED",
     "Server",
     "executes",
     "free_port",
@@ -47,6 +49,10 @@ HTTP_LINE: Final = re.compile(r"Started HTTPService at \S*?:(\d+)")
 DRAINING: Final = re.compile("Waiting for in-flight requests to complete")
 GRPC_LINE: Final = re.compile(r"Started GRPCInferenceService at \S*?:(\d+)")
 METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
+
+
+STARTED: Final[WeakSet[Server]] = WeakSet()
+"""By this process, and in use"""
 
 
 def thread_names(pid: int) -> dict[int, str]:
@@ -160,6 +166,8 @@ class Server:
             text=True,
             errors="replace",
         )
+        STARTED.add(self)
+        self._is_told = False
         self.log = Log()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -246,10 +254,17 @@ class Server:
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
+    @property
+    def has_died(self) -> bool:
+        """Nobody has asked it to end"""
+        return not self._is_told and self.process.poll() is not None
+
     def terminate(self) -> None:
+        self._is_told = True
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout: float = STOP_S) -> int:
+        self._is_told = True
         code = self.process.wait(timeout)
         self._reader.join(STOP_S)
         return code
@@ -265,6 +280,7 @@ class Server:
             raise
 
     def kill(self) -> None:
+        self._is_told = True
         self.process.kill()
         self.wait()
 

@@ -2,7 +2,7 @@
 How a test waits for what another thread or process does, and what it raises when that does not come.
 
 `Late` says that something has not happened yet. It says nothing of whether it would have been right. Only the functions
-that wait raise it, so that a run can tell a slow machine from a wrong answer (`tests/second_look.py`).
+that wait raise it, so that a run can tell a slow machine from a wrong answer (`tests/run/second_look.py`).
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def test_reloads_under_load_lose_no_request(repository: Path, start_server: Star
         assert asker.wrong == []
         assert asker.answers == sorted(asker.answers)
         assert asker.answers[-1] == 15
-    eventually(lambda: instance_threads(server, "plus") <= 2, "the replaced versions' threads have ended")
+    settles(lambda: instance_threads(server, "plus") <= 2, "the replaced versions' threads have ended")
 
 
 def test_a_request_is_finished_where_it_began(repository: Path, start_server: StartServer) -> None:
@@ -248,7 +248,7 @@ def test_an_unload_gives_threads_and_memory_back(repository: Path, start_server:
     eventually(lambda: instance_threads(server, "large") == 3, "every instance has its thread")
     loaded = server.memory_kib()
     assert unload(server, "large").status == 200
-    eventually(lambda: instance_threads(server, "large") == 0, "the threads have ended")
+    settles(lambda: instance_threads(server, "large") == 0, "the threads have ended")
     settles(lambda: server.memory_kib() < loaded - (48 << 10), "the weights are gone")
 
 

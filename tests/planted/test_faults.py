@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import STARTED, Server
 from tests.waiting import Late, eventually
 
 TIERS = pytest.mark.parametrize(
@@ -46,6 +48,17 @@ def test_late_and_wrong(tier: str, request: pytest.FixtureRequest) -> None:
 
     if not is_again():
         request.addfinalizer(fault)
+        raise Late("late")
+
+
+@TIERS
+def test_late_beside_a_server_that_died(tier: str) -> None:
+    if not is_again():
+        server = Server.__new__(Server)
+        server.process = subprocess.Popen(["false"], text=True)
+        server.process.wait()
+        server._is_told = False
+        STARTED.add(server)
         raise Late("late")
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.run.tiers import ALONE, CLOCK, tier_of
+from tests.serving import STARTED
 from tests.waiting import Late
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ DIED: Final = pytest.StashKey[bool]()
 def note_lateness(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Where the test is made, for the process that has all reports"""
     error = call.excinfo.value if call.excinfo else None
-    if report.failed and isinstance(error, Late) and tier_of(item) in {CLOCK, ALONE}:
-        report.late = str(error).splitlines()[0]  # type: ignore[attr-defined]
+    # one that waits for a server that has died is not late
+    died = any(server.has_died for server in STARTED)
+    if report.failed and isinstance(error, Late) and not died and tier_of(item) in {CLOCK, ALONE}:
+        report.late = next(iter(str(error).splitlines()), "late")  # type: ignore[attr-defined]
 
 
 class Deaths:

@@ -34,7 +34,7 @@ from tests import hostile_models, models
 from tests.held import hold_file
 from tests.serving import ROOT, thread_names
 from tests.unit.controlled import EXPLICIT, index, plus, rows
-from tests.waiting import eventually
+from tests.waiting import eventually, settles
 
 
 def threads_named(start: str) -> list[str]:
@@ -187,8 +187,8 @@ def test_an_engine_that_nobody_refers_to_ends_its_threads(tmp_path: Path) -> Non
     gc.collect()
     assert gone() is None
     assert control_threads() <= others
-    eventually(lambda: threads_named("forgotten_") == [], "the instance threads have ended")
-    eventually(lambda: len(threads_named("kushi-")) <= before, "the io threads have ended")
+    settles(lambda: threads_named("forgotten_") == [], "the instance threads have ended")
+    settles(lambda: len(threads_named("kushi-")) <= before, "the io threads have ended")
 
 
 def test_a_program_that_forgets_its_engine_ends(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ def test_what_is_late_again_alone_is_red(tmp_path: Path) -> None:
     assert [look["right"] for look in looks(tmp_path)] == [False]
 
 
+def test_what_waits_for_a_server_that_has_died_is_not_late(tmp_path: Path) -> None:
+    assert run(tmp_path, "clock", "test_late_beside_a_server_that_died").returncode == 1
+    assert looks(tmp_path) == []
+
+
 def test_lateness_beside_a_wrong_test_is_not_looked_at_again(tmp_path: Path) -> None:
     assert run(tmp_path, "clock", "test_late_always", "test_wrong_once").returncode == 1
     assert looks(tmp_path) == []

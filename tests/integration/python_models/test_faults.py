@@ -15,7 +15,7 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.serving import Server
-from tests.waiting import eventually
+from tests.waiting import eventually, settles
 
 
 def say(client: InferenceServerClient, what: str) -> str:
@@ -116,7 +116,7 @@ def test_workers_go_with_a_server_that_is_killed(repository: Path, start_server:
     workers = workers_of(server)
     assert workers
     server.kill()
-    eventually(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "they are gone", 5)
+    settles(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "they are gone", 5)
 
 
 def test_a_model_is_finalized_when_the_server_ends(repository: Path, start_server: StartServer) -> None:

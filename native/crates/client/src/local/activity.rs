@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rustix::net::sockopt::socket_peercred;
+use kushi_shm::peer;
 
 /// False also where nothing can be seen: in another namespace of processes, or where both ends are of one process.
 pub(super) fn is_at_work(stream: &UnixStream) -> bool {
-    let Ok(other_end) = socket_peercred(stream) else { return false };
-    let process = other_end.pid.as_raw_nonzero().get().unsigned_abs();
-    process != std::process::id() && any_thread_runs(Path::new(&format!("/proc/{process}/task")))
+    let process = peer(stream).map_or(0, |peer| peer.process.unsigned_abs());
+    process != 0
+        && process != std::process::id()
+        && any_thread_runs(Path::new(&format!("/proc/{process}/task")))
 }
 
 fn any_thread_runs(threads: &Path) -> bool {
