@@ -20,7 +20,9 @@ DEPLOY := .venv-deploy
 PROMETHEUS := build/prometheus
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
-PACKED := wheels/.built
+# `make setup PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
+PROFILE ?= wheel
+PACKED := wheels/.built-$(PROFILE)
 REPOSITORY ?= model_repository
 ARGS ?=
 PYTEST_ARGS ?=
@@ -45,7 +47,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(BUILT) ## Make .venv: the locked packages, then the native module (rebuilt when its sources changed)
+setup: $(BUILT) ## Make .venv: the locked packages, then the native module, which is rebuilt when its sources changed
 
 $(BOOTSTRAPPED): requirements/bootstrap.txt
 	$(PYTHON) -m venv --clear $(VENV)
@@ -57,8 +59,8 @@ $(SYNCED): requirements/dev.txt $(BOOTSTRAPPED)
 	@rm -f $(BUILT)
 	@touch $@
 
-$(BUILT): $(SYNCED) $(NATIVE_SOURCES)
-	cd $(NATIVE) && VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop --uv --release --locked
+$(BUILT): $(SYNCED) $(PACKED)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
 	@touch $@
 
 serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
@@ -71,7 +73,7 @@ wheel: $(PACKED) ## The native module as a wheel for every current Linux, in whe
 
 $(PACKED): $(WHEEL)/.synced $(NATIVE_SOURCES)
 	rm -rf wheels
-	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --quiet --profile wheel --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
+	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --profile $(PROFILE) --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
 	@touch $@
 
 $(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
@@ -79,10 +81,10 @@ $(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
 	VIRTUAL_ENV=$(CURDIR)/$(WHEEL) $(UV) pip sync --quiet --require-hashes requirements/wheel.txt
 	@touch $@
 
-bento: setup wheel ## The Bento of service.py (ARGS="--arg variant=cpu --arg base_image=debian:bookworm-slim --arg python_version=3.11")
+bento: setup ## The Bento of service.py (ARGS="--arg variant=cpu --arg base_image=debian:bookworm-slim --arg python_version=3.11")
 	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True bentoml build $(ARGS)
 
-dist: setup wheel $(SUPPLY)/.synced ## kushi and kushi-native, as wheels and as sources, in dist/
+dist: setup $(SUPPLY)/.synced ## kushi and kushi-native, as wheels and as sources, in dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 	cp wheels/*.whl dist
@@ -97,11 +99,11 @@ $(SUPPLY)/.synced: requirements/supply.txt $(BOOTSTRAPPED)
 licences: $(SUPPLY)/.synced ## Write the notices again that kushi-native carries, from Cargo.lock
 	$(SUPPLY)/bin/python -m deploy.supply.notices
 
-sbom: setup wheel $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.cdx.json (ARGS as for bento, IMAGE=NAME for the packages of its image, too)
+sbom: setup $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.cdx.json (ARGS as for bento, IMAGE=NAME for the packages of its image, too)
 	@mkdir -p build
 	IMAGE=$(IMAGE) deploy/supply/bill build/kushi.cdx.json $(ARGS)
 
-image: setup wheel ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
+image: setup ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
 	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True deploy/image/build $(or $(IMAGE),kushi:latest) $(ARGS)
 
 test: setup lint test-rust test-python test-tensorrt ## Everything that proves the product: lint, types, Rust and Python tests
@@ -116,7 +118,7 @@ model-check:
 	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --profile model -p kushi-core --lib --target-dir target/loom loom_tests \
 	    | ../.ci/some '^test result: ok\. [1-9]'
 
-.PHONY: shipped cargo-tests model-check conformance
+.PHONY: cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
@@ -232,7 +234,7 @@ gpu-kit: $(SYNCED) wheel ## What .ci/test-gpu needs on a machine with a GPU and 
 test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
 	@$(TIMED) test-packages $(BIN)/pytest tests/packages --timeout 600 $(IN_A_PROCESS)
 
-test-containers: setup wheel ## Build the image of service.py and run it (needs docker)
+test-containers: setup ## Build the image of service.py and run it (needs docker)
 	@$(TIMED) test-containers $(BIN)/pytest tests/containers $(IN_A_PROCESS)
 
 test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
@@ -299,19 +301,15 @@ fmt: setup ## Format everything
 docs: setup ## Write docs/reference/ again, from the code
 	$(BIN)/python -m docs.generate
 
-# Benchmarks measure what people install: the wheel, and not the quicker build of `make setup`.
-shipped: setup wheel
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
-
-bench: shipped ## Run the benchmarks (ARGS="--quick" for a look)
+bench: setup ## Run the benchmarks (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-service: shipped ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
+bench-service: setup ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
-bench-triton: shipped $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
+bench-triton: setup $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.python_models $(ARGS)
 	$(BIN)/python -m benchmarks.worker_kills $(ARGS)
@@ -320,11 +318,11 @@ bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime, a
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
 	$(TORCH)/bin/python -m benchmarks.isolation $(ARGS)
 
-bench-overload: shipped ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
+bench-overload: setup ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.overload $(ARGS)
 
-soak: shipped ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
+soak: setup ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 

@@ -157,6 +157,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return tiers.is_of_other_tiers(collection_path, config) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     accelerators.mark_skipped(config, items)
     tiers.select(config, items)

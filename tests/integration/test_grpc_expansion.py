@@ -15,6 +15,7 @@ from tests.raw_http2 import Http2, message
 from tests.serving import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import StartServer
@@ -60,27 +61,35 @@ def varint(number: int) -> bytes:
     return bytes([*written, number])
 
 
-EMPTY_TEXTS: Final = field(1, field(1, b"trace_level") + field(2, b"\x0a\x00" * (48 * MIB)))
-MANY_KEYS: Final = b"".join(field(1, field(1, b"%d" % number) + field(2, b"")) for number in range(400_000))
-LARGE_NAME: Final = field(1, b"n" * (50 * MIB))
+def empty_texts() -> bytes:
+    return field(1, field(1, b"trace_level") + field(2, b"\x0a\x00" * (48 * MIB)))
+
+
+def many_keys() -> bytes:
+    return b"".join(field(1, field(1, b"%d" % number) + field(2, b"")) for number in range(400_000))
+
+
+def large_name() -> bytes:
+    return field(1, b"n" * (50 * MIB))
 
 
 @pytest.mark.parametrize(
     ("path", "body", "most"),
     [
-        (f"{SERVICE}/TraceSetting", EMPTY_TEXTS, PLAIN_BYTES),
-        (f"{SERVICE}/TraceSetting", MANY_KEYS, PLAIN_BYTES),
-        (f"{SERVICE}/LogSettings", MANY_KEYS, PLAIN_BYTES),
-        (f"{SERVICE}/RepositoryModelLoad", EMPTY_TEXTS, LOAD_BYTES),
-        (f"{SERVICE}/ModelMetadata", LARGE_NAME, PLAIN_BYTES),
-        ("/grpc.health.v1.Health/Check", LARGE_NAME, PLAIN_BYTES),
-        ("/grpc.health.v1.Health/Watch", LARGE_NAME, PLAIN_BYTES),
-        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", LARGE_NAME, PLAIN_BYTES),
+        (f"{SERVICE}/TraceSetting", empty_texts, PLAIN_BYTES),
+        (f"{SERVICE}/TraceSetting", many_keys, PLAIN_BYTES),
+        (f"{SERVICE}/LogSettings", many_keys, PLAIN_BYTES),
+        (f"{SERVICE}/RepositoryModelLoad", empty_texts, LOAD_BYTES),
+        (f"{SERVICE}/ModelMetadata", large_name, PLAIN_BYTES),
+        ("/grpc.health.v1.Health/Check", large_name, PLAIN_BYTES),
+        ("/grpc.health.v1.Health/Watch", large_name, PLAIN_BYTES),
+        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", large_name, PLAIN_BYTES),
     ],
 )
-def test_what_is_no_inference_has_little_to_say(small: Server, path: str, body: bytes, most: int) -> None:
+def test_what_is_no_inference_has_little_to_say(small: Server, path: str, body: Callable[[], bytes], most: int) -> None:
+    sent = body()
     with small.grows_by_less_than(64 << 10):
-        status, text = told(small, path, body)
+        status, text = told(small, path, sent)
     assert status == RESOURCE_EXHAUSTED
     # refused as it is announced, or while it unfolds
     assert re.fullmatch(rf"Received message larger than max \((\d+ vs\. )?{most}\)", text)

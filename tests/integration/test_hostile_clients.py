@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tests.conftest import StartServer
     from tests.raw_http import Connection
 
+pytestmark = pytest.mark.clock
+
 HEAD_LATE = "the head of the request did not arrive in time (--http-head-timeout-secs)"
 BODY_LATE = "the request body did not arrive in time (--http-body-timeout-secs, --http-min-body-rate)"
 WHOLE = frame("POST", PATH, HEADERS, BODY)
@@ -69,7 +71,6 @@ def drip(connection: Connection, data: bytes, pause: float) -> bool:
     return False
 
 
-@pytest.mark.alone
 def test_a_head_that_trickles_in_is_given_up(hurried: Server) -> None:
     with hurried.connect() as slow, hurried.connect() as other:
         assert drip(slow, WHOLE, pause=0.1)
@@ -80,7 +81,6 @@ def test_a_head_that_trickles_in_is_given_up(hurried: Server) -> None:
         assert other.ask("POST", PATH, HEADERS, BODY).status == 200
 
 
-@pytest.mark.alone
 def test_a_head_has_its_time_on_a_connection_that_was_used_before(hurried: Server) -> None:
     with hurried.connect() as connection:
         assert connection.ask("POST", PATH, HEADERS, BODY).status == 200
@@ -88,7 +88,6 @@ def test_a_head_has_its_time_on_a_connection_that_was_used_before(hurried: Serve
         assert (connection.receive().status, connection.is_closed()) == (408, True)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("framing", [("Content-Length", "1000"), ("Transfer-Encoding", "chunked")])
 def test_a_body_that_stops_is_given_up(hurried: Server, framing: tuple[str, str]) -> None:
     with hurried.connect() as connection:
@@ -98,7 +97,6 @@ def test_a_body_that_stops_is_given_up(hurried: Server, framing: tuple[str, str]
         assert connection.is_closed()
 
 
-@pytest.mark.alone
 def test_a_large_body_that_stops_gives_its_memory_back(hurried: Server) -> None:
     with hurried.connect() as connection:
         connection.send(frame("POST", PATH, [("Content-Length", str(8 << 20))]) + b" " * (4 << 20))
@@ -106,7 +104,6 @@ def test_a_large_body_that_stops_gives_its_memory_back(hurried: Server) -> None:
         assert connection.receive().status == 408
 
 
-@pytest.mark.alone
 def test_a_body_that_comes_slowly_is_served(hurried: Server) -> None:
     body = BODY.ljust(30_000)
     with hurried.connect() as connection:
@@ -118,7 +115,6 @@ def test_a_body_that_comes_slowly_is_served(hurried: Server) -> None:
         assert connection.receive().json()["outputs"][0]["data"] == SUM
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("framing", [("Content-Length", "1000"), ("Transfer-Encoding", "chunked")])
 def test_a_body_that_trickles_in_is_given_up(hurried: Server, framing: tuple[str, str]) -> None:
     with hurried.connect() as slow:
@@ -161,7 +157,6 @@ def drained(short_heads: Server) -> Iterator[Server]:
     yield from all_is_well(short_heads)
 
 
-@pytest.mark.alone
 def test_a_refused_body_that_stops_does_not_have_the_time_of_an_idle_connection(drained: Server) -> None:
     with drained.connect() as connection:
         connection.send(REFUSED + b" " * 500)
@@ -169,7 +164,6 @@ def test_a_refused_body_that_stops_does_not_have_the_time_of_an_idle_connection(
         assert connection.is_closed()
 
 
-@pytest.mark.alone
 def test_a_refused_body_that_goes_on_leads_to_the_next_request(drained: Server) -> None:
     with drained.connect() as connection:
         connection.send(REFUSED)
@@ -186,7 +180,6 @@ def test_a_refused_body_that_goes_on_leads_to_the_next_request(drained: Server) 
         assert (response.status, response.error) == (408, HEAD_LATE), "the head behind it has the time of any other"
 
 
-@pytest.mark.alone
 def test_a_silent_connection_is_closed_without_a_word(hurried: Server) -> None:
     with hurried.connect() as fresh, hurried.connect() as used:
         assert used.ask("POST", PATH, HEADERS, BODY).status == 200
@@ -194,7 +187,6 @@ def test_a_silent_connection_is_closed_without_a_word(hurried: Server) -> None:
         assert used.is_closed()
 
 
-@pytest.mark.alone
 def test_a_client_that_does_not_read_its_answers_is_given_up(hurried: Server) -> None:
     headers, body = image(512)
     with hurried.connect() as deaf:
@@ -209,7 +201,6 @@ def test_a_client_that_does_not_read_its_answers_is_given_up(hurried: Server) ->
         eventually(lambda: inflight_bytes(hurried) == 0, "nothing waits")
 
 
-@pytest.mark.alone
 def test_a_client_that_reads_its_answer_slowly_gets_all_of_it(hurried: Server) -> None:
     headers, body = image(1024)
     with hurried.connect() as slow:
@@ -222,7 +213,6 @@ def test_a_client_that_reads_its_answer_slowly_gets_all_of_it(hurried: Server) -
         assert slow.receive().status == 200
 
 
-@pytest.mark.alone
 def test_a_request_that_takes_long_is_waited_for(hurried: Server, standard_repository: Path) -> None:
     with Gate(standard_repository) as gate, hurried.connect() as connection:
         connection.send(slow_request(HELD))
@@ -233,7 +223,6 @@ def test_a_request_that_takes_long_is_waited_for(hurried: Server, standard_repos
         assert connection.receive().status == 200
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("leave", [reset, lambda connection: connection.close()], ids=["reset", "close"])
 def test_clients_may_leave_at_every_stage(patient: Server, leave: Callable[[Connection], None]) -> None:
     headers, body = image(256)
@@ -264,7 +253,6 @@ def test_clients_may_leave_at_every_stage(patient: Server, leave: Callable[[Conn
     until_idle(patient)
 
 
-@pytest.mark.alone
 def test_a_client_that_closes_its_half_is_let_go(patient: Server) -> None:
     for sent in (b"", WHOLE[:20], WHOLE[:-1]):
         with patient.connect() as connection:
@@ -275,7 +263,6 @@ def test_a_client_that_closes_its_half_is_let_go(patient: Server) -> None:
                 assert connection.is_closed()
 
 
-@pytest.mark.alone
 def test_a_hundred_requests_in_one_write_are_answered_in_order(patient: Server) -> None:
     paths = ["/v2/models/add_sub", "/v2/models/image", "/v2/nowhere", "/v2/models/slow"]
     with patient.connect() as connection:

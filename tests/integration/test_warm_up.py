@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -129,14 +130,17 @@ def test_a_sample_that_fails_leaves_what_serves_as_it_is(explicit: Server, repos
 
 def test_an_unload_gives_up_a_warm_up_that_never_ends(explicit: Server, repository: Path) -> None:
     one = sample("data_type: TYPE_FP32 dims: [ 1 ] zero_data: true")
-    models.write(repository, "m", hostile_models.endless(), f"max_batch_size: 4 {one} {models.ONE_INSTANCE}")
+    # for a model with its number of threads no run is measured first
+    extra = f"{models.ONE_INSTANCE} {models.ONE_THREAD}"
+    models.write(repository, "m", hostile_models.endless(), f"max_batch_size: 4 {one} {extra}")
     with undisturbed(explicit), explicit.connect() as loading:
         loading.send(frame("POST", "/v2/repository/models/m/load"))
         explicit.log.wait_for(re.compile(r"still warming up 'm' version 1: sample 'w', run 1 of 1"), 30)
         assert reasons(explicit, "m") == [("LOADING", "")]
         assert change(explicit, "m", "unload").status == 200
         assert "given up: the model is to be unloaded" in loading.receive().error
-    (repository / "m" / "config.pbtxt").write_text(f"max_batch_size: 4 {models.ONE_INSTANCE}")
+    shutil.rmtree(repository / "m")
+    write(repository, models.ONE_INSTANCE)
     eventually(lambda: change(explicit, "m", "load").status == 200, "the thread of the warm-up has ended")
 
 

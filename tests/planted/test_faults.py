@@ -131,7 +131,6 @@ def test_loads_a_library() -> None:
     ctypes.CDLL("libm.so.6")
 
 
-@pytest.mark.clock
 def test_reads_memory() -> None:
     assert "VmRSS" in Path("/proc/self/status").read_text()
 

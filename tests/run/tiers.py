@@ -2,8 +2,9 @@
 Each test belongs to one tier, which its markers name.
 
 * plain, without a marker: no clock, no limits of the process. Such tests run in several processes at once.
-* clock: real time is part of what is tested, or descriptors and threads are counted. Two processes, nothing beside.
-* alone: memory, limits, kills, thousands of connections. One process, nothing beside.
+* clock: real time is part of what is tested, or the descriptors, threads or memory of a process. Two processes, nothing
+  beside.
+* alone: much memory, limits, kills, thousands of connections. One process, nothing beside.
 * scheduled: long or random. A target of its own runs them, `make test` does not.
 
 A test that does what its tier does not allow fails by name: `Fence` sees the calls below where a file of tests makes
@@ -27,7 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["ALONE", "CLOCK", "PLAIN", "SCHEDULED", "TIERS", "Fence", "add_options", "needs", "select", "tier_of"]
+__all__ = [
+    "ALONE",
+    "CLOCK",
+    "PLAIN",
+    "SCHEDULED",
+    "TIERS",
+    "Fence",
+    "add_options",
+    "is_of_other_tiers",
+    "needs",
+    "select",
+    "tier_of",
+]
 
 PLAIN, CLOCK, ALONE, SCHEDULED = TIERS = ("plain", "clock", "alone", "scheduled")
 BESIDE_OTHERS: Final = {"unit", "contract", "integration", "e2e", "planted"}
@@ -60,9 +73,24 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
             if tier_of(item) == SCHEDULED:
                 item.add_marker(pytest.mark.skip(reason="scheduled: --tier scheduled"))
         return
+    for item in items:
+        tier = tier_of(item)
+        if item.get_closest_marker(tier) and not _may_have(tier, item.path):
+            raise pytest.UsageError(f"{item.nodeid} is of the tier {tier}, and nothing in its file says mark.{tier}")
     others = [item for item in items if tier_of(item) != asked]
     items[:] = [item for item in items if tier_of(item) == asked]
     config.hook.pytest_deselected(items=others)
+
+
+def is_of_other_tiers(path: Path, config: pytest.Config) -> bool:
+    """Of a file of tests: no test of the tier that is asked for can be in it, so nobody need read it"""
+    asked = config.getoption("--tier")
+    suite = path.relative_to(FOLDER).parts[0] if path.is_relative_to(FOLDER) else ""
+    return asked not in {None, PLAIN} and suite in BESIDE_OTHERS and path.is_file() and not _may_have(asked, path)
+
+
+def _may_have(tier: str, path: Path) -> bool:
+    return f"mark.{tier}" in path.read_text(encoding="utf-8")
 
 
 class _Now:
@@ -149,7 +177,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     elif event in {"open", "os.listdir", "os.scandir"} and isinstance(arguments[0], str | Path):
         path = str(arguments[0])
         if MEMORY.match(path):
-            _cross(ALONE, "reads the memory of a process", sys._getframe(1))
+            _cross(CLOCK, "reads the memory of a process", sys._getframe(1))
         elif COUNTS.match(path):
             _cross(CLOCK, f"reads /proc/…/{path.split('/', 3)[3]}", sys._getframe(1))
 

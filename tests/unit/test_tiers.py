@@ -118,11 +118,11 @@ CROSSED: Final = {
         "test_sleeps_in_a_thread": "time.sleep in test_faults.py",
         "test_loads_a_library": "ctypes.CDLL('libm.so.6')",
         "test_counts_descriptors": "reads /proc/…/fd",
+        "test_reads_memory": "reads the memory of a process",
     },
     "clock": {
         "test_limits_itself": "resource.setrlimit",
         "test_pins_itself": "os.sched_setaffinity",
-        "test_reads_memory": "reads the memory of a process",
     },
 }
 

@@ -143,7 +143,7 @@ def test_a_part_that_is_not_there_is_named(project: Path) -> None:
 
 def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None:
     parts = project / "tests/whole/parts.py"
-    parts.write_text(parts.read_text().replace('"test-rebuild"', '"slow"'))
+    parts.write_text(parts.read_text().replace('"test-triton"', '"slow"'))
     with subprocess.Popen(command("slow"), cwd=project, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "\n"

@@ -39,9 +39,9 @@ def _part(name: str) -> Part:
     return Part(name, ("setup",), () if name in WITHOUT_PYTEST else tuple(runs))
 
 
-WITHOUT_PYTEST: Final = {"lint", "test-rust", "test-rebuild"}
+WITHOUT_PYTEST: Final = {"lint", "test-rust"}
 SLOWER: Final = (
-    *("test-rebuild", "test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients"),
+    *("test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients"),
     *("test-packages", "test-containers"),
 )
 PARTS: Final = (*parts_of_test(), *map(_part, SLOWER))
