@@ -269,7 +269,7 @@ test-unit: setup conformance ## The quick Python tests alone
 coverage: setup conformance ## Line and branch coverage of the Python half: the files with the least, and the total (PYTEST_ARGS="tests/unit" for some)
 	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
 	@export COVERAGE_FILE=$(CURDIR)/$(COVERAGE)/data; code=0; \
-	$(TIMED) coverage $(BIN)/coverage run -m pytest $(IN_PROCESSES) || code=$$?; \
+	$(if $(PYTEST_ARGS),$(TIMED) coverage $(BIN)/coverage run -m pytest $(PYTEST_ARGS),.ci/test-tiers coverage $(PYTEST_PROCESSES) $(BIN)/coverage run -m pytest) || code=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report >$(COVERAGE)/table && \
 	{ head -n 42 $(COVERAGE)/table; sed '1,42d' $(COVERAGE)/table | grep '^TOTAL'; echo "all files: $(COVERAGE)/table"; } && exit $$code
 

@@ -156,6 +156,14 @@ def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None
         eventually(lambda: has_ended(began), "nothing of it is left")
 
 
+def test_what_a_part_leaves_behind_is_ended_and_named(project: Path) -> None:
+    makefile = project / "Makefile"
+    makefile.write_text(makefile.read_text().replace("lint: ; @echo", "lint: ; @setsid sleep 600 & echo $$! >pid; echo"))
+    done = whole(project, "setup", "lint")
+    assert "left behind, and are ended now\nlint: sleep 600\n" in done.stdout
+    assert has_ended(int((project / "pid").read_text()))
+
+
 def has_ended(pid: int) -> bool:
     """Also where nobody has asked yet how"""
     try:

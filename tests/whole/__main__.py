@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from .parts import PARTS, ROOT
 from .reading import Found, last_lines, read_junit, read_log
-from .running import Outcome, Ran, run
+from .running import Outcome, Ran, adopt, run
 from .table import lines
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def main(names: Sequence[str]) -> int:
         sys.stderr.write(f"no part {', '.join(sorted(unknown))}: there are {', '.join(part.name for part in PARTS)}\n")
         return 2
     os.chdir(ROOT)
+    adopt()
     shutil.rmtree(FOLDER, ignore_errors=True)
     for folder in ("logs", "junit"):
         (FOLDER / folder).mkdir(parents=True)

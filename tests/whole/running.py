@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -11,17 +12,18 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from .parts import Part
 
-__all__ = ["Outcome", "Ran", "run"]
+__all__ = ["Outcome", "Ran", "adopt", "run"]
 
 LEFT_S: Final = 10.0
+SET_CHILD_SUBREAPER: Final = 36
 CHOOSING: Final = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_ADDOPTS", "PYTEST_ARGS"}
 """With these a part would be some other part"""
 
@@ -42,6 +44,13 @@ class Ran:
     seconds: float = 0.0
     load: float = 0.0
     """Of the machine when it had ended: how many wanted a core within the last minute"""
+    left: tuple[str, ...] = ()
+    """Commands of processes that it has left behind, and that were ended"""
+
+
+def adopt() -> None:
+    """Processes below this one that lose their parent become its children, to be found when their part has ended"""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
@@ -63,10 +72,10 @@ def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
         except subprocess.TimeoutExpired:
             outcome = Outcome.TOO_LONG
         finally:
-            _kill(process)
-            # what a part has left behind may hold the other end
+            left = _end(process)
+            # what nobody could end may hold the other end
             reader.join(LEFT_S)
-    return Ran(part.name, outcome, time.monotonic() - began, os.getloadavg()[0])
+    return Ran(part.name, outcome, time.monotonic() - began, os.getloadavg()[0], left)
 
 
 def _show(process: subprocess.Popen[bytes], kept: BinaryIO) -> None:
@@ -78,6 +87,34 @@ def _show(process: subprocess.Popen[bytes], kept: BinaryIO) -> None:
         kept.flush()
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> tuple[str, ...]:
+    """Of the part, and of all that it has begun. Answers what was still there"""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    left = []
+    # the children of one that is ended are children of this process then
+    while children := list(_children()):
+        for child in children:
+            command = _command(child)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            left.append(command)
+    # one that had ended already, and one of the group, have none any more
+    return tuple(filter(None, left))
+
+
+def _children() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # it may end meanwhile
+        with suppress(OSError):
+            parent = int(path.read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()[1])
+            if parent == os.getpid():
+                yield int(path.parent.name)
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""

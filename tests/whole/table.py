@@ -45,6 +45,9 @@ def lines(
         for look in second_looks:
             yield f"{look['test']}: {'right' if look['right'] else 'wrong'} when asked alone"
             yield f"    {look['late'][:WIDTH]}"
+    if any(part.left for part in parts):
+        yield from ["", "=== processes that were left behind, and are ended now"]
+        yield from (f"{part.name}: {command[:WIDTH]}" for part in parts for command in part.left)
     if notes:
         yield from ["", "=== times, and what this machine could not show", *notes]
     slow = sorted(((s, test) for one in found.values() for test, s in one.seconds.items()), reverse=True)[:SLOWEST]

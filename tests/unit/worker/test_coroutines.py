@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners.worker import server as servers
+from runners.worker.background import Background
 from runners.worker.calls import Model, Outcomes
 from runners.worker.requests import IncomingRequest
 from runners.worker.responses import RESPONSE_FINAL, InferenceResponse, InferenceResponseSender
@@ -176,3 +177,14 @@ def test_coroutines_know_it_as_well(server: AnsweringServer, decoupled: bool) ->
     model.run(2)
     assert keys == [(0, 1)]
     model.model.finalize()
+
+
+def test_the_loop_of_coroutines_begins_again_after_its_end() -> None:
+    async def one() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    background = Background()
+    for _ in range(2):
+        assert background.begin(one()).result(30) == 1
+        background.end()
