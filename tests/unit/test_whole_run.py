@@ -158,7 +158,8 @@ def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None
 
 def test_what_a_part_leaves_behind_is_ended_and_named(project: Path) -> None:
     makefile = project / "Makefile"
-    makefile.write_text(makefile.read_text().replace("lint: ; @echo", "lint: ; @setsid sleep 600 & echo $$! >pid; echo"))
+    leaving = "setsid sh -c 'echo $$$$ >pid; exec sleep 600' & until test -s pid; do true; done; "
+    makefile.write_text(makefile.read_text().replace("lint: ; @", f"lint: ; @{leaving}"))
     done = whole(project, "setup", "lint")
     assert "left behind, and are ended now\nlint: sleep 600\n" in done.stdout
     assert has_ended(int((project / "pid").read_text()))

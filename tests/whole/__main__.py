@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from .parts import PARTS, ROOT
 from .reading import Found, last_lines, read_junit, read_log
-from .running import Outcome, Ran, adopt, run
+from .running import Outcome, Ran, adopt, end_all, run
 from .table import lines
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def main(names: Sequence[str]) -> int:
         sys.stderr.write(f"no part {', '.join(sorted(unknown))}: there are {', '.join(part.name for part in PARTS)}\n")
         return 2
     os.chdir(ROOT)
-    adopt()
     shutil.rmtree(FOLDER, ignore_errors=True)
     for folder in ("logs", "junit"):
         (FOLDER / folder).mkdir(parents=True)
@@ -161,6 +160,11 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
+    adopt()
     # a run that is told to end ends what it has begun
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    finally:
+        # also where the signal came while one was beginning
+        end_all()

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from .parts import Part
 
-__all__ = ["Outcome", "Ran", "adopt", "run"]
+__all__ = ["Outcome", "Ran", "adopt", "end_all", "run"]
 
 LEFT_S: Final = 10.0
+LOOKS_S: Final = 0.05
 SET_CHILD_SUBREAPER: Final = 36
 CHOOSING: Final = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_ADDOPTS", "PYTEST_ARGS"}
 """With these a part would be some other part"""
@@ -68,14 +69,26 @@ def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
         reader = threading.Thread(target=_show, args=(process, kept), daemon=True)
         reader.start()
         try:
-            outcome = Outcome.PASSED if process.wait(part.limit_s) == 0 else Outcome.FAILED
-        except subprocess.TimeoutExpired:
-            outcome = Outcome.TOO_LONG
+            outcome = _outcome(process, began + part.limit_s)
         finally:
-            left = _end(process)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            left = end_all()
             # what nobody could end may hold the other end
             reader.join(LEFT_S)
     return Ran(part.name, outcome, time.monotonic() - began, os.getloadavg()[0], left)
+
+
+def _outcome(process: subprocess.Popen[bytes], until: float) -> Outcome:
+    """Meanwhile those that were adopted and have ended are let go, as by init: else they would be taken for living"""
+    while time.monotonic() < until:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return Outcome.PASSED if process.returncode == 0 else Outcome.FAILED
+        if pid == 0:
+            time.sleep(LOOKS_S)
+    return Outcome.TOO_LONG
 
 
 def _show(process: subprocess.Popen[bytes], kept: BinaryIO) -> None:
@@ -87,11 +100,8 @@ def _show(process: subprocess.Popen[bytes], kept: BinaryIO) -> None:
         kept.flush()
 
 
-def _end(process: subprocess.Popen[bytes]) -> tuple[str, ...]:
-    """Of the part, and of all that it has begun. Answers what was still there"""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def end_all() -> tuple[str, ...]:
+    """Of all processes that this one has begun, and they in turn. Answers what was still there"""
     left = []
     # the children of one that is ended are children of this process then
     while children := list(_children()):
@@ -99,9 +109,10 @@ def _end(process: subprocess.Popen[bytes]) -> tuple[str, ...]:
             command = _command(child)
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
             left.append(command)
-    # one that had ended already, and one of the group, have none any more
+    # one that had ended already has none any more
     return tuple(filter(None, left))
 
 
