@@ -42,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,14 @@ $(SYNCED): requirements/dev.txt $(BOOTSTRAPPED)
 $(BUILT): $(SYNCED) $(PACKED)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
 	@touch $@
+
+# each of the two keeps one core busy for most of its time
+environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the environments of all other tests
+	@$(MAKE) --no-print-directory setup & setup=$$!; \
+	$(MAKE) --no-print-directory other-environments; others=$$?; wait $$setup && exit $$others
+
+.PHONY: other-environments
+other-environments: $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SUPPLY)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
 
 serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
 	BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)

@@ -138,7 +138,7 @@ def test_variables_that_choose_tests_are_not_those_of_a_run(project: Path, monke
 def test_a_part_that_is_not_there_is_named(project: Path) -> None:
     done = whole(project, "test-tensorrt", "moon")
     assert done.returncode == 2
-    assert "no part moon: there are setup, lint, test-tensorrt" in done.stderr
+    assert "no part moon: there are environments, setup, lint, test-tensorrt" in done.stderr
 
 
 def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None:
@@ -186,6 +186,6 @@ def test_what_cargo_counts_is_added_up() -> None:
 
 def test_make_test_and_the_slower_targets_are_its_parts() -> None:
     names = [part.name for part in PARTS]
-    assert names[:5] == ["setup", "lint", "test-rust", "test-python", "test-tensorrt"]
+    assert names[:6] == ["environments", "setup", "lint", "test-rust", "test-python", "test-tensorrt"]
     targets = {line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines()}
     assert set(names) <= targets

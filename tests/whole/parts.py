@@ -44,4 +44,4 @@ SLOWER: Final = (
     *("test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients"),
     *("test-packages", "test-containers"),
 )
-PARTS: Final = (*parts_of_test(), *map(_part, SLOWER))
+PARTS: Final = (Part("environments"), *parts_of_test(), *map(_part, SLOWER))
