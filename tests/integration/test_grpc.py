@@ -21,6 +21,7 @@ from tests.integration.python_models import models as python_models
 from tests.integration.test_tritonclient import FIRST, SECOND, VALUES
 from tests.serving import GRPC_LINE
 from tests.shared_memory import Object
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +56,17 @@ def array_input(name: str, datatype: str, values: npt.NDArray[Any]) -> triton.In
 
 def add_sub_inputs() -> list[triton.InferInput]:
     return [array_input("INPUT0", "INT32", FIRST), array_input("INPUT1", "INT32", SECOND)]
+
+
+@pytest.mark.parametrize(("model", "version"), [("nix", ""), ("nix", "1"), ("add_sub", "7")])
+def test_a_model_that_is_not_there_is_not_ready(client: Client, model: str, version: str) -> None:
+    """As Triton's: its clients ask until it is"""
+    assert not client.is_model_ready(model, version)
+
+
+def test_a_version_that_is_no_number_is_an_error(client: Client) -> None:
+    with pytest.raises(InferenceServerException, match="version"):
+        client.is_model_ready("add_sub", "x")
 
 
 def test_health_and_metadata(client: Client) -> None:
@@ -249,9 +261,11 @@ def test_models_are_loaded_and_unloaded(start_server: StartServer, repository: P
     port = server.log.wait_for(GRPC_LINE, 10).group(1)
     with Client(f"127.0.0.1:{port}") as client:
         assert [(model.name, model.state) for model in client.get_model_repository_index().models] == [("add_sub", "")]
+        assert not client.is_model_ready("add_sub")
         client.load_model("add_sub")
         assert client.is_model_ready("add_sub")
         client.unload_model("add_sub")
+        eventually(lambda: not client.is_model_ready("add_sub"), "it is unloaded")
         with pytest.raises(
             InferenceServerException, match="failed to load 'nix', failed to poll from model repository"
         ):

@@ -132,6 +132,7 @@ class Peer:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.http: Address = ("127.0.0.1", http)
+        self.grpc: Address = ("127.0.0.1", grpc)
         self.metrics: Address = ("127.0.0.1", metrics)
 
     def __enter__(self) -> Self:

@@ -53,6 +53,20 @@ def test_a_pickle_is_refused_and_not_opened(
     assert not Marker.opened
 
 
+class Gelu(nn.Module):
+    """What PyTorch writes of it has a newer format than other models: it keeps its version elsewhere"""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(x)
+
+
+def test_torchscript_of_a_newer_format_is_loaded(repository: Path) -> None:
+    folder = put(repository, "m", Gelu(), model_config("m", fp32("x"), fp32("o")))
+    with zipfile.ZipFile(folder / "1" / "model.pt") as archive:
+        assert {name.partition("/")[2] for name in archive.namelist()} >= {".data/version", "constants.pkl"}
+    loaded(repository)
+
+
 def test_sample_inputs_that_are_no_tensors_are_refused_and_not_opened(repository: Path) -> None:
     program = export(TwoIntoTwo(), (torch.zeros(2, 4), torch.zeros(2, 4)))
     program.example_inputs = ((torch.zeros(2, 4), Marker()), {})

@@ -20,6 +20,7 @@ __all__ = ["Format", "inspect", "sample_inputs"]
 _SAVE = "save it as torch.jit.script(model).save(...) or torch.export.save(torch.export.export(model, inputs), ...)"
 _AGAIN = "load it with the PyTorch that wrote it and save it again with torch.export.save"
 _SAMPLES = "data/sample_inputs/model.pt"
+_VERSIONS = {"version", ".data/version"}
 _MOST_JSON_BYTES = 64 * 1024 * 1024
 """Of one record: what it states is a graph, weights are in others"""
 _MOST_INFLATED_BYTES = 64 * 1024 * 1024
@@ -116,7 +117,8 @@ class _Content:
         if self.read("archive_format") == b"pt2":
             self._check_exported()
             return Format.EXPORTED
-        if {"constants.pkl", "data.pkl", "version"} <= self._records.keys():
+        # PyTorch keeps the version of the format in one of two places, by that version
+        if {"constants.pkl", "data.pkl"} <= self._records.keys() and _VERSIONS & self._records.keys():
             return Format.SCRIPT
         if "data.pkl" in self._records:
             raise ConfigInvalid(

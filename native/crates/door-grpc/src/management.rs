@@ -1,7 +1,7 @@
 //! Everything but inference: verbs of the data plane, whose arguments and answers are messages here.
 
 use bytes::Bytes;
-use kushi_core::{Error, Totals, epoch_ms};
+use kushi_core::{Error, ErrorKind, Totals, epoch_ms};
 use kushi_dataplane::{
     Answer as Answered, CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics,
     Registration, ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, unanswered,
@@ -27,8 +27,17 @@ pub(crate) async fn perform(
     check_parameters(name, &message).map_err(unreadable)??;
     let verb = verb(name, message).map_err(unreadable)??;
     answering.prepared();
-    let answered = ask(context, verb).await?;
+    let asks_readiness = matches!(verb, Verb::ModelReady { .. });
+    let answered = match ask(context, verb).await {
+        // Over HTTP this is an error. Triton's clients over gRPC ask until it is true.
+        Err(error) if asks_readiness && is_absent(error.kind) => Answered::Health(false),
+        answered => answered?,
+    };
     Ok(Answer::new(rendered(&answered), answering))
+}
+
+fn is_absent(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ModelNotFound | ErrorKind::ModelNotReady | ErrorKind::ModelUnavailable)
 }
 
 pub(crate) async fn ask(context: &GrpcContext, verb: Verb) -> Result<Answered, Error> {
