@@ -1,7 +1,7 @@
 """
 A real Triton server with models in Python, for the tests beside this file: serve_pytriton.py HTTP GRPC METRICS
 
-Runs in .venv-triton, on the three ports it is given. Says "ready" on standard output, and ends when its standard input
+Runs in .venv-triton, on the three ports it is given. Says READY on standard output, and ends when its standard input
 does.
 """
 
@@ -93,6 +93,9 @@ def bind(triton: Triton) -> None:
     triton.bind("told", told, seconds, tensors(["OUTPUT0"], np.bytes_, 1), config=ModelConfig(max_batch_size=1))
 
 
+READY = "serve_pytriton is ready\n"
+
+
 def main() -> None:
     # The backend's interpreter must find the library of this Python, not another one of its version.
     libraries = sysconfig.get_config_var("LIBDIR")
@@ -109,7 +112,7 @@ def main() -> None:
     with Triton(config=config, security_config=TritonSecurityConfig(restricted_endpoints=[])) as triton:
         bind(triton)
         triton.run()
-        sys.stdout.write("ready\n")
+        sys.stdout.write(READY)
         sys.stdout.flush()
         sys.stdin.read()
 
