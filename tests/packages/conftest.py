@@ -26,6 +26,8 @@ class Built:
     tag: str
     home: Path
     python: Path
+    packed: frozenset[Path]
+    """What is in it before it is served, which compiles it"""
 
     @property
     def folder(self) -> Path:
@@ -46,7 +48,9 @@ def bento(tmp_path_factory: pytest.TempPathFactory) -> Built:
     arguments = ("variant=cpu", "base_image=debian:bookworm-slim", "python_version=3.11")
     options = [word for argument in arguments for word in ("--arg", argument)]
     tag = run(ROOT / "deploy/supply/bento-environment", folder, *options, cwd=ROOT).strip()
-    return Built(tag, folder / "home", folder / "venv/bin/python")
+    source = folder / "home/bentos" / tag.replace(":", "/") / "src"
+    packed = frozenset(path.relative_to(source) for path in source.rglob("*"))
+    return Built(tag, folder / "home", folder / "venv/bin/python", packed)
 
 
 @pytest.fixture

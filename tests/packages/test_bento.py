@@ -32,7 +32,8 @@ def test_the_bento_serves_with_what_it_locks(bento: Built, tmp_path: Path) -> No
 def test_the_bento_has_the_service_and_nothing_else_of_this_repository(bento: Built) -> None:
     files = {"bentofile.yaml", "service.py", "LICENSE", "README.md"}
     folders = {"runners", "preprocessing", "model_repository", "requirements", "wheels"}
-    assert {path.name for path in (bento.folder / "src").iterdir()} == files | folders
+    assert {path.parts[0] for path in bento.packed} == files | folders
+    assert [path for path in bento.packed if path.name == "__pycache__"] == []
 
 
 def test_the_environment_of_the_bento_has_no_package_of_this_repository(bento: Built, tmp_path: Path) -> None:
