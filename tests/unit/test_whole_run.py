@@ -48,6 +48,20 @@ note: run with `RUST_BACKTRACE=1`
 
 test result: FAILED. 1 passed; 1 failed; 0 ignored
 """
+NEXTEST: Final = """    Starting 4 tests across 1 binary
+     SIGABRT [   0.007s] (1/4) kushi-core aborts
+        PASS [   0.007s] (3/4) kushi-core queue::tests::keeps_the_order
+        FAIL [   0.110s] (4/4) kushi-core::runner queue::drops_the_dead
+  stderr ───
+
+    thread 'queue::drops_the_dead' (856) panicked at tests/queue.rs:2:20:
+    assertion failed: dead
+
+     Summary [   0.114s] 4 tests run: 2 passed, 2 failed, 0 skipped
+     SIGABRT [   0.007s] (1/4) kushi-core aborts
+        FAIL [   0.110s] (4/4) kushi-core::runner queue::drops_the_dead
+error: test run failed
+"""
 
 
 @pytest.fixture
@@ -177,6 +191,15 @@ def test_a_file_that_pytest_has_not_finished_is_a_failure(tmp_path: Path) -> Non
     path = tmp_path / "test-python.xml"
     path.write_text("<testsuites>")
     assert "cannot be read" in read_junit(path).failures["test-python.xml"]
+
+
+def test_what_cargo_nextest_says_is_read() -> None:
+    found = read_log(NEXTEST)
+    assert found.passed == 2
+    assert found.failures == {
+        "kushi-core aborts": "SIGABRT",
+        "kushi-core::runner queue::drops_the_dead": "tests/queue.rs:2:20: assertion failed: dead",
+    }
 
 
 def test_what_cargo_counts_is_added_up() -> None:

@@ -17,7 +17,10 @@ LAST_LINES: Final = 15
 CARGO_FAILED: Final = re.compile(r"^test (\S+) \.\.\. FAILED$")
 CARGO_RESULT: Final = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
 CARGO_OUTPUT: Final = re.compile(r"^---- (\S+) stdout ----$")
-PANIC: Final = re.compile(r"^thread '.*' .*panicked at (.*):$")
+NEXTEST_RESULT: Final = re.compile(r"^ +Summary \[.*\] \d+ tests? run: (\d+) passed")
+NEXTEST_ENDED: Final = re.compile(r"^ +([A-Z][A-Z-]*) +\[ *[\d.]+s\] (?:\( *\d+/\d+\) )?(\S+ \S+)$")
+NEXTEST_RIGHT: Final = {"LEAK", "PASS", "SLOW"}
+PANIC: Final = re.compile(r"^ *thread '.*' .*panicked at (.*):$")
 
 
 @dataclass
@@ -68,12 +71,14 @@ def _name(case: ET.Element) -> str:
 
 
 def read_log(text: str) -> Found:
-    """What cargo's tests say; pytest's are in its own file"""
+    """What the tests of cargo and of cargo-nextest say; pytest's are in its own file"""
     found = Found()
     lines = text.splitlines()
     for line in lines:
-        if result := CARGO_RESULT.match(line):
+        if result := CARGO_RESULT.match(line) or NEXTEST_RESULT.match(line):
             found.passed += int(result[1])
+        elif (ended := NEXTEST_ENDED.match(line)) and ended[1] not in NEXTEST_RIGHT:
+            found.failures[ended[2]] = ended[1]
         elif failed := CARGO_FAILED.match(line):
             found.failures[failed[1]] = ""
     found.failures.update(_panics(lines))
@@ -86,8 +91,10 @@ def _panics(lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines):
         if output := CARGO_OUTPUT.match(line):
             test = output[1]
+        elif ended := NEXTEST_ENDED.match(line):
+            test = "" if ended[1] in NEXTEST_RIGHT else ended[2]
         elif test and (panic := PANIC.match(line)):
-            yield test, f"{panic[1]}: {lines[number + 1] if number + 1 < len(lines) else ''}"
+            yield test, f"{panic[1]}: {lines[number + 1].strip() if number + 1 < len(lines) else ''}"
             test = ""
 
 
