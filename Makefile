@@ -20,9 +20,12 @@ DEPLOY := .venv-deploy
 PROMETHEUS := build/prometheus
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
-# `make setup PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
-PROFILE ?= wheel
-PACKED := wheels/.built-$(PROFILE)
+# `make setup NATIVE_PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
+NATIVE_PROFILE ?= wheel
+ifeq ($(filter wheel quick,$(NATIVE_PROFILE)),)
+$(error NATIVE_PROFILE is wheel or quick)
+endif
+PACKED := wheels/.built-$(NATIVE_PROFILE)
 REPOSITORY ?= model_repository
 ARGS ?=
 PYTEST_ARGS ?=
@@ -64,7 +67,7 @@ $(BUILT): $(SYNCED) $(PACKED)
 	@touch $@
 
 # each of the two keeps one core busy for most of its time
-environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the environments of all other tests
+environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the environments that the parts of a whole run need
 	@$(MAKE) --no-print-directory setup & setup=$$!; \
 	$(MAKE) --no-print-directory other-environments; others=$$?; wait $$setup && exit $$others
 
@@ -81,7 +84,7 @@ wheel: $(PACKED) ## The native module as a wheel for every current Linux, in whe
 
 $(PACKED): $(WHEEL)/.synced $(NATIVE_SOURCES)
 	rm -rf wheels
-	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --profile $(PROFILE) --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
+	cd $(NATIVE) && PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" maturin build --profile $(NATIVE_PROFILE) --locked --zig --compatibility manylinux_2_28 --target-dir ../../target/wheel --out $(CURDIR)/wheels
 	@touch $@
 
 $(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
@@ -89,10 +92,14 @@ $(WHEEL)/.synced: requirements/wheel.txt $(BOOTSTRAPPED)
 	VIRTUAL_ENV=$(CURDIR)/$(WHEEL) $(UV) pip sync --quiet --require-hashes requirements/wheel.txt
 	@touch $@
 
-bento: setup ## The Bento of service.py (ARGS="--arg variant=cpu --arg base_image=debian:bookworm-slim --arg python_version=3.11")
+# what is packed or measured is what people install
+shipped: setup
+	@test "$(NATIVE_PROFILE)" = wheel || { echo "not with NATIVE_PROFILE=$(NATIVE_PROFILE): this is for what people install" >&2; exit 1; }
+
+bento: shipped ## The Bento of service.py (ARGS="--arg variant=cpu --arg base_image=debian:bookworm-slim --arg python_version=3.11")
 	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True bentoml build $(ARGS)
 
-dist: setup $(SUPPLY)/.synced ## kushi and kushi-native, as wheels and as sources, in dist/
+dist: shipped $(SUPPLY)/.synced ## kushi and kushi-native, as wheels and as sources, in dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 	cp wheels/*.whl dist
@@ -107,11 +114,11 @@ $(SUPPLY)/.synced: requirements/supply.txt $(BOOTSTRAPPED)
 licences: $(SUPPLY)/.synced ## Write the notices again that kushi-native carries, from Cargo.lock
 	$(SUPPLY)/bin/python -m deploy.supply.notices
 
-sbom: setup $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.cdx.json (ARGS as for bento, IMAGE=NAME for the packages of its image, too)
+sbom: shipped $(SUPPLY)/.synced ## What a Bento is made of, in build/kushi.cdx.json (ARGS as for bento, IMAGE=NAME for the packages of its image, too)
 	@mkdir -p build
 	IMAGE=$(IMAGE) deploy/supply/bill build/kushi.cdx.json $(ARGS)
 
-image: setup ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
+image: shipped ## The image of service.py with its health check (IMAGE=name:tag, ARGS as for make bento)
 	PATH="$(CURDIR)/$(BIN):$$PATH" BENTOML_DO_NOT_TRACK=True deploy/image/build $(or $(IMAGE),kushi:latest) $(ARGS)
 
 test: setup lint test-rust test-python test-tensorrt ## Everything that proves the product: lint, types, Rust and Python tests
@@ -126,11 +133,11 @@ model-check:
 	@export RUSTFLAGS="--cfg loom"; $(CARGO) test --quiet --locked --profile model -p kushi-core --lib --target-dir target/loom loom_tests \
 	    | ../.ci/some '^test result: ok\. [1-9]'
 
-.PHONY: cargo-tests model-check conformance
+.PHONY: shipped cargo-tests model-check conformance
 cargo-tests:
 	export ORT_DYLIB_PATH=$(ONNXRUNTIME); \
 	if cargo nextest --version >/dev/null 2>&1; \
-	then $(CARGO) nextest run $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
+	then $(CARGO) nextest run --no-fail-fast $(RUST_TESTS) && cargo test --doc --quiet $(RUST_TESTS); \
 	else $(CARGO) test --quiet --no-fail-fast $(RUST_TESTS); fi
 
 # the suite of testkit, as the Python module that tests/conformance.py loads, and a library of custom operators
@@ -236,13 +243,13 @@ test-gpu: setup ## ONNX and Python models, metrics and CUDA shared memory on a G
 	@$(TIMED) test-gpu $(BIN)/pytest tests/gpu $(IN_A_PROCESS)
 
 # PyTorch and the driver are that machine's, everything else is in the folder
-gpu-kit: $(SYNCED) wheel ## What .ci/test-gpu needs on a machine with a GPU and no network, in build/gpu-kit
+gpu-kit: shipped ## What .ci/test-gpu needs on a machine with a GPU and no network, in build/gpu-kit
 	.ci/gpu-kit build/gpu-kit wheels/*.whl
 
 test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
 	@$(TIMED) test-packages $(BIN)/pytest tests/packages --timeout 600 $(IN_A_PROCESS)
 
-test-containers: setup ## Build the image of service.py and run it (needs docker)
+test-containers: shipped ## Build the image of service.py and run it (needs docker)
 	@$(TIMED) test-containers $(BIN)/pytest tests/containers $(IN_A_PROCESS)
 
 test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
@@ -309,15 +316,15 @@ fmt: setup ## Format everything
 docs: setup ## Write docs/reference/ again, from the code
 	$(BIN)/python -m docs.generate
 
-bench: setup ## Run the benchmarks (ARGS="--quick" for a look)
+bench: shipped ## Run the benchmarks (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-service: setup ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
+bench-service: shipped ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
-bench-triton: setup $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
+bench-triton: shipped $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.python_models $(ARGS)
 	$(BIN)/python -m benchmarks.worker_kills $(ARGS)
@@ -326,11 +333,11 @@ bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime, a
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
 	$(TORCH)/bin/python -m benchmarks.isolation $(ARGS)
 
-bench-overload: setup ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
+bench-overload: shipped ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.overload $(ARGS)
 
-soak: setup ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
+soak: shipped ## Ten minutes of load, timeouts and clients that leave: does anything grow? (ARGS="--minutes 2" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 

@@ -25,6 +25,12 @@ def is_ready(address: Address, model: str, version: str) -> bool | str:
         return ready
 
 
+def both(pair: Pair, model: str, version: str) -> tuple[bool | str, bool | str]:
+    assert pair.server is not None
+    kushi = ("127.0.0.1", int(pair.server.log.wait_for(GRPC_LINE, 30).group(1)))
+    return is_ready(pair.peer.grpc, model, version), is_ready(kushi, model, version)
+
+
 @pytest.mark.parametrize(
     ("model", "version", "ready"),
     [
@@ -39,12 +45,10 @@ def is_ready(address: Address, model: str, version: str) -> bool | str:
     ],
 )
 def test_a_model_that_is_not_there_is_not_ready(pair: Pair, model: str, version: str, ready: bool) -> None:
-    assert pair.server is not None
-    kushi = ("127.0.0.1", int(pair.server.log.wait_for(GRPC_LINE, 30).group(1)))
-    assert is_ready(pair.peer.grpc, model, version) == is_ready(kushi, model, version) == ready
+    assert both(pair, model, version) == (ready, ready)
 
 
 def test_a_version_that_is_no_number_is_an_error(pair: Pair) -> None:
-    assert pair.server is not None
-    kushi = ("127.0.0.1", int(pair.server.log.wait_for(GRPC_LINE, 30).group(1)))
-    assert is_ready(pair.peer.grpc, "optional", "x") == is_ready(kushi, "optional", "x")
+    triton, kushi = both(pair, "optional", "x")
+    assert triton == kushi
+    assert "StatusCode.INVALID_ARGUMENT" in str(triton)

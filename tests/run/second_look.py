@@ -44,7 +44,10 @@ def note_lateness(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
 
 
 class Deaths:
-    """A plugin for the process that has all reports: one that ran tests and has died is red, whatever it was at"""
+    """
+    A plugin for the process that has all reports: one that ran tests and has died is red, whatever it was at. So is an
+    error in pytest itself, for which pytest-xdist would answer 0 where it was in a process that runs tests.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._stash = config.stash
@@ -53,6 +56,9 @@ class Deaths:
     def pytest_testnodedown(self, error: object) -> None:
         if error:
             self._stash[DIED] = True
+
+    def pytest_internalerror(self) -> None:
+        self._stash[DIED] = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -76,7 +76,8 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         tier = tier_of(item)
         if item.get_closest_marker(tier) and not _may_have(tier, item.path):
-            raise pytest.UsageError(f"{item.nodeid} is of the tier {tier}, and nothing in its file says mark.{tier}")
+            # of a process among several, pytest shows no UsageError
+            raise RuntimeError(f"{item.nodeid} is of the tier {tier}, and nothing in its file says mark.{tier}")
     others = [item for item in items if tier_of(item) != asked]
     items[:] = [item for item in items if tier_of(item) == asked]
     config.hook.pytest_deselected(items=others)
@@ -86,7 +87,7 @@ def is_of_other_tiers(path: Path, config: pytest.Config) -> bool:
     """Of a file of tests: no test of the tier that is asked for can be in it, so nobody need read it"""
     asked = config.getoption("--tier")
     suite = path.relative_to(FOLDER).parts[0] if path.is_relative_to(FOLDER) else ""
-    return asked not in {None, PLAIN} and suite in BESIDE_OTHERS and path.is_file() and not _may_have(asked, path)
+    return asked not in {None, PLAIN} and suite in BESIDE_OTHERS and path.suffix == ".py" and not _may_have(asked, path)
 
 
 def _may_have(tier: str, path: Path) -> bool:

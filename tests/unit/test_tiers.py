@@ -31,8 +31,8 @@ WRONG: Final = [
 
 
 def run(folder: Path, tier: str, *tests: str, processes: int = 0) -> subprocess.CompletedProcess[str]:
-    """As a part of a whole run does"""
-    chosen = [f"{FAULTS}::{test}" for test in tests]
+    """As a part of a whole run does; tests of that file, or paths"""
+    chosen = [test if "/" in test else f"{FAULTS}::{test}" for test in tests]
     kept = {"SECOND_LOOKS": str(folder / "looks"), "PLANTED": str(folder), "RECORD": str(folder / "ci"), "PART": "p"}
     options = ["--tier", tier, "--numprocesses", str(processes), "-p", "no:cacheprovider"]
     return subprocess.run(
@@ -142,6 +142,20 @@ def test_the_strictest_tier_may_do_it_and_a_run_keeps_its_results_and_the_order(
     assert f"--randomly-seed={seed_of_tree()}" in done.stdout
     assert "test_may_do_all_of_it" in (tmp_path / "ci/junit/p.xml").read_text()
     assert (tmp_path / "ci/order/p-gw0.txt").read_text() == f"{FAULTS}::test_may_do_all_of_it\n"
+
+
+def test_a_mark_that_does_not_stand_in_the_file_of_its_test_is_red(tmp_path: Path) -> None:
+    done = run(tmp_path, "plain", "tests/planted/test_marked_elsewhere.py", processes=1)
+    assert done.returncode not in {0, 5}
+    told = "test_of_real_time is of the tier clock, and nothing in its file says mark.clock"
+    assert told in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("tier", "code"), [("plain", 2), ("clock", 5), ("alone", 2), ("scheduled", 5)])
+def test_a_file_without_the_mark_of_a_tier_is_not_read_for_it(tmp_path: Path, tier: str, code: int) -> None:
+    done = run(tmp_path, tier, "tests/planted/unreadable")
+    assert done.returncode == code, done.stdout
+    assert ("somebody has read it" in done.stdout) == (code == 2)
 
 
 def test_the_marks_of_files_are_statements() -> None:

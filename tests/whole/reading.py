@@ -17,8 +17,10 @@ LAST_LINES: Final = 15
 CARGO_FAILED: Final = re.compile(r"^test (\S+) \.\.\. FAILED$")
 CARGO_RESULT: Final = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
 CARGO_OUTPUT: Final = re.compile(r"^---- (\S+) stdout ----$")
-NEXTEST_RESULT: Final = re.compile(r"^ +Summary \[.*\] \d+ tests? run: (\d+) passed")
-NEXTEST_ENDED: Final = re.compile(r"^ +([A-Z][A-Z-]*) +\[ *[\d.]+s\] (?:\( *\d+/\d+\) )?(\S+ \S+)$")
+NEXTEST_RESULT: Final = re.compile(r"^ +Summary \[.*\] (?:\d+/)?\d+ tests? run: (\d+) passed")
+NEXTEST_ENDED: Final = re.compile(
+    r"^ +([A-Z][A-Z-]*(?: SIG \d+| \+ LEAK)?) +\[ *[\d.]+s\] (?:\( *\d+/\d+\) )?(\S+ \S+)$"
+)
 NEXTEST_RIGHT: Final = {"LEAK", "PASS", "SLOW"}
 PANIC: Final = re.compile(r"^ *thread '.*' .*panicked at (.*):$")
 

@@ -25,7 +25,7 @@ __all__ = ["Outcome", "Ran", "adopt", "end_all", "run"]
 LEFT_S: Final = 10.0
 LOOKS_S: Final = 0.05
 SET_CHILD_SUBREAPER: Final = 36
-CHOOSING: Final = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_ADDOPTS", "PYTEST_ARGS"}
+CHOOSING: Final = {"ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "NATIVE_PROFILE", "PYTEST_ADDOPTS", "PYTEST_ARGS"}
 """With these a part would be some other part"""
 
 
@@ -49,13 +49,18 @@ class Ran:
     """Commands of processes that it has left behind, and that were ended"""
 
 
+STRANGERS: Final[set[int]] = set()
+"""Children of this process that it has not begun: it took the place of a shell that had begun them"""
+
+
 def adopt() -> None:
     """Processes below this one that lose their parent become its children, to be found when their part has ended"""
+    STRANGERS.update(_children())
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
-    """In a process group of its own, so that a part that is ended leaves nothing behind"""
+    """Nothing of it is there afterwards, however it ended"""
     began = time.monotonic()
     with log.open("wb") as kept:
         process = subprocess.Popen(
@@ -71,12 +76,12 @@ def run(part: Part, log: Path, environment: Mapping[str, str]) -> Ran:
         try:
             outcome = _outcome(process, began + part.limit_s)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
             left = end_all()
             # what nobody could end may hold the other end
             reader.join(LEFT_S)
-    return Ran(part.name, outcome, time.monotonic() - began, os.getloadavg()[0], left)
+    # one that is ended in the midst of its work has left nothing, it was at work
+    named = () if outcome == Outcome.TOO_LONG else left
+    return Ran(part.name, outcome, time.monotonic() - began, os.getloadavg()[0], named)
 
 
 def _outcome(process: subprocess.Popen[bytes], until: float) -> Outcome:
@@ -102,18 +107,20 @@ def _show(process: subprocess.Popen[bytes], kept: BinaryIO) -> None:
 
 def end_all() -> tuple[str, ...]:
     """Of all processes that this one has begun, and they in turn. Answers what was still there"""
-    left = []
+    left: dict[int, str] = {}
+    until = time.monotonic() + LEFT_S
     # the children of one that is ended are children of this process then
-    while children := list(_children()):
+    while (children := set(_children()) - STRANGERS) and time.monotonic() < until:
         for child in children:
-            command = _command(child)
-            with suppress(ProcessLookupError):
+            # one that had ended already has no command any more
+            left.setdefault(child, _command(child))
+            # of another user, or gone meanwhile
+            with suppress(OSError):
                 os.kill(child, signal.SIGKILL)
             with suppress(ChildProcessError):
-                os.waitpid(child, 0)
-            left.append(command)
-    # one that had ended already has none any more
-    return tuple(filter(None, left))
+                os.waitpid(child, os.WNOHANG)
+        time.sleep(LOOKS_S / 10)
+    return tuple(filter(None, left.values()))
 
 
 def _children() -> Iterator[int]:

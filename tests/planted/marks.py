@@ -1,0 +1,3 @@
+import pytest
+
+OF_REAL_TIME = pytest.mark.clock

@@ -1,0 +1,3 @@
+"""Has tests of the tier alone, as pytest.mark.alone would say"""
+
+raise AssertionError("somebody has read it")
