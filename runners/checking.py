@@ -11,11 +11,14 @@ from pathlib import Path
 from .alternatives import candidates, samples_file
 from .composition import in_order
 from .errors import ConfigInvalid, KushiError, about
-from .repository.ensemble import composing, is_ensemble
+from .repository.complete import completes_itself
+from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.labels import read_labels
 from .repository.layout import ModelSource, scan
+from .repository.messages import ModelConfig
 from .repository.resolve import Resolved, resolve
 from .repository.supported_fields import SAMPLES
+from .repository.validate import check_outputs, check_tensors
 from .repository.warm_up import warm_up_samples
 
 __all__ = ["Finding", "check"]
@@ -43,6 +46,7 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[F
     """All models of these repositories, by name"""
     found = scan(repositories)
     findings = {name: Finding(name, "", (), reason) for name, reason in found.refused.items()}
+    models: dict[str, Mapping[int, ModelConfig]] = {}
     ensembles: dict[str, Resolved] = {}
     for source in found.models:
         try:
@@ -54,14 +58,16 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[F
         else:
             backend = resolved.config.backend or resolved.config.platform
             findings[source.name] = Finding(source.name, backend, resolved.versions)
+            models[source.name] = dict.fromkeys(resolved.versions, _as_stated(resolved))
             if is_ensemble(resolved.config):
                 ensembles[source.name] = resolved
     ordered, circles = in_order(ensembles)
     findings |= {name: Finding(name, "ensemble", (), str(error)) for name, error in circles.items()}
     for resolved in ordered:
         name = resolved.source.name
-        if reasons := list(_missing(resolved, findings)):
-            findings[name] = Finding(name, "ensemble", (), "; ".join(reasons))
+        reason = "; ".join(_missing(resolved, findings)) or _wrong_graph(resolved, models)
+        if reason:
+            findings[name] = Finding(name, "ensemble", (), reason)
     return [findings[name] for name in sorted(findings)]
 
 
@@ -83,6 +89,36 @@ def _check_named(source: ModelSource, resolved: Resolved) -> None:
     if SAMPLES in config.parameters and len(forms) > 1:
         with about(source.stated_in):
             samples_file(resolved)
+
+
+def _as_stated(resolved: Resolved) -> ModelConfig:
+    """The configuration as it will be, without tensors where only the model says which there are"""
+    config = ModelConfig()
+    config.CopyFrom(resolved.config)
+    if not (config.input and config.output) or _completes_itself(resolved):
+        config.ClearField("input")
+        config.ClearField("output")
+    return config
+
+
+def _completes_itself(resolved: Resolved) -> bool:
+    """Whether code of the model may change its configuration when it is loaded"""
+    if resolved.config.backend != "python":
+        return False
+    name = resolved.config.default_model_filename
+    return any(completes_itself(resolved.source.versions[version] / name) for version in resolved.versions)
+
+
+def _wrong_graph(ensemble: Resolved, models: Mapping[str, Mapping[int, ModelConfig]]) -> str:
+    """Why the models of its steps do not fit it or one another; "" where they do, as far as they say"""
+    try:
+        with about(ensemble.source.stated_in):
+            check_tensors(ensemble.config)
+            check_outputs(ensemble.config)
+            check_composing(ensemble.config, models, {}, as_written=True)
+    except KushiError as error:
+        return str(error)
+    return ""
 
 
 def _missing(ensemble: Resolved, findings: Mapping[str, Finding]) -> Iterator[str]:

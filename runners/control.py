@@ -76,7 +76,14 @@ class Control:
         self._loads = Loads(options.load_timeout_seconds)
         self._turns = Turns()
         self._composition = Composition()
-        opening = Opening(core, self._composition, backend_config, limits, auto_complete=self._auto_complete)
+        opening = Opening(
+            core,
+            self._composition,
+            backend_config,
+            limits,
+            auto_complete=self._auto_complete,
+            trusted=options.trust == "all",
+        )
         self._roster = Roster(core, self._composition, opening, self._unfinished, self._reloading)
         self._following = Following(self._roster, self._composition, self._loads, self._turns)
         self._end: weakref.finalize[..., Any] | None = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .settings import Doors
 
-__all__ = ["DOORS", "Door", "Tcp", "Unix", "probe_all"]
+__all__ = ["DOORS", "Door", "Tcp", "Unix", "exposed", "probe_all"]
 
 _EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - compared alone
 
@@ -33,6 +33,7 @@ class Tcp:
     address: str
     port: int
     reuse_port: bool = False
+    tls: bool = False
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}"
@@ -144,17 +145,32 @@ class Door(Generic[_P]):
 
 def _http(doors: Doors) -> Tcp | None:
     http = doors.http
-    return Tcp(http.address, http.port, http.reuse_port) if http.enabled else None
+    return Tcp(http.address or doors.address, http.port, http.reuse_port) if http.enabled else None
 
 
 def _grpc(doors: Doors) -> Tcp | None:
     grpc = doors.grpc
-    return Tcp(grpc.address, grpc.port, grpc.reuse_port) if grpc.enabled else None
+    return Tcp(grpc.address or doors.address, grpc.port, grpc.reuse_port) if grpc.enabled else None
 
 
 def _metrics(doors: Doors) -> Tcp | None:
     metrics = doors.metrics
-    return Tcp(metrics.address or doors.http.address, metrics.port) if metrics.enabled else None
+    address = metrics.address or doors.http.address or doors.address
+    return Tcp(address, metrics.port, tls=metrics.tls) if metrics.enabled else None
+
+
+def exposed(doors: Doors) -> str | None:
+    """What the log says where one port has an address of its own, and another is open to all that has none"""
+    http, grpc = ("HTTP", doors.http, _http(doors)), ("gRPC", doors.grpc, _grpc(doors))
+    for (name, stated, own), (other, unstated, wide) in ((http, grpc), (grpc, http)):
+        if not (own and wide) or not stated.address or unstated.address:
+            continue
+        if wide.address in _EVERYWHERE and own.address not in _EVERYWHERE:
+            return (
+                f"{other} listens on {wide.address}, and {name} on {own.address} alone: --address={own.address} is for "
+                "all ports"
+            )
+    return None
 
 
 def _socket(path: str | None) -> Unix | None:
@@ -162,18 +178,6 @@ def _socket(path: str | None) -> Unix | None:
 
 
 DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
-    Door(
-        "HTTP service",
-        "HTTPService",
-        _http,
-        lambda engine, at: engine.serve_http(at.address, at.port, reuse_port=at.reuse_port),
-    ),
-    Door(
-        "HTTP service",
-        "HTTPService",
-        lambda doors: _socket(doors.http.socket),
-        lambda engine, at: engine.serve_http_unix(at.path),
-    ),
     Door(
         "gRPC service",
         "GRPCInferenceService",
@@ -193,6 +197,18 @@ DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
         lambda engine, at: engine.serve_grpc_handover(at.path),
     ),
     Door(
+        "HTTP service",
+        "HTTPService",
+        _http,
+        lambda engine, at: engine.serve_http(at.address, at.port, reuse_port=at.reuse_port),
+    ),
+    Door(
+        "HTTP service",
+        "HTTPService",
+        lambda doors: _socket(doors.http.socket),
+        lambda engine, at: engine.serve_http_unix(at.path),
+    ),
+    Door(
         "the local service",
         "LocalService",
         lambda doors: _socket(doors.local.socket),
@@ -202,10 +218,10 @@ DOORS: tuple[Door[Tcp] | Door[Unix], ...] = (
         "Metrics service",
         "Metrics Service",
         _metrics,
-        lambda engine, at: engine.serve_metrics(at.address, at.port),
+        lambda engine, at: engine.serve_metrics(at.address, at.port, tls=at.tls),
     ),
 )
-"""In the order in which they are opened"""
+"""In the order in which they are opened: whoever finds HTTP alive may ask over gRPC"""
 
 
 def probe_all(settings: Doors) -> None:

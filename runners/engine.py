@@ -170,9 +170,12 @@ class Engine(Calls):
         self._describe_grpc()
         self._own().serve_grpc_handover(str(path))
 
-    def serve_metrics(self, address: str = "127.0.0.1", port: int = 8002) -> int:
-        """Opens the metrics door and answers its port; port 0 takes a free one"""
-        return self._own().serve_metrics(address, _checked_port(port))
+    def serve_metrics(self, address: str = "127.0.0.1", port: int = 8002, *, tls: bool = False) -> int:
+        """
+        Opens the metrics door and answers its port; port 0 takes a free one. It is plain unless `tls` asks for what the
+        HTTP doors speak
+        """
+        return self._own().serve_metrics(address, _checked_port(port), tls)
 
     def drain(self, timeout_seconds: float) -> int:
         """

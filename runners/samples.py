@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from .errors import InvalidInput, Unsupported
 from .repository.tensors import shape_text
 
-__all__ = ["Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
+__all__ = ["NUMBERS", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
 _DRAWN_ROWS = 64
 _MOST_ROWS = 512
 """Of a file: more make no result clearer"""
 _VARYING = 16
 _SEED = 0
-_TYPES: Mapping[str, type[np.generic]] = {
+NUMBERS: Mapping[str, type[np.generic]] = {
     "BOOL": np.bool_,
     "FP16": np.float16,
     "FP32": np.float32,
@@ -119,6 +119,6 @@ def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching
 
 
 def _type(tensor: Mapping[str, Any]) -> type[np.generic]:
-    if tensor["datatype"] not in _TYPES:
+    if tensor["datatype"] not in NUMBERS:
         raise Unsupported(f"input '{tensor['name']}' is of type {tensor['datatype']}, which no form is compared for")
-    return _TYPES[tensor["datatype"]]
+    return NUMBERS[tensor["datatype"]]

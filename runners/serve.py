@@ -19,7 +19,7 @@ from types import FrameType
 
 from . import log
 from .descriptors import allow_connections
-from .doors import DOORS, probe_all
+from .doors import DOORS, exposed, probe_all
 from .engine import Engine
 from .errors import KushiError
 from .loading import threads_are_left
@@ -84,6 +84,8 @@ def _serve(settings: ServerSettings, started: float) -> int:
             return 1
         if settings.keeps_grpc_shut:
             _LOG.warning("%s", _SHUT)
+        if text := exposed(doors):
+            _LOG.warning("%s", text)
         _LOG.info("ready in %.3f s (%.3f s after imports)", seconds_since_exec(), time.monotonic() - started)
         signals.wait()
         return _drain(engine.drain, engine.end_runs, settings.exit_timeout_seconds)

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from tests import models
 
-__all__ = ["ENDLESS", "counting", "doubling", "endless", "with_weights_in"]
+__all__ = ["ENDLESS", "counting", "doubling", "ending", "endless", "with_weights_in"]
 
 ENDLESS = 2**62
 """So many steps of a loop take longer than anybody waits"""
@@ -91,3 +91,30 @@ def with_weights_in(file: str) -> onnx.ModelProto:
     graph = helper.make_graph([node], "graph", tensors[:1], tensors[1:], [weights])
     opsets = [helper.make_opsetid("", models.OPSET)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION)
+
+
+def ending(*, at_load: bool) -> onnx.ModelProto:
+    """Ends its process: ONNX Runtime does so where an LSTM has no rows, when it folds constants or when it runs."""
+    if at_load:
+        empty = [helper.make_node("Identity", ["nothing"], ["rows"])]
+    else:
+        empty = [
+            helper.make_node("Slice", ["INPUT0", "zero", "zero", "one"], ["none"]),
+            helper.make_node("Reshape", ["none", "shape"], ["rows"], allowzero=1),
+        ]
+    nodes = [
+        *empty,
+        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
+        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["INPUT0", "sum"], ["OUTPUT0"]),
+    ]
+    initializers = [
+        helper.make_tensor("nothing", TensorProto.FLOAT, [4, 0, 5], []),
+        helper.make_tensor("shape", TensorProto.INT64, [3], [4, 0, 5]),
+        helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("one", TensorProto.INT64, [1], [1]),
+        helper.make_tensor("weights", TensorProto.FLOAT, [1, 8, 5], [0.0] * 40),
+        helper.make_tensor("recurrence", TensorProto.FLOAT, [1, 8, 2], [0.0] * 16),
+    ]
+    tensors = [models.tensor(name, "FP32", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
+    return models.model(nodes, tensors[:1], tensors[1:], initializers)

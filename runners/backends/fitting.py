@@ -1,7 +1,8 @@
 """The steps of a load in which the backend has its part: place → open → complete → check. It is imported here"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from pkgutil import resolve_name
 
 from ..errors import Unsupported, about
@@ -17,7 +18,10 @@ from .device_limits import NO_LIMITS, DeviceLimits
 from .steps import Backend, Bound, Placed
 from .weights import check_weights
 
-__all__ = ["Fitted", "backend_of", "fit"]
+__all__ = ["Fitted", "TryFirst", "backend_of", "fit"]
+
+TryFirst = Callable[[Path, Sequence[Path]], None]
+"""With the file of a model on the CPU, and the files with weights beside it"""
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,12 @@ def fit(
     auto_complete: bool,
     settings: Mapping[str, str],
     limits: DeviceLimits = NO_LIMITS,
+    try_first: TryFirst | None = None,
 ) -> Fitted:
-    """Opens one version of a model whose configuration is checked but not yet completed"""
+    """
+    Opens one version of a model whose configuration is checked but not yet completed. `try_first` raises where it would
+    end this process
+    """
     backend = backend_of(config.backend, settings, limits)
     with about(source.stated_in):
         model = _placed(source, version, config, backend)
@@ -50,7 +58,9 @@ def fit(
         check_threads(model.config, prepared.threads)
         warn_of_threads(model.config, prepared.threads)
         path = backend.locate(source.versions[version], config.default_model_filename)
-        check_weights(path, backend.weights_beside(path))
+        beside = check_weights(path, backend.weights_beside(path))
+    if try_first and set(model.places) == {None}:
+        try_first(path, beside)
     opened = prepared.open(path)
     with about(source.stated_in):
         config = model.config

@@ -8,6 +8,7 @@ The backend has its part in `fitting`, which imports it when the first model ask
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import about
 from ..repository.backend_config import NO_SETTINGS
@@ -22,7 +23,9 @@ from ..repository.tensors import scalar_names
 from ..repository.warm_up import WarmUpSample, warm_up_samples
 from . import fitting, isolation
 from .device_limits import NO_LIMITS, DeviceLimits
+from .isolation_messages import Order
 from .native import NativeModel
+from .untrusted import try_first
 
 __all__ = ["Loaded", "load"]
 
@@ -48,14 +51,20 @@ def load(
     auto_complete: bool,
     settings: Mapping[str, str] = NO_SETTINGS,
     limits: DeviceLimits = NO_LIMITS,
+    trusted: bool = True,
 ) -> Loaded:
     """
     Opens one version of a model whose configuration is checked but not yet completed. `settings` are those of its
-    backend, checked, and `limits` those of the devices of the server.
+    backend, checked, and `limits` those of the devices of the server. One that is not `trusted` is tried first, where a
+    fault of it would end this process.
     """
     started = time.monotonic()
-    elsewhere = is_in_processes(config, descriptor_of(config.backend))
+    descriptor = descriptor_of(config.backend)
+    elsewhere = is_in_processes(config, descriptor)
     fit = isolation.fit if elsewhere else fitting.fit
+    if not trusted and not elsewhere and descriptor.executed_by != "processes":
+        order = Order(source, config, version, settings, limits, auto_complete=auto_complete)
+        fit = partial(fitting.fit, try_first=partial(try_first, order))
     fitted = fit(source, config, version, auto_complete=auto_complete, settings=settings, limits=limits)
     config, bound, threads = fitted.model.config, fitted.bound, fitted.threads
     with about(source.stated_in):

@@ -7,7 +7,7 @@ where it leads.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 import kushi_native
@@ -21,16 +21,23 @@ _MEMORY = "_ORT_MEM_ADDR_"
 """Runtimes give each other weights by a name with this in it and an address; no file has such a name"""
 
 
-def check_weights(path: Path, beside: Iterable[str] = ()) -> None:
-    """Of the model at `path`, whatever its format, and those that its backend looks for beside it, where they are"""
+def check_weights(path: Path, beside: Iterable[str] = ()) -> Sequence[Path]:
+    """
+    Of the model at `path`, whatever its format, and those that its backend looks for beside it, where they are. Answers
+    which these are
+    """
     if path.is_dir():
         graph = Path(os.path.realpath(path / "saved_model.pb"))
         for name in _all_below(path):
             _check(f"model '{path}'", path, name, graph.parent)
-    elif path.is_file():
-        found = [name for name in beside if os.path.lexists(path.parent / name)]
-        for name in (*found, *_external_files(path)):
-            _check(f"model '{path}'", path.parent, name, Path(os.path.realpath(path)).parent)
+        return ()
+    if not path.is_file():
+        return ()
+    names = [name for name in beside if os.path.lexists(path.parent / name)]
+    names += dict.fromkeys(_external_files(path))
+    for name in names:
+        _check(f"model '{path}'", path.parent, name, Path(os.path.realpath(path)).parent)
+    return [path.parent / name for name in names]
 
 
 def _check(subject: str, directory: Path, name: str, target: Path) -> None:

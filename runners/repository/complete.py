@@ -5,12 +5,14 @@ and what it states is held against them. Rules and messages are those of Triton'
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ..errors import ConfigInvalid
+from .files import read_file
 from .messages import DataType, ModelConfig, ModelInput, ModelOutput
 from .tensors import TensorInfo, config_type, model_dims, protocol_type, shape_text
 
-__all__ = ["check_against_model", "complete", "default_max_batch_size"]
+__all__ = ["check_against_model", "complete", "completes_itself", "default_max_batch_size"]
 
 _LOG = logging.getLogger(__name__)
 _DEFAULT_MAX_BATCH_SIZE = 4
@@ -20,6 +22,11 @@ _ANY = -1
 def default_max_batch_size(settings: Mapping[str, str]) -> int:
     """What a model that takes batches gets where nothing is said, by the settings of its backend"""
     return int(settings.get("default-max-batch-size", _DEFAULT_MAX_BATCH_SIZE))
+
+
+def completes_itself(path: Path) -> bool:
+    """Whether the code of a Python model may change its configuration when it is loaded"""
+    return b"auto_complete_config" in read_file(path, "Python file")
 
 
 def complete(

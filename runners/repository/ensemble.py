@@ -162,16 +162,22 @@ class _Inferred:
 
 
 def check_composing(
-    config: ModelConfig, models: Mapping[str, Mapping[int, ModelConfig]], failures: Mapping[str, Exception]
+    config: ModelConfig,
+    models: Mapping[str, Mapping[int, ModelConfig]],
+    failures: Mapping[str, Exception],
+    *,
+    as_written: bool = False,
 ) -> list[ModelConfig]:
     """
     The ensemble against the versions of its models that are loaded; `failures` are why others are not. Answers the
-    models of its steps
+    models of its steps.
+
+    as_written: the models are not loaded. What a configuration does not state, its model file will say.
     """
     name = config.name
     of_steps = []
     tensors = {
-        tensor.name: _inferred(tensor, config) for tensors in (config.input, config.output) for tensor in tensors
+        tensor.name: _of_ensemble(tensor, config) for tensors in (config.input, config.output) for tensor in tensors
     }
     for step in config.ensemble_scheduling.step:
         versions = models.get(step.model_name)
@@ -191,7 +197,7 @@ def check_composing(
                 f"ensemble {name} allows maximum batch size {config.max_batch_size}, but it contains model "
                 f"{model.name} which only allows maximum batch size to be {model.max_batch_size}"
             )
-        for tensor, of_step in _mapped(config, step, model):
+        for tensor, of_step in _mapped(config, step, model, as_written=as_written):
             known = tensors.setdefault(tensor, of_step)
             _check_consistent(f"in ensemble {name}, ensemble tensor {tensor}: ", known, of_step)
         of_steps.append(model)
@@ -206,7 +212,11 @@ def with_policy(written: ModelConfig, of_steps: Iterable[ModelConfig]) -> ModelC
     return config
 
 
-def _mapped(config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig) -> Iterator[tuple[str, _Inferred]]:
+def _mapped(
+    config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig, *, as_written: bool
+) -> Iterator[tuple[str, _Inferred]]:
+    if as_written and not (model.input and model.output):
+        return
     prefix = f"in ensemble {config.name}, "
     inputs = {tensor.name: tensor for tensor in model.input}
     outputs = {tensor.name: tensor for tensor in model.output}
@@ -215,7 +225,7 @@ def _mapped(config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig)
             raise ConfigInvalid(
                 f"{prefix}ensemble tensor {tensor} is mapping to non-existing input {key} in model {model.name}"
             )
-        yield tensor, _inferred(inputs[key], model)
+        yield tensor, _of_step(inputs[key], model)
     for key, stated in inputs.items():
         if key not in step.input_map and not stated.optional:
             raise ConfigInvalid(f"{prefix}input {key} in model {model.name} is not mapped to any ensemble tensors")
@@ -224,10 +234,17 @@ def _mapped(config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig)
             raise ConfigInvalid(
                 f"{prefix}ensemble tensor {tensor} is mapped from non-existing output {key} in model {model.name}"
             )
-        yield tensor, _inferred(outputs[key], model)
+        yield tensor, _of_step(outputs[key], model)
 
 
-def _inferred(tensor: ModelInput | ModelOutput, config: ModelConfig) -> _Inferred:
+def _of_ensemble(tensor: ModelInput | ModelOutput, config: ModelConfig) -> _Inferred:
+    """As its steps see it: what is reshaped is so before the first of them and behind the last"""
+    dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+    return _Inferred(config.name, tensor.data_type, tuple(dims), config.max_batch_size > 0)
+
+
+def _of_step(tensor: ModelInput | ModelOutput, config: ModelConfig) -> _Inferred:
+    """As whoever asks the model sees it"""
     return _Inferred(config.name, tensor.data_type, tuple(tensor.dims), config.max_batch_size > 0)
 
 

@@ -18,6 +18,7 @@ MOST_BYTES = {
     "configuration": 1024 * 1024,
     "requirements file": 1024 * 1024,
     "label file": 16 * 1024 * 1024,
+    "Python file": 16 * 1024 * 1024,
     "warm-up file": 1024 * 1024 * 1024,
 }
 """What is read whole, and how large it may be"""

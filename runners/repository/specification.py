@@ -63,11 +63,15 @@ class QueuePolicySpecification(_Frozen):
 
 
 class QueueSpecification(_Frozen):
-    """The queue: its bound in bytes, and its levels, of which the first is served first"""
+    """
+    The queue: its bound in bytes, and its levels, of which the first is served first. `ragged`: by input, whether
+    requests of different shapes run together
+    """
 
     max_bytes: int
     levels: tuple[QueuePolicySpecification, ...]
     default_level: int
+    ragged: tuple[bool, ...]
 
 
 class MetricsSpecification(_Frozen):
@@ -211,6 +215,7 @@ def _queue(config: ModelConfig) -> QueueSpecification:
         max_bytes=max_bytes,
         levels=tuple(_level(own.get(level, default)) for level in range(1, max(1, batching.priority_levels) + 1)),
         default_level=max(1, batching.default_priority_level) if batching.priority_levels else 1,
+        ragged=tuple(tensor.allow_ragged_batch for tensor in config.input),
     )
 
 

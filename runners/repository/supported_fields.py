@@ -31,7 +31,7 @@ _SUPPORTED: dict[str, Any] = {
     "backend": None,
     "version_policy": None,
     "max_batch_size": None,
-    "input": _TENSOR | {"format": None, "optional": None},
+    "input": _TENSOR | {"format": None, "optional": None, "allow_ragged_batch": None},
     "output": _TENSOR | {"label_filename": None},
     "default_model_filename": None,
     "dynamic_batching": {
@@ -57,9 +57,16 @@ _SUPPORTED: dict[str, Any] = {
     },
     "model_warmup": {"name": None, "batch_size": None, "inputs": None, "count": None},
 }
+_OF_PLANS = "it is for TensorRT plans"
 _WITHOUT_EFFECT = {
+    "model_operations": "libraries of operators are for ONNX models",
     "response_cache": "the server has no response cache",
+    "optimization.cuda": _OF_PLANS,
+    "optimization.eager_batching": _OF_PLANS,
+    "optimization.execution_accelerators": "they are for ONNX models",
+    "optimization.gather_kernel_buffer_threshold": _OF_PLANS,
     "optimization.graph": "levels are those of ONNX Runtime",
+    "optimization.priority": _OF_PLANS,
 }
 """Fields that mean something elsewhere alone: with a flag of Triton's, or with another backend"""
 _INSTEAD = {
@@ -80,17 +87,10 @@ _PARAMETERS = (ALTERNATIVE, ALTERNATIVES, CORES, f"{_OWN}inline", ISOLATE, f"{_O
 
 
 def check_supported_fields(config: ModelConfig) -> None:
-    """Raises for the first thing in `config` that this version does not support, the backend before all others"""
+    """Raises for what this version does not support, the backend before all others, then all fields together"""
     descriptor = descriptor_of(config.backend) if config.backend else None
-    for path in _beyond(config, _SUPPORTED, ""):
-        if descriptor and _INDEX.sub("[]", path).startswith(descriptor.fields):
-            continue
-        if why := _named(path, _WITHOUT_EFFECT):
-            _LOG.warning("model '%s': field '%s' has no effect: %s", config.name, path, why)
-            continue
-        if instead := _named(path, _INSTEAD):
-            raise Unsupported(f"field '{path}' is not supported by this version: {instead}")
-        raise Unsupported(f"field '{path}' is not supported by this version, remove it or set it to its default")
+    _check_fields(config, descriptor)
+    _check_ragged(config, descriptor)
     levels = config.dynamic_batching.priority_levels
     if levels > _MAX_LEVELS:
         raise Unsupported(
@@ -113,10 +113,50 @@ def check_supported_fields(config: ModelConfig) -> None:
             )
 
 
+def _check_fields(config: ModelConfig, descriptor: Descriptor | None) -> None:
+    refused, instead = [], []
+    for path in _beyond(config, _SUPPORTED, ""):
+        if descriptor and _INDEX.sub("[]", path).startswith(descriptor.fields):
+            continue
+        if field := _named(path, _WITHOUT_EFFECT):
+            _LOG.warning("model '%s': field '%s' has no effect: %s", config.name, path, _WITHOUT_EFFECT[field])
+        elif path == "cc_model_filenames" and not any(map(all, config.cc_model_filenames.items())):
+            _LOG.warning("model '%s': field '%s' has no effect: it names no file", config.name, path)
+        elif field := _named(path, _INSTEAD):
+            instead.append(f"field '{path}' is not supported by this version: {_INSTEAD[field]}")
+        else:
+            refused.append(f"'{path}'")
+    if len(refused) == 1:
+        instead.append(f"field {refused[0]} is not supported by this version, remove it or set it to its default")
+    elif refused:
+        instead.append(
+            f"fields {', '.join(refused)} are not supported by this version, remove them or set them to their defaults"
+        )
+    if instead:
+        raise Unsupported("; ".join(instead))
+
+
 def _named(path: str, fields: Mapping[str, str]) -> str | None:
-    """What `fields` says of the field at `path`, or of one around it"""
-    plain = _INDEX.sub("[]", path)
-    return next((text for field, text in fields.items() if f"{plain}.".startswith(f"{field}.")), None)
+    """The one of `fields` that is at `path`, or around it"""
+    plain = f"{_INDEX.sub('[]', path)}."
+    return next((field for field in fields if plain.startswith(f"{field}.")), None)
+
+
+def _check_ragged(config: ModelConfig, descriptor: Descriptor | None) -> None:
+    """Requests of different shapes run together where a model is handed each by itself; others can only be alone"""
+    ragged = next((index for index, tensor in enumerate(config.input) if tensor.allow_ragged_batch), None)
+    if ragged is None or (descriptor and descriptor.apart):
+        return
+    if config.max_batch_size > 1 and config.HasField("dynamic_batching"):
+        raise Unsupported(
+            f"field 'input[{ragged}].allow_ragged_batch' is not supported by this version for backend "
+            f"'{config.backend}', which executes requests of one shape together: without it those of other shapes are "
+            "executed one after the other"
+        )
+    _LOG.warning(
+        "model '%s': field 'input[%d].allow_ragged_batch' has no effect: its requests are executed one at a time",
+        *(config.name, ragged),
+    )
 
 
 def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> None:
@@ -152,7 +192,7 @@ def _meant(key: str, own: Sequence[str]) -> str | None:
 
 
 def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> Iterator[str]:
-    """The set fields of `message` that are not in the tree `supported`, the deepest name that is set first"""
+    """The set fields of `message` that are not in the tree `supported`, each as a whole"""
     for field, value in message.ListFields():
         path = f"{prefix}{field.name}"
         known = supported is not None and field.name in supported
@@ -169,5 +209,8 @@ def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> 
             yield path
         else:
             deeper = list(_beyond(value, inside, f"{path}."))
+            if known:
+                yield from deeper
             # choosing a member of a oneof is a statement even when the member is empty
-            yield from deeper if deeper or known or field.containing_oneof is None else [path]
+            elif deeper or field.containing_oneof:
+                yield path

@@ -101,11 +101,8 @@ class GrpcDoors(Group):
         "Listen for gRPC on a TCP port (default: true, unless HTTP alone asks for tokens or TLS).",
         default=None,
     )
-    address: str = setting(
-        "grpc-address",
-        Text("ADDRESS"),
-        "Address of the gRPC port.",
-        default="0.0.0.0",  # noqa: S104 - as tritonserver's
+    address: str | None = setting(
+        "grpc-address", Text("ADDRESS"), "Address of the gRPC port (default: that of --address).", default=None
     )
     port: int = setting("grpc-port", Port(), "Port for gRPC; 0 takes a free one.", default=8001)
     reuse_port: bool = setting(

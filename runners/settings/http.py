@@ -88,9 +88,7 @@ class HttpOptions(Group):
         "Headers with names like this become parameters of their requests, in lower case (default: none).",
         default=None,
     )
-    tls: ServerTls | None = field(
-        default=None, metadata=inner(ServerTls, protocol="http", ports="the HTTP port and on the metrics port")
-    )
+    tls: ServerTls | None = field(default=None, metadata=inner(ServerTls, protocol="http", ports="the HTTP port"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +98,8 @@ class HttpDoors(Group):
     title = "HTTP"
 
     enabled: bool = setting("allow-http", Switch(), "Listen for HTTP on a TCP port.", default=True)
-    address: str = setting(
-        "http-address",
-        Text("ADDRESS"),
-        "Address of the HTTP port.",
-        default="0.0.0.0",  # noqa: S104 - as tritonserver's
+    address: str | None = setting(
+        "http-address", Text("ADDRESS"), "Address of the HTTP port (default: that of --address).", default=None
     )
     port: int = setting("http-port", Port(), "Port for HTTP; 0 takes a free one.", default=8000)
     reuse_port: bool = setting(

@@ -156,3 +156,6 @@ class MetricsDoor(Group):
         "metrics-address", Text("ADDRESS"), "Address of the metrics port (default: that of HTTP).", default=None
     )
     port: int = setting("metrics-port", Port(), "Port for metrics; 0 takes a free one.", default=8002)
+    tls: bool = setting(
+        "metrics-ssl", Switch(), "Speak TLS on the metrics port, too, where HTTP does; else it is plain.", default=False
+    )

@@ -47,7 +47,13 @@ class ModelOptions(Group):
         "Take config.pbtxt as it is, without completing it from the model.",
         default=False,
     )
-
+    trust: Literal["all", "none"] = setting(
+        "model-trust",
+        Choice("all", "none"),
+        "Whose files may be opened by this process at once: 'all', or 'none': then each model on the CPU is opened and "
+        "asked in a process of its own first, once for each content, and refused where it ends that process.",
+        default="all",
+    )
     reload_python: bool = setting(
         "reload-python",
         Switch(),

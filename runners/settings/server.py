@@ -9,7 +9,7 @@ from .definition import Group, Naming, setting
 from .engine import EngineOptions
 from .grpc import GrpcDoors
 from .http import HttpDoors
-from .kinds import Integer, Several
+from .kinds import Integer, Several, Text
 from .local import LocalDoor
 from .metrics import MetricsDoor
 
@@ -20,6 +20,14 @@ __all__ = ["Doors", "ServerSettings"]
 class Doors(Group):
     """Where a server listens."""
 
+    title = "server"
+
+    address: str = setting(
+        "address",
+        Text("ADDRESS"),
+        "Address of all ports that do not state their own.",
+        default="0.0.0.0",  # noqa: S104 - as tritonserver's
+    )
     http: HttpDoors = field(default_factory=HttpDoors)
     grpc: GrpcDoors = field(default_factory=GrpcDoors)
     local: LocalDoor = field(default_factory=LocalDoor)
@@ -95,6 +103,8 @@ class ServerSettings(Group):
                 f"{name('doors.grpc.enabled')}=false, and no socket is given ({name('doors.http.socket')}, "
                 f"{name('doors.grpc.socket')}, {name('doors.local.socket')})"
             )
+        if doors.metrics.tls and not self.engine.http.tls:
+            raise InvalidInput(f"{name('doors.metrics.tls')} needs TLS on the HTTP port, whose certificate it shows")
         for (one, path), (other, same) in combinations(sockets.items(), 2):
             if path is not None and path == same:
                 raise InvalidInput(f"{name(one)} and {name(other)} are both {path}: choose two paths")

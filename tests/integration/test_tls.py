@@ -103,14 +103,15 @@ def test_large_bodies_travel_both_ways(tls_port: int, authority: Authority) -> N
         assert np.array_equal(client.model("identity_fp32").run(rows)["OUTPUT0"], rows)
 
 
-def test_the_unix_socket_stays_plain_and_the_metrics_port_does_not(
+def test_the_unix_socket_and_the_metrics_port_stay_plain_unless_that_is_told_otherwise(
     standard_repository: Path, identity: Identity, authority: Authority, tmp_path: Path
 ) -> None:
     options = EngineOptions(http=HttpOptions(tls=tls(identity)), log=LogOptions(info=False))
     with Engine(standard_repository, options=options) as engine:
         engine.serve_http_unix(tmp_path / "http")
         assert fetch(str(tmp_path / "http"), "GET", "/v2").status == 200
-        metrics = ("127.0.0.1", engine.serve_metrics(port=0))
+        assert fetch(("127.0.0.1", engine.serve_metrics(port=0)), "GET", "/metrics").status == 200
+        metrics = ("127.0.0.1", engine.serve_metrics(port=0, tls=True))
         assert fetch(metrics, "GET", "/metrics", tls=context(authority)).status == 200
         with Connection(metrics) as connection, pytest.raises(ConnectionError):
             connection.ask("GET", "/metrics")

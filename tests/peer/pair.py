@@ -10,6 +10,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,6 +40,7 @@ __all__ = [
     "get",
     "infer",
     "post",
+    "tensor",
     "told",
     "without_own_lines",
 ]
@@ -110,6 +112,10 @@ class Answers:
         return told(self.kushi)
 
 
+class PeerDied(AssertionError):
+    """It has died on its way to its first request"""
+
+
 class Peer:
     """The real tritonserver alone, on a repository that it does not write to; `wait` until it answers"""
 
@@ -142,8 +148,14 @@ class Peer:
         self.stop()
 
     def wait(self) -> None:
-        self.log.wait_for(STARTED, START_S)
+        """Raises `PeerDied` where it has ended by itself, whose models may still hold its log"""
+        eventually(lambda: self._has_started() or self.process.poll() is not None, "Triton has started", START_S)
+        if not self._has_started():
+            raise PeerDied(f"tritonserver ended with {self.process.returncode}:\n{self.log.text()}")
         eventually(self._is_ready, "Triton is ready")
+
+    def _has_started(self) -> bool:
+        return any(STARTED.search(line) for line in list(self.log.lines))
 
     def ask(self, request: Request) -> Response:
         return fetch(self.http, request.method, request.path, request.headers, request.body)
@@ -176,16 +188,23 @@ class Pair:
 
     def __init__(self, home: Path, repository: Path, *arguments: str) -> None:
         self.peer = Peer(home, repository, *arguments)
-        self.triton: Address = self.peer.http
         self.server: Server | None = None
         try:
             self.server = Server.start(repository, "--exit-on-error=false", "--strict-readiness=false", *arguments)
             self.kushi: Address = self.server.http
             self.kushi_metrics: Address = self.server.metrics_address
-            self.peer.wait()
+            try:
+                self.peer.wait()
+            except PeerDied as death:
+                # seen once on a busy machine: it aborts where processes of its models end while others begin
+                sys.stderr.write(f"tritonserver is started once more: it has died\n{death}\n")
+                self.peer.stop()
+                self.peer = Peer(home, repository, *arguments)
+                self.peer.wait()
         except BaseException:
             self.stop()
             raise
+        self.triton: Address = self.peer.http
 
     def __enter__(self) -> Self:
         return self

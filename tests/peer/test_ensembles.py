@@ -7,12 +7,22 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.peer.pair import Pair, Request, get, infer
+from tests.peer.pair import Pair, Request, get, infer, post, tensor
 from tests.peer.wrong_ensembles import WRONG
 
 pytestmark = pytest.mark.timeout(400)
 
-ENSEMBLES = ["both_lengths", "nested", "not_all_mapped", "optional_input", "sometimes_left_out", "streamed"]
+RESHAPED: Final = {
+    "reshaped": (2, 2, 2),
+    "reshaped_variable": (2, 3, 1),
+    "reshaped_to_more": (2, 1, 1),
+    "reshaped_to_rows": (2, 2),
+}
+"""Ensembles that reshape their own tensors, with the shape of an input"""
+ENSEMBLES: Final = [
+    *("both_lengths", "nested", "not_all_mapped", "optional_input", "sometimes_left_out", "streamed"),
+    *RESHAPED,
+]
 NUMBERS: Final = {"ONE": np.array([1], np.int32), "TWO": np.array([1, 2], np.int32)}
 
 
@@ -51,6 +61,25 @@ def test_what_does_not_fit_is_refused(pair: Pair) -> None:
     pair.ask(infer("both_lengths", {"TEXT": np.array([[1]], np.int32)})).are_the_same(400)
     pair.ask(infer("both_lengths", {"TEXT": np.array([["a", "b"]], object)})).are_the_same(400)
     pair.ask(text("both_lengths", "a", outputs=("NONE",))).are_the_same(400)
+
+
+@pytest.mark.parametrize(("model", "shape"), RESHAPED.items())
+def test_an_ensemble_reshapes_its_own_tensors(pair: Pair, model: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    answer = pair.ask(infer(model, {"IN": values})).are_the_same()
+    assert answer["outputs"][0]["data"] == (values + 1).reshape(-1).tolist()
+    pair.ask(infer(model, {"IN": values[..., np.newaxis]})).are_the_same(400)
+
+
+@pytest.mark.parametrize("model", ["scores", "labelled", "labelled_itself", "labelled_nested"])
+def test_classes_of_an_ensemble(pair: Pair, model: str) -> None:
+    scores = np.array([[1, 5, 2, 4], [9, 1, 8, 2]], np.float32)
+    name, output = ("X", "Y") if model == "scores" else ("IN", "OUT")
+    request = {
+        "inputs": [tensor(name, scores)],
+        "outputs": [{"name": output, "parameters": {"classification": 3}}],
+    }
+    pair.ask(post(f"/v2/models/{model}/infer", request)).are_the_same()
 
 
 @pytest.mark.parametrize("names", [("ONE", "TWO"), ("ONE",)])

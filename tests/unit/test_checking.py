@@ -76,3 +76,46 @@ def test_what_a_configuration_names_beside_the_model_is_looked_at(
     said = capsys.readouterr().out
     assert said.startswith("a: not served: ")
     assert reason in said
+
+
+def python_model(path: Path, *, code: str = "", batch: int = 4) -> None:
+    (path / "p" / "1").mkdir(parents=True)
+    (path / "p" / "1" / "model.py").write_text(f"class TritonPythonModel:\n    {code}pass\n")
+    tensors = (
+        f'{side} {{ name: "{side.upper()}0" data_type: TYPE_INT32 dims: [ 1 ] }}' for side in ("input", "output")
+    )
+    (path / "p" / "config.pbtxt").write_text(f'backend: "python" max_batch_size: {batch} {" ".join(tensors)}')
+
+
+@pytest.mark.parametrize(
+    ("batch", "mapped", "reason"),
+    [
+        (4, "INPUT0", ""),
+        (4, "NONE", "in ensemble e, ensemble tensor A is mapping to non-existing input NONE in model p"),
+        (
+            2,
+            "INPUT0",
+            (
+                "ensemble e allows maximum batch size 4, but it contains model p which only allows maximum batch size "
+                "to be 2"
+            ),
+        ),
+    ],
+)
+def test_an_ensemble_is_held_against_what_its_models_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], batch: int, mapped: str, reason: str
+) -> None:
+    python_model(tmp_path, batch=batch)
+    ensemble(tmp_path, "e", step("p", "A", "C").replace("INPUT0", mapped))
+    assert main(["check", str(tmp_path)]) == (1 if reason else 0)
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == f"e: not served: {tmp_path}/e/config.pbtxt: {reason}" if reason else "e: served, ensemble, version 1"
+
+
+def test_what_a_model_says_of_itself_when_it_is_loaded_is_not_guessed(tmp_path: Path) -> None:
+    python_model(tmp_path, code="def auto_complete_config(config): return config\n    ")
+    plus(tmp_path, "a")
+    ensemble(
+        tmp_path, "e", step("p", "A", "B").replace("INPUT0", "NONE"), step("a", "B", "C").replace("INPUT0", "NONE")
+    )
+    assert main(["check", str(tmp_path)]) == 0

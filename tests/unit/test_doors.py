@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runners import ConfigInvalid, Engine
-from runners.doors import DOORS, Tcp, Unix
+from runners.doors import DOORS, Tcp, Unix, exposed
 from runners.settings import Doors, GrpcDoors, HttpDoors, LocalDoor, MetricsDoor, ServerSettings
 from tests.serving import free_port
 
@@ -113,7 +113,7 @@ def places(settings: Doors) -> list[Tcp | Unix | None]:
 
 def test_the_doors_that_a_server_has_unless_it_is_told_otherwise() -> None:
     doors = ServerSettings().open_doors
-    assert places(doors) == [Tcp("0.0.0.0", 8000), None, Tcp("0.0.0.0", 8001), None, None, None, Tcp("0.0.0.0", 8002)]
+    assert places(doors) == [Tcp("0.0.0.0", 8001), None, None, Tcp("0.0.0.0", 8000), None, None, Tcp("0.0.0.0", 8002)]
 
 
 def test_each_door_is_where_its_settings_want_it() -> None:
@@ -124,12 +124,44 @@ def test_each_door_is_where_its_settings_want_it() -> None:
         metrics=MetricsDoor(port=2),
     )
     http, grpc = [Tcp("::1", 1, reuse_port=True), Unix("h")], [Tcp("0.0.0.0", 4, reuse_port=True), Unix("g")]
-    assert places(settings) == [*http, *grpc, Unix("o"), Unix("l"), Tcp("::1", 2)]
-    assert places(Doors(grpc=GrpcDoors(enabled=True)))[2] == Tcp("0.0.0.0", 8001)
-    elsewhere = replace(settings, metrics=MetricsDoor(address="127.0.0.1", port=3))
-    assert places(elsewhere)[-1] == Tcp("127.0.0.1", 3)
+    assert places(settings) == [*grpc, Unix("o"), *http, Unix("l"), Tcp("::1", 2)]
+    assert places(Doors(grpc=GrpcDoors(enabled=True)))[0] == Tcp("0.0.0.0", 8001)
+    elsewhere = replace(settings, metrics=MetricsDoor(address="127.0.0.1", port=3, tls=True))
+    assert places(elsewhere)[-1] == Tcp("127.0.0.1", 3, tls=True)
     closed = Doors(http=HttpDoors(enabled=False), metrics=MetricsDoor(enabled=False))
     assert places(closed) == [None] * len(DOORS)
+
+
+def test_one_address_is_for_all_ports_that_do_not_state_their_own() -> None:
+    doors = Doors(address="127.0.0.1", grpc=GrpcDoors(enabled=True))
+    assert {place.address for place in places(doors) if isinstance(place, Tcp)} == {"127.0.0.1"}
+    assert exposed(doors) is None
+    beside = replace(doors, http=HttpDoors(address="127.0.0.2"))
+    assert [place.address for place in places(beside) if isinstance(place, Tcp)] == [
+        *("127.0.0.1", "127.0.0.2", "127.0.0.2"),
+    ]
+    assert exposed(beside) is None
+
+
+@pytest.mark.parametrize(
+    ("doors", "text"),
+    [
+        (
+            Doors(http=HttpDoors(address="127.0.0.1"), grpc=GrpcDoors(enabled=True)),
+            "gRPC listens on 0.0.0.0, and HTTP on 127.0.0.1 alone: --address=127.0.0.1 is for all ports",
+        ),
+        (
+            Doors(grpc=GrpcDoors(enabled=True, address="127.0.0.1")),
+            "HTTP listens on 0.0.0.0, and gRPC on 127.0.0.1 alone: --address=127.0.0.1 is for all ports",
+        ),
+        (Doors(http=HttpDoors(address="127.0.0.1"), grpc=GrpcDoors(enabled=False)), None),
+        (Doors(http=HttpDoors(address="127.0.0.1"), grpc=GrpcDoors(enabled=True, address="0.0.0.0")), None),
+        (Doors(http=HttpDoors(address="0.0.0.0"), grpc=GrpcDoors(enabled=True)), None),
+        (Doors(grpc=GrpcDoors(enabled=True)), None),
+    ],
+)
+def test_a_port_that_is_open_to_more_than_the_other_is_told(doors: Doors, text: str | None) -> None:
+    assert exposed(doors) == text
 
 
 def test_what_keeps_a_door_from_opening_is_told_before_and_when_it_opens(path: str, taken: int) -> None:
@@ -140,11 +172,11 @@ def test_what_keeps_a_door_from_opening_is_told_before_and_when_it_opens(path: s
         metrics=MetricsDoor(port=taken),
     )
     starts = [
-        f"failed to start HTTP service at 127.0.0.1:{taken}",
-        "failed to start HTTP service at door",
         f"failed to start gRPC service at 127.0.0.1:{taken}",
         "failed to start gRPC service at door",
         "failed to start gRPC's handover at door",
+        f"failed to start HTTP service at 127.0.0.1:{taken}",
+        "failed to start HTTP service at door",
         "failed to start the local service at door",
         f"failed to start Metrics service at 127.0.0.1:{taken}",
     ]
@@ -167,11 +199,11 @@ def test_an_open_door_is_told_with_its_place(path: str) -> None:
     with Engine() as engine:
         lines = [str(door.open(engine, settings)) for door in DOORS]
     assert [re.sub(r":[1-9]\d*$", ":PORT", line) for line in lines] == [
-        "Started HTTPService at 127.0.0.1:PORT",
-        "Started HTTPService at unix://door",
         "Started GRPCInferenceService at 127.0.0.1:PORT",
         "Started GRPCInferenceService at unix://door-3",
         "Started GRPCInferenceService for connections of others at unix://door-4",
+        "Started HTTPService at 127.0.0.1:PORT",
+        "Started HTTPService at unix://door",
         "Started LocalService at unix://door-2",
         "Started Metrics Service at 127.0.0.1:PORT",
     ]

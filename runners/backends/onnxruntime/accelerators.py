@@ -135,10 +135,14 @@ def _options(stated: _Stated, files: ModelFiles) -> Iterator[tuple[str, str]]:
     accelerator = _ACCELERATORS[stated.name]
     named = f"{accelerator.title} Execution Accelerator"
     for key in sorted(stated.parameters):
+        more = hint(key, sorted(accelerator.parameters))
+        if key not in accelerator.parameters and not accelerator.read_by_triton:
+            why = accelerator.refused.get(key, f"is not known, {more}")
+            _LOG.warning("parameter '%s' of the %s has no effect: it %s", key, named, why)
+            continue
         if key in accelerator.refused:
             raise Unsupported(f"parameter '{key}' of the {named} is not supported: it {accelerator.refused[key]}")
         if key not in accelerator.parameters:
-            more = hint(key, sorted(accelerator.parameters))
             raise ConfigInvalid(f"unknown parameter '{key}' is provided for {named}, {more}")
         yield from accelerator.parameters[key](stated.parameters[key], f"parameter '{key}' of the {named}", files)
 

@@ -55,6 +55,7 @@ DESCRIPTOR = Descriptor(
         }
     ),
     check_settings=_check_threads,
+    packages=("onnxruntime", "onnxruntime-gpu"),
     install="kushi[cpu]",
     executed_by="native code",
 )

@@ -16,7 +16,7 @@ from ...errors import ConfigInvalid
 from ..openvino_wheel import check_alone, openvino_library, start
 from .files import ModelFiles
 from .library import Runtime
-from .values import Accelerator, Option, Options, at_least, output
+from .values import Accelerator, Option, Options, at_least, cache
 
 __all__ = ["OPENVINO", "offered", "properties"]
 
@@ -45,7 +45,7 @@ OPENVINO = Accelerator(
     install="pip install 'kushi[openvino]'",
     parameters=MappingProxyType(
         {
-            "cache_dir": Option("CACHE_DIR", output),
+            "cache_dir": Option("CACHE_DIR", cache),
             "num_of_threads": Option(_THREADS, at_least(1)),
             "num_streams": Option("NUM_STREAMS", at_least(1)),
             "precision": _precision,
@@ -58,6 +58,7 @@ OPENVINO = Accelerator(
             "load_config": "is made of the other parameters",
         }
     ),
+    read_by_triton=False,
 )
 
 

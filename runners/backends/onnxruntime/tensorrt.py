@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from ...errors import ConfigInvalid
 from .files import ModelFiles
-from .values import Accelerator, Option, Options, at_least, libraries, name, off, output, switch, text
+from .values import Accelerator, Option, Options, at_least, cache, libraries, name, off, output, switch, text
 
 __all__ = ["DEVICE", "GRAPHS", "INSTALL", "TENSORRT", "kept_with_the_model"]
 
@@ -70,7 +70,8 @@ TENSORRT = Accelerator(
                     off(GRAPHS): ("trt_cuda_graph_enable",),
                     off("writes files into the working directory of the server"): ("trt_dump_subgraphs",),
                     name: ("trt_engine_cache_prefix",),
-                    output: (_CACHE, _CONTEXT, _TIMING),
+                    cache: (_CACHE, _TIMING),
+                    output: (_CONTEXT,),
                     libraries: ("trt_extra_plugin_lib_paths",),
                     text: (
                         "trt_op_types_to_exclude",

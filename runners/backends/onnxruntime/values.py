@@ -1,5 +1,6 @@
 """The kinds of values of providers' options: each checks a text and answers it as the provider reads it"""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ __all__ = [
     "Options",
     "Provider",
     "at_least",
+    "cache",
     "libraries",
     "name",
     "off",
@@ -24,6 +26,7 @@ __all__ = [
     "text",
 ]
 
+_LOG = logging.getLogger(__name__)
 Options = tuple[tuple[str, str], ...]
 """Names and values as a provider takes them"""
 _Kind = Callable[[str, str, ModelFiles], str]
@@ -58,6 +61,8 @@ class Accelerator:
     install: str
     parameters: Mapping[str, Callable[[str, str, ModelFiles], Options]]
     refused: Mapping[str, str]
+    read_by_triton: bool = True
+    """Where it reads none of its parameters, those that are not known here have no effect, as there"""
 
 
 def switch(value: str, what: str, _: ModelFiles) -> str:
@@ -107,6 +112,19 @@ def name(value: str, what: str, _: ModelFiles) -> str:
 def output(value: str, what: str, files: ModelFiles) -> str:
     """A path that the provider may write to"""
     return files.output(value, f"{what}:")
+
+
+def cache(value: str, what: str, files: ModelFiles) -> str:
+    """A path that the provider may write to, or, where the path is of another host, one in its place"""
+    try:
+        return files.output(value, f"{what}:")
+    except ConfigInvalid:
+        path = PurePosixPath(value)
+        if not path.is_absolute():
+            raise
+        instead = files.output(path.name or ".", f"{what}:")
+        _LOG.warning("%s: the model may not write to '%s', '%s' is used in its place", what, value, instead)
+        return instead
 
 
 def libraries(value: str, what: str, files: ModelFiles) -> str:

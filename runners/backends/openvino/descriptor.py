@@ -26,6 +26,7 @@ DESCRIPTOR = Descriptor(
         "TARGET_DEVICE",
     ),
     settings=MappingProxyType({"engine-cache-directory": DIRECTORY}),
+    packages=("openvino",),
     install="kushi[openvino]",
     executed_by="native code",
 )

@@ -11,6 +11,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from kushi_native import WorkerModel
 
 from ...errors import ConfigInvalid, Unsupported
+from ...repository.complete import completes_itself
 from ...repository.config_json import to_plain
 from ...repository.isolation import ISOLATE, is_isolated
 from ...repository.messages import ModelConfig
@@ -103,7 +104,7 @@ class _Opened(Opened):
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:  # noqa: ARG002 - the model says it
         """By the model's `auto_complete_config`, if it has one"""
         # one that is inherited is not looked for where nothing is open: that takes a process of its own
-        if config.input and config.output and "auto_complete_config" not in self._path.read_text(errors="replace"):
+        if config.input and config.output and not completes_itself(self._path):
             return config
         completed = self._workers.complete(f"{config.name}_auto_complete", json.dumps(to_plain(config)))
         try:

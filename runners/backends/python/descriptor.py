@@ -18,6 +18,7 @@ DESCRIPTOR = Descriptor(
     any_parameter=True,
     executed_by="processes",
     code_suffix=".py",
+    apart=True,
     parameters=(
         "EXECUTION_ENV_PATH",
         "FORCE_CPU_ONLY_INPUT_TENSORS",

@@ -25,5 +25,6 @@ DESCRIPTOR = Descriptor(
         "kushi.cuda_graphs_padding",
         "kushi.imports",
     ),
+    packages=("torch",),
     install="kushi[torch]",
 )

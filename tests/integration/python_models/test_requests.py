@@ -1,6 +1,7 @@
 """What a model hears of a request beside its inputs, and in which shapes its tensors come and go"""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,26 @@ def heard(answer: InferResult | Result) -> dict[str, Any]:
     assert said is not None
     read: dict[str, Any] = json.loads(said[0])
     return read
+
+
+RAGGED_CONFIG = """
+backend: "python"
+max_batch_size: 2
+input [ { name: "X" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+output [ { name: "SAID" data_type: TYPE_INT32 dims: [ 2 ] } ]
+dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 600000000 }
+"""
+RAGGED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        arrays = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
+        said = [np.array([[len(requests), array.shape[1]]], np.int32) for array in arrays]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("SAID", one)]) for one in said]
+"""
 
 
 @pytest.fixture
@@ -126,3 +147,13 @@ def test_a_model_sees_the_shapes_of_reshape(
     # an output of another shape keeps it
     answer = client.infer("shaped", [tensor("X", -x)])
     assert answer.as_numpy("Y").shape == (x.size,)
+
+
+def test_requests_of_different_shapes_come_together_where_the_model_takes_them(repository: Path) -> None:
+    models.write(repository, "ragged", RAGGED, RAGGED_CONFIG)
+    with Engine(repository) as engine, ThreadPoolExecutor(2) as pool:
+        widths = [2, 3]
+        # by itself, the first would wait for ten minutes
+        asked = [pool.submit(engine.infer, "ragged", np.zeros((1, width), np.float32)) for width in widths]
+        said = [np.asarray(one.result()["SAID"]).tolist() for one in asked]
+    assert said == [[[2, width]] for width in widths]

@@ -40,6 +40,7 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
                 }
             ],
             "default_level": 1,
+            "ragged": [False],
         },
         "instances": 2,
         "cores": [],

@@ -46,29 +46,53 @@ HONOURED = [
 REFUSED = {
     "runtime: 'libx.so'": "runtime",
     "sequence_batching { }": "sequence_batching",
-    "sequence_batching { direct { } }": "sequence_batching.direct",
+    "sequence_batching { direct { } }": "sequence_batching",
+    "sequence_batching { max_sequence_idle_microseconds: 5 oldest { } }": "sequence_batching",
     "ensemble_scheduling { step { model_namespace: 'a' } }": "ensemble_scheduling.step[0].model_namespace",
     "batch_input { kind: BATCH_ELEMENT_COUNT }": "batch_input",
     "batch_output { }": "batch_output",
     "cc_model_filenames { key: '7.5' value: 'a' }": "cc_model_filenames",
-    "model_operations { op_library_filename: 'a.so' }": "model_operations.op_library_filename",
-    "model_transaction_policy { decoupled: true }": "model_transaction_policy.decoupled",
-    "model_repository_agents { agents { name: 'a' } }": "model_repository_agents.agents",
-    "input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": "input[1].allow_ragged_batch",
+    "model_transaction_policy { decoupled: true }": "model_transaction_policy",
+    "model_repository_agents { agents { name: 'a' } }": "model_repository_agents",
+    "max_batch_size: 8 dynamic_batching { } input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": (
+        "input[1].allow_ragged_batch"
+    ),
     "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
     "input { is_non_linear_format_io: true }": "input[0].is_non_linear_format_io",
     "output { is_shape_tensor: true }": "output[0].is_shape_tensor",
     "instance_group { secondary_devices { device_id: 1 } }": "instance_group[0].secondary_devices",
     "instance_group { passive: true }": "instance_group[0].passive",
     "instance_group { host_policy: 'p' }": "instance_group[0].host_policy",
-    "optimization { priority: PRIORITY_MAX }": "optimization.priority",
-    "optimization { cuda { graphs: true } }": "optimization.cuda.graphs",
-    "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }": (
-        "optimization.execution_accelerators.cpu_execution_accelerator"
-    ),
-    "optimization { gather_kernel_buffer_threshold: 1 }": "optimization.gather_kernel_buffer_threshold",
-    "optimization { eager_batching: true }": "optimization.eager_batching",
 }
+
+OF_PLANS = "it is for TensorRT plans"
+IGNORED = {
+    "response_cache { enable: true }": ("response_cache", "the server has no response cache"),
+    "model_operations { op_library_filename: 'a.so' }": (
+        "model_operations",
+        "libraries of operators are for ONNX models",
+    ),
+    "optimization { graph { level: 1 } }": ("optimization.graph", "levels are those of ONNX Runtime"),
+    "optimization { priority: PRIORITY_MAX }": ("optimization.priority", OF_PLANS),
+    "optimization { cuda { graphs: true busy_wait_events: true } }": ("optimization.cuda", OF_PLANS),
+    "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }": (
+        "optimization.execution_accelerators",
+        "they are for ONNX models",
+    ),
+    "optimization { gather_kernel_buffer_threshold: 1 }": ("optimization.gather_kernel_buffer_threshold", OF_PLANS),
+    "optimization { eager_batching: true }": ("optimization.eager_batching", OF_PLANS),
+    "cc_model_filenames { }": ("cc_model_filenames", "it names no file"),
+    "cc_model_filenames { key: '7.5' value: '' }": ("cc_model_filenames", "it names no file"),
+    "max_batch_size: 8 input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": (
+        "input[1].allow_ragged_batch",
+        "its requests are executed one at a time",
+    ),
+    "dynamic_batching { } input { name: 'X' allow_ragged_batch: true }": (
+        "input[0].allow_ragged_batch",
+        "its requests are executed one at a time",
+    ),
+}
+"""What Triton reads for other models alone"""
 
 
 @pytest.mark.parametrize("text", HONOURED)
@@ -106,10 +130,39 @@ def test_a_field_of_instances_that_is_refused_for_good_says_what_to_do_instead(g
     assert str(raised.value).startswith(f"field 'instance_group[1].{instead}")
 
 
+def test_all_fields_that_are_refused_are_named_together() -> None:
+    with pytest.raises(Unsupported) as raised:
+        check_supported_fields(
+            config(
+                "sequence_batching { direct { } } batch_output { } instance_group { host_policy: 'p' passive: true }"
+            )
+        )
+    passive, host_policy, others = str(raised.value).split("; ")
+    assert host_policy.startswith("field 'instance_group[0].host_policy' is not supported by this version: the param")
+    assert passive.startswith("field 'instance_group[0].passive' is not supported by this version: an instance that")
+    expected = "fields 'sequence_batching', 'batch_output' are not supported by this version, remove them or set them"
+    assert others == f"{expected} to their defaults"
+
+
+@pytest.mark.parametrize("text", IGNORED)
+def test_a_field_that_means_something_elsewhere_alone_is_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    field, why = IGNORED[text]
+    with caplog.at_level(logging.WARNING, "runners"):
+        check_supported_fields(config(f'name: "m" backend: "pytorch" {text}'))
+    assert caplog.messages == [f"model 'm': field '{field}' has no effect: {why}"]
+
+
+def test_a_python_model_may_be_handed_requests_of_different_shapes(caplog: pytest.LogCaptureFixture) -> None:
+    ragged = "max_batch_size: 8 dynamic_batching { } input { name: 'X' allow_ragged_batch: true }"
+    with caplog.at_level(logging.WARNING, "runners"):
+        check_supported_fields(config(f'backend: "python" {ragged}'))
+    assert not caplog.messages
+
+
 def test_every_field_of_the_configuration_is_either_supported_or_refused() -> None:
     fields = {field.name for field in config("").DESCRIPTOR.fields}
-    tried = {field.name for text in [*HONOURED, *REFUSED, ONNX] for field, _ in config(text).ListFields()}
-    assert tried >= fields - {"response_cache", "model_transaction_policy"}
+    tried = {field.name for text in [*HONOURED, *REFUSED, *IGNORED, ONNX] for field, _ in config(text).ListFields()}
+    assert tried >= fields
 
 
 def test_more_levels_than_a_queue_keeps_are_refused() -> None:
@@ -118,21 +171,6 @@ def test_more_levels_than_a_queue_keeps_are_refused() -> None:
     assert str(raised.value) == (
         "field 'dynamic_batching.priority_levels' is 1025, at most 1024 are supported by this version"
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "response_cache { enable: true }",
-            "field 'response_cache.enable' has no effect: the server has no response c",
-        ),
-    ],
-)
-def test_what_means_nothing_without_a_flag_is_logged(caplog: pytest.LogCaptureFixture, text: str, message: str) -> None:
-    with caplog.at_level(logging.WARNING, "runners"):
-        check_supported_fields(config(f"{ONNX} {text}"))
-    assert f"model 'm': {message}" in caplog.text
 
 
 def parameter(backend: str, key: str) -> ModelConfig:

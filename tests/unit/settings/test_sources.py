@@ -26,7 +26,7 @@ def settings(*arguments: str) -> ServerSettings:
 def test_defaults_are_those_of_tritonserver() -> None:
     given = settings()
     engine, http, metrics = given.engine, given.doors.http, given.doors.metrics
-    assert (engine.server_name, http.address, http.port, metrics.port) == ("triton", "0.0.0.0", 8000, 8002)
+    assert (engine.server_name, http.address, http.port, metrics.port) == ("triton", None, 8000, 8002)
     assert (engine.exit_on_error, engine.strict_readiness, given.exit_timeout_seconds) == (True, True, 30)
     assert (engine.http.max_input_bytes, engine.models.load_threads) == (67108864, 4)
     assert given == ServerSettings()

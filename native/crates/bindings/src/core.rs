@@ -179,8 +179,8 @@ impl Core {
         self.server.describe_grpc(Description::new(files, services));
     }
 
-    fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<u16> {
-        py.detach(|| self.server.serve_metrics(address, port)).map_err(|error| raise(py, &error, None))
+    fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16, tls: bool) -> PyResult<u16> {
+        py.detach(|| self.server.serve_metrics(address, port, tls)).map_err(|error| raise(py, &error, None))
     }
 
     fn set_started(&self) {

@@ -49,7 +49,10 @@ impl Classes {
         for (index, tensor) in &mut response.outputs {
             let count = self.count(*index);
             if count > 0 {
-                let labels = &spec.outputs[usize::from(*index)].labels;
+                let position = usize::from(*index);
+                let stated = &spec.outputs[position].labels;
+                let found = response.labels.as_ref().filter(|_| stated.is_empty());
+                let labels = found.and_then(|labels| labels.get(position)).unwrap_or(stated);
                 *tensor = best(tensor, labels, spec.max_batch_size > 0, count)?;
             }
         }

@@ -97,8 +97,8 @@ pub use shortened::shortened;
 pub use slot_token::SlotToken;
 pub use span::{Computed, Course, Span};
 pub use spec::{
-    Batching, InstanceRate, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand, TensorSpec,
-    TimeoutAction,
+    Batching, InstanceRate, Labels, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand,
+    TensorSpec, TimeoutAction,
 };
 pub use state::State;
 pub use statistics::{BatchRow, Snapshot, Totals};

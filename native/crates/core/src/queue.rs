@@ -4,6 +4,7 @@
 //! Stands under its runner's lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::policy::Waiting;
@@ -62,12 +63,15 @@ impl Entry {
         wanted.is_empty() || wanted.contains(&(output as u16))
     }
 
-    fn may_join(&self, previous: &Self) -> bool {
+    /// `ragged`: the inputs whose shapes may differ.
+    fn may_join(&self, previous: &Self, ragged: &[bool]) -> bool {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let (a, b) = (&self.request.inputs, &previous.request.inputs);
-        a.iter().zip(b).all(|pair| match pair {
-            (Some(a), Some(b)) => a.shape.get(1..) == b.shape.get(1..),
+        a.iter().zip(b).enumerate().all(|(input, pair)| match pair {
+            (Some(a), Some(b)) => {
+                a.shape.get(1..) == b.shape.get(1..) || ragged.get(input).is_some_and(|&ragged| ragged)
+            }
             (None, None) => true,
             _ => false,
         })
@@ -122,8 +126,8 @@ struct Level {
 
 /// Entries in the order of their numbers. One that leaves from between others leaves a gap, so that none of
 /// those behind it moves; gaps are never more than the entries.
-#[derive(Default)]
 struct Lane {
+    ragged: Arc<[bool]>,
     /// `joins_previous` of an entry holds if there is no gap before it.
     places: VecDeque<(u64, Option<Entry>)>,
     gaps: usize,
@@ -131,7 +135,9 @@ struct Lane {
 
 impl Queue {
     pub fn new(spec: &QueueSpec) -> Self {
-        let level = |max_requests| Level { max_requests, prompt: Lane::default(), delayed: BTreeMap::new() };
+        let ragged: Arc<[bool]> = spec.ragged.clone().into();
+        let lane = || Lane { ragged: ragged.clone(), places: VecDeque::new(), gaps: 0 };
+        let level = |max_requests| Level { max_requests, prompt: lane(), delayed: BTreeMap::new() };
         Self {
             levels: spec.levels.iter().map(|policy| level(policy.max_requests)).collect(),
             max_bytes: spec.max_bytes,
@@ -183,11 +189,12 @@ impl Queue {
 
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
         let entries = self.levels.iter().flat_map(|level| {
-            let delayed = level.delayed.values().map(|entry| (entry, false));
-            level.prompt.iter().chain(delayed)
+            let ragged = &level.prompt.ragged;
+            let delayed = level.delayed.values().map(move |entry| (entry, false, ragged));
+            level.prompt.iter().map(move |(entry, knows)| (entry, knows, ragged)).chain(delayed)
         });
         let mut last: Option<&Entry> = None;
-        entries.map(move |(entry, knows_previous)| {
+        entries.map(move |(entry, knows_previous, ragged)| {
             let previous = last.replace(entry);
             Waiting {
                 rows: entry.request.rows,
@@ -196,7 +203,7 @@ impl Queue {
                 joins_previous: if knows_previous {
                     entry.joins_previous
                 } else {
-                    previous.is_some_and(|previous| entry.may_join(previous))
+                    previous.is_some_and(|previous| entry.may_join(previous, ragged))
                 },
             }
         })
@@ -294,7 +301,7 @@ impl Lane {
     /// Behind all others.
     fn push(&mut self, mut entry: Entry) {
         let last = self.places.back().and_then(|(_, place)| place.as_ref());
-        entry.joins_previous = last.is_some_and(|last| entry.may_join(last));
+        entry.joins_previous = last.is_some_and(|last| entry.may_join(last, &self.ragged));
         self.places.push_back((entry.number, Some(entry)));
     }
 

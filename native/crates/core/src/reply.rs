@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::credit::{Account, Wake};
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::{Credit, Error, Parameter, Request, Tensor, Window};
+use crate::{Credit, Error, Labels, Parameter, Request, Tensor, Window};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
@@ -35,6 +35,9 @@ pub struct Response {
     pub outputs: SmallVec<[(u16, Tensor); 2]>,
     /// What the model says beside them.
     pub parameters: Vec<(String, Parameter)>,
+    /// What the classes of an output are called, by its position, where whoever answers knows it and the specification
+    /// does not.
+    pub labels: Option<Arc<[Labels]>>,
 }
 
 impl Response {

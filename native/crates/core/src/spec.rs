@@ -2,11 +2,13 @@
 //!
 //! It is validated where it is made; the core only reads it.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::{BatchPolicy, DataType, Error, ErrorKind, Shape};
+use crate::{BatchPolicy, DataType, Error, ErrorKind, Shape, Tensor, element_count};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,9 +89,28 @@ pub struct TensorSpec {
     pub reshape: Option<Vec<i64>>,
     #[serde(default)]
     pub optional: bool,
-    /// What the classes of an output are called, by their positions; an empty text is no name.
+    /// Of an output.
     #[serde(default)]
-    pub labels: Vec<String>,
+    pub labels: Labels,
+}
+
+/// What the classes of an output are called, by their positions; an empty text is no name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Vec<String>")]
+pub struct Labels(Arc<[String]>);
+
+impl From<Vec<String>> for Labels {
+    fn from(labels: Vec<String>) -> Self {
+        Self(labels.into())
+    }
+}
+
+impl Deref for Labels {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.0
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -109,6 +130,9 @@ pub struct QueueSpec {
     pub levels: Vec<QueuePolicy>,
     /// The number, from 1, of the level of requests that name none.
     pub default_level: usize,
+    /// By input, whether requests of different shapes run together. Empty: none.
+    #[serde(default)]
+    pub ragged: Vec<bool>,
 }
 
 /// The rules of one priority level.
@@ -145,6 +169,11 @@ impl ModelSpec {
             self.name
         );
         Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    /// How many dimensions each shape has in front of its own.
+    pub fn batch_dims(&self) -> usize {
+        usize::from(self.max_batch_size > 0)
     }
 
     pub fn input(&self, name: &str) -> Option<usize> {
@@ -211,6 +240,11 @@ impl QueuePolicy {
 }
 
 impl TensorSpec {
+    /// What the engine sees in place of [`dims`](TensorSpec::dims).
+    pub fn engine_dims(&self) -> &[i64] {
+        self.reshape.as_deref().unwrap_or(&self.dims)
+    }
+
     /// The shape that the engine sees for a request of `shape`, whose first `batch` dimensions are
     /// the batch's.
     pub fn to_engine(&self, shape: &[i64], batch: usize) -> Shape {
@@ -225,6 +259,18 @@ impl TensorSpec {
         match &self.reshape {
             Some(reshape) => transfer(reshape, &self.dims, shape, batch),
             None => Shape::from_slice(shape),
+        }
+    }
+
+    /// Gives an output of the engine the shape that clients see. One that is not as the configuration says keeps its
+    /// own.
+    pub fn give_shape(&self, tensor: &mut Tensor, batch: usize) {
+        if self.reshape.is_none() || tensor.shape.len() != self.engine_dims().len() + batch {
+            return;
+        }
+        let shape = self.to_client(&tensor.shape, batch);
+        if element_count(&shape) == element_count(&tensor.shape) {
+            tensor.shape = shape;
         }
     }
 }
@@ -250,7 +296,7 @@ mod tests {
             dims: dims.into(),
             reshape: Some(reshape.into()),
             optional: false,
-            labels: Vec::new(),
+            labels: Labels::default(),
         }
     }
 
@@ -290,7 +336,7 @@ mod tests {
             allow_timeout_override: false,
             timeout_action: TimeoutAction::Reject,
         };
-        let queue = QueueSpec { max_bytes: 0, levels: vec![policy; 3], default_level: 2 };
+        let queue = QueueSpec { max_bytes: 0, levels: vec![policy; 3], default_level: 2, ragged: Vec::new() };
         for (priority, level) in [(0, 1), (1, 0), (2, 1), (3, 2), (4, 1), (u32::MAX, 1)] {
             assert_eq!(queue.level(priority), level, "priority {priority}");
         }

@@ -37,12 +37,13 @@ enum Served {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(context: &HttpContext, socket: Socket, purpose: Purpose, guest: &Guest) {
+/// `tls`: whether connections over TCP speak it, where the doors have certificates.
+pub(crate) async fn serve(context: &HttpContext, socket: Socket, purpose: Purpose, tls: bool, guest: &Guest) {
     let ready = match socket {
         Socket::Tcp(stream) => {
             let ready = stream.set_nodelay(true).and_then(|()| TcpStream::from_std(stream));
             match ready {
-                Ok(stream) => match &context.http.tls {
+                Ok(stream) => match context.http.tls.as_ref().filter(|_| tls) {
                     None => return drive(context, stream, purpose, guest).await,
                     // Boxed: plain connections do not set aside the room for it.
                     Some(tls) => {

@@ -58,6 +58,7 @@ pub(crate) enum Purpose {
 struct HttpDoor {
     http: Arc<Http>,
     purpose: Purpose,
+    tls: bool,
 }
 
 impl Http {
@@ -80,12 +81,12 @@ impl Http {
 
     /// For all requests of the protocol.
     pub fn door(self: &Arc<Self>) -> Arc<dyn Door> {
-        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Inference })
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Inference, tls: true })
     }
 
-    /// For the metrics alone.
-    pub fn metrics_door(self: &Arc<Self>) -> Arc<dyn Door> {
-        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Metrics })
+    /// For the metrics alone, plain unless `tls` asks for what the other door speaks.
+    pub fn metrics_door(self: &Arc<Self>, tls: bool) -> Arc<dyn Door> {
+        Arc::new(HttpDoor { http: self.clone(), purpose: Purpose::Metrics, tls })
     }
 }
 
@@ -98,7 +99,7 @@ impl Door for HttpDoor {
         };
         Box::pin(async move {
             let _open = self.http.plane.traffic.connection(kind);
-            connection::serve(&context, socket, self.purpose, guest).await;
+            connection::serve(&context, socket, self.purpose, self.tls, guest).await;
         })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use kushi_core::{
-    Bound, DataType, Error, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, TensorSpec, TimeoutAction,
-    element_count,
+    Bound, DataType, Error, Labels, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, TensorSpec,
+    TimeoutAction, element_count,
 };
 use kushi_net::BodyMemory;
 use smallvec::SmallVec;
@@ -58,7 +58,7 @@ fn spec() -> ModelSpec {
         dims: vec![-1],
         reshape: None,
         optional,
-        labels: Vec::new(),
+        labels: Labels::default(),
     };
     let integers = |name| tensor(name, DataType::Int32, false);
     let level = QueuePolicy {
@@ -81,7 +81,7 @@ fn spec() -> ModelSpec {
         ],
         outputs: vec![integers("OUTPUT0"), tensor("OUTPUT1", DataType::Fp16, false)],
         batching: None,
-        queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
+        queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1, ragged: Vec::new() },
         instances: 1,
         cores: Vec::new(),
         rates: Vec::new(),

@@ -146,7 +146,7 @@ fn without_rows(
 ) -> Result<Option<SmallVec<[Option<Value>; 4]>>, crate::status::Failure> {
     let mut outputs = SmallVec::new();
     for (output, wanted) in spec.outputs.iter().zip(wanted) {
-        let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+        let dims = output.engine_dims();
         if spec.max_batch_size == 0 || dims.iter().any(|&size| size < 0) {
             return Ok(None);
         }

@@ -149,7 +149,7 @@ fn own(py: Python<'_>, tensor: &Tensor) -> Tensor {
 
 fn check_shape(tensor: &Tensor, output: &TensorSpec, spec: &ModelSpec, rows: usize) -> Result<(), Error> {
     let batch = (spec.max_batch_size > 0).then_some(rows as i64);
-    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+    let dims = output.engine_dims();
     let expected: Vec<i64> = batch.into_iter().chain(dims.iter().copied()).collect();
     let fits = tensor.shape.len() == expected.len()
         && tensor.shape.iter().zip(&expected).all(|(got, expected)| *expected < 0 || got == expected);

@@ -1,9 +1,9 @@
 //! The answers of a worker. The other end is `runners/worker/messages.py`.
 
 use bytes::{Buf, Bytes};
-use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Response, Shape, Tensor, element_count};
+use kushi_core::{Buffer, Error, ErrorKind, ModelSpec, Response, Shape, Tensor};
 
-use crate::parts::{FINAL, Garbage, Tensors, batch_dims, datatype, heads_of, read_parameters};
+use crate::parts::{FINAL, Garbage, Tensors, datatype, heads_of, read_parameters};
 
 const RESPONSE_BYTES: usize = 24;
 const OUTPUT_BYTES: usize = 20;
@@ -99,18 +99,10 @@ fn error_kind(code: u32) -> ErrorKind {
     }
 }
 
-/// The outputs with the shapes that clients see. One whose shape is not what the configuration says keeps its own.
+/// The outputs with the shapes that clients see.
 pub(crate) fn reshape(spec: &ModelSpec, response: &mut Response) {
     for (place, tensor) in &mut response.outputs {
-        let output = &spec.outputs[usize::from(*place)];
-        let Some(own) = &output.reshape else { continue };
-        if tensor.shape.len() != own.len() + batch_dims(spec) {
-            continue;
-        }
-        let shape = output.to_client(&tensor.shape, batch_dims(spec));
-        if element_count(&shape) == element_count(&tensor.shape) {
-            tensor.shape = shape;
-        }
+        spec.outputs[usize::from(*place)].give_shape(tensor, spec.batch_dims());
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 use kushi_core::{Batch, ModelSpec, Request, SequenceId};
 
-use crate::parts::{ALIGNMENT, Payload, SEQUENCE_END, SEQUENCE_START, batch_dims, number, parameters_text};
+use crate::parts::{ALIGNMENT, Payload, SEQUENCE_END, SEQUENCE_START, number, parameters_text};
 
 /// The requests of a batch that have not ended.
 pub(crate) fn batch_payload(batch: &Batch) -> Payload<'_> {
@@ -49,7 +49,7 @@ fn write_request<'a>(
     heads.put_slice(trace.as_bytes());
     for (position, tensor) in request.inputs.iter().enumerate() {
         let Some(tensor) = tensor else { continue };
-        let shape = spec.inputs[position].to_engine(&tensor.shape, batch_dims(spec));
+        let shape = spec.inputs[position].to_engine(&tensor.shape, spec.batch_dims());
         heads.put_u32_le(position as u32);
         heads.put_u32_le(number(tensor.datatype));
         heads.put_u32_le(shape.len() as u32);

@@ -2,7 +2,7 @@
 //! it runs code of a user's.
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, ModelSpec, Parameter};
+use kushi_core::{Buffer, DataType, Parameter};
 
 pub(crate) const ALIGNMENT: usize = 64;
 /// Of what a worker says of itself, in the log and in errors.
@@ -107,9 +107,4 @@ fn parameter(value: serde_json::Value) -> Option<Parameter> {
         },
         _ => return None,
     })
-}
-
-/// In front of the dimensions that a configuration states.
-pub(crate) fn batch_dims(spec: &ModelSpec) -> usize {
-    usize::from(spec.max_batch_size > 0)
 }

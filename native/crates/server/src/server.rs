@@ -188,8 +188,9 @@ impl Server {
         self.listen_unix(path, Listener::private_unix, self.grpc.handover_door())
     }
 
-    pub fn serve_metrics(&self, address: &str, port: u16) -> Result<u16, Error> {
-        self.listen_tcp(address, port, false, self.http.metrics_door())
+    /// `tls`: it speaks what the HTTP port does.
+    pub fn serve_metrics(&self, address: &str, port: u16, tls: bool) -> Result<u16, Error> {
+        self.listen_tcp(address, port, false, self.http.metrics_door(tls))
     }
 
     fn listen_tcp(

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kushi_core::{
     Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
-    Engine, Error, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, RateLimiter, Reply,
-    Request, Runner, RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction,
+    Engine, Error, Labels, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, RateLimiter,
+    Reply, Request, Runner, RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction,
     Wanted,
 };
 
@@ -22,7 +22,7 @@ pub fn tensor_spec(name: &str, datatype: DataType, dims: &[i64]) -> TensorSpec {
         dims: dims.into(),
         reshape: None,
         optional: false,
-        labels: vec![],
+        labels: Labels::default(),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn wide() -> QueuePolicy {
 /// A queue of these levels, of which the last is the default.
 pub fn queue_of(levels: impl Into<Vec<QueuePolicy>>) -> QueueSpec {
     let levels = levels.into();
-    QueueSpec { max_bytes: 1 << 30, default_level: levels.len(), levels }
+    QueueSpec { max_bytes: 1 << 30, default_level: levels.len(), levels, ragged: Vec::new() }
 }
 
 /// INT32 values in row-major order.

@@ -101,16 +101,52 @@ def test_openvino_computes_instances_on_the_cpu_which_share_its_cores(
     [
         ({"precision": "INT8"}, "'precision' of the OpenVINO Execution Accelerator: expected one of ACCURACY, BF16"),
         ({"num_streams": "0"}, "'num_streams' of the OpenVINO Execution Accelerator: expected an integer of at"),
-        ({"cache_dir": "/tmp"}, "'cache_dir' of the OpenVINO Execution Accelerator: '/tmp' must be a path inside"),
-        ({"device_type": "GPU"}, "'device_type' of the OpenVINO Execution Accelerator is not supported: it is the CPU"),
-        ({"load_config": "{}"}, "'load_config' of the OpenVINO Execution Accelerator is not supported: it is made of"),
-        ({"streams": "1"}, "unknown parameter 'streams' is provided for OpenVINO Execution Accelerator, did you mean"),
+        ({"cache_dir": "../x"}, "'cache_dir' of the OpenVINO Execution Accelerator: '../x' must be a path inside"),
     ],
 )
 def test_what_openvino_does_not_take_is_refused_by_name(files: Files, parameters: dict[str, str], message: str) -> None:
     with pytest.raises(KushiError) as raised:
         providers(files, accelerator("openvino", "cpu", **parameters), gpu=None)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"device_type": "GPU"}, "is the CPU, in an instance group of KIND_CPU"),
+        ({"load_config": "{}"}, "is made of the other parameters"),
+        ({"streams": "1"}, "is not known, did you mean 'num_streams'?"),
+    ],
+)
+def test_what_triton_does_not_read_of_openvino_has_no_effect(
+    files: Files, caplog: pytest.LogCaptureFixture, parameters: dict[str, str], why: str
+) -> None:
+    with caplog.at_level(logging.WARNING, "runners"):
+        assert providers(files, accelerator("openvino", "cpu", **parameters), gpu=None) == providers(
+            files, accelerator("openvino", "cpu"), gpu=None
+        )
+    (key,) = parameters
+    assert caplog.messages == [f"parameter '{key}' of the OpenVINO Execution Accelerator has no effect: it {why}"]
+
+
+@pytest.mark.parametrize(
+    ("accelerated", "key"),
+    [
+        (("tensorrt", "gpu"), "trt_engine_cache_path"),
+        (("tensorrt", "gpu"), "trt_timing_cache_path"),
+        (("openvino", "cpu"), "cache_dir"),
+    ],
+)
+def test_a_cache_of_another_host_becomes_one_of_the_model(
+    files: Files, caplog: pytest.LogCaptureFixture, accelerated: tuple[str, str], key: str
+) -> None:
+    gpu = 0 if accelerated[1] == "gpu" else None
+    with caplog.at_level(logging.WARNING, "runners"):
+        found = providers(files, accelerator(*accelerated, **{key: "/models/plans"}), gpu=gpu)
+    instead = f"{files().directory}/plans"
+    assert instead in str(found)
+    (line,) = caplog.messages
+    assert line.endswith(f": the model may not write to '/models/plans', '{instead}' is used in its place")
 
 
 @pytest.mark.parametrize(
@@ -190,9 +226,9 @@ def test_what_openvino_does_not_take_is_refused_by_name(files: Files, parameters
             "expected the name of a file without a directory, got '../x'",
         ),
         (
-            accelerator("tensorrt", trt_timing_cache_path="/var/cache"),
+            accelerator("tensorrt", trt_timing_cache_path="../cache"),
             ConfigInvalid,
-            "'trt_timing_cache_path' of the TensorRT Execution Accelerator: '/var/cache' must be a path inside",
+            "'trt_timing_cache_path' of the TensorRT Execution Accelerator: '../cache' must be a path inside",
         ),
         (
             accelerator("tensorrt", trt_cuda_graph_enable="1"),

@@ -1,11 +1,10 @@
 //! What leaves a queue, in which order, and what that costs.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::{Mail, Mailbox, QueuePolicy, Reply};
+use crate::{Buffer, DataType, Mail, Mailbox, QueuePolicy, Reply, Shape, Tensor};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -27,7 +26,7 @@ fn spec(timeout_action: TimeoutAction) -> QueueSpec {
         allow_timeout_override: true,
         timeout_action,
     };
-    QueueSpec { max_bytes: 1 << 30, default_level: 1, levels: vec![level] }
+    QueueSpec { max_bytes: 1 << 30, default_level: 1, levels: vec![level], ragged: Vec::new() }
 }
 
 /// A queue of requests in the order of these timeouts.
@@ -35,25 +34,57 @@ fn queue(action: TimeoutAction, start: Instant, timeouts: impl Iterator<Item = D
     let spec = spec(action);
     let mut queue = Queue::new(&spec);
     for (number, timeout) in timeouts.enumerate() {
-        let request = Request {
-            id: String::new(),
-            inputs: [].into_iter().collect(),
-            wanted: [].into_iter().collect(),
-            classes: crate::Classes::default(),
-            rows: 1,
-            parameters: vec![],
-            priority: 0,
-            timeout_us: Some(timeout.as_micros() as u64),
-            sequence: None,
-            deadline: None,
-            arrived: start,
-            context: crate::Context::default(),
-            reply: Reply::new(Arc::new(Nobody), 0),
-        };
+        let request = request(start, timeout, &[]);
         let entry = Entry { number: number as u64, ..Entry::new(request.into(), &spec) };
         assert!(queue.admit(entry).is_ok());
     }
     queue
+}
+
+/// With an input of each of these shapes.
+fn request(arrived: Instant, timeout: Duration, shapes: &[&[i64]]) -> Request {
+    let input = |shape: &&[i64]| {
+        Some(Tensor {
+            datatype: DataType::Int32,
+            shape: Shape::from_slice(shape),
+            data: Buffer::host(Vec::new()),
+        })
+    };
+    Request {
+        id: String::new(),
+        inputs: shapes.iter().map(input).collect(),
+        wanted: [].into_iter().collect(),
+        classes: crate::Classes::default(),
+        rows: 1,
+        parameters: vec![],
+        priority: 0,
+        timeout_us: Some(timeout.as_micros() as u64),
+        sequence: None,
+        deadline: None,
+        arrived,
+        context: crate::Context::default(),
+        reply: Reply::new(Arc::new(Nobody), 0),
+    }
+}
+
+#[test]
+fn shapes_of_ragged_inputs_may_differ_among_those_that_join() {
+    let start = Instant::now();
+    let shapes: [[&[i64]; 2]; 4] =
+        [[&[1, 2], &[1, 3]], [&[2, 9], &[1, 3]], [&[1, 9], &[1, 4]], [&[1, 9, 1], &[1, 4]]];
+    let joins = |ragged: Vec<bool>| {
+        let spec = QueueSpec { ragged, ..spec(TimeoutAction::Reject) };
+        let mut queue = Queue::new(&spec);
+        for (number, shapes) in shapes.iter().enumerate() {
+            let request = request(start, Duration::from_secs(1), shapes);
+            let entry = Entry { number: number as u64, ..Entry::new(request.into(), &spec) };
+            assert!(queue.admit(entry).is_ok());
+        }
+        queue.waiting().skip(1).map(|waiting| waiting.joins_previous).collect::<Vec<_>>()
+    };
+    assert_eq!(joins(Vec::new()), [false, false, false]);
+    assert_eq!(joins(vec![true, false]), [true, false, true]);
+    assert_eq!(joins(vec![true, true]), [true, true, true]);
 }
 
 /// Timeouts that are as mixed up as can be.

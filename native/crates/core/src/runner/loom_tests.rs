@@ -82,7 +82,7 @@ fn spec() -> ModelSpec {
             max_queue_delay_us: 0,
             preserve_ordering: false,
         }),
-        queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1 },
+        queue: QueueSpec { max_bytes: 1 << 20, levels: vec![level], default_level: 1, ragged: Vec::new() },
         instances: 1,
         cores: Vec::new(),
         rates: Vec::new(),

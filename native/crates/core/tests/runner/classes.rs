@@ -1,6 +1,8 @@
 //! Which outputs of an answer become their best classes.
 
-use kushi_core::{Buffer, DataType, ModelSpec, Response, Shape, Tensor, TensorSpec};
+use std::sync::Arc;
+
+use kushi_core::{Buffer, DataType, Labels, ModelSpec, Response, Shape, Tensor, TensorSpec};
 use kushi_testkit::{echo_spec, tensor_spec};
 
 fn scores() -> Tensor {
@@ -11,7 +13,7 @@ fn scores() -> Tensor {
 /// Scores `A` and `C` with a label for their first class, scores `B` without, and a mask `M`.
 fn spec() -> ModelSpec {
     let labelled =
-        |name| TensorSpec { labels: vec!["cat".into()], ..tensor_spec(name, DataType::Fp32, &[-1]) };
+        |name| TensorSpec { labels: vec!["cat".into()].into(), ..tensor_spec(name, DataType::Fp32, &[-1]) };
     let plain = |name, datatype| tensor_spec(name, datatype, &[-1]);
     let outputs = vec![labelled("A"), plain("B", DataType::Fp32), labelled("C"), plain("M", DataType::Bool)];
     ModelSpec { outputs, ..echo_spec() }
@@ -31,6 +33,18 @@ fn only_outputs_that_are_wanted_so_become_classes() {
     let texts = [&[14, 0, 0, 0][..], b"0.500000:0:cat", &[10, 0, 0, 0], b"0.250000:1"];
     assert_eq!(best.data.as_bytes(), texts.concat());
     assert_eq!(plain.data.as_bytes(), scores().data.as_bytes());
+}
+
+#[test]
+fn labels_that_come_with_the_answer_are_those_of_outputs_without_labels() {
+    let spec = spec();
+    let classes = spec.classes([("A", 1), ("B", 1)].into_iter()).unwrap();
+    let found = [Labels::from(vec!["dog".into()]), Labels::from(vec!["bird".into()])];
+    let outputs = [(0, scores()), (1, scores())].into_iter().collect();
+    let mut response = Response { outputs, labels: Some(Arc::new(found)), ..Response::default() };
+    classes.choose(&spec, &mut response).unwrap();
+    let texts: Vec<_> = response.outputs.iter().map(|(_, best)| &best.data.as_bytes()[4..]).collect();
+    assert_eq!(texts, [&b"0.500000:0:cat"[..], b"0.500000:0:bird"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Error, ErrorKind, ModelSpec, Runner, Tensor, TensorSpec, Wanted};
+use kushi_core::{Error, ErrorKind, Labels, ModelSpec, Runner, Tensor, TensorSpec, Wanted};
 
 use super::Graph;
 use crate::Registry;
@@ -11,6 +11,8 @@ pub(super) struct Plan {
     /// Of the steps, in their order.
     pub(super) runners: Vec<Arc<Runner>>,
     pub(super) steps: Vec<PlannedStep>,
+    /// Of the classes of the ensemble's outputs, from the models that make them. `None`: none has any.
+    pub(super) labels: Option<Arc<[Labels]>>,
     /// Of the registry, when they were found.
     pub(super) generation: u64,
 }
@@ -38,8 +40,21 @@ impl Plan {
             steps.push(PlannedStep { inputs, outputs, wanted });
             runners.push(runner);
         }
-        Ok(Self { runners, steps, generation })
+        let labels = labels(graph, &runners, &steps);
+        Ok(Self { runners, steps, labels, generation })
     }
+}
+
+fn labels(graph: &Graph, runners: &[Arc<Runner>], steps: &[PlannedStep]) -> Option<Arc<[Labels]>> {
+    let of_tensor = |&tensor: &usize| {
+        let made = runners.iter().zip(steps).find_map(|(runner, step)| {
+            let place = step.outputs.iter().position(|&made| made == Some(tensor))?;
+            Some(runner.spec().outputs[place].labels.clone())
+        });
+        made.unwrap_or_default()
+    };
+    let labels: Arc<[Labels]> = graph.outputs.iter().map(of_tensor).collect();
+    labels.iter().any(|labels| !labels.is_empty()).then_some(labels)
 }
 
 fn places(
@@ -64,11 +79,11 @@ fn places(
 
 /// The same tensor for a model that has a batch dimension where the other had none, or the other way round: one of 1 row
 /// comes or goes.
-pub(super) fn fit(spec: &ModelSpec, place: &TensorSpec, tensor: &mut Tensor) {
+pub(super) fn fit(spec: &ModelSpec, dims: &[i64], tensor: &mut Tensor) {
     let (rank, batched) = (tensor.shape.len(), spec.max_batch_size > 0);
-    if batched && rank == place.dims.len() {
+    if batched && rank == dims.len() {
         tensor.shape.insert(0, 1);
-    } else if !batched && rank == place.dims.len() + 1 && tensor.shape[0] == 1 {
+    } else if !batched && rank == dims.len() + 1 && tensor.shape[0] == 1 {
         tensor.shape.remove(0);
     }
 }

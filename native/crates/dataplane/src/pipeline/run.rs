@@ -7,11 +7,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{
-    Admission, Batch, Classes, Context, Credit, Error, ErrorKind, Lease, Mail, Reply, Request, Response,
-    Sent, Tensor, Ticket, Window,
+    Admission, Batch, Classes, Context, Credit, Error, ErrorKind, Labels, Lease, Mail, ModelSpec, Reply,
+    Request, Response, Sent, Tensor, Ticket, Window,
 };
 use smallvec::SmallVec;
 
+use super::Graph;
 use super::engine::Pipeline;
 use super::plan::{Plan, fit};
 use super::strands::{Path, Strands};
@@ -28,6 +29,7 @@ struct State {
     context: Context,
     needed: Arc<[bool]>,
     strands: Strands,
+    labels: Option<Arc<[Labels]>>,
     calls: SmallVec<[Call; 2]>,
     /// Nothing begins any more.
     error: Option<Error>,
@@ -65,12 +67,13 @@ impl Run {
         };
         let Some(request) = batch.request(0) else { return };
         let needed = pipeline.graph.needed(request);
-        let strands = Strands::new(&pipeline.graph, &request.inputs);
+        let strands = Strands::new(&pipeline.graph, inputs(&pipeline.spec, request));
         let state = Box::new(State {
             batch,
             context,
             needed,
             strands,
+            labels: plan.labels.clone(),
             calls: SmallVec::new(),
             error: None,
             streams: false,
@@ -151,6 +154,9 @@ impl State {
             }
             if let Some(to) = &changed {
                 let places = &run.plan.steps[step].outputs;
+                if let Some(labels) = &response.labels {
+                    self.learn(&pipeline.graph, places, labels);
+                }
                 // What is empty in a stream says nothing, as an end by itself does.
                 let planned = places.iter().flatten().filter(|_| is_whole || !response.outputs.is_empty());
                 let planned: SmallVec<[usize; 8]> = planned.copied().collect();
@@ -183,6 +189,20 @@ impl State {
         }
     }
 
+    /// A step that is an ensemble itself says with its answer what the classes of its outputs are called.
+    fn learn(&mut self, graph: &Graph, places: &[Option<usize>], labels: &[Labels]) {
+        let found = |tensor: usize| {
+            let place = places.iter().position(|&made| made == Some(tensor))?;
+            labels.get(place).filter(|labels| !labels.is_empty())
+        };
+        let known = self.labels.take();
+        let known = |output: usize| known.as_ref().map(|labels| labels[output].clone()).unwrap_or_default();
+        let learnt = graph.outputs.iter().enumerate();
+        self.labels = Some(
+            learnt.map(|(output, &tensor)| found(tensor).cloned().unwrap_or_else(|| known(output))).collect(),
+        );
+    }
+
     /// Begins what can begin with what has come to `path`.
     fn advance(&mut self, run: &Arc<Run>, pipeline: &Arc<Pipeline>, path: &[u32], aftermath: &mut Aftermath) {
         if self.error.is_some() {
@@ -210,7 +230,7 @@ impl State {
         let mut inputs = self.strands.inputs(&path, &planned.inputs);
         for (input, place) in inputs.iter_mut().zip(&spec.inputs) {
             if let Some(input) = input {
-                fit(spec, place, input);
+                fit(spec, &place.dims, input);
             }
         }
         let rows = spec.check_inputs(&asked.id, &inputs)?;
@@ -286,7 +306,7 @@ impl State {
             let busy = |path: &[u32]| self.calls.iter().any(|call| call.path.starts_with(path));
             let next = self.strands.next_answer(&pipeline.graph, &asked.wanted, busy, &mut aftermath.credits);
             let Some((path, mut answer)) = next else { return };
-            fit_answer(pipeline, &mut answer);
+            fit_answer(pipeline, self.labels.as_ref(), &mut answer);
             match self.batch.send(0, answer) {
                 Sent::Accepted => self.strands.remove(&path, &mut aftermath.credits),
                 Sent::Full(answer) => {
@@ -319,7 +339,7 @@ impl State {
         self.context = Context::default();
         match answer {
             Ok(Some(mut answer)) => {
-                fit_answer(pipeline, &mut answer);
+                fit_answer(pipeline, self.labels.as_ref(), &mut answer);
                 self.batch.end_with(0, answer);
             }
             Ok(None) => self.batch.end(0, Ok(())),
@@ -355,10 +375,26 @@ fn pinned_steps(pipeline: &Pipeline, batch: &Batch) -> Result<(Arc<Plan>, Contex
     }
 }
 
-fn fit_answer(pipeline: &Pipeline, answer: &mut Response) {
-    for (place, tensor) in &mut answer.outputs {
-        fit(&pipeline.spec, &pipeline.spec.outputs[usize::from(*place)], tensor);
+/// As the steps see them.
+fn inputs(spec: &ModelSpec, request: &Request) -> impl Iterator<Item = Option<Tensor>> {
+    spec.inputs.iter().zip(&request.inputs).map(|(place, input)| {
+        let mut input = input.clone()?;
+        if place.reshape.is_some() {
+            input.shape = place.to_engine(&input.shape, spec.batch_dims());
+        }
+        Some(input)
+    })
+}
+
+/// As clients see it.
+fn fit_answer(pipeline: &Pipeline, labels: Option<&Arc<[Labels]>>, answer: &mut Response) {
+    let spec = &pipeline.spec;
+    for (position, tensor) in &mut answer.outputs {
+        let place = &spec.outputs[usize::from(*position)];
+        fit(spec, place.engine_dims(), tensor);
+        place.give_shape(tensor, spec.batch_dims());
     }
+    answer.labels = labels.cloned();
 }
 
 /// As Triton words it.

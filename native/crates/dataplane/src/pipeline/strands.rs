@@ -53,10 +53,10 @@ impl Strand {
 }
 
 impl Strands {
-    pub(super) fn new(graph: &Graph, inputs: &Inputs) -> Self {
+    pub(super) fn new(graph: &Graph, inputs: impl Iterator<Item = Option<Tensor>>) -> Self {
         let mut first = Strand::new(graph);
         for (&tensor, input) in graph.inputs.iter().zip(inputs) {
-            first.places[tensor] = input.clone().map_or(Place::LeftOut, Place::Full);
+            first.places[tensor] = input.map_or(Place::LeftOut, Place::Full);
         }
         Self { list: vec![(Path::new(), first)] }
     }

@@ -143,6 +143,45 @@ fn a_row_comes_or_goes_where_one_of_two_models_has_no_batch_dimension() {
     assert_eq!(answer.responses[0].outputs[0].1.shape.as_slice(), [1, 2]);
 }
 
+#[test]
+fn its_steps_see_its_tensors_reshaped() {
+    let mut site = Site::new([model("echo", &["INPUT"], &["OUTPUT"])]);
+    let mut spec = ends("0", "1");
+    spec.inputs[0].reshape = Some(vec![-1]);
+    spec.outputs[0].dims = vec![-1, 1];
+    spec.outputs[0].reshape = Some(vec![-1]);
+    spec.inputs[0].dims = vec![1, -1];
+    let ensemble = site.ensemble(spec, &chain(&["echo"]));
+    lead(&ensemble, site.request_of(1, [Some(int32(&[1, 1, 3], [5, 6, 7]))]));
+    let answer = site.letters.answer(1);
+    assert_eq!(answer.error(), None);
+    assert_eq!(answer.responses[0].outputs[0].1.shape.as_slice(), [1, 3, 1]);
+}
+
+#[test]
+fn classes_are_called_as_the_model_of_the_step_calls_them_until_another_takes_its_place() {
+    let named = |label: &str| {
+        let mut spec = model("named", &["INPUT"], &["OUTPUT", "MORE"]);
+        spec.outputs[0].labels = vec![label.to_owned()].into();
+        spec
+    };
+    let mut site = Site::new([named("cat")]);
+    let steps = [step("named", &[("INPUT", "0")], &[("OUTPUT", "1")])];
+    let inner = site.ensemble(ModelSpec { name: "inner".into(), ..ends("0", "1") }, &steps);
+    let steps = [step("inner", &[("0", "0")], &[("1", "1")])];
+    let outer = site.ensemble(ends("0", "1"), &steps);
+    for (label, ensemble) in [("cat", &inner), ("cat", &outer), ("dog", &outer), ("bird", &inner)] {
+        site.serve(Scene::without_drivers(named(label)));
+        site.ask(ensemble, 1);
+        let mut answer = site.letters.answer(1);
+        let classes = ensemble.spec().classes([("1", 1)].into_iter()).unwrap();
+        classes.choose(ensemble.spec(), &mut answer.responses[0]).unwrap();
+        let text = format!("1:0:{label}");
+        let best = answer.responses[0].outputs[0].1.data.as_bytes();
+        assert_eq!(&best[4..], text.as_bytes());
+    }
+}
+
 fn ends(input: &str, output: &str) -> ModelSpec {
     model("ensemble", &[input], &[output])
 }

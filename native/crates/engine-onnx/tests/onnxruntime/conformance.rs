@@ -42,7 +42,7 @@ fn graph(model: Model) -> Graph {
 fn declare(graph: Graph, spec: &ModelSpec) -> Graph {
     let declared = |tensor_spec: &TensorSpec| -> Message {
         let batch = (spec.max_batch_size > 0).then_some(-1);
-        let dims = tensor_spec.reshape.as_ref().unwrap_or(&tensor_spec.dims);
+        let dims = tensor_spec.engine_dims();
         let dims: Vec<i64> = batch.into_iter().chain(dims.iter().copied()).collect();
         tensor(element(tensor_spec.datatype), &dims)
     };

@@ -93,7 +93,7 @@ fn a_closed_server_opens_no_doors() {
     let path = temporary("closed");
     let refusals = [
         server.serve_http("127.0.0.1", 0, false).map(drop),
-        server.serve_metrics("127.0.0.1", 0).map(drop),
+        server.serve_metrics("127.0.0.1", 0, false).map(drop),
         server.serve_http_unix(&path),
     ];
     for refusal in refusals {

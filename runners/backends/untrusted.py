@@ -1,0 +1,124 @@
+"""
+Models that nobody vouches for (`--model-trust=none`): before this process opens one, another one opens it and asks it.
+That process may end; this one would take all models with it.
+
+What came of it is kept in the user's cache, by the content of the files and of the configuration, the settings and the
+versions of what executes the model. It is no sandbox: the other process is of the same user.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from .._version import __version__
+from ..environment import cache_directory
+from ..errors import ConfigInvalid, KushiError
+from ..repository.discovery import descriptor_of
+from .isolation_messages import Order
+from .worker_models import ProcessLimits, Workers, directory_of
+
+__all__ = ["try_first"]
+
+_LOG = logging.getLogger(__name__)
+_FILE = Path(__file__).with_name("untrusted_entry.py")
+_MOST_SECONDS = 1800.0
+"""As long as a load may take, unless the server says otherwise"""
+_BLOCK = 1024 * 1024
+_KILLED = "by signal 9"
+"""What anybody may have done to it, the system for want of memory as well"""
+
+
+def try_first(order: Order, path: Path, beside: Iterable[Path]) -> None:
+    """Raises where the model at `path`, with these files beside it, has ended a process that tried it"""
+    verdict = _Verdict(_key(order, path, beside))
+    reason = verdict.read()
+    if reason is None:
+        _LOG.info("'%s' is tried in a process of its own first", path)
+        reason = _tried(order)
+        if _KILLED not in reason:
+            verdict.write(reason)
+    if reason:
+        raise ConfigInvalid(
+            f"'{path}' ended the process that tried it, so that it is not loaded (--model-trust=none): {reason}"
+        )
+
+
+def _tried(order: Order) -> str:
+    """Why the process has ended; "" where it has not. What a load says by itself, it will say again"""
+    workers = Workers(
+        program=Path(sys.executable),
+        environment=(),
+        directory=directory_of(order.source),
+        file=_FILE.absolute(),
+        # what can be imported here can be there
+        import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
+        start_seconds=_MOST_SECONDS,
+        limits=ProcessLimits(0, 0),
+    )
+    try:
+        workers.complete(f"{order.config.name}_trial", json.dumps(order.to_plain()))
+    except KushiError as error:
+        return str(error)
+    return ""
+
+
+class _Verdict:
+    """What is known of one content, as a file of the cache: its text is the reason, none where it may be loaded"""
+
+    def __init__(self, key: str) -> None:
+        self._path = cache_directory() / "trials" / key
+
+    def read(self) -> str | None:
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            _LOG.warning("%s: it is tried again: %s", self._path, error)
+            return None
+
+    def write(self, reason: str) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # whole or not at all, whoever reads or writes it beside
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._path.parent, delete=False) as file:
+                file.write(reason)
+            Path(file.name).replace(self._path)
+        except OSError as error:
+            _LOG.warning("%s: it will be tried again next time: %s", self._path, error.strerror or error)
+
+
+def _key(order: Order, path: Path, beside: Iterable[Path]) -> str:
+    descriptor = descriptor_of(order.config.backend)
+    versions = [f"{name}={found}" for name in descriptor.packages if (found := _version(name))]
+    about = [__version__, *versions, order.config.backend, json.dumps(dict(order.settings), sort_keys=True)]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(order.config.SerializeToString(deterministic=True))
+    for name, file in sorted(_named(path, beside)):
+        digest.update(f"\0{name}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as content:
+            while block := content.read(_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _named(path: Path, beside: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """All files of the model, by where they lie from it"""
+    if path.is_dir():
+        yield from ((str(file.relative_to(path)), file) for file in path.rglob("*") if file.is_file())
+    elif path.is_file():
+        yield path.name, path
+        yield from ((os.path.relpath(file, path.parent), file) for file in beside)

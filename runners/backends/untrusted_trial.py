@@ -1,0 +1,106 @@
+"""
+A model is tried, in a process that is there for nothing else: it is loaded as by a server, warmed up, and asked. Only
+whether the process outlives that is of interest.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from kushi_native import Core
+
+from ..errors import KushiError
+from ..samples import NUMBERS
+from ..settings import EngineOptions, MetricsOptions
+from . import pipeline
+from .isolation_messages import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ..repository.specification import Specification
+
+__all__ = ["TriedModel"]
+
+_OPTIONS = EngineOptions(io_threads=1, metrics=MetricsOptions(cpu=False, gpu=False))
+_ENOUGH_SECONDS = 30.0
+"""So long it is asked: one that goes on for longer does not end the process"""
+_SIZES = (1, 3, 32)
+"""Of dimensions that may vary"""
+_VALUES = (0, 1, -1, 1e9)
+_MOST_ELEMENTS = 16 * 1024 * 1024
+_TYPES: Mapping[str, type[np.generic]] = {**NUMBERS, "BYTES": np.object_}
+
+
+class TriedModel:
+    """What the loop of a worker calls"""
+
+    @staticmethod
+    def auto_complete_config(config: Any) -> Any:  # noqa: ANN401 - a ModelConfig of the worker
+        """Tries the version that an order is about"""
+        # where memory is short, the system takes this process and not the server
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        order = Order.of(config.as_dict())
+        trial = threading.Thread(target=_try, args=(order,), daemon=True)
+        trial.start()
+        trial.join()
+        return config
+
+
+def _try(order: Order) -> None:
+    # what a load refuses, the server will refuse as well
+    with suppress(KushiError, OSError, MemoryError):
+        loaded = pipeline.load(
+            order.source,
+            order.config,
+            order.version,
+            auto_complete=order.auto_complete,
+            settings=order.settings,
+            limits=order.limits,
+        )
+        core = Core(_OPTIONS.to_json((), logs=False))
+        specification = loaded.specification.model_copy(update={"rates": ()})
+        started = core.start(specification.name, specification.model_dump_json(), loaded.sessions)
+        if loaded.warm_up:
+            started.warm_up(loaded.warm_up)
+        core.publish(specification.name, [started])
+        asking = threading.Thread(target=_ask, args=(core, specification), daemon=True)
+        asking.start()
+        asking.join(_ENOUGH_SECONDS)
+
+
+def _ask(core: Core, specification: Specification) -> None:
+    for row in _rows(specification):
+        with suppress(KushiError):
+            core.infer(specification.name, (row,), "", None, None, None, 0, "")
+
+
+def _rows(specification: Specification) -> Iterator[Mapping[str, NDArray[Any]]]:
+    batch = (1,) if specification.max_batch_size else ()
+    inputs = specification.inputs
+    if not all(one.datatype in _TYPES for one in inputs):
+        return
+    for size, number in product(_SIZES, _VALUES):
+        shapes = [(*batch, *(size if dim < 0 else dim for dim in one.dims)) for one in inputs]
+        if sum(map(prod, shapes)) <= _MOST_ELEMENTS:
+            yield {one.name: _filled(shape, one.datatype, number) for one, shape in zip(inputs, shapes, strict=True)}
+
+
+def _filled(shape: tuple[int, ...], datatype: str, number: float) -> NDArray[Any]:
+    kind = _TYPES[datatype]
+    value: Any = number
+    if kind is np.object_:
+        value = str(number).encode()
+    elif issubclass(kind, np.integer):
+        value = min(max(int(number), int(np.iinfo(kind).min)), int(np.iinfo(kind).max))
+    with np.errstate(over="ignore"):
+        return np.full(shape, value, kind)

@@ -1,0 +1,125 @@
+"""Models that nobody vouches for: one that would end the server ends a process of its own, and is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runners import Engine, EngineOptions, LogOptions, ModelOptions
+from tests import hostile_models, models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import StartServer
+
+NONE = "--model-trust=none"
+TRIED = "is tried in a process of its own first"
+SUFFIX = "ended the process that tried it, so that it is not loaded (--model-trust=none): m_trial: it was killed by"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/kushi/trials"
+
+
+def write(repository: Path, *, at_load: bool, name: str = "m") -> Path:
+    return models.write(repository, name, hostile_models.ending(at_load=at_load))
+
+
+def options(*, trusted: bool = False) -> EngineOptions:
+    trust = ModelOptions(trust="all" if trusted else "none")
+    return EngineOptions(models=trust, exit_on_error=False, log=LogOptions(info=True))
+
+
+@pytest.mark.parametrize("at_load", [True, False])
+def test_one_that_ends_its_process_fails_alone(repository: Path, start_server: StartServer, *, at_load: bool) -> None:
+    models.write_add_sub(repository)
+    write(repository, at_load=at_load)
+    server = start_server(repository, NONE, "--exit-on-error=false", "--strict-readiness=false")
+    rows = {row["name"]: row for row in server.post("/v2/repository/index", b"").json()}
+    assert rows["add_sub"]["state"] == "READY"
+    assert rows["m"]["state"] == "UNAVAILABLE"
+    assert f"'{repository}/m/1/model.onnx' {SUFFIX} signal 6 (SIGABRT" in rows["m"]["reason"]
+    assert server.process.poll() is None
+
+
+def test_each_content_is_tried_once(repository: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    models.write_add_sub(repository)
+    file = write(repository, at_load=True) / "1" / "model.onnx"
+
+    def tried() -> int:
+        caplog.clear()
+        with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
+            assert set(engine.failures) == {"m"}
+            assert SUFFIX in str(engine.failures["m"])
+        return sum(TRIED in line for line in caplog.messages)
+
+    assert tried() == 2
+    assert sorted(len(one.read_text()) > 0 for one in cache.iterdir()) == [False, True]
+    assert tried() == 0
+    # the same model, but for a name in it
+    changed = hostile_models.ending(at_load=True)
+    changed.graph.name = "another"
+    file.write_bytes(changed.SerializeToString())
+    assert tried() == 1
+    # another configuration is another model
+    (repository / "m" / "config.pbtxt").write_text('parameters { key: "a" value { string_value: "b" } }')
+    assert tried() == 1
+
+
+def test_a_verdict_that_cannot_be_kept_is_found_again(
+    repository: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    models.write_add_sub(repository)
+    cache.parent.mkdir(parents=True)
+    cache.write_text("no directory")
+    with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
+        assert not engine.failures
+        assert sum(TRIED in line for line in caplog.messages) == 1
+        assert "it will be tried again next time" in caplog.text
+
+
+def test_what_a_load_refuses_is_refused_in_its_own_words(repository: Path) -> None:
+    models.write_add_sub(repository)
+    (repository / "add_sub/1/model.onnx").write_bytes(b"no model")
+    reasons = []
+    for trusted in (True, False):
+        with Engine(repository, options=options(trusted=trusted)) as engine:
+            reasons.append(str(engine.failures["add_sub"]))
+    assert reasons[0] == reasons[1]
+    assert "model.onnx" in reasons[0]
+
+
+def test_weights_beside_a_model_are_part_of_its_content(repository: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = models.write(repository, "m", hostile_models.with_weights_in("weights"))
+    (path / "1/weights").write_bytes(bytes(4096))
+    for expected in (1, 0):
+        caplog.clear()
+        with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
+            assert not engine.failures
+        assert sum(TRIED in line for line in caplog.messages) == expected
+    (path / "1/weights").write_bytes(bytes([1]) * 4096)
+    caplog.clear()
+    with caplog.at_level("INFO", "runners"), Engine(repository, options=options()):
+        pass
+    assert sum(TRIED in line for line in caplog.messages) == 1
+
+
+def test_a_process_of_a_models_own_needs_no_trial(repository: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = repository / "p"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1/model.py").write_text(
+        "import triton_python_backend_utils as pb_utils\n\n\n"
+        "class TritonPythonModel:\n    def execute(self, requests):\n"
+        "        return [pb_utils.InferenceResponse([]) for _ in requests]\n"
+    )
+    (folder / "config.pbtxt").write_text(
+        'backend: "python" input { name: "X" data_type: TYPE_FP32 dims: 1 } '
+        'output { name: "Y" data_type: TYPE_FP32 dims: 1 }'
+    )
+    with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
+        assert not engine.failures
+    assert TRIED not in caplog.text
