@@ -28,6 +28,8 @@ __all__ = ["Candidate", "candidates", "samples_file"]
 _LOG = logging.getLogger(__name__)
 _FORM = re.compile(r"(?P<name>[\w.-]+)(?:\s+if\s+(?P<condition>\S+))?")
 _COMPUTE = re.compile(r"sm>=(?P<least>[0-9]{2,3})")
+_MOST_FORMS = 16
+"""Each may be loaded, and compared"""
 # of another backend they mean something else, or nothing
 _OF_ONE_BACKEND = ("backend", "platform", "default_model_filename", "optimization", "model_operations")
 
@@ -95,9 +97,14 @@ def samples_file(resolved: Resolved) -> Path:
 
 
 def _read(config: ModelConfig) -> list[_Stated]:
-    text = config.parameters[ALTERNATIVES].string_value
+    parts = config.parameters[ALTERNATIVES].string_value.split(",")
+    if len(parts) > _MOST_FORMS:
+        raise ConfigInvalid(
+            f"parameter '{ALTERNATIVES}' of model '{config.name}' names {len(parts)} forms, expected at most "
+            f"{_MOST_FORMS}"
+        )
     stated = []
-    for part in text.split(","):
+    for part in parts:
         found = _FORM.fullmatch(part.strip())
         condition = (found and found["condition"]) or ""
         if not found or (condition and condition not in _CONDITIONS and not _COMPUTE.fullmatch(condition)):

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InvalidInput, Unsupported
+from .repository.files import check_file
 from .repository.tensors import shape_text
 
 __all__ = ["NUMBERS", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
@@ -18,6 +19,8 @@ __all__ = ["NUMBERS", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"
 _DRAWN_ROWS = 64
 _MOST_ROWS = 512
 """Of a file: more make no result clearer"""
+_MOST_BYTES = 1024 * 1024 * 1024
+"""Of the arrays of a file, as they are unpacked"""
 _VARYING = 16
 _SEED = 0
 NUMBERS: Mapping[str, type[np.generic]] = {
@@ -55,9 +58,18 @@ def read(path: Path, metadata: Mapping[str, Any], *, batching: bool, rows: int =
 def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     """The arrays of an .npz file"""
     try:
+        check_file(path)
         # NumPy leaves a file open that is none of its own
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return dict(archive)
+        with path.open("rb") as file:
+            with ZipFile(file) as archive:
+                unpacked = sum(one.file_size for one in archive.infolist())
+            if unpacked > _MOST_BYTES:
+                raise InvalidInput(
+                    f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out "
+                    "some rows"
+                )
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
     except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error) as error:
         raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
 

@@ -1,11 +1,12 @@
 """What a model file says of its inputs and outputs, and the names of data types"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .messages import DataType, ModelInput, ModelOutput
 
 __all__ = [
+    "BYTES_OF",
     "TensorInfo",
     "config_type",
     "fits",
@@ -15,6 +16,25 @@ __all__ = [
     "shape_text",
     "tensor_infos",
 ]
+
+BYTES_OF: Mapping[str, int] = {
+    "BOOL": 1,
+    "UINT8": 1,
+    "UINT16": 2,
+    "UINT32": 4,
+    "UINT64": 8,
+    "INT8": 1,
+    "INT16": 2,
+    "INT32": 4,
+    "INT64": 8,
+    "FP16": 2,
+    "FP32": 4,
+    "FP64": 8,
+    "BF16": 2,
+    # that of an empty text
+    "BYTES": 4,
+}
+"""Of one element of each data type"""
 
 
 @dataclass(frozen=True)

@@ -14,27 +14,10 @@ from typing import NamedTuple
 from ..errors import ConfigInvalid
 from .files import is_within, read_file
 from .messages import DataType, ModelConfig, ModelWarmup
-from .tensors import protocol_type
+from .tensors import BYTES_OF, protocol_type
 
 __all__ = ["WarmUpInput", "WarmUpSample", "warm_up_samples"]
 
-_BYTES_OF = {
-    "BOOL": 1,
-    "UINT8": 1,
-    "UINT16": 2,
-    "UINT32": 4,
-    "UINT64": 8,
-    "INT8": 1,
-    "INT16": 2,
-    "INT32": 4,
-    "INT64": 8,
-    "FP16": 2,
-    "FP32": 4,
-    "FP64": 8,
-    "BF16": 2,
-    # that of an empty text
-    "BYTES": 4,
-}
 _MOST_BYTES = 1024 * 1024 * 1024
 _MOST_OF_A_MODEL = 4 * 1024 * 1024 * 1024
 """Over all samples, each with all rows of its batch"""
@@ -98,7 +81,7 @@ def _size(sample: str, name: str, given: ModelWarmup.Input) -> int:
         raise ConfigInvalid(f"warmup sample '{sample}': input '{name}' must specify 'data_type'")
     if any(dim < 0 for dim in given.dims):
         raise ConfigInvalid(f"warmup setting expects all variable-size dimensions are specified for input '{name}'")
-    size = prod(given.dims) * _BYTES_OF[protocol_type(given.data_type)]
+    size = prod(given.dims) * BYTES_OF[protocol_type(given.data_type)]
     if size > _MOST_BYTES:
         raise ConfigInvalid(
             f"warmup sample '{sample}': input '{name}' has {size} bytes, expected at most {_MOST_BYTES}"

@@ -166,6 +166,14 @@ def test_a_network_of_so_many_rows_and_no_others_needs_padding(tmp_path: Path) -
                 engine.infer(name, rows(3))
 
 
+def test_a_batch_that_always_has_all_rows_is_bounded(tmp_path: Path) -> None:
+    padded = parameter("ENABLE_BATCH_PADDING", "YES") + parameter("SKIP_OV_DYNAMIC_BATCHSIZE", "YES")
+    models.write(tmp_path, "m", network(1), OPENVINO + BATCHED.replace("8", str(2**28), 1) + padded)
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
+        said = str(engine.failures["m"])
+    assert f"takes batches of {2**28} rows and no others, and its inputs have {2**28 * SIZE * 4} bytes then" in said
+
+
 def test_an_output_that_nobody_is_served_decides_nothing_about_batches(tmp_path: Path) -> None:
     made = network()
     made.graph.node.append(helper.make_node("ReduceSum", ["Y"], ["all"], keepdims=0))

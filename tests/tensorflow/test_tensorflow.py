@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tritonclient.http import InferenceServerClient, InferInput
 
-from runners import Engine, EngineOptions
+from runners import Engine, EngineOptions, KushiError
 from runners.backends import Placed
 from runners.backends.tensorflow.backend import TensorFlowBackend
 from runners.errors import EngineFailed
@@ -302,6 +303,48 @@ output { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] }"""
         assert engine.infer("m", np.array([[1, 2]], np.float32))["Y"].tolist() == [[3, 6]]
         assert "does not say what its inputs and outputs are" in str(engine.failures["silent"])
         assert "has no tensor 'Z'" in str(engine.failures["wrong"])
+
+
+class Trained(Network):
+    """With what an optimizer keeps, as in a file that was written while it was trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimizer = tf.Module()
+        self.optimizer.momentum = tf.Variable(tf.zeros([8, 4]))
+
+    def save(self, repository: Path, name: str, text: str = "", **signatures: Any) -> None:  # noqa: ANN401 - as above
+        super().save(repository, name, text, **signatures)
+        path = repository / name / "1" / "model.savedmodel" / "saved_model.pb"
+        file = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+        nodes = file.meta_graphs[0].object_graph_def.nodes
+        child = {one.local_name: one.node_id for one in nodes[0].children}
+        optimizer = nodes[child["optimizer"]]
+        momentum = next(one.node_id for one in optimizer.children if one.local_name == "momentum")
+        optimizer.slot_variables.add(
+            original_variable_node_id=child["weights"], slot_name="momentum", slot_variable_node_id=momentum
+        )
+        path.write_bytes(file.SerializeToString())
+
+
+def test_what_an_optimizer_keeps_is_left_out(tmp_path: Path) -> None:
+    network = Trained()
+    network.save(tmp_path, "m")
+    with pytest.raises(AttributeError, match="add_slot"):
+        tf.saved_model.load(str(tmp_path / "m" / "1" / "model.savedmodel"))
+    network.save(
+        tmp_path, "several", parameter("TF_SIGNATURE_DEF", "second"), first=network.scores, second=network.doubled
+    )
+    network.save(tmp_path, "none", parameter("TF_SIGNATURE_DEF", "third"), first=network.scores, second=network.doubled)
+    with Engine(tmp_path, options=TOLERANT) as engine:
+        assert engine.get_model_config("m")["max_batch_size"] == 4
+        answer, expected = engine.infer("m", image(3)), network.scores(image(3))
+        for name in ("scores", "largest"):
+            assert np.abs(answer[name] - expected[name].numpy()).max() < 1e-6
+        assert engine.infer("several", np.array([[2]], np.float32))["y"].tolist() == [[4.0]]
+        with pytest.raises(KushiError, match="not finite"):
+            engine.infer("several", np.array([[np.nan]], np.float32))
+        assert "has no signature 'third', it has 'first', 'second': name one" in str(engine.failures["none"])
 
 
 def test_what_is_no_saved_model_is_refused_and_the_server_lives(tmp_path: Path) -> None:

@@ -104,3 +104,9 @@ def test_another_value_is_refused(tmp_path: Path, stated: str) -> None:
         ConfigInvalid, match=r"expected forms as 'NAME' or 'NAME if CONDITION' .*'amd', 'arm', 'gpu', 'intel'"
     ):
         forms(tmp_path, stated)
+
+
+def test_more_forms_than_anybody_has_are_refused(tmp_path: Path) -> None:
+    assert forms(tmp_path / "most", ", ".join(["nothing"] * 16))
+    with pytest.raises(ConfigInvalid, match=r"names 17 forms, expected at most 16$"):
+        forms(tmp_path / "more", ", ".join(["nothing"] * 17))

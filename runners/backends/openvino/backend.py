@@ -6,15 +6,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from pathlib import Path
 
 import kushi_native
 
-from ...errors import ConfigInvalid
+from ...errors import ConfigInvalid, Unsupported
 from ...repository.complete import complete
 from ...repository.messages import ModelConfig
 from ...repository.specification import instances_of
-from ...repository.tensors import TensorInfo, model_dims, tensor_infos
+from ...repository.tensors import BYTES_OF, TensorInfo, model_dims, tensor_infos
 from ...threads import SHORT_RUN_SECONDS, intra_op_threads
 from .. import Backend, Bound, Opened, Placed, Prepared
 from ..cores import cores_for_all
@@ -30,6 +31,9 @@ __all__ = ["OpenVinoBackend"]
 _LOG = logging.getLogger(__name__)
 _WEIGHTS = (".bin", ".pdiparams", ".index")
 """Of its own format, of Paddle's, and of TensorFlow's checkpoints, which have shards as well"""
+
+
+_MOST_BATCH_BYTES = 1024 * 1024 * 1024
 
 
 class OpenVinoBackend(Backend):
@@ -164,6 +168,7 @@ class _Opened(Opened):
                 outputs = [one for one in tensor_infos(self._network.outputs) if not served or one.name in served]
                 if all(one.any_rank or (one.dims and one.dims[0] == -1) for one in outputs):
                     return
+        self._check_size(config)
         self._reshape(self._batched(config, config.max_batch_size))
         self._fixed = True
         if not self._options.pad:
@@ -172,6 +177,20 @@ class _Opened(Opened):
                 "'ENABLE_BATCH_PADDING' to 'YES'",
                 config.name,
                 config.max_batch_size,
+            )
+
+    def _check_size(self, config: ModelConfig) -> None:
+        """Each batch has all rows, whatever its requests have"""
+        rows = self._batched(config, 1)
+        size = config.max_batch_size * sum(
+            BYTES_OF.get(one.datatype, 1) * prod(rows[one.name])
+            for one in tensor_infos(self._network.inputs)
+            if one.name in rows and min(rows[one.name], default=1) >= 0
+        )
+        if size > _MOST_BATCH_BYTES:
+            raise Unsupported(
+                f"model '{config.name}' takes batches of {config.max_batch_size} rows and no others, and its inputs "
+                f"have {size} bytes then, expected at most {_MOST_BATCH_BYTES}: lower max_batch_size"
             )
 
     def _reshape(self, shapes: Mapping[str, Sequence[int]]) -> None:
