@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .tolerance import Difference, Tolerance
 
-__all__ = ["are_numbers", "close", "difference", "largest"]
+__all__ = ["are_numbers", "close", "cosine", "difference", "largest"]
 
 _Array = NDArray[Any]
 
@@ -32,6 +32,17 @@ def difference(answered: _Array, wanted: _Array) -> Difference:
         absolute = 1.0
     whole = largest(wanted)
     return Difference(absolute, absolute / whole if absolute and whole else absolute)
+
+
+def cosine(answered: _Array, wanted: _Array) -> float:
+    """Of the angle between the numbers of two arrays, those of the original that are finite; 1 where both are zero"""
+    one, two = _wide(answered).reshape(-1), _wide(wanted).reshape(-1)
+    finite = np.isfinite(two)
+    one, two = np.nan_to_num(one[finite], posinf=0.0, neginf=0.0), two[finite]
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(two))
+    if not lengths:
+        return float(not one.any() and not two.any())
+    return min(1.0, float(one @ two) / lengths)
 
 
 def largest(array: _Array) -> float:

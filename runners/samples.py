@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidInput, Unsupported
 from .repository.files import check_file
-from .repository.tensors import shape_text
+from .repository.tensors import fits, shape_text
 
 __all__ = ["NUMBERS", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
@@ -21,7 +21,8 @@ _MOST_ROWS = 512
 """Of a file: more make no result clearer"""
 _MOST_BYTES = 1024 * 1024 * 1024
 """Of the arrays of a file, as they are unpacked"""
-_VARYING = 16
+VARYING = (16, 1)
+"""How large a dimension may be that may have any size: the first that the model takes"""
 _SEED = 0
 NUMBERS: Mapping[str, type[np.generic]] = {
     "BOOL": np.bool_,
@@ -43,11 +44,16 @@ class Samples:
     drawn: bool
 
 
-def draw(metadata: Mapping[str, Any], *, batching: bool, rows: int = 1) -> Samples:
-    """Random numbers for the inputs that the metadata of a model says; `rows` of a batch go together"""
+def draw(metadata: Mapping[str, Any], *, batching: bool, rows: int = 1, varying: int = VARYING[0]) -> Samples:
+    """
+    Random numbers for the inputs that the metadata of a model says; `rows` of a batch go together. `varying`: the size
+    of dimensions that have none
+    """
     random = np.random.default_rng(_SEED)
     requests = -(-_DRAWN_ROWS // rows)
-    return Samples([_drawn(metadata, random, batching=batching, rows=rows) for _ in range(requests)], drawn=True)
+    return Samples(
+        [_drawn(metadata, random, batching=batching, rows=rows, varying=varying) for _ in range(requests)], drawn=True
+    )
 
 
 def read(path: Path, metadata: Mapping[str, Any], *, batching: bool, rows: int = 1) -> Samples:
@@ -82,13 +88,20 @@ def rows_of(
     if set(arrays) != set(inputs):
         have, want = ", ".join(sorted(arrays)), ", ".join(sorted(inputs))
         raise InvalidInput(f"samples '{path}': expected arrays by the names of the inputs, {want}, got {have}")
-    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
-    if len(set(counts.values())) != 1 or not min(counts.values()):
-        raise InvalidInput(f"samples '{path}': expected as many rows of each input, at least one, got {counts}")
     for name, array in arrays.items():
         wanted = _type(inputs[name])
         if array.dtype != wanted:
             raise InvalidInput(f"samples '{path}': '{name}' is {array.dtype}, the model takes {np.dtype(wanted)}")
+    if not batching and all(fits(array.shape, _dims(inputs[name])) for name, array in arrays.items()):
+        # what the model takes at once, whatever its first dimensions count
+        return Samples([arrays], drawn=False)
+    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(counts.values())) != 1 or not min(counts.values()):
+        raise InvalidInput(
+            f"samples '{path}': expected as many rows of each input, at least one, or arrays as the model takes them, "
+            f"got {counts}"
+        )
+    for name, array in arrays.items():
         _check_shape(f"samples '{path}': '{name}'", array.shape[1:], inputs[name]["shape"][1 if batching else 0 :])
     together = rows if batching else 1
     count = min(max(_MOST_ROWS, together), *counts.values())
@@ -104,6 +117,10 @@ def rows_of(
     )
 
 
+def _dims(tensor: Mapping[str, Any]) -> list[int]:
+    return [int(dim) for dim in tensor["shape"]]
+
+
 def _check_shape(what: str, row: Sequence[int], wanted: Sequence[int | str]) -> None:
     """Of one row, without the first dimension"""
     dims = [int(dim) for dim in wanted]
@@ -114,11 +131,11 @@ def _check_shape(what: str, row: Sequence[int], wanted: Sequence[int | str]) -> 
         )
 
 
-def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching: bool, rows: int) -> Row:
+def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching: bool, rows: int, varying: int) -> Row:
     row: dict[str, NDArray[Any]] = {}
     for tensor in metadata["inputs"]:
-        dims = [int(dim) for dim in tensor["shape"]]
-        shape = [dim if dim > 0 else _VARYING for dim in dims]
+        dims = _dims(tensor)
+        shape = [dim if dim > 0 else varying for dim in dims]
         if batching:
             shape[0] = rows
         dtype = np.dtype(_type(tensor))

@@ -30,8 +30,9 @@ examples:
   kushi optimize model.onnx --samples rows.npz --form int8-static \\
       --write int8-static --output model_repository/resnet
 
-The samples are an .npz file (numpy.savez) with an array for each input, its rows along the first
-dimension. Without one the inputs are random numbers, which tell little of the accuracy.
+The samples are an .npz file (numpy.savez) with an array for each input: its rows along the first
+dimension, or for a model without batches one array as it takes it. Without samples the inputs are
+random numbers, which tell little of the accuracy.
 """
 
 
@@ -82,7 +83,7 @@ def _optimize(flags: dict[str, Any]) -> str:
 
 def _table(optimized: "Optimized") -> str:
     original = optimized.results[0]
-    head = ("form", "size", "of it", "ms", "of it", "largest difference", "relative", "rows that agree")
+    head = ("form", "size", "of it", "ms", "of it", "largest difference", "relative", "cosine", "same largest")
     rows = [head, *(_row(result, original) for result in optimized.results)]
     full = [row for row in rows if len(row) == len(head)]
     widths = [max(len(row[column]) for row in full) for column in range(len(head))]
@@ -114,8 +115,13 @@ def _row(result: "Result", original: "Result") -> tuple[str, ...]:
         f"{result.milliseconds / original.milliseconds:.2f}",
         f"{result.largest_difference:.1e}",
         f"{result.relative_difference:.1e}",
-        f"{result.agreement:.1%}",
+        _shown(result.cosine, ".4f"),
+        _shown(result.agreement, ".1%"),
     )
+
+
+def _shown(number: float | None, form: str) -> str:
+    return "–" if number is None else format(number, form)
 
 
 COMMAND = Command(

@@ -52,10 +52,12 @@ class Result:
     """From the original's numbers, over all outputs"""
     relative_difference: float = 0.0
     """The same as a part of the largest number of that output"""
-    agreement: float = 1.0
+    cosine: float | None = 1.0
+    """The least of any row of an output with fractions, between its numbers and the original's; None: there is none"""
+    agreement: float | None = 1.0
     """
-    In what part of the rows the largest number of each output is at the same place, and whole numbers and texts are the
-    same
+    In what part of the rows each output that may be scores of classes has its largest number at the same place, and
+    whole numbers and texts are the same; None: there are no such outputs
     """
     note: str = ""
     """What the comparison cannot show"""

@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from ..differences import are_numbers, difference, largest
+from ..differences import are_numbers, cosine, difference, largest
 from ..engine import Engine
-from ..errors import ConfigInvalid, InvalidInput, KushiError, Unsupported
+from ..errors import ConfigInvalid, EngineFailed, InvalidInput, KushiError, Unsupported
 from ..export.configuration import configuration
 from ..export.onnx_weights import save
 from ..export.place import Place, stage
@@ -23,7 +23,7 @@ from ..repository.config import read as read_config
 from ..repository.supported_fields import ALTERNATIVES
 from ..repository.tensors import TensorInfo, shape_text
 from ..repository.versions import served
-from ..samples import Samples, draw, read
+from ..samples import VARYING, Samples, draw, read
 from ..settings import EngineOptions, LogOptions
 from . import FORMS, ORIGINAL, Optimized, Result
 from .forms import MODEL_FILES, make
@@ -66,12 +66,11 @@ def optimize(
         with _engine(repository / ORIGINAL) as engine:
             metadata = engine.get_model_metadata(_MODEL)
             batching = int(engine.get_model_config(_MODEL)["max_batch_size"]) > 0
-            asked = read(samples, metadata, batching=batching) if samples else draw(metadata, batching=batching)
-            expected = _answers(engine, asked)
+            asked, expected = _asked(engine, source, samples, metadata, batching=batching)
             results = [Result(ORIGINAL, size=_size(original), milliseconds=_time(engine, asked))]
         for form in forms:
             _LOG.info("%s: %s", form, FORMS[form])
-            results.append(_tried(form, original / _ONNX, repository, asked, expected))
+            results.append(_tried(form, original / _ONNX, repository, asked, expected, batching=batching))
         path = None
         if write and place:
             chosen = next(result for result in results if result.form == write)
@@ -81,18 +80,40 @@ def optimize(
     return Optimized(results, len(asked.rows), asked.drawn, path)
 
 
-def _tried(form: str, source: Path, repository: Path, asked: Samples, expected: Sequence[_Answer]) -> Result:
+def _asked(
+    engine: Engine, source: Path, samples: Path | None, metadata: Mapping[str, Any], *, batching: bool
+) -> tuple[Samples, list[_Answer]]:
+    """What the forms are asked, and what the original answers"""
+    if samples:
+        asked = read(samples, metadata, batching=batching)
+        return asked, _answers(engine, asked)
+    refusals: list[KushiError] = []
+    for varying in VARYING:
+        asked = draw(metadata, batching=batching, varying=varying)
+        try:
+            return asked, _answers(engine, asked)
+        except (EngineFailed, InvalidInput) as error:
+            refusals.append(error)
+    raise InvalidInput(
+        f"'{source}' does not answer random numbers, so give rows that it takes: --samples FILE, an .npz file with an "
+        f"array for each input. It says: {refusals[-1]}"
+    )
+
+
+def _tried(
+    form: str, source: Path, repository: Path, asked: Samples, expected: Sequence[_Answer], *, batching: bool
+) -> Result:
     directory = _directory(repository, form)
     try:
         make(form, source, directory, asked.rows)
         with _engine(repository / form) as engine:
-            absolute, relative, agreement = _compared(_answers(engine, asked), expected)
+            compared = _compared(_answers(engine, asked), expected, batching=batching)
             milliseconds = _time(engine, asked)
     except KushiError as error:
         _LOG.info("%s: failed: %s", form, error)
         return Result(form, failure=str(error))
     note = note_on_halves(source, repository, asked.rows) if form == "fp16" else ""
-    return Result(form, "", _size(directory), milliseconds, absolute, relative, agreement, note)
+    return Result(form, "", _size(directory), milliseconds, *compared, note)
 
 
 def _directory(repository: Path, name: str) -> Path:
@@ -128,13 +149,16 @@ def _time(engine: Engine, asked: Samples) -> float:
     return median(taken) * 1e3
 
 
-def _compared(answered: Sequence[_Answer], expected: Sequence[_Answer]) -> tuple[float, float, float]:
-    """The largest difference, the same as a part of the largest number, and the part of rows that agree"""
+def _compared(
+    answered: Sequence[_Answer], expected: Sequence[_Answer], *, batching: bool
+) -> tuple[float, float, float | None, float | None]:
+    """The largest difference, it as a part of the largest number, the least cosine, the part of rows that agree"""
     absolute = relative = 0.0
-    agreeing = 0
+    cosines: list[float] = []
+    agreements: list[bool] = []
     whole = {name: max(_largest(answer[name]) for answer in expected) for name in expected[0]}
     for answer, wanted in zip(answered, expected, strict=True):
-        agrees = True
+        agreeing: list[bool] = []
         for name, original in wanted.items():
             got = answer[name]
             if got.shape != original.shape:
@@ -143,21 +167,19 @@ def _compared(answered: Sequence[_Answer], expected: Sequence[_Answer]) -> tuple
             found = difference(got, original).absolute if are_numbers(original) else 0.0
             absolute = max(absolute, found)
             relative = max(relative, found / whole[name] if whole[name] and found else found)
-            agrees = agrees and _agree(got, original)
-        agreeing += agrees
-    return absolute, relative, agreeing / len(expected)
+            if original.dtype.kind in _EXACT:
+                agreeing.append(bool(np.array_equal(got, original)))
+                continue
+            cosines.append(cosine(got, original))
+            if original.ndim == 1 + batching and original.shape[-1] > 1:
+                agreeing.append(bool(np.array_equal(got.argmax(axis=-1), original.argmax(axis=-1))))
+        agreements += [all(agreeing)] if agreeing else []
+    agreement = sum(agreements) / len(agreements) if agreements else None
+    return absolute, relative, min(cosines, default=None), agreement
 
 
 def _largest(array: NDArray[Any]) -> float:
     return largest(array) if are_numbers(array) else 0.0
-
-
-def _agree(answered: NDArray[Any], original: NDArray[Any]) -> bool:
-    if original.dtype.kind in _EXACT:
-        return bool(np.array_equal(answered, original))
-    if not original.ndim or original.shape[-1] < 2:
-        return True
-    return bool(np.array_equal(answered.argmax(axis=-1), original.argmax(axis=-1)))
 
 
 def _size(directory: Path) -> int:

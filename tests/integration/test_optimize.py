@@ -58,7 +58,11 @@ def test_every_form_is_made_and_answers_nearly_as_the_original(samples: Path) ->
     for form in ("int8-dynamic", "int8-static"):
         assert by_form[form].size < 0.4 * size
         assert 0 < by_form[form].relative_difference < 0.2
-        assert by_form[form].agreement > 0.7
+        agreement, cosine = by_form[form].agreement, by_form[form].cosine
+        assert agreement
+        assert agreement > 0.7
+        assert cosine
+        assert 0.9 < cosine < 1
 
 
 @pytest.mark.parametrize("form", ["int8-static", "openvino"])
@@ -371,3 +375,82 @@ def labelled(directory: Path) -> Path:
     path = directory / "labelled.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
     return path
+
+
+def remembering(tmp_path: Path) -> Path:
+    """Takes a state whose batch is its second dimension, as a network of speech, and a rate that is 8000 or more"""
+    nodes = [
+        helper.make_node("Add", ["X", "X"], ["Y"]),
+        helper.make_node("Add", ["state", "one"], ["next"]),
+        helper.make_node("Gather", ["table", "rate"], ["at"]),
+    ]
+    table = numpy_helper.from_array(np.zeros(16001, np.float32), "table")
+    model = models.model(
+        nodes,
+        [
+            models.tensor("X", "FP32", ["b", "n"]),
+            models.tensor("state", "FP32", [2, "b", 4]),
+            models.tensor("rate", "INT64", [1]),
+        ],
+        [
+            models.tensor("Y", "FP32", ["b", "n"]),
+            models.tensor("next", "FP32", [2, "b", 4]),
+            models.tensor("at", "FP32", [1]),
+        ],
+        [table, helper.make_tensor("one", TensorProto.FLOAT, [], [1.0])],
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_a_model_without_batches_is_asked_what_it_takes_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays: dict[str, Any] = {
+        "X": np.random.default_rng(1).random((1, 9), np.float32),
+        "state": np.zeros((2, 1, 4), np.float32),
+        "rate": np.array([16000]),
+    }
+    np.savez(tmp_path / "rows.npz", **arrays)
+    words = ["optimize", str(remembering(tmp_path)), "--form", "simplified", "--samples", str(tmp_path / "rows.npz")]
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert "compared on 1 rows of the samples" in table
+    # "at" is one number, and the others are no scores
+    assert re.search(r"^simplified .* 1\.0000\s+–$", table, re.MULTILINE)
+    # rows of each, as for any other model
+    rows = {name: np.stack([array] * 3) for name, array in arrays.items()}
+    np.savez(tmp_path / "rows.npz", **rows)
+    assert optimize(tmp_path / "model.onnx", forms=["simplified"], samples=tmp_path / "rows.npz").rows == 3
+    np.savez(tmp_path / "rows.npz", **(arrays | {"X": arrays["X"][0]}))
+    with pytest.raises(InvalidInput, match="or arrays as the model takes them, got "):
+        optimize(tmp_path / "model.onnx", forms=["simplified"], samples=tmp_path / "rows.npz")
+
+
+def test_a_model_that_takes_no_random_numbers_says_what_to_give(tmp_path: Path) -> None:
+    model = models.model(
+        [helper.make_node("Gather", ["table", "X"], ["Y"])],
+        [models.tensor("X", "INT64", ["b", 1])],
+        [models.tensor("Y", "FP32", ["b", 1, 2])],
+        [numpy_helper.from_array(np.zeros((1, 2), np.float32), "table")],
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(
+        InvalidInput, match=r"does not answer random numbers, so give rows that it takes: --samples FILE"
+    ):
+        optimize(tmp_path / "model.onnx", forms=["simplified"])
+
+
+def test_numbers_that_are_no_scores_have_a_cosine_alone(tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.random.default_rng(3).standard_normal((4, 4), dtype=np.float32), "W")
+    model = models.model(
+        [helper.make_node("MatMul", ["X", "W"], ["Y"])],
+        [models.tensor("X", "FP32", ["b", 3, 4])],
+        [models.tensor("Y", "FP32", ["b", 3, 4])],
+        [weights],
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    fp16 = optimize(tmp_path / "model.onnx", forms=["fp16"]).results[-1]
+    assert fp16.agreement is None
+    assert fp16.cosine
+    assert 0.999 < fp16.cosine <= 1

@@ -193,15 +193,21 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["in place", "assigned", "exported"])
-def test_instances_of_a_model_that_keeps_state_have_each_its_own(repository: Path, kind: str) -> None:
+def test_instances_of_a_model_that_keeps_state_have_each_its_own(
+    repository: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     module = Counting(kind)
     made = export(module, (torch.zeros(2, 1, dtype=torch.int64),)) if kind == "exported" else module
     tensors = [("x", "INT64", [1])], [("OUTPUT__0", "INT64", [1])]
     for name, extra in (("own", ""), ("shared", parameter("ENABLE_WEIGHT_SHARING", "true"))):
         text = model_config(name, *tensors, max_batch_size=1, extra=f"{extra} {instances(3)}")
         put(repository, name, made, text)
-    with Engine(repository) as engine:
+    with caplog.at_level("WARNING", "runners"), Engine(repository) as engine:
         assert not engine.failures
+        for name in ("own", "shared"):
+            assert (
+                f"model '{name}' keeps a state in itself: what one request leaves there the next one f" in caplog.text
+            )
         before = alive()
         assert before == 4
         counts = [int(engine.infer("own", np.zeros((1, 1), np.int64))["OUTPUT__0"][0, 0]) for _ in range(9)]

@@ -106,6 +106,12 @@ class _Opened(Opened):
             output_names=tuple(tensor.name for tensor in config.output),
         )
         options, stateful = self._options, self._program.stateful
+        if stateful:
+            _LOG.warning(
+                "model '%s' keeps a state in itself: what one request leaves there the next one finds, whoever sends it. "
+                "To serve several streams, take the state as an input and answer it as an output",
+                config.name,
+            )
         graphs = None
         if asked_by := options.graphs_asked_by:
             graphs = plan_graphs(config, asked_by, options.graph_sizes, pads=options.pads_graphs, stateful=stateful)
