@@ -11,7 +11,9 @@ from pathlib import Path
 from .alternatives import candidates, samples_file
 from .composition import in_order
 from .errors import ConfigInvalid, KushiError, about
+from .repository.advice import lies_beside
 from .repository.complete import completes_itself
+from .repository.discovery import descriptor_of
 from .repository.ensemble import check_composing, composing, is_ensemble
 from .repository.labels import read_labels
 from .repository.layout import ModelSource, scan
@@ -75,7 +77,7 @@ def _check_files(source: ModelSource, resolved: Resolved) -> None:
     for version in () if is_ensemble(resolved.config) else resolved.versions:
         path = source.versions[version] / resolved.config.default_model_filename
         if not lexists(path):
-            raise ConfigInvalid(f"unable to find '{path}'")
+            raise ConfigInvalid(f"unable to find '{path}'{lies_beside(path)}")
 
 
 def _check_named(source: ModelSource, resolved: Resolved) -> None:
@@ -103,7 +105,7 @@ def _as_stated(resolved: Resolved) -> ModelConfig:
 
 def _completes_itself(resolved: Resolved) -> bool:
     """Whether code of the model may change its configuration when it is loaded"""
-    if resolved.config.backend != "python":
+    if is_ensemble(resolved.config) or not descriptor_of(resolved.config.backend).code_suffix:
         return False
     name = resolved.config.default_model_filename
     return any(completes_itself(resolved.source.versions[version] / name) for version in resolved.versions)

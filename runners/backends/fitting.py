@@ -6,6 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from ..errors import Unsupported, about
+from ..repository.advice import check_content
 from ..repository.complete import check_against_model, default_max_batch_size
 from ..repository.cores import check_cores
 from ..repository.discovery import descriptor_of
@@ -59,6 +60,9 @@ def fit(
         warn_of_threads(model.config, prepared.threads)
         path = backend.locate(source.versions[version], config.default_model_filename)
         beside = check_weights(path, backend.weights_beside(path))
+    # a file of code says by itself what is wrong with it
+    if path.is_file() and not descriptor_of(config.backend).code_suffix:
+        check_content(path)
     if try_first and set(model.places) == {None}:
         try_first(path, beside)
     opened = prepared.open(path)

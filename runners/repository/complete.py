@@ -152,7 +152,8 @@ def _check_dims(config: ModelConfig, info: TensorInfo, dims: tuple[int, ...], *,
         if batching
         else f" (shape {shape_text(full)})"
     )
+    advice = ": leave the batch dimension out of dims" if batching and len(dims) == len(info.dims) else ""
     raise ConfigInvalid(
         f"{subject}: the model expects {len(info.dims)} dimensions (shape {shape_text(info.dims)}) but the model "
-        f"configuration specifies {len(full)} dimensions{explanation}"
+        f"configuration specifies {len(full)} dimensions{explanation}{advice}"
     )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 from ..errors import ConfigInvalid
+from .advice import in_sight
 from .discovery import found
 from .layout import ModelSource
 from .messages import ModelConfig
@@ -29,10 +30,11 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
     if dot:
         return suffix
     files = " or ".join(f"'{file}'" for one in found().all for file in one.files)
+    advice = in_sight(source.path, first) or f"expected {files}"
     raise ConfigInvalid(
-        f"no model file found in '{first or source.path / '1'}', expected {files}: Invalid model name: Could not "
-        f"determine backend for model '{source.name}' with no backend in model configuration. Expected model name of "
-        "the form 'model.<backend_name>'."
+        f"no model file found in '{first or source.path / '1'}', {advice}: Invalid model name: Could not determine "
+        f"backend for model '{source.name}' with no backend in model configuration. Expected model name of the form "
+        "'model.<backend_name>'."
     )
 
 

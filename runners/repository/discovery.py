@@ -17,12 +17,14 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 
 from ..errors import Unsupported
+from ..nearest import nearly
 from .descriptor import Descriptor
 from .triton_backends import instead_of
 
 __all__ = ["GROUP", "bare_backend", "bare_files", "default_file", "descriptor_of", "descriptors", "found", "refusal"]
 
 _LOG = logging.getLogger(__name__)
+_LEAST_OF_A_NAME = 4
 GROUP = "kushi.backends"
 """Of entry points: NAME = "module:DESCRIPTOR", where NAME is the value of `backend` in config.pbtxt"""
 
@@ -59,8 +61,17 @@ def descriptor_of(name: str) -> Descriptor:
         if instead := instead_of(name):
             raise Unsupported(f"backend '{name}' is native code of Triton's and not supported, use {instead}")
         expected = " or ".join(f"'{known}'" for known in descriptors())
-        raise Unsupported(f"backend '{name}' is not supported by this version, expected {expected}")
+        meant = f"did you mean '{near}'?" if (near := _meant(name)) else f"expected {expected}"
+        raise Unsupported(f"backend '{name}' is not supported by this version, {meant}")
     return descriptors()[name]
+
+
+def _meant(name: str) -> str | None:
+    """A backend that is called so by a platform of its, by a part of its name, or nearly"""
+    for known, descriptor in descriptors().items():
+        if name in descriptor.platforms or (len(name) >= _LEAST_OF_A_NAME and (name in known or known in name)):
+            return known
+    return nearly(name.lower(), descriptors())
 
 
 def refusal(name: str) -> str | None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ..errors import ConfigInvalid
+from .advice import is_model_file, lies_beside
 from .descriptor import Descriptor
-from .discovery import bare_backend, bare_files, default_file, found
+from .discovery import bare_backend, bare_files, default_file
 from .files import check_file, check_link
 from .messages import ModelConfig
 
@@ -18,6 +19,9 @@ __all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "sca
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_VERSION = 2**63 - 1
+_SAVED_MODEL = "saved_model.pb"
+_OTHER_CONFIGS = ("config.pbtext", "config.pb.txt", "config.json", "config.yaml", "config.yml")
+"""Names under which people look for the configuration in vain"""
 _NOT_VERSIONS = frozenset({"configs", "initial_state", "warmup"})
 
 
@@ -97,7 +101,7 @@ def model_file(version_directory: Path, name: str, inside: str | None = None) ->
     try:
         check_file(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigInvalid(f"unable to find '{path}'") from None
+        raise ConfigInvalid(f"unable to find '{path}'{lies_beside(path)}") from None
     return path
 
 
@@ -131,12 +135,21 @@ def _bare(path: Path) -> ModelSource:
 
 
 def _model_directories(repository: Path) -> list[Path]:
+    if (repository / _SAVED_MODEL).is_file():
+        raise ConfigInvalid(
+            f"'{repository}' is a SavedModel, expected the model repository that has it in the directory of a version"
+        )
     if _is_model(repository):
         parent = repository.resolve().parent if repository.name in {"", ".."} else repository.parent
         raise ConfigInvalid(f"'{repository}' looks like a model, expected its model repository: '{parent}'")
     paths = sorted(repository.iterdir())
     # a link to nowhere is a model that is missing, not one that never was
     models = [path for path in paths if not path.name.startswith(".") and (path.is_dir() or _leads_nowhere(path))]
+    if not models and _VERSION.fullmatch(repository.name) and any(is_model_file(path) for path in paths):
+        raise ConfigInvalid(
+            f"'{repository}' looks like a version of a model, expected its model repository: "
+            f"'{repository.resolve().parent.parent}'"
+        )
     if not models:
         _LOG.warning("no model found in '%s', expected directories as in MODEL/1/%s", repository, default_file())
     return models
@@ -147,6 +160,10 @@ def _model(path: Path) -> ModelSource:
     if path.is_file():
         return _bare(path)
     config = path / "config.pbtxt"
+    if not os.path.lexists(config):
+        for name in _OTHER_CONFIGS:
+            if os.path.lexists(path / name):
+                _LOG.warning("'%s' is not read: the configuration of a model is 'config.pbtxt' there", path / name)
     return ModelSource(path.name, path, _versions(path), config if os.path.lexists(config) else None)
 
 
@@ -174,8 +191,7 @@ def _is_model(directory: Path) -> bool:
     if any(_VERSION.fullmatch(path.name) for version in versions for path in version.iterdir()):
         return False
     configured = bool(versions) and (directory / "config.pbtxt").is_file()
-    suffixes = {Path(file).suffix for one in found().all for file in one.files} - {""}
-    return configured or any(path.suffix in suffixes for version in versions for path in version.iterdir())
+    return configured or any(is_model_file(path) for version in versions for path in version.iterdir())
 
 
 def _versions(model: Path) -> dict[int, Path]:

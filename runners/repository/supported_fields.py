@@ -125,13 +125,13 @@ def _check_fields(config: ModelConfig, descriptor: Descriptor | None) -> None:
         elif field := _named(path, _INSTEAD):
             instead.append(f"field '{path}' is not supported by this version: {_INSTEAD[field]}")
         else:
-            refused.append(f"'{path}'")
+            refused.append(path)
     if len(refused) == 1:
-        instead.append(f"field {refused[0]} is not supported by this version, remove it or set it to its default")
+        (path,) = refused
+        instead.append(f"field '{path}' is not supported by this version, remove it or set it to its default")
     elif refused:
-        instead.append(
-            f"fields {', '.join(refused)} are not supported by this version, remove them or set them to their defaults"
-        )
+        named = ", ".join(f"'{path}'" for path in refused)
+        instead.append(f"fields {named} are not supported by this version, remove them or set them to their defaults")
     if instead:
         raise Unsupported("; ".join(instead))
 

@@ -23,7 +23,8 @@ def check_model(config: ModelConfig, directory: str) -> None:
     name = config.name
     check_steps(config)
     if not config.backend and not is_ensemble(config):
-        raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}")
+        instead = f', it is a backend: say backend: "{config.platform}"' if config.platform in descriptors() else ""
+        raise ConfigInvalid(f"unexpected platform type '{config.platform}' for {name}{instead}")
     platforms = descriptor_of(config.backend).platforms if config.backend else (PLATFORM,)
     if config.platform not in platforms:
         raise ConfigInvalid(f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend}")
@@ -37,7 +38,8 @@ def check_model(config: ModelConfig, directory: str) -> None:
     _check_batching(config)
     if name != directory:
         raise ConfigInvalid(
-            f"unexpected directory name '{directory}' for model '{name}', directory name must equal model name"
+            f"unexpected directory name '{directory}' for model '{name}', directory name must equal model name: leave "
+            "'name' out of the configuration, or rename the directory"
         )
 
 

@@ -419,7 +419,7 @@ def test_a_model_without_batches_is_asked_what_it_takes_at_once(
     # "at" is one number, and the others are no scores
     assert re.search(r"^simplified .* 1\.0000\s+–$", table, re.MULTILINE)
     # rows of each, as for any other model
-    rows = {name: np.stack([array] * 3) for name, array in arrays.items()}
+    rows: dict[str, Any] = {name: np.stack([array] * 3) for name, array in arrays.items()}
     np.savez(tmp_path / "rows.npz", **rows)
     assert optimize(tmp_path / "model.onnx", forms=["simplified"], samples=tmp_path / "rows.npz").rows == 3
     np.savez(tmp_path / "rows.npz", **(arrays | {"X": arrays["X"][0]}))

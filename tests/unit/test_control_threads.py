@@ -260,6 +260,37 @@ def test_a_signal_interrupts_an_engine_that_loads_for_ever(tmp_path: Path) -> No
     assert (begun.returncode, out) == (0, "interrupted\n"), complaints
 
 
+COMES_BACK_LATE = """
+import os, sys, threading, time
+import kushi_native
+
+
+class AtTheVeryEnd:
+    def __del__(self, open=os.open, close=os.close, sleep=time.sleep, path=sys.argv[1], how=os.O_WRONLY):
+        # whoever reads comes back from native code now, and the interpreter is going
+        close(open(path, how))
+        print("let go", flush=True)
+        sleep(0.3)
+
+
+kept = AtTheVeryEnd()
+threading.Thread(target=kushi_native.onnx_external_files, args=(sys.argv[1],), daemon=True).start()
+"""
+
+
+def test_a_thread_that_comes_back_when_the_interpreter_goes_ends_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = subprocess.run(
+        [sys.executable, "-c", COMES_BACK_LATE, tmp_path / "pipe"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "let go\n"), done.stderr
+
+
 def test_an_engine_goes_on_whatever_a_backend_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plus(tmp_path, "a")
     plus(tmp_path, "b")

@@ -108,7 +108,7 @@ class _Opened(Opened):
         options, stateful = self._options, self._program.stateful
         if stateful:
             _LOG.warning(
-                "model '%s' keeps a state in itself: what one request leaves there the next one finds, whoever sends it. "
+                "model '%s' keeps a state in itself: what one request leaves there the next one finds, whoever asks. "
                 "To serve several streams, take the state as an input and answer it as an output",
                 config.name,
             )

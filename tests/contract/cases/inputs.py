@@ -48,7 +48,8 @@ INPUT_CASES: Final = [
         add_sub(int32("OTHER")),
         Code.INVALID_ARGUMENT,
         f"{UNKNOWN_ID}expected 2 inputs but got 1 inputs for model 'add_sub'. Got input(s) ['OTHER'], but missing "
-        "required input(s) ['INPUT0','INPUT1']. Please provide all required input(s).",
+        "required input(s) ['INPUT0','INPUT1']. Please provide all required input(s). The model has no input(s) "
+        "['OTHER'].",
     ),
     Case(
         "an optional input does not stand in for a required one",
@@ -62,7 +63,8 @@ INPUT_CASES: Final = [
         add_sub(*VALID, int32("OTHER")),
         Code.INVALID_ARGUMENT,
         f"{UNKNOWN_ID}expected 2 inputs but got 3 inputs for model 'add_sub'. Got input(s) "
-        "['INPUT0','INPUT1','OTHER'], but missing required input(s) ]. Please provide all required input(s).",
+        "['INPUT0','INPUT1','OTHER'], but missing required input(s) ]. Please provide all required input(s). The model "
+        "has no input(s) ['OTHER'].",
     ),
     Case(
         "unknown input",

@@ -92,7 +92,8 @@ def test_the_directory_must_be_named_as_the_model() -> None:
     with pytest.raises(ConfigInvalid) as raised:
         check_model(config(ONNX), "other")
     assert str(raised.value) == (
-        "unexpected directory name 'other' for model 'm', directory name must equal model name"
+        "unexpected directory name 'other' for model 'm', directory name must equal model name: leave 'name' out of "
+        "the configuration, or rename the directory"
     )
 
 

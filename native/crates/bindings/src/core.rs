@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Error, ModelSpec, RateLimiter, Runner, RunnerOptions};
+use kushi_engine_python::exit;
 use kushi_server::{Asker, Description, Server};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -41,7 +42,8 @@ impl Core {
         if let Some(log) = log {
             logging::init(log);
         }
-        let server = py.detach(|| Server::start(&options)).map_err(|error| raise(py, &error, None))?;
+        let server =
+            exit::detached(py, || Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);
         close_at_exit(&server);
         Ok(Self { server: Own::new(server), limiter })
@@ -50,7 +52,7 @@ impl Core {
     /// Starts a runner for one version, which has one loaded model for all its instances, or one for each.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn start(&self, py: Python<'_>, name: &str, spec: &str, loaded: Vec<Loaded>) -> PyResult<StartedVersion> {
-        let started = py.detach(|| self.start_runner(name, spec, &loaded));
+        let started = exit::detached(py, || self.start_runner(name, spec, &loaded));
         started.map(StartedVersion::new).map_err(|error| raise(py, &error, Some(name)))
     }
 
@@ -61,7 +63,7 @@ impl Core {
             let runners = versions.iter().map(|version| version.get().publish());
             self.server.publish(name, runners.collect::<Result<_, _>>()?)
         };
-        py.detach(publish).map_err(|error| raise(py, &error, Some(name)))
+        exit::detached(py, publish).map_err(|error| raise(py, &error, Some(name)))
     }
 
     /// Names a version that is on its way.
@@ -81,7 +83,7 @@ impl Core {
 
     /// The model finishes what it began.
     fn unload(&self, py: Python<'_>, name: &str) {
-        py.detach(|| self.server.unload(name));
+        exit::detached(py, || self.server.unload(name));
     }
 
     /// What the doors ask of the control plane.
@@ -145,33 +147,33 @@ impl Core {
     }
 
     fn serve_http(&self, py: Python<'_>, address: &str, port: u16, reuse_port: bool) -> PyResult<u16> {
-        py.detach(|| self.server.serve_http(address, port, reuse_port))
+        exit::detached(py, || self.server.serve_http(address, port, reuse_port))
             .map_err(|error| raise(py, &error, None))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn serve_http_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.server.serve_http_unix(&path)).map_err(|error| raise(py, &error, None))
+        exit::detached(py, || self.server.serve_http_unix(&path)).map_err(|error| raise(py, &error, None))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn serve_local(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.server.serve_local(&path)).map_err(|error| raise(py, &error, None))
+        exit::detached(py, || self.server.serve_local(&path)).map_err(|error| raise(py, &error, None))
     }
 
     fn serve_grpc(&self, py: Python<'_>, address: &str, port: u16, reuse_port: bool) -> PyResult<u16> {
-        py.detach(|| self.server.serve_grpc(address, port, reuse_port))
+        exit::detached(py, || self.server.serve_grpc(address, port, reuse_port))
             .map_err(|error| raise(py, &error, None))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn serve_grpc_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.server.serve_grpc_unix(&path)).map_err(|error| raise(py, &error, None))
+        exit::detached(py, || self.server.serve_grpc_unix(&path)).map_err(|error| raise(py, &error, None))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn serve_grpc_handover(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.server.serve_grpc_handover(&path)).map_err(|error| raise(py, &error, None))
+        exit::detached(py, || self.server.serve_grpc_handover(&path)).map_err(|error| raise(py, &error, None))
     }
 
     /// Tells clients of gRPC that ask: the name, the descriptor and the definitions of each file, and the services.
@@ -180,7 +182,8 @@ impl Core {
     }
 
     fn serve_metrics(&self, py: Python<'_>, address: &str, port: u16, tls: bool) -> PyResult<u16> {
-        py.detach(|| self.server.serve_metrics(address, port, tls)).map_err(|error| raise(py, &error, None))
+        exit::detached(py, || self.server.serve_metrics(address, port, tls))
+            .map_err(|error| raise(py, &error, None))
     }
 
     fn set_started(&self) {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions};
+use kushi_engine_python::exit;
 use pyo3::prelude::*;
 
 use crate::documents::parse;
@@ -26,7 +27,7 @@ pub(crate) fn init_onnxruntime(
 ) -> PyResult<String> {
     let threads = threads.map(|(intra_op, inter_op)| GlobalThreads { intra_op, inter_op });
     let init = || aside("kushi-pool", || kushi_engine_onnx::init(&library, threads));
-    py.detach(init).map_err(|error| raise(py, &error, None))
+    exit::detached(py, init).map_err(|error| raise(py, &error, None))
 }
 
 /// The names of the execution providers of the library that is loaded.
@@ -39,7 +40,7 @@ pub(crate) fn onnxruntime_providers(py: Python<'_>) -> PyResult<Vec<String>> {
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 pub(crate) fn onnx_external_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<OsString>> {
-    let names = py.detach(|| kushi_onnx_file::names(File::open(&path)?))?;
+    let names = exit::detached(py, || kushi_onnx_file::names(File::open(&path)?))?;
     Ok(names.external_files.into_iter().map(OsString::from_vec).collect())
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn onnx_external_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 pub(crate) fn register_onnxruntime_providers(py: Python<'_>, library: PathBuf) -> PyResult<()> {
     let register = || aside("kushi-pool", || kushi_engine_onnx::register_provider_library(&library));
-    py.detach(register).map_err(|error| raise(py, &error, None))
+    exit::detached(py, register).map_err(|error| raise(py, &error, None))
 }
 
 #[pyclass(frozen, module = "kushi_native")]
@@ -65,7 +66,7 @@ impl OnnxModel {
             let options: SessionOptions = parse("the options of a session", options_json)?;
             aside("kushi-load", || OnnxSession::load(&path, &options))
         };
-        let session = py.detach(load).map_err(|error| raise(py, &error, None))?;
+        let session = exit::detached(py, load).map_err(|error| raise(py, &error, None))?;
         Ok(Self { session: Own::new(Arc::new(session)) })
     }
 
@@ -80,7 +81,7 @@ impl OnnxModel {
     }
 
     fn measure(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>, runs: usize) -> PyResult<f64> {
-        let measured = py.detach(|| self.session.measure(&shapes, runs));
+        let measured = exit::detached(py, || self.session.measure(&shapes, runs));
         measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
 }

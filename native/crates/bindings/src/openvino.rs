@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_engine_openvino::{CompileOptions, CompiledModel, OpenVinoModel};
+use kushi_engine_python::exit;
 use pyo3::prelude::*;
 
 use crate::documents::parse;
@@ -16,14 +17,14 @@ use crate::process::Own;
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
 pub(crate) fn init_openvino(py: Python<'_>, library: PathBuf) -> PyResult<String> {
     let init = || aside("kushi-pool", || kushi_engine_openvino::init(&library));
-    py.detach(init).map_err(|error| raise(py, &error, None))
+    exit::detached(py, init).map_err(|error| raise(py, &error, None))
 }
 
 /// The names of the devices that a network can be compiled for.
 #[pyfunction]
 pub(crate) fn openvino_devices(py: Python<'_>) -> PyResult<Vec<String>> {
     let devices = || aside("kushi-pool", kushi_engine_openvino::devices);
-    py.detach(devices).map_err(|error| raise(py, &error, None))
+    exit::detached(py, devices).map_err(|error| raise(py, &error, None))
 }
 
 #[pyclass(frozen, module = "kushi_native")]
@@ -36,23 +37,24 @@ impl OpenVinoNetwork {
     #[pyo3(signature = (path, extension = None))]
     fn new(py: Python<'_>, path: PathBuf, extension: Option<PathBuf>) -> PyResult<Self> {
         let read = || aside("kushi-load", || OpenVinoModel::read(&path, extension.as_deref()));
-        py.detach(read).map(|model| Self(Mutex::new(model))).map_err(|error| raise(py, &error, None))
+        exit::detached(py, read).map(|model| Self(Mutex::new(model))).map_err(|error| raise(py, &error, None))
     }
 
     #[getter]
     fn inputs(&self, py: Python<'_>) -> Vec<Described> {
-        py.detach(|| self.with(|model| model.inputs().iter().map(describe).collect()))
+        exit::detached(py, || self.with(|model| model.inputs().iter().map(describe).collect()))
     }
 
     #[getter]
     fn outputs(&self, py: Python<'_>) -> Vec<Described> {
-        py.detach(|| self.with(|model| model.outputs().iter().map(describe).collect()))
+        exit::detached(py, || self.with(|model| model.outputs().iter().map(describe).collect()))
     }
 
     /// Gives inputs other shapes; -1 leaves a dimension open.
     fn reshape(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>) -> PyResult<()> {
         let shapes: Vec<_> = shapes.into_iter().collect();
-        let reshaped = py.detach(|| self.with(|model| aside("kushi-load", || model.reshape(&shapes))));
+        let reshaped =
+            exit::detached(py, || self.with(|model| aside("kushi-load", || model.reshape(&shapes))));
         reshaped.map_err(|error| raise(py, &error, None))
     }
 
@@ -62,7 +64,7 @@ impl OpenVinoNetwork {
             let compiled = self.with(|model| aside("kushi-load", || model.compile(&options)))?;
             Ok(OpenVinoCompiled { model: Own::new(Arc::new(compiled)) })
         };
-        py.detach(compile).map_err(|error| raise(py, &error, None))
+        exit::detached(py, compile).map_err(|error| raise(py, &error, None))
     }
 }
 
@@ -82,11 +84,11 @@ pub(crate) struct OpenVinoCompiled {
 impl OpenVinoCompiled {
     /// What OpenVINO says of it under this name.
     fn property(&self, py: Python<'_>, name: &str) -> Option<String> {
-        py.detach(|| self.model.property(name))
+        exit::detached(py, || self.model.property(name))
     }
 
     fn measure(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>, runs: usize) -> PyResult<f64> {
-        let measured = py.detach(|| self.model.measure(&shapes, runs));
+        let measured = exit::detached(py, || self.model.measure(&shapes, runs));
         measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
 }

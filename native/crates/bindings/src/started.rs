@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kushi_core::{Buffer, Error, ErrorKind, InputDraft, ModelSpec, Runner, Shape, WarmUpSample};
+use kushi_engine_python::exit;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -32,12 +33,12 @@ impl StartedVersion {
             let samples = samples.into_iter().map(|sample| bound(&spec, sample));
             self.runner.warm_up(&samples.collect::<Result<Vec<_>, _>>()?)
         };
-        py.detach(work).map_err(|error| raise(py, &error, Some(&self.runner.spec().name)))
+        exit::detached(py, work).map_err(|error| raise(py, &error, Some(&self.runner.spec().name)))
     }
 
     /// It will not be served. A warm-up that goes on ends.
     fn retire(&self, py: Python<'_>) {
-        py.detach(|| self.runner.retire(Duration::ZERO));
+        exit::detached(py, || self.runner.retire(Duration::ZERO));
     }
 }
 

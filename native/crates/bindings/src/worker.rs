@@ -8,6 +8,7 @@ use std::time::Duration;
 use kushi_client::{Draft, InferCall, WantedOutput};
 use kushi_core::{Engine, Error, ErrorKind, Reply};
 use kushi_dataplane::MetricHolder;
+use kushi_engine_python::exit;
 use kushi_engine_worker::{
     Begun, Call, Host, InProcess, Launch, MetricChange, Metrics, Worker, WorkerEngine, WorkerOptions,
 };
@@ -47,7 +48,7 @@ impl WorkerModel {
             let launch: Launch = parse("the launch of a worker", launch_json)?;
             kushi_engine_worker::complete(&launch, order_json, Duration::from_secs_f64(seconds))
         };
-        py.detach(complete).map_err(|error| raise(py, &error, None))
+        exit::detached(py, complete).map_err(|error| raise(py, &error, None))
     }
 }
 

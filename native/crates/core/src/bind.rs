@@ -61,7 +61,10 @@ impl ModelSpec {
             places.push(place);
         }
         let shapes = drafts.iter().map(|draft| (&*draft.name, &draft.shape));
-        let rows = self.rows(shapes).map_err(fault)?;
+        let rows = self.rows(shapes).map_err(|text| {
+            let ranks = drafts.iter().zip(&places).map(|(draft, &place)| (&self.inputs[place], &draft.shape));
+            fault(text + &without_batch(ranks))
+        })?;
         let mut inputs: Inputs = SmallVec::from_elem(None, self.inputs.len());
         for (draft, place) in drafts.into_iter().zip(places) {
             let (name, tensor) = self.check_tensor(&self.inputs[place], draft, fault)?;
@@ -140,9 +143,12 @@ impl ModelSpec {
         let missing = quoted(required_names.filter(|name| !given.contains(name)));
         // With none missing Triton prints the closing bracket alone.
         let missing = if missing == "[]" { "]" } else { &missing };
+        let unknown = quoted(given.iter().copied().filter(|name| self.input(name).is_none()));
+        let unknown =
+            if unknown == "[]" { String::new() } else { format!(" The model has no input(s) {unknown}.") };
         format!(
             "{} but got {} inputs for model '{}'. Got input(s) {got}, \
-             but missing required input(s) {missing}. Please provide all required input(s).",
+             but missing required input(s) {missing}. Please provide all required input(s).{unknown}",
             self.expected_inputs(),
             given.len(),
             self.name
@@ -262,6 +268,19 @@ const BATCH_NOTE: &str = "NOTE: Setting a non-zero max_batch_size in the model c
     dimension to be prepended to each input shape. If you want to specify the full shape including the \
     batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration \
     docs for more info on max_batch_size.";
+
+/// Behind Triton's text, where the number of rows is wrong because the shapes have none.
+fn without_batch<'a>(inputs: impl Iterator<Item = (&'a TensorSpec, &'a Shape)>) -> String {
+    let mut lacks = inputs.filter(|(spec, shape)| shape.len() == spec.dims.len());
+    let Some((spec, shape)) = lacks.next() else { return String::new() };
+    let whole: Shape = std::iter::once(1).chain(shape.iter().copied()).collect();
+    format!(
+        ". Shape {} of input '{}' lacks the batch dimension, which for one row makes it {}",
+        List(shape),
+        spec.name,
+        List(&whole)
+    )
+}
 
 fn too_large(name: &str) -> Error {
     Error::invalid(format!("byte size for tensor '{name}' exceeds maximum size of {}", i64::MAX))

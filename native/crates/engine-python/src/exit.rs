@@ -75,6 +75,24 @@ pub fn stay_if_over() {
     }
 }
 
+/// For what a thread of Python's does without the GIL, as it takes longer than the interpreter may stay: nobody waits for
+/// it, and where it comes back too late, it stays here for ever.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    let (done, inside) = py.detach(|| {
+        let done = work();
+        let inside = Inside::new();
+        if is_over() {
+            drop(inside);
+            stay::<()>();
+            unreachable!("it stays");
+        }
+        (done, inside)
+    });
+    // With the GIL again: whoever ends the interpreter has waited.
+    drop(inside);
+    done
+}
+
 /// For all threads but the one that ends the interpreter.
 fn is_over() -> bool {
     ENDED_BY.get().is_some_and(|&by| by != thread::current().id())

@@ -82,7 +82,8 @@ fn a_wrong_number_of_inputs_lists_what_is_missing() {
     assert_eq!(
         text(&without_optional(), &[a(), draft("B", &[1, 4], 16), draft("Z", &[1, 4], 16)]),
         "expected 2 inputs but got 3 inputs for model 'm'. Got input(s) ['A','B','Z'], but missing required \
-         input(s) ]. Please provide all required input(s)."
+         input(s) ]. Please provide all required input(s). \
+         The model has no input(s) ['Z']."
     );
 }
 
@@ -122,6 +123,8 @@ fn batch_dimensions_must_exist_agree_and_fit() {
     let too_large = "inference request batch-size must be <= 8 for 'm'";
     assert_eq!(pair(&[9, 4], &[9, 4]), too_large);
     assert_eq!(pair(&[-1, 4], &[-1, 4]), too_large);
+    let lacking = ". Shape [12] of input 'A' lacks the batch dimension, which for one row makes it [1,12]";
+    assert_eq!(pair(&[12], &[12]), format!("{too_large}{lacking}"));
 }
 
 #[test]
