@@ -55,12 +55,13 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[F
             resolved = resolve(source, auto_complete=auto_complete)
             _check_files(source, resolved)
             _check_named(source, resolved)
+            stated = _as_stated(resolved)
         except (KushiError, OSError) as error:
             findings[source.name] = Finding(source.name, "", (), str(error))
         else:
             backend = resolved.config.backend or resolved.config.platform
             findings[source.name] = Finding(source.name, backend, resolved.versions)
-            models[source.name] = dict.fromkeys(resolved.versions, _as_stated(resolved))
+            models[source.name] = dict.fromkeys(resolved.versions, stated)
             if is_ensemble(resolved.config):
                 ensembles[source.name] = resolved
     ordered, circles = in_order(ensembles)
@@ -97,7 +98,9 @@ def _as_stated(resolved: Resolved) -> ModelConfig:
     """The configuration as it will be, without tensors where only the model says which there are"""
     config = ModelConfig()
     config.CopyFrom(resolved.config)
-    if not (config.input and config.output) or _completes_itself(resolved):
+    if _completes_itself(resolved):
+        return ModelConfig(name=config.name)
+    if not (config.input and config.output):
         config.ClearField("input")
         config.ClearField("output")
     return config

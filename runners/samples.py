@@ -10,11 +10,11 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidInput, Unsupported
+from .errors import InvalidInput, KushiError, Unsupported
 from .repository.files import check_file
 from .repository.tensors import fits, shape_text
 
-__all__ = ["NUMBERS", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
+__all__ = ["NUMBERS", "VARYING", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
 _DRAWN_ROWS = 64
 _MOST_ROWS = 512
@@ -65,19 +65,19 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     """The arrays of an .npz file"""
     try:
         check_file(path)
-        # NumPy leaves a file open that is none of its own
-        with path.open("rb") as file:
-            with ZipFile(file) as archive:
-                unpacked = sum(one.file_size for one in archive.infolist())
-            if unpacked > _MOST_BYTES:
-                raise InvalidInput(
-                    f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out "
-                    "some rows"
-                )
-            with np.load(file, allow_pickle=False) as arrays:
+        with ZipFile(path) as archive:
+            unpacked = sum(one.file_size for one in archive.infolist())
+        if unpacked <= _MOST_BYTES:
+            # NumPy leaves a file open that is none of its own
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays)
+    except KushiError:
+        raise
     except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error) as error:
         raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
+    raise InvalidInput(
+        f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out some rows"
+    )
 
 
 def rows_of(
@@ -92,7 +92,7 @@ def rows_of(
         wanted = _type(inputs[name])
         if array.dtype != wanted:
             raise InvalidInput(f"samples '{path}': '{name}' is {array.dtype}, the model takes {np.dtype(wanted)}")
-    if not batching and all(fits(array.shape, _dims(inputs[name])) for name, array in arrays.items()):
+    if not batching and all(array.size and fits(array.shape, _dims(inputs[name])) for name, array in arrays.items()):
         # what the model takes at once, whatever its first dimensions count
         return Samples([arrays], drawn=False)
     counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}

@@ -22,7 +22,7 @@ from .weights import check_weights
 __all__ = ["Fitted", "TryFirst", "backend_of", "fit"]
 
 TryFirst = Callable[[Path, Sequence[Path]], None]
-"""With the file of a model on the CPU, and the files with weights beside it"""
+"""With the file of a model that is on the CPU, and the files with weights beside it"""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,11 @@ def fit(
         warn_of_threads(model.config, prepared.threads)
         path = backend.locate(source.versions[version], config.default_model_filename)
         beside = check_weights(path, backend.weights_beside(path))
-    # a file of code says by itself what is wrong with it
-    if path.is_file() and not descriptor_of(config.backend).code_suffix:
+    descriptor = descriptor_of(config.backend)
+    # a file of code says by itself what is wrong with it, and those of others may be what they like
+    if path.is_file() and not descriptor.code_suffix and descriptor.loads.startswith(f"{__package__}."):
         check_content(path)
-    if try_first and set(model.places) == {None}:
+    if try_first and None in model.places:
         try_first(path, beside)
     opened = prepared.open(path)
     with about(source.stated_in):

@@ -10,9 +10,11 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -30,8 +32,19 @@ _FILE = Path(__file__).with_name("untrusted_entry.py")
 _MOST_SECONDS = 1800.0
 """As long as a load may take, unless the server says otherwise"""
 _BLOCK = 1024 * 1024
-_KILLED = "by signal 9"
-"""What anybody may have done to it, the system for want of memory as well"""
+_CRASH = re.compile(r"it was killed by signal (3|4|5|6|7|8|11|31) ")
+"""Of the process itself, and nobody else's: SIGQUIT, ILL, TRAP, ABRT, BUS, FPE, SEGV and SYS"""
+_EXIT = "it exited with code "
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a trial"""
+
+    reason: str
+    """Why the model is refused; "" where it is not"""
+    lasts: bool
+    """Whether the next trial of the same content would come to the same end"""
 
 
 def try_first(order: Order, path: Path, beside: Iterable[Path]) -> None:
@@ -40,17 +53,16 @@ def try_first(order: Order, path: Path, beside: Iterable[Path]) -> None:
     reason = verdict.read()
     if reason is None:
         _LOG.info("'%s' is tried in a process of its own first", path)
-        reason = _tried(order)
-        if _KILLED not in reason:
+        outcome = _tried(order, path)
+        reason = outcome.reason
+        if outcome.lasts:
             verdict.write(reason)
     if reason:
-        raise ConfigInvalid(
-            f"'{path}' ended the process that tried it, so that it is not loaded (--model-trust=none): {reason}"
-        )
+        raise ConfigInvalid(reason)
 
 
-def _tried(order: Order) -> str:
-    """Why the process has ended; "" where it has not. What a load says by itself, it will say again"""
+def _tried(order: Order, path: Path) -> _Outcome:
+    """What a load says by itself, it will say again"""
     workers = Workers(
         program=Path(sys.executable),
         environment=(),
@@ -62,10 +74,12 @@ def _tried(order: Order) -> str:
         limits=ProcessLimits(0, 0),
     )
     try:
-        workers.complete(f"{order.config.name}_trial", json.dumps(order.to_plain()))
+        answer = workers.complete(f"{order.config.name}_trial", json.dumps(order.to_plain()))
     except KushiError as error:
-        return str(error)
-    return ""
+        crashed = bool(_CRASH.search(str(error)))
+        what = "ended the process that tried it" if crashed or _EXIT in str(error) else "could not be tried"
+        return _Outcome(f"'{path}' {what}, so that it is not loaded (--model-trust=none): {error}", lasts=crashed)
+    return _Outcome("", lasts=json.loads(answer)["is_over"])
 
 
 class _Verdict:
@@ -100,8 +114,8 @@ def _key(order: Order, path: Path, beside: Iterable[Path]) -> str:
     about = [__version__, *versions, order.config.backend, json.dumps(dict(order.settings), sort_keys=True)]
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(order.config.SerializeToString(deterministic=True))
-    for name, file in sorted(_named(path, beside)):
-        digest.update(f"\0{name}\0{file.stat().st_size}\0".encode())
+    for name, file in sorted(_files(order, path, beside)):
+        digest.update(b"\0%s\0%d\0" % (name, file.stat().st_size))
         with file.open("rb") as content:
             while block := content.read(_BLOCK):
                 digest.update(block)
@@ -115,10 +129,20 @@ def _version(package: str) -> str:
         return ""
 
 
-def _named(path: Path, beside: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """All files of the model, by where they lie from it"""
-    if path.is_dir():
-        yield from ((str(file.relative_to(path)), file) for file in path.rglob("*") if file.is_file())
-    elif path.is_file():
-        yield path.name, path
-        yield from ((os.path.relpath(file, path.parent), file) for file in beside)
+def _files(order: Order, path: Path, beside: Iterable[Path]) -> Iterator[tuple[bytes, Path]]:
+    """All files of the version, and what lies beside the versions, as samples and libraries; by where they lie"""
+    source = order.source
+    if source.path.is_file():
+        files = [path, *beside]
+    else:
+        others = {os.path.realpath(one) for number, one in source.versions.items() if number != order.version}
+        files = [*_below(source.path, others), *beside]
+    yield from ((os.fsencode(os.path.relpath(file, source.path)), file) for file in files)
+
+
+def _below(directory: Path, seen: set[str]) -> Iterator[Path]:
+    """Regular files, those behind links as well; no directory twice"""
+    for folder, folders, names in os.walk(directory, followlinks=True):
+        seen.add(os.path.realpath(folder))
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(folder, name)) not in seen]  # noqa: PTH118
+        yield from (file for name in names if (file := Path(folder, name)).is_file())

@@ -5,6 +5,7 @@ whether the process outlives that is of interest.
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import suppress
 from itertools import product
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from kushi_native import Core
 
-from ..errors import KushiError
+from ..errors import ConfigInvalid, KushiError, Unsupported
 from ..samples import NUMBERS
 from ..settings import EngineOptions, MetricsOptions
 from . import pipeline
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TriedModel"]
 
+_LOG = logging.getLogger(__name__)
 _OPTIONS = EngineOptions(io_threads=1, metrics=MetricsOptions(cpu=False, gpu=False))
 _ENOUGH_SECONDS = 30.0
 """So long it is asked: one that goes on for longer does not end the process"""
@@ -49,16 +51,17 @@ class TriedModel:
         # where memory is short, the system takes this process and not the server
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-        order = Order.of(config.as_dict())
-        trial = threading.Thread(target=_try, args=(order,), daemon=True)
-        trial.start()
-        trial.join()
+        plain: dict[str, Any] = config.as_dict()
+        order = Order.of(plain)
+        is_over = _try(order)
+        plain.clear()
+        plain["is_over"] = is_over
         return config
 
 
-def _try(order: Order) -> None:
-    # what a load refuses, the server will refuse as well
-    with suppress(KushiError, OSError, MemoryError):
+def _try(order: Order) -> bool:
+    """Whether it came to its end: memory, threads or files may have been missing, and be there the next time"""
+    try:
         loaded = pipeline.load(
             order.source,
             order.config,
@@ -76,6 +79,13 @@ def _try(order: Order) -> None:
         asking = threading.Thread(target=_ask, args=(core, specification), daemon=True)
         asking.start()
         asking.join(_ENOUGH_SECONDS)
+    except (ConfigInvalid, Unsupported):
+        # the server will refuse it as well
+        return True
+    except Exception as error:  # noqa: BLE001 - whatever was missing
+        _LOG.warning("'%s' was not tried to the end: %s", order.config.name, error)
+        return False
+    return True
 
 
 def _ask(core: Core, specification: Specification) -> None:

@@ -31,15 +31,19 @@ def in_sight(model: Path, version: Path | None) -> str:
             return f"'{directory}' is no version, rename it '{number[1]}'"
     names = [path.name for path in _models_in(version)] if version else []
     if names:
-        shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMES])
-        return f'{shown} lies there: rename it, or say default_model_filename: "{names[0]}" in config.pbtxt'
+        return _instead(names)
     return ""
 
 
 def lies_beside(path: Path) -> str:
     """The same in one directory, to stand behind a text that `path` is not there"""
     others = [one.name for one in _models_in(path.parent) if one.suffix == path.suffix]
-    return f": '{others[0]}' lies there, default_model_filename says it" if others else ""
+    return f": {_instead(others)}" if others else ""
+
+
+def _instead(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMES])
+    return f'{shown} lies there: rename it, or say default_model_filename: "{names[0]}" in config.pbtxt'
 
 
 def check_content(path: Path) -> None:

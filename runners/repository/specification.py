@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from ..errors import ConfigInvalid
 from ..integers import INT64_MAX, integer
 from .config_json import to_plain
+from .discovery import descriptor_of
+from .ensemble import is_ensemble
 from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
 from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .rates import RateSpecification, rates_of_instances
@@ -215,8 +217,15 @@ def _queue(config: ModelConfig) -> QueueSpecification:
         max_bytes=max_bytes,
         levels=tuple(_level(own.get(level, default)) for level in range(1, max(1, batching.priority_levels) + 1)),
         default_level=max(1, batching.default_priority_level) if batching.priority_levels else 1,
-        ragged=tuple(tensor.allow_ragged_batch for tensor in config.input),
+        ragged=_ragged(config),
     )
+
+
+def _ragged(config: ModelConfig) -> tuple[bool, ...]:
+    """Only where the model is handed each request by itself: all others have one tensor for all"""
+    if is_ensemble(config) or not descriptor_of(config.backend).apart:
+        return ()
+    return tuple(tensor.allow_ragged_batch for tensor in config.input)
 
 
 def _level(policy: ModelQueuePolicy | None) -> QueuePolicySpecification:

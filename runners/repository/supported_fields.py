@@ -147,14 +147,15 @@ def _check_ragged(config: ModelConfig, descriptor: Descriptor | None) -> None:
     ragged = next((index for index, tensor in enumerate(config.input) if tensor.allow_ragged_batch), None)
     if ragged is None or (descriptor and descriptor.apart):
         return
-    if config.max_batch_size > 1 and config.HasField("dynamic_batching"):
+    if descriptor and config.max_batch_size > 1 and config.HasField("dynamic_batching"):
         raise Unsupported(
             f"field 'input[{ragged}].allow_ragged_batch' is not supported by this version for backend "
             f"'{config.backend}', which executes requests of one shape together: without it those of other shapes are "
             "executed one after the other"
         )
     _LOG.warning(
-        "model '%s': field 'input[%d].allow_ragged_batch' has no effect: its requests are executed one at a time",
+        "model '%s': field 'input[%d].allow_ragged_batch' has no effect: requests of one shape run together, or each "
+        "alone",
         *(config.name, ragged),
     )
 

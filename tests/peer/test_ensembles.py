@@ -71,7 +71,9 @@ def test_an_ensemble_reshapes_its_own_tensors(pair: Pair, model: str, shape: tup
     pair.ask(infer(model, {"IN": values[..., np.newaxis]})).are_the_same(400)
 
 
-@pytest.mark.parametrize("model", ["scores", "labelled", "labelled_itself", "labelled_nested"])
+@pytest.mark.parametrize(
+    "model", ["scores", "labelled", "labelled_itself", "labelled_nested", "labelled_nested_itself"]
+)
 def test_classes_of_an_ensemble(pair: Pair, model: str) -> None:
     scores = np.array([[1, 5, 2, 4], [9, 1, 8, 2]], np.float32)
     name, output = ("X", "Y") if model == "scores" else ("IN", "OUT")

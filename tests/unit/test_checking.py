@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,23 @@ def test_an_ensemble_is_held_against_what_its_models_state(
     ensemble(tmp_path, "e", step("p", "A", "C").replace("INPUT0", mapped))
     assert main(["check", str(tmp_path)]) == (1 if reason else 0)
     line = capsys.readouterr().out.splitlines()[0]
-    assert line == f"e: not served: {tmp_path}/e/config.pbtxt: {reason}" if reason else "e: served, ensemble, version 1"
+    refused = f"e: not served: {tmp_path}/e/config.pbtxt: {reason}"
+    assert line == (refused if reason else "e: served, ensemble, version 1")
+
+
+@pytest.mark.parametrize("what", ["directory", "pipe"])
+def test_what_is_no_file_is_the_failure_of_its_model_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    python_model(tmp_path)
+    plus(tmp_path, "a")
+    file = tmp_path / "p/1/model.py"
+    file.unlink()
+    file.mkdir() if what == "directory" else os.mkfifo(file)
+    assert main(["check", str(tmp_path)]) == 1
+    good, bad = capsys.readouterr().out.splitlines()
+    assert good == "a: served, onnxruntime, version 1"
+    assert bad.startswith("p: not served: ")
 
 
 def test_what_a_model_says_of_itself_when_it_is_loaded_is_not_guessed(tmp_path: Path) -> None:

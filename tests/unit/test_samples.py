@@ -22,7 +22,8 @@ def test_a_file_that_unpacks_to_more_than_is_kept_is_refused(tmp_path: Path, mon
     assert (arrays["X"].shape, arrays["Y"].shape) == ((1024, 64), (3,))
     monkeypatch.setattr(samples, "_MOST_BYTES", 1024 * 64 * 4)
     # each has a head of its own
-    expected = f"its arrays have {1024 * 64 * 4 + 3 + 2 * 128} bytes, expected at most {1024 * 64 * 4}: leave out some"
+    has, most = 1024 * 64 * 4 + 3 + 2 * 128, 1024 * 64 * 4
+    expected = f"^samples '{path}': its arrays have {has} bytes, expected at most {most}: leave out some"
     with pytest.raises(InvalidInput, match=expected):
         samples.read_arrays(path)
 

@@ -56,8 +56,7 @@ def _by_session(path: Path, tags: list[str], signature: str, error: Exception) -
     named = {name: one for name, one in signatures.items() if not name.startswith("__")}
     chosen = named[_chosen(path, named, signature)]
     _LOG.warning("SavedModel '%s' is loaded without its objects, which cannot be made: %s", path, _first_line(error))
-    feeds = {name: graph.get_tensor_by_name(one.name) for name, one in chosen.inputs.items()}
-    fetches = {name: graph.get_tensor_by_name(one.name) for name, one in chosen.outputs.items()}
+    feeds, fetches = (_tensors(path, graph, infos) for infos in (chosen.inputs, chosen.outputs))
 
     def call(tensors: Mapping[str, Any]) -> Mapping[str, Any]:
         answered = session.run(fetches, {feeds[name]: tensor.numpy() for name, tensor in tensors.items()})
@@ -69,6 +68,14 @@ def _by_session(path: Path, tags: list[str], signature: str, error: Exception) -
         [described(name, _spec(one)) for name, one in sorted(chosen.outputs.items())],
         {name: tensor.dtype for name, tensor in feeds.items()},
     )
+
+
+def _tensors(path: Path, graph: Any, infos: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - TensorFlow's
+    try:
+        return {name: graph.get_tensor_by_name(one.name) for name, one in infos.items()}
+    except (KeyError, ValueError) as error:
+        # a sparse one has none of its own
+        raise ConfigInvalid(f"SavedModel '{path}' has a signature of other things than tensors: {error}") from None
 
 
 def _chosen(path: Path, signatures: Collection[str], signature: str) -> str:

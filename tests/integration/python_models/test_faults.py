@@ -56,6 +56,16 @@ def test_a_worker_that_fails_fails_its_request_and_is_started_again(
     assert say(client, "hello again") == "hello again"
 
 
+def test_requests_that_end_their_process_make_nobody_else_wait(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    client = client_of(start_server(repository))
+    # with a pause that doubles each time, this would take seven minutes
+    for _ in range(20):
+        with pytest.raises(InferenceServerException, match="it exited with code 3"):
+            say(client, "exit")
+    assert say(client, "hello") == "hello"
+
+
 def test_an_exception_is_an_error_of_its_request_and_whole_in_the_log(
     repository: Path, start_server: StartServer
 ) -> None:

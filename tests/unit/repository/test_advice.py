@@ -43,7 +43,7 @@ def test_a_model_of_another_name_is_named(tmp_path: Path) -> None:
     put(version / "notes.txt")
     expected = "'resnet.onnx' lies there: rename it, or say default_model_filename: \"resnet.onnx\" in config.pbtxt"
     assert in_sight(tmp_path / "m", version) == expected
-    assert lies_beside(version / "model.onnx") == ": 'resnet.onnx' lies there, default_model_filename says it"
+    assert lies_beside(version / "model.onnx") == f": {expected}"
     assert not lies_beside(version / "model.pt")
     assert not lies_beside(tmp_path / "nowhere" / "model.onnx")
 

@@ -40,7 +40,7 @@ def test_a_version_becomes_the_json_that_the_core_expects() -> None:
                 }
             ],
             "default_level": 1,
-            "ragged": [False],
+            "ragged": [],
         },
         "instances": 2,
         "cores": [],
@@ -159,3 +159,15 @@ def test_a_scalar_of_the_model_is_reshaped_to_rank_zero() -> None:
     text = "output { name: 'Y' data_type: TYPE_FP32 dims: 1 }"
     assert specification(text, scalars=["Y"]).outputs[0].reshape == ()
     assert "reshape" not in json.loads(specification(text, scalars=["Y"]).config_json)["output"][0]
+
+
+@pytest.mark.parametrize(("backend", "ragged"), [("onnxruntime", ()), ("openvino", ()), ("python", (False, True))])
+def test_only_a_model_that_is_handed_each_request_by_itself_has_ragged_batches(
+    backend: str, ragged: tuple[bool, ...]
+) -> None:
+    # a batcher may come with what is completed from the file, behind all checks of what is stated
+    text = 'input { name: "X" } input { name: "Z" allow_ragged_batch: true } max_batch_size: 8 dynamic_batching { }'
+    made = specify(
+        config(f'name: "m" backend: "{backend}" {text}'), version=1, scalars=(), inline=False, load_seconds=0.0
+    )
+    assert made.queue.ragged == ragged

@@ -54,7 +54,7 @@ REFUSED = {
     "cc_model_filenames { key: '7.5' value: 'a' }": "cc_model_filenames",
     "model_transaction_policy { decoupled: true }": "model_transaction_policy",
     "model_repository_agents { agents { name: 'a' } }": "model_repository_agents",
-    "max_batch_size: 8 dynamic_batching { } input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": (
+    "backend: 'onnxruntime' max_batch_size: 8 dynamic_batching { } input { } input { allow_ragged_batch: true }": (
         "input[1].allow_ragged_batch"
     ),
     "input { is_shape_tensor: true }": "input[0].is_shape_tensor",
@@ -85,11 +85,11 @@ IGNORED = {
     "cc_model_filenames { key: '7.5' value: '' }": ("cc_model_filenames", "it names no file"),
     "max_batch_size: 8 input { name: 'X' } input { name: 'Z' allow_ragged_batch: true }": (
         "input[1].allow_ragged_batch",
-        "its requests are executed one at a time",
+        "requests of one shape run together, or each alone",
     ),
     "dynamic_batching { } input { name: 'X' allow_ragged_batch: true }": (
         "input[0].allow_ragged_batch",
-        "its requests are executed one at a time",
+        "requests of one shape run together, or each alone",
     ),
 }
 """What Triton reads for other models alone"""

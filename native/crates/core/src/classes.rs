@@ -46,14 +46,12 @@ impl Classes {
         if self.is_empty() {
             return Ok(());
         }
-        for (index, tensor) in &mut response.outputs {
+        for at in 0..response.outputs.len() {
+            let (index, tensor) = &response.outputs[at];
             let count = self.count(*index);
             if count > 0 {
-                let position = usize::from(*index);
-                let stated = &spec.outputs[position].labels;
-                let found = response.labels.as_ref().filter(|_| stated.is_empty());
-                let labels = found.and_then(|labels| labels.get(position)).unwrap_or(stated);
-                *tensor = best(tensor, labels, spec.max_batch_size > 0, count)?;
+                let labels = response.labels_of(spec, usize::from(*index));
+                response.outputs[at].1 = best(tensor, labels, spec.max_batch_size > 0, count)?;
             }
         }
         Ok(())

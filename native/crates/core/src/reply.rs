@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::credit::{Account, Wake};
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::{Credit, Error, Labels, Parameter, Request, Tensor, Window};
+use crate::{Credit, Error, Labels, ModelSpec, Parameter, Request, Tensor, Window};
 
 /// Takes the answers of one thread's or event loop's requests. Mail of one batch arrives in one call.
 ///
@@ -41,6 +41,13 @@ pub struct Response {
 }
 
 impl Response {
+    /// What the classes of the output at this position are called.
+    pub fn labels_of<'a>(&'a self, spec: &'a ModelSpec, position: usize) -> &'a Labels {
+        let stated = &spec.outputs[position].labels;
+        let found = self.labels.as_ref().filter(|_| stated.is_empty());
+        found.and_then(|labels| labels.get(position)).unwrap_or(stated)
+    }
+
     pub fn byte_size(&self) -> usize {
         let parameter = |(name, value): &(String, Parameter)| match value {
             Parameter::String(text) => name.len() + text.len(),

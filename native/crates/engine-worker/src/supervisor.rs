@@ -105,7 +105,6 @@ impl Supervisor {
         let is_renewed = watch.is_renewed;
         reading.close();
         let Heard { is_ready: was_ready, has_answered, failure, .. } = reading.heard();
-        let life = if has_answered { Life::Useful } else { Life::Useless };
         let patience = match &why {
             Why::Ended => END_PATIENCE,
             Why::Killed(_) | Why::Stopped => {
@@ -127,6 +126,8 @@ impl Supervisor {
             return Err(Error::new(ErrorKind::EngineFailed, text));
         }
         self.has_been_ready = true;
+        // Where a request has ended it, the next one need not: nobody is to wait longer for what others have sent.
+        let life = if has_answered || !owed.is_empty() { Life::Useful } else { Life::Useless };
         if is_renewed {
             log::info!("{name} is started again after its share of requests: {what}");
         } else if goes_on {

@@ -93,7 +93,7 @@ impl Observer for Observed {
         for (output, predictions) in &self.predictions {
             let found = response.outputs.iter().find(|(index, _)| usize::from(*index) == *output);
             if let Some((_, tensor)) = found {
-                lock(predictions).count(tensor, &spec.outputs[*output].labels);
+                lock(predictions).count(tensor, response.labels_of(spec, *output));
             }
         }
     }

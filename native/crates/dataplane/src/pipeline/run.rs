@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::Graph;
 use super::engine::Pipeline;
 use super::plan::{Plan, fit};
-use super::strands::{Path, Strands};
+use super::strands::{Next, Path, Strands};
 
 pub(super) struct Run {
     plan: Arc<Plan>,
@@ -155,7 +155,7 @@ impl State {
             if let Some(to) = &changed {
                 let places = &run.plan.steps[step].outputs;
                 if let Some(labels) = &response.labels {
-                    self.learn(&pipeline.graph, places, labels);
+                    self.learn(&pipeline.graph, run.plan.runners[step].spec(), places, labels);
                 }
                 // What is empty in a stream says nothing, as an end by itself does.
                 let planned = places.iter().flatten().filter(|_| is_whole || !response.outputs.is_empty());
@@ -190,10 +190,11 @@ impl State {
     }
 
     /// A step that is an ensemble itself says with its answer what the classes of its outputs are called.
-    fn learn(&mut self, graph: &Graph, places: &[Option<usize>], labels: &[Labels]) {
+    fn learn(&mut self, graph: &Graph, spec: &ModelSpec, places: &[Option<usize>], labels: &[Labels]) {
         let found = |tensor: usize| {
             let place = places.iter().position(|&made| made == Some(tensor))?;
-            labels.get(place).filter(|labels| !labels.is_empty())
+            let stated = !spec.outputs[place].labels.is_empty();
+            labels.get(place).filter(|labels| !stated && !labels.is_empty())
         };
         let known = self.labels.take();
         let known = |output: usize| known.as_ref().map(|labels| labels[output].clone()).unwrap_or_default();
@@ -305,8 +306,14 @@ impl State {
             let Some(asked) = self.batch.request(0) else { return };
             let busy = |path: &[u32]| self.calls.iter().any(|call| call.path.starts_with(path));
             let next = self.strands.next_answer(&pipeline.graph, &asked.wanted, busy, &mut aftermath.credits);
-            let Some((path, mut answer)) = next else { return };
-            fit_answer(pipeline, self.labels.as_ref(), &mut answer);
+            let Some((path, next)) = next else { return };
+            let answer = match next {
+                Next::New(mut answer) => {
+                    fit_answer(pipeline, self.labels.as_ref(), &mut answer);
+                    answer
+                }
+                Next::Again(answer) => answer,
+            };
             match self.batch.send(0, answer) {
                 Sent::Accepted => self.strands.remove(&path, &mut aftermath.credits),
                 Sent::Full(answer) => {

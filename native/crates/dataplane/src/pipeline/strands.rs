@@ -30,6 +30,13 @@ struct Strand {
     unsent: Option<Response>,
 }
 
+pub(super) enum Next {
+    /// As the steps have made it.
+    New(Response),
+    /// As it found no room.
+    Again(Response),
+}
+
 #[derive(Clone)]
 enum Place {
     Empty,
@@ -215,13 +222,15 @@ impl Strands {
         wanted: &[u16],
         is_busy: impl Fn(&[u32]) -> bool,
         out: &mut Vec<Credit>,
-    ) -> Option<(Path, Response)> {
+    ) -> Option<(Path, Next)> {
         let mut at = 1;
         while at < self.list.len() {
             let path = self.list[at].0.clone();
-            let unsent = self.list[at].1.unsent.take();
-            if let Some(answer) = unsent.or_else(|| self.answer_at(&path, graph, wanted)) {
-                return Some((path, answer));
+            if let Some(answer) = self.list[at].1.unsent.take() {
+                return Some((path, Next::Again(answer)));
+            }
+            if let Some(answer) = self.answer_at(&path, graph, wanted) {
+                return Some((path, Next::New(answer)));
             }
             let has_branch = self.list.get(at + 1).is_some_and(|(next, _)| next.starts_with(&path));
             if has_branch {

@@ -182,6 +182,22 @@ fn classes_are_called_as_the_model_of_the_step_calls_them_until_another_takes_it
     }
 }
 
+#[test]
+fn what_an_inner_ensemble_calls_its_classes_itself_stands() {
+    let mut named = model("named", &["INPUT"], &["OUTPUT"]);
+    named.outputs[0].labels = vec!["cat".to_owned()].into();
+    let mut site = Site::new([named]);
+    let mut inner = ModelSpec { name: "inner".into(), ..ends("0", "1") };
+    inner.outputs[0].labels = vec!["own".to_owned()].into();
+    site.ensemble(inner, &chain(&["named"]));
+    let outer = site.ensemble(ends("0", "1"), &[step("inner", &[("0", "0")], &[("1", "1")])]);
+    site.ask(&outer, 1);
+    let mut answer = site.letters.answer(1);
+    let classes = outer.spec().classes([("1", 1)].into_iter()).unwrap();
+    classes.choose(outer.spec(), &mut answer.responses[0]).unwrap();
+    assert_eq!(&answer.responses[0].outputs[0].1.data.as_bytes()[4..], b"1:0:own");
+}
+
 fn ends(input: &str, output: &str) -> ModelSpec {
     model("ensemble", &[input], &[output])
 }

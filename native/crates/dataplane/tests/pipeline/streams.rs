@@ -216,6 +216,32 @@ fn a_slow_asker_slows_the_first_step() {
 }
 
 #[test]
+fn an_answer_that_waits_for_room_is_reshaped_once() {
+    let mut site = Site::new([model("first", &["INPUT"], &["OUTPUT"])]);
+    let mut spec = model("ensemble", &["0"], &["1"]);
+    spec.outputs[0].dims = vec![3];
+    spec.outputs[0].reshape = Some(vec![1, 3]);
+    let ensemble = site.ensemble(spec, &chain(&["first"]));
+    let reader = Arc::new(SlowReader::default());
+    let window = Window { answers: 1, ..Window::default() };
+    let request =
+        Request { reply: Reply::with_window(reader.clone(), 1, window), ..site.request(1, &[Some(1)]) };
+    site.scene("first").puppet.script([Act::Late]);
+    lead(&ensemble, request);
+    let mut stream = site.scene("first").puppet.late();
+    for _ in 0..3 {
+        let outputs = [(0, int32(&[2, 1, 3], [1, 2, 3, 4, 5, 6]))].into_iter().collect();
+        assert!(send_when_room(&mut stream, 0, Response { outputs, ..Response::default() }));
+    }
+    stream.end(0, Ok(()));
+    for _ in 0..3 {
+        let response = reader.take().response.expect("three of them");
+        assert_eq!(response.outputs[0].1.shape.as_slice(), [2, 3]);
+    }
+    assert!(reader.take().end.is_some_and(|end| end.result.is_ok()));
+}
+
+#[test]
 fn an_asker_that_goes_ends_the_stream() {
     for reads in [true, false] {
         let (site, ensemble) = two_models(false);
