@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from ..errors import ConfigInvalid
 from ..integers import INT64_MAX, integer
 from .config_json import to_plain
-from .discovery import descriptor_of
-from .ensemble import is_ensemble
+from .discovery import descriptors
 from .messages import ModelConfig, ModelInput, ModelOutput, ModelQueuePolicy
 from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .rates import RateSpecification, rates_of_instances
@@ -223,7 +222,8 @@ def _queue(config: ModelConfig) -> QueueSpecification:
 
 def _ragged(config: ModelConfig) -> tuple[bool, ...]:
     """Only where the model is handed each request by itself: all others have one tensor for all"""
-    if is_ensemble(config) or not descriptor_of(config.backend).apart:
+    descriptor = descriptors().get(config.backend)
+    if not descriptor or not descriptor.apart:
         return ()
     return tuple(tensor.allow_ragged_batch for tensor in config.input)
 
