@@ -17,6 +17,7 @@ from runners import Engine, EngineOptions, ModelOptions
 from runners.backends.torch.engine import TorchEngine
 from runners.errors import EngineFailed, InvalidInput
 from runners.threads import usable_cores
+from tests.lifetimes import Made
 from tests.torch.models import (
     BATCH,
     NETWORK_INPUTS,
@@ -52,21 +53,18 @@ def together(*calls: Callable[[], None]) -> None:
         thread.join()
 
 
-def engines() -> list[TorchEngine]:
-    """Those that somebody refers to."""
-    return [thing for thing in gc.get_objects() if type(thing) is TorchEngine]
-
-
-def alive() -> int:
-    return len(engines())
-
-
 def memory_mib() -> float:
     """The memory of this process that is of no file: the libraries may be those of other processes, too."""
     rollup = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
     match = re.search(r"^Pss_Anon:\s+(\d+) kB", rollup, re.MULTILINE)
     assert match is not None
     return int(match[1]) / 1024
+
+
+@pytest.fixture
+def engines() -> Made[TorchEngine]:
+    """Those that the test makes"""
+    return Made(TorchEngine)
 
 
 @pytest.fixture
@@ -194,7 +192,7 @@ class Counting(nn.Module):
 
 @pytest.mark.parametrize("kind", ["in place", "assigned", "exported"])
 def test_instances_of_a_model_that_keeps_state_have_each_its_own(
-    repository: Path, caplog: pytest.LogCaptureFixture, kind: str
+    repository: Path, caplog: pytest.LogCaptureFixture, engines: Made[TorchEngine], kind: str
 ) -> None:
     module = Counting(kind)
     made = export(module, (torch.zeros(2, 1, dtype=torch.int64),)) if kind == "exported" else module
@@ -208,8 +206,7 @@ def test_instances_of_a_model_that_keeps_state_have_each_its_own(
             assert (
                 f"model '{name}' keeps a state in itself: what one request leaves there the next one f" in caplog.text
             )
-        before = alive()
-        assert before == 4
+        assert len(engines.alive()) == 4
         counts = [int(engine.infer("own", np.zeros((1, 1), np.int64))["OUTPUT__0"][0, 0]) for _ in range(9)]
         shared = [int(engine.infer("shared", np.zeros((1, 1), np.int64))["OUTPUT__0"][0, 0]) for _ in range(9)]
     # a model that keeps state is not run before its first request
@@ -242,9 +239,12 @@ def ask_heavy(engine: Engine) -> float:
     return float(engine.infer("m", np.ones((1, 1), np.float32))["OUTPUT__0"][0, 0])
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", ["script", "exported"])
 @pytest.mark.usefixtures("no_collection")
-def test_weights_are_in_memory_once_and_go_with_their_model(repository: Path, kind: str) -> None:
+def test_weights_are_in_memory_once_and_go_with_their_model(
+    repository: Path, engines: Made[TorchEngine], kind: str
+) -> None:
     def text(count: int, extra: str = "") -> str:
         return model_config("m", *ONE, max_batch_size=1, extra=instances(count) + extra)
 
@@ -254,26 +254,26 @@ def test_weights_are_in_memory_once_and_go_with_their_model(repository: Path, ki
     with Engine(repository, options=EXPLICIT) as engine:
         ask_heavy(engine)
         engine.unload_model("m")
-        eventually(lambda: alive() == 0, "the engines of an unloaded model go")
+        eventually(lambda: len(engines.alive()) == 0, "the engines of an unloaded model go")
         empty = memory_mib()
         engine.load_model("m")
-        eventually(lambda: alive() == 1, "one engine serves all instances")
+        eventually(lambda: len(engines.alive()) == 1, "one engine serves all instances")
         ask_from_all_sides(engine)
         once = memory_mib()
         (folder / "config.pbtxt").write_text(text(4, parameter("ENABLE_WEIGHT_SHARING", "false")))
         engine.load_model("m")
-        eventually(lambda: alive() == 4, "each instance has an engine, and the one before has gone")
+        eventually(lambda: len(engines.alive()) == 4, "each instance has an engine, and the one before has gone")
         ask_from_all_sides(engine)
         each = memory_mib()
         engine.unload_model("m")
-        eventually(lambda: alive() == 0, "the engines of an unloaded model go")
+        eventually(lambda: len(engines.alive()) == 0, "the engines of an unloaded model go")
         after = memory_mib()
     assert 0.8 * HEAVY_MIB < once - empty < 1.5 * HEAVY_MIB
     assert 3.5 * HEAVY_MIB < each - empty < 4.5 * HEAVY_MIB
     assert after - empty < 0.5 * HEAVY_MIB
 
 
-def test_a_reload_swaps_and_a_failed_one_keeps_what_serves(repository: Path) -> None:
+def test_a_reload_swaps_and_a_failed_one_keeps_what_serves(repository: Path, engines: Made[TorchEngine]) -> None:
     text = model_config("m", *ONE, max_batch_size=1)
     folder = put(repository, "m", Heavy(1), text)
     with Engine(repository, options=EXPLICIT) as engine:
@@ -285,7 +285,7 @@ def test_a_reload_swaps_and_a_failed_one_keeps_what_serves(repository: Path) -> 
         with pytest.raises(Exception, match="is no PyTorch archive"):
             engine.load_model("m")
         assert ask_heavy(engine) == 2
-        eventually(lambda: alive() == 1, "what was replaced has gone")
+        eventually(lambda: len(engines.alive()) == 1, "what was replaced has gone")
 
 
 class Faulty(nn.Module):
@@ -340,7 +340,7 @@ def test_a_shape_that_a_program_was_not_exported_for_is_an_error(repository: Pat
             engine.infer("m", np.zeros((1, 101), np.float32))
 
 
-def test_instances_keep_within_the_budget_of_threads(repository: Path) -> None:
+def test_instances_keep_within_the_budget_of_threads(repository: Path, engines: Made[TorchEngine]) -> None:
     class Long(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             y = torch.ones(256, 256)
@@ -354,7 +354,7 @@ def test_instances_keep_within_the_budget_of_threads(repository: Path) -> None:
     put(repository, "asked", Weighted(), asked)
     with Engine(repository) as engine:
         assert not engine.failures
-        threads = sorted(one.threads for one in engines())
+        threads = sorted(one.threads for one in engines.alive())
     assert threads == sorted([1, usable_cores(), 3])
 
 
