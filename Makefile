@@ -34,6 +34,8 @@ PYTEST_PROCESSES ?= $(shell expr $$(nproc) + 2)
 IN_PROCESSES = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses $(PYTEST_PROCESSES))
 # a process that ends in the midst of its tests, with exit code 0, takes the rest with it: so another one looks on
 IN_A_PROCESS = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses 1)
+# no test of these suites has to be alone
+IN_TWO_PROCESSES = $(if $(PYTEST_ARGS),$(PYTEST_ARGS),--numprocesses 2)
 TIMED := .ci/timed
 CARGO := cd native && PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo
 # the bindings are tested from Python: a test binary of theirs would have to link libpython
@@ -181,7 +183,7 @@ $(TRITON)/.synced: requirements/triton.txt $(BOOTSTRAPPED)
 	    sh -ec '$(UV) pip sync --quiet --require-hashes requirements/triton.txt; touch $@'
 
 test-torch: setup conformance $(TORCH)/.synced ## The tests of tests/torch, with PyTorch (PYTEST_ARGS="--gpu" where there is a GPU)
-	@$(TIMED) test-torch $(TORCH)/bin/python -m pytest tests/torch $(IN_A_PROCESS)
+	@$(TIMED) test-torch $(TORCH)/bin/python -m pytest tests/torch $(IN_TWO_PROCESSES)
 
 test-tensorrt: setup $(STAND_IN)/.built $(STAND_IN)/.types ## The tests of tests/tensorrt, on a driver and libraries that stand in for NVIDIA's
 	@export LD_LIBRARY_PATH=$(CURDIR)/$(STAND_IN) PYTHONPATH=$(CURDIR)/tests/tensorrt/stand_in:$(CURDIR)/$(STAND_IN)/rtx; \
@@ -206,7 +208,7 @@ $(STAND_IN)/.types: requirements/tensorrt-next.txt requirements/tensorrt-rtx.txt
 	@touch $@
 
 test-tensorflow: setup $(TENSORFLOW)/.synced ## The tests of tests/tensorflow, with TensorFlow
-	@$(TIMED) test-tensorflow $(TENSORFLOW)/bin/python -m pytest tests/tensorflow $(IN_A_PROCESS)
+	@$(TIMED) test-tensorflow $(TENSORFLOW)/bin/python -m pytest tests/tensorflow $(IN_TWO_PROCESSES)
 
 # PyTorch and what it needs; everything else is that of the development environment, the native module included.
 $(TORCH)/.synced: requirements/torch.txt $(BOOTSTRAPPED)

@@ -141,6 +141,7 @@ def test_a_saved_model_that_is_not_where_it_has_to_be_is_named_with_what_to_do(t
     assert "1' has to be in it" in failures["flat"]
 
 
+@pytest.mark.clock
 def test_its_runtime_is_not_in_the_process_of_the_server(tmp_path: Path, start_server: StartServer) -> None:
     Network().save(tmp_path, "m")
     server = start_server(tmp_path)
@@ -222,6 +223,7 @@ def test_gpus_are_chosen_before_tensorflow_starts(
     assert calls == expected
 
 
+@pytest.mark.clock
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 def test_each_process_is_on_the_cores_of_its_instance(tmp_path: Path, start_server: StartServer) -> None:
     cores = parameter("kushi.cores", f"{CORES[0]};{CORES[-1]}")

@@ -154,6 +154,7 @@ class Counting(nn.Module):
         return x * 0 + self.count
 
 
+@pytest.mark.clock
 def test_a_model_that_keeps_state_has_one_for_each_process(repository: Path, start_server: StartServer) -> None:
     put(repository, "m", Counting(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)
@@ -174,6 +175,7 @@ class Long(nn.Module):
         return x + 0 * y.sum()
 
 
+@pytest.mark.clock
 def test_the_end_of_its_process_fails_its_batch_and_not_the_server(repository: Path, start_server: StartServer) -> None:
     put(repository, "m", Long(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)
@@ -202,6 +204,7 @@ def test_the_end_of_its_process_fails_its_batch_and_not_the_server(repository: P
     assert server.is_ready()
 
 
+@pytest.mark.clock
 def test_pytorch_is_not_in_the_process_of_the_server(repository: Path, start_server: StartServer) -> None:
     put(repository, "m", nn.Identity(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)

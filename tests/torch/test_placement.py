@@ -113,6 +113,7 @@ def test_a_gpu_that_there_is_not_is_refused_with_what_is_missing(repository: Pat
     assert f"m_0 of model m has kind KIND_GPU but server does not support GPUs: {missing}" in str(raised.value)
 
 
+@pytest.mark.clock
 @two_cores
 def test_intra_op_threads_are_on_the_cores_of_their_instance(repository: Path, start_server: StartServer) -> None:
     first, second = CORES[0], CORES[-1]
@@ -125,6 +126,7 @@ def test_intra_op_threads_are_on_the_cores_of_their_instance(repository: Path, s
     )
 
 
+@pytest.mark.clock
 @two_cores
 def test_each_process_of_an_isolated_model_is_on_its_cores(repository: Path, start_server: StartServer) -> None:
     first, second = CORES[0], CORES[-1]
