@@ -32,8 +32,8 @@ _FILE = Path(__file__).with_name("untrusted_entry.py")
 _MOST_SECONDS = 1800.0
 """As long as a load may take, unless the server says otherwise"""
 _BLOCK = 1024 * 1024
-_CRASH = re.compile(r"it was killed by signal (3|4|5|6|7|8|11|31) ")
-"""Of the process itself, and nobody else's: SIGQUIT, ILL, TRAP, ABRT, BUS, FPE, SEGV and SYS"""
+_CRASH = re.compile(r"it was killed by signal (4|5|6|7|8|11|31) ")
+"""Of the process itself, and nobody else's: SIGILL, TRAP, ABRT, BUS, FPE, SEGV and SYS"""
 _EXIT = "it exited with code "
 
 
@@ -42,7 +42,7 @@ class _Outcome:
     """What came of a trial"""
 
     reason: str
-    """Why the model is refused; "" where it is not"""
+    """Why the model is refused, without its path, which another copy does not have; "" where it is not"""
     lasts: bool
     """Whether the next trial of the same content would come to the same end"""
 
@@ -53,15 +53,15 @@ def try_first(order: Order, path: Path, beside: Iterable[Path]) -> None:
     reason = verdict.read()
     if reason is None:
         _LOG.info("'%s' is tried in a process of its own first", path)
-        outcome = _tried(order, path)
+        outcome = _tried(order)
         reason = outcome.reason
         if outcome.lasts:
             verdict.write(reason)
     if reason:
-        raise ConfigInvalid(reason)
+        raise ConfigInvalid(f"'{path}' {reason}")
 
 
-def _tried(order: Order, path: Path) -> _Outcome:
+def _tried(order: Order) -> _Outcome:
     """What a load says by itself, it will say again"""
     workers = Workers(
         program=Path(sys.executable),
@@ -78,7 +78,7 @@ def _tried(order: Order, path: Path) -> _Outcome:
     except KushiError as error:
         crashed = bool(_CRASH.search(str(error)))
         what = "ended the process that tried it" if crashed or _EXIT in str(error) else "could not be tried"
-        return _Outcome(f"'{path}' {what}, so that it is not loaded (--model-trust=none): {error}", lasts=crashed)
+        return _Outcome(f"{what}, so that it is not loaded (--model-trust=none): {error}", lasts=crashed)
     return _Outcome("", lasts=json.loads(answer)["is_over"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +61,12 @@ def test_each_content_is_tried_once(repository: Path, cache: Path, caplog: pytes
     assert tried() == 2
     assert sorted(len(one.read_text()) > 0 for one in cache.iterdir()) == [False, True]
     assert tried() == 0
+    # a copy elsewhere is the same content, and is named by its own path
+    copy = shutil.copytree(repository / "m", repository.parent / "other" / "m")
+    with caplog.at_level("INFO", "runners"), Engine(copy.parent, options=options()) as engine:
+        assert f"'{copy}/1/model.onnx' {SUFFIX}" in str(engine.failures["m"])
+        assert str(repository / "m") not in str(engine.failures["m"])
+    assert not [line for line in caplog.messages if TRIED in line]
     # the same model, but for a name in it
     changed = hostile_models.ending(at_load=True)
     changed.graph.name = "another"
