@@ -8,7 +8,10 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-__all__ = ["described", "logged"]
+__all__ = ["LONGEST", "described", "logged"]
+
+LONGEST = 32 << 10
+"""Characters of a text that the server may show: of a longer one it would keep no more"""
 
 _HERE = str(Path(__file__).parent)
 _NO_TEXT = "<EMPTY MESSAGE>"
@@ -33,13 +36,14 @@ def logged(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)
+        # the places follow it
+        return str(error)[: LONGEST // 2]
     except BaseException as other:  # noqa: BLE001 - as it is the model's
         return f"<its text raises {type(other).__name__}>"
 
 
 def _sendable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return text[:LONGEST].encode("utf-8", "replace").decode()
 
 
 def _places(error: BaseException) -> list[traceback.FrameSummary]:

@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .datatypes import BY_NUMBER
+from .failures import LONGEST
 from .tensors import Tensor
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def write_responses(
     for position, flags, response, parts in responses:
         error = None if response is None else response.error()
         if error is not None:
-            text = error.message().encode("utf-8", "replace")
+            text = error.message()[:LONGEST].encode("utf-8", "replace")
             pieces.append(_RESPONSE.pack(position, flags | HAS_ERROR, error.code(), len(text), 0, 0))
             pieces.append(text)
             continue

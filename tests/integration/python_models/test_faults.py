@@ -11,6 +11,8 @@ import pytest
 from tritonclient.http import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from runners import Client
+from runners.errors import EngineFailed
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, pair, tensor
@@ -78,6 +80,46 @@ def test_an_exception_is_an_error_of_its_request_and_whole_in_the_log(
     with pytest.raises(InferenceServerException) as raised:
         say(client, "error")
     assert (raised.value.status(), raised.value.message()) == ("404", "not for you")
+
+
+LONG_ERRORS = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        what = pb_utils.get_input_tensor_by_name(request, "WHAT")
+        kind = what.as_numpy()[0]
+        if kind == b"raised":
+            raise ValueError("e" + "é " * 25_000_000)
+        if kind == b"given":
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError("g" + "é " * 25_000_000))
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", what.as_numpy())])
+"""
+
+
+def test_an_error_whose_text_has_fifty_megabytes_is_told_by_its_beginning(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", LONG_ERRORS, models.FAULTY_CONFIG.partition("parameters")[0])
+    path = repository.parent / "local"
+    server = start_server(repository, f"--local-socket={path}")
+    with Client(f"unix://{path}") as client, client_of(server) as over_http:
+        for kind, begin in (
+            ("raised", "Failed to process the request(s) for model 'faulty_0', message: ValueError: e"),
+            ("given", "g"),
+        ):
+            with pytest.raises(EngineFailed) as told:
+                client.infer("faulty", [kind])
+            with pytest.raises(InferenceServerException) as raised:
+                say(over_http, kind)
+            assert raised.value.message() == str(told.value)
+            assert str(told.value).startswith(f"{begin}é é é ")
+            assert len(str(told.value)) < 33 << 10
+        assert client.infer("faulty", ["well"])["SAID"].tolist() == [b"well"]
 
 
 def wait_for_answers(outcomes: list[str]) -> None:

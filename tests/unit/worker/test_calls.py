@@ -12,7 +12,8 @@ import pytest
 from runners.worker import pb_utils
 from runners.worker import server as servers
 from runners.worker.calls import Model, Outcomes
-from runners.worker.errors import TritonModelException
+from runners.worker.errors import TritonError, TritonModelException
+from runners.worker.messages import FINAL, write_responses
 from runners.worker.requests import RELEASE_RESCHEDULE, IncomingRequest
 from runners.worker.responses import RESPONSE_FINAL, InferenceResponse, InferenceResponseSender
 from tests.unit.worker.instance import ABSENT, BEGIN, LENGTHS, Instance, response, texts
@@ -332,3 +333,17 @@ def test_a_model_says_whether_it_is_ready(server: AnsweringServer, name: str, as
     model = Model(type("TritonPythonModel", (), {name: staticmethod(ask)}), "m_0_0", decoupled=False)
     assert model.is_ready() is ready
     model.finalize()
+
+
+def test_the_text_of_an_error_is_as_long_as_it_may_be_shown(server: AnsweringServer) -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("x " * 1_000_000)
+
+    (text,) = texts(Instance(fail).run())
+    assert text is not None
+    assert len(text) < 33 << 10
+    assert f"{__file__}(" in text
+    assert all(len(line) < 33 << 10 for _, line in server.lines)
+    error = TritonError("y" * 1_000_000)
+    written = write_responses([(0, FINAL, InferenceResponse(error=error), [])])
+    assert sum(map(len, written)) < 33 << 10
