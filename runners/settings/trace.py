@@ -1,7 +1,10 @@
 """Traces: which requests are traced, and where that goes"""
 
+import errno
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
@@ -218,6 +221,8 @@ class TraceOptions(Group):
         """The options as the native core takes them"""
         said = telemetry(variables("OTEL_")) if self.mode == "opentelemetry" else None
         levels = frozenset[str]() if said and said.disabled else self.levels
+        if self.file and said is None:
+            _check_writable(Path(self.file))
         return {
             "timestamps": _TIMESTAMPS in levels,
             "tensors": _TENSORS in levels,
@@ -243,6 +248,19 @@ class TraceOptions(Group):
             "schedule_delay_ms": self.schedule_delay_ms or said.schedule_delay_ms or _SCHEDULE_DELAY_MS,
             "max_export_batch_size": min(together, queued),
         }
+
+
+def _check_writable(file: Path) -> None:
+    """Before the first trace, which would be missed. Makes nothing: with a log frequency the files have other names"""
+    if file.is_dir():
+        reason = errno.EISDIR
+    elif not file.parent.is_dir():
+        reason = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+    elif not os.access(file if file.exists() else file.parent, os.W_OK):
+        reason = errno.EACCES
+    else:
+        return
+    raise ConfigInvalid(f"traces cannot be written to '{file}' (--trace-file): {os.strerror(reason)}")
 
 
 def _entry(text: str, source: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners.serve import _drain, _wrapped, seconds_since_exec, serve
-from runners.settings import EngineOptions, LogOptions, ServerSettings
+from runners.settings import EngineOptions, LogOptions, ServerSettings, TraceOptions
 
 
 def test_the_age_of_the_process_is_read_from_its_start_time(tmp_path: Path) -> None:
@@ -69,3 +69,23 @@ def test_a_log_that_cannot_be_written_ends_the_start(tmp_path: Path, capfd: pyte
     settings = ServerSettings(repositories=("models",), engine=EngineOptions(log=LogOptions(file=str(path))))
     assert serve(settings, 0) == 1
     assert f"] --log-file: cannot write to '{path}': No such file or directory\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing/trace.json", "No such file or directory"),
+        ("folder", "Is a directory"),
+        ("file/trace.json", "Not a directory"),
+    ],
+)
+@pytest.mark.parametrize("level", [(), ("TIMESTAMPS",)])
+def test_a_file_of_traces_that_cannot_be_written_ends_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], level: tuple[str, ...], name: str, reason: str
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    options = EngineOptions(trace=TraceOptions(level=level, file=str(tmp_path / name)))
+    assert serve(ServerSettings(repositories=(str(tmp_path / "models"),), engine=options), 0) == 1
+    assert f"traces cannot be written to '{tmp_path / name}' (--trace-file): {reason}\n" in capfd.readouterr().err

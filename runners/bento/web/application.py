@@ -32,11 +32,13 @@ from .uploads import check_uploads
 
 if TYPE_CHECKING:
     import bentoml
+    from starlette.applications import Starlette
     from starlette.requests import Request
 
 __all__ = ["ApplicationFactory"]
 
 _READY_SECONDS = 0.75
+_MOST_PATH_CHARACTERS = 200
 # BentoML says that much and no more.
 _UNTOLD = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
@@ -55,6 +57,11 @@ class ApplicationFactory(WorkerApplication):
         for endpoint in self._endpoints.values():
             remember_content_type(endpoint.answered)
             break_off_failed_streams(endpoint.answered)
+
+    def __call__(self) -> Starlette:
+        application = super().__call__()
+        application.add_exception_handler(HTTPException, _not_served)
+        return application
 
     def in_its_place(self, layer: Layer, given: Middleware) -> Middleware:
         made: Any = given.cls
@@ -142,6 +149,20 @@ def _not_as_declared(error: ValidationError) -> dict[str, Any]:
     detail = error.errors(include_url=False, include_context=False, include_input=False)
     said = ("".join(f"'{'.'.join(map(str, found['loc']))}': " * bool(found["loc"])) + found["msg"] for found in detail)
     return {"error": f"the input is not as declared: {'; '.join(said)}", "detail": detail}
+
+
+def _not_served(request: Request, error: Exception) -> Response:
+    """What no endpoint has answered: a path or a method that no route has, a worker that is not ready"""
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is the handler of these
+    path = request.url.path[:_MOST_PATH_CHARACTERS]
+    text = error.detail
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND if text == HTTPStatus.NOT_FOUND.phrase:
+            text = f"there is no '{path}' here, /docs.json lists what there is"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = (error.headers or {}).get("Allow", "another method")
+            text = f"'{path}' does not take {request.method}, but {allowed}"
+    return refusal(error.status_code, text, error.headers)
 
 
 async def _is_ready(engine: Any) -> bool:  # noqa: ANN401 - a Client or an Engine

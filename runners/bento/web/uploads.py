@@ -27,10 +27,11 @@ _LINK = re.compile(_LEFT_OUT.join((b"", b"h", b"t", b"t", b"p", b"s?", b":")), r
 _CHARSETS = frozenset(("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1", "windows-1252"))
 # of which none has more than four bytes, where the system takes 255
 _MOST_NAME_CHARACTERS = 32
+_MOST_NAMES = 8
 
 
 async def check_uploads(request: Request, expected: type[Any]) -> None:
-    """Raises where a file is expected and a text came, and where a form is written in no usual characters"""
+    """Raises where a file is expected and something else came, and where a form is written in no usual characters"""
     _check_charset(request.headers.get("content-type", ""))
     fields = fields_of_files(expected)
     if not fields:
@@ -38,6 +39,7 @@ async def check_uploads(request: Request, expected: type[Any]) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind in FORMS:
         form = await request.form()
+        _check_names(kind, [*form], fields, expected)
         for field in fields:
             for part in form.getlist(field):
                 if not isinstance(part, UploadFile):
@@ -47,6 +49,28 @@ async def check_uploads(request: Request, expected: type[Any]) -> None:
                 part.filename = (part.filename or "")[-_MOST_NAME_CHARACTERS:]
     elif is_whole_body(expected) and _LINK.match(await request.body()):
         raise InvalidInput("the body is a link, expected a file: upload the file itself, links are not followed")
+    elif not is_whole_body(expected) and kind and "json" not in kind:
+        # a client looks for an answer once it has sent everything
+        await request.body()
+        raise InvalidInput(f"the body is {kind[:_MOST_NAME_CHARACTERS]}, expected {FORMS[0]} with the {_files(fields)}")
+
+
+def _check_names(kind: str, given: list[str], fields: list[str], expected: type[Any]) -> None:
+    """Raises where a file is missing, which may be there by another name"""
+    missing = [field for field in fields if field not in given and expected.model_fields[field].is_required()]
+    others = [name for name in given if name not in expected.model_fields]
+    if missing and others:
+        has = f"it has {_names(others)}" if kind == FORMS[0] else f"and {kind} has no files: send {FORMS[0]}"
+        raise InvalidInput(f"the form has no {_files(missing)}, {has}")
+
+
+def _files(fields: list[str]) -> str:
+    return f"{'files' if len(fields) > 1 else 'file'} {_names(fields)}"
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(repr(name[:_MOST_NAME_CHARACTERS]) for name in names[:_MOST_NAMES])
+    return f"{shown}, …" if len(names) > _MOST_NAMES else shown
 
 
 def _check_charset(content_type: str) -> None:

@@ -286,13 +286,41 @@ def test_a_file_of_a_form_arrives_whatever_its_name(factory: ApplicationFactory)
         (form(FILE, charset="; charset=utf-7"), "a form in the charset 'utf-7' is not read: send it in utf-8"),
         (form(FILE, ("note", '; filename="b"', b"\xff")), "a field of the form holds bytes that are no text, and the"),
         (form(FILE, ("note", "", b"[" * 100_000)), "a field of the form is JSON that is nested too deeply, or has too"),
+        (
+            form(("picture", *FILE[1:]), ("note", "", b"seen"), *((f"{number}" * 40, "", b"") for number in range(9))),
+            f"the form has no file 'image', it has 'picture', {', '.join(repr(f'{n}' * 32) for n in range(7))}, …",
+        ),
+        (
+            Call("/upload", headers=[(b"content-type", b"application/x-www-form-urlencoded")], body=[b"\x89PNG\r\n"]),
+            "the form has no file 'image', and application/x-www-form-urlencoded has no files: send multipart/",
+        ),
+        (
+            Call("/upload", headers=[(b"content-type", b"image/png")], body=[b"\x89PNG\r\n"]),
+            "the body is image/png, expected multipart/form-data with the file 'image'",
+        ),
+        (form(("note", "", b"seen")), "the input is not as declared: 'image': Field required"),
     ],
-    ids=["link", "charset", "bytes", "depth"],
+    ids=["link", "charset", "bytes", "depth", "name", "urlencoded", "body", "missing"],
 )
 def test_a_form_that_cannot_be_read_is_refused(factory: ApplicationFactory, asked: Call, said: str) -> None:
     (answer,) = started(factory, asked)
     assert answer.status == 400
     assert answer.json()["error"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "said", "allow"),
+    [
+        (Call("/no", method="GET"), 404, "there is no '/no' here, /docs.json lists what there is", None),
+        (Call(f"/{'a' * 999}"), 404, f"there is no '/{'a' * 199}' here, /docs.json lists what there is", None),
+        (Call("/awaited", method="GET"), 405, "'/awaited' does not take GET, but POST", "POST"),
+    ],
+)
+def test_what_nothing_answers_is_told_as_all_errors_are(
+    factory: ApplicationFactory, asked: Call, status: int, said: str, allow: str | None
+) -> None:
+    (answer,) = started(factory, asked)
+    assert (answer.status, answer.json(), answer.headers.get("allow")) == (status, {"error": said}, allow)
 
 
 def test_an_endpoint_may_answer_with_an_exception_of_starlette(factory: ApplicationFactory) -> None:
