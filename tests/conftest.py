@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import signal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from tests import accelerators, models, standard
 from tests.raw_http import Connection
 from tests.run import order, tiers
+from tests.run.files import Files
 from tests.run.record import Record
 from tests.run.second_look import Deaths, SecondLook, note_lateness
 from tests.serving import Server
@@ -43,6 +44,21 @@ def logs_as_they_were() -> Iterator[None]:
         logger.propagate = propagate
         if logger.level != level:
             logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    """What a test leaves of a server's handlers ends the process at a signal of another test."""
+    before = _handlers()
+    yield
+    after = _handlers()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == before, "the test leaves handlers of signals behind"
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 def _loggers() -> list[logging.Logger]:
@@ -164,6 +180,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     accelerators.mark_skipped(config, items)
     tiers.select(config, items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files | None:  # noqa: ANN401 - as it comes
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,9 +1,12 @@
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+from runners import Engine
+from runners.errors import ConfigInvalid
 from runners.serve import _drain, _wrapped, seconds_since_exec, serve
 from runners.settings import EngineOptions, LogOptions, ServerSettings, TraceOptions
 
@@ -81,11 +84,12 @@ def test_a_log_that_cannot_be_written_ends_the_start(tmp_path: Path, capfd: pyte
 )
 @pytest.mark.parametrize("level", [(), ("TIMESTAMPS",)])
 def test_a_file_of_traces_that_cannot_be_written_ends_the_start(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], level: tuple[str, ...], name: str, reason: str
+    tmp_path: Path, level: tuple[str, ...], name: str, reason: str
 ) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     options = EngineOptions(trace=TraceOptions(level=level, file=str(tmp_path / name)))
-    assert serve(ServerSettings(repositories=(str(tmp_path / "models"),), engine=options), 0) == 1
-    assert f"traces cannot be written to '{tmp_path / name}' (--trace-file): {reason}\n" in capfd.readouterr().err
+    text = f"traces cannot be written to '{tmp_path / name}' (--trace-file): {reason}"
+    with pytest.raises(ConfigInvalid, match=re.escape(text)):
+        Engine(tmp_path / "models", options=options)
