@@ -120,10 +120,16 @@ def settings(values: Mapping[int, int]) -> bytes:
     return frame(Kind.SETTINGS, payload=b"".join(struct.pack(">HI", key, value) for key, value in values.items()))
 
 
-def head(path: str, metadata: Iterable[tuple[str, str]] = ()) -> bytes:
+def head(
+    path: str,
+    metadata: Iterable[tuple[str, str]] = (),
+    *,
+    method: str = "POST",
+    content_type: str = "application/grpc",
+) -> bytes:
     """The block of a call's head"""
-    fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost")]
-    return block([*fields, ("content-type", "application/grpc"), ("te", "trailers"), *metadata])
+    fields = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")]
+    return block([*fields, ("content-type", content_type), ("te", "trailers"), *metadata])
 
 
 def message(body: bytes, *, compressed: int = 0, length: int | None = None) -> bytes:

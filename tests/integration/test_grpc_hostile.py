@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 import struct
@@ -14,7 +15,7 @@ import pytest
 from tests.hpack import block
 from tests.integration.grpc_doors import SERVICE, add_sub_request, port_of, tensor_request
 from tests.integration.hostile import SPARE_KIB, all_is_well, inflight_bytes
-from tests.raw_http2 import END_HEADERS, Code, Http2, Kind, Setting, frame, head, message, settings
+from tests.raw_http2 import END_HEADERS, END_STREAM, Code, Http2, Kind, Setting, frame, head, message, settings
 from tests.serving import Server
 from tests.waiting import eventually, settles
 
@@ -209,6 +210,66 @@ def test_ten_thousand_calls_that_are_never_sent_hold_little(server: Server) -> N
         assert clients[0].status(1) == 4
     finally:
         for opened in clients:
+            opened.socket.close()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("method", "content_type", "text"),
+    [
+        ("GET", "application/grpc", "the method is GET, a call is a POST"),
+        ("PUT", "application/grpc", "the method is PUT, a call is a POST"),
+        ("POST", "application/grpcfoo", "the content type is not that of gRPC"),
+        ("POST", "application/json", "the content type is not that of gRPC"),
+        ("POST", "application/grpc+proto", None),
+        ("POST", "application/grpc;charset=utf-8", None),
+    ],
+)
+def test_a_call_is_a_post_of_grpc(client: Http2, method: str, content_type: str, text: str | None) -> None:
+    begun = head(LIVE, method=method, content_type=content_type)
+    client.send(frame(Kind.HEADERS, END_HEADERS, 1, begun), frame(Kind.DATA, END_STREAM, 1, message(b"")))
+    ending = client.ending(1)
+    assert isinstance(ending, dict)
+    assert (ending["grpc-status"], ending.get("grpc-message")) == ("0" if text is None else "13", text)
+
+
+@pytest.mark.alone
+def test_watches_beyond_the_bound_are_refused_and_the_others_go_on(server: Server) -> None:
+    address = ("127.0.0.1", port_of(server))
+    before = server.memory_kib()
+    watching = [Http2(address) for _ in range(4)]
+    try:
+        for opened in watching:
+            for first in range(1, 2048, 128):
+                calls = (
+                    frame(Kind.HEADERS, END_HEADERS, stream, head(WATCH))
+                    + frame(Kind.DATA, END_STREAM, stream, message(b""))
+                    for stream in range(first, first + 128, 2)
+                )
+                opened.send(*calls)
+            # each has been told what is now
+            for _ in range(1024):
+                assert opened.until_kind(Kind.DATA)
+        assert server.memory_kib() - before < 2 * SPARE_KIB
+        with Http2(address) as another:
+            another.ask(1, WATCH, b"")
+            assert another.status(1) == 8
+            another.ask(3, "/grpc.health.v1.Health/Check", b"")
+            assert another.status(3) == OK
+            watching.pop().socket.close()
+
+            numbers = itertools.count(5, 2)
+
+            def is_free() -> bool:
+                number = next(numbers)
+                another.ask(number, WATCH, b"")
+                found = another.until(lambda one: one.stream == number)
+                assert found is not None
+                return not found.flags & END_STREAM
+
+            eventually(is_free, "a place of those that have left")
+    finally:
+        for opened in watching:
             opened.socket.close()
 
 

@@ -16,8 +16,10 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from runners import Engine
+from tests.integration.grpc_doors import SERVICE, port_of
 from tests.integration.python_models import models as python_models
 from tests.integration.test_grpc import array_input
+from tests.raw_http2 import Code, Http2, Kind
 from tests.serving import GRPC_LINE
 from tests.waiting import eventually
 
@@ -119,6 +121,13 @@ def test_calls_that_were_accepted_are_answered_before_the_server_ends(
     assert server.process.returncode == 0
 
 
+def counting_request(number: int) -> service_pb2.ModelInferRequest:
+    asked = service_pb2.ModelInferRequest(model_name="counting")
+    asked.inputs.add(name="COUNT", datatype="INT32", shape=[1])
+    asked.raw_input_contents.append(np.array([number], np.int32).tobytes())
+    return asked
+
+
 def counting_server(repository: Path, start_server: StartServer) -> tuple[Server, str]:
     python_models.write(repository, "counting", python_models.COUNTING, python_models.COUNTING_CONFIG)
     server = start_server(repository, "--grpc-port=0")
@@ -145,14 +154,10 @@ def test_a_stream_without_requests_does_not_hold_up_the_end_of_the_server(
 @pytest.mark.alone
 def test_a_reader_that_is_slow_holds_no_more_than_its_window(repository: Path, start_server: StartServer) -> None:
     server, address = counting_server(repository, start_server)
-    asked = service_pb2.ModelInferRequest(model_name="counting")
-    asked.inputs.add(name="COUNT", datatype="INT32", shape=[1])
-    asked.raw_input_contents.append(np.array([300_000], np.int32).tobytes())
+    asked = counting_request(300_000)
     with grpc.insecure_channel(address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        warm = service_pb2.ModelInferRequest.FromString(asked.SerializeToString())
-        warm.raw_input_contents[0] = np.array([10], np.int32).tobytes()
-        assert len(list(stub.ModelStreamInfer(iter([warm])))) == 10
+        assert len(list(stub.ModelStreamInfer(iter([counting_request(10)])))) == 10
         memory = server.memory_kib()
         stream = stub.ModelStreamInfer(iter([asked]))
         next(stream)
@@ -162,6 +167,33 @@ def test_a_reader_that_is_slow_holds_no_more_than_its_window(repository: Path, s
         for answer in stream:
             last = int(np.frombuffer(answer.infer_response.raw_output_contents[0], np.int32)[0])
         assert last == 299_999
+
+
+@pytest.mark.parametrize("window", [0, 1000])
+def test_a_reader_that_takes_nothing_gives_the_model_back(
+    repository: Path, start_server: StartServer, window: int
+) -> None:
+    source = python_models.COUNTING.replace(
+        "threading.Thread(target=self.count, args=(request.get_response_sender(), count)).start()",
+        "self.count(request.get_response_sender(), count)",
+    )
+    python_models.write(repository, "counting", source, python_models.COUNTING_CONFIG)
+    server = start_server(repository, "--grpc-port=0", "--http-body-timeout-secs=1")
+    port = port_of(server)
+    with Http2(("127.0.0.1", port), window=window) as deaf, Client(f"127.0.0.1:{port}") as client:
+        deaf.ask(1, f"{SERVICE}/ModelStreamInfer", counting_request(300_000).SerializeToString())
+        # the one instance of the model is its
+        assert deaf.until_kind(Kind.HEADERS)
+        answers: Answers = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("counting", count(1))
+        assert next_of(answers)[0].as_numpy("NUMBER").item() == 0
+        assert deaf.ending(1) == Code.CANCEL
+        # the connection goes on, and so does whoever reads
+        deaf.grant(0, 1 << 20)
+        deaf.ask(3, f"{SERVICE}/ModelStreamInfer", counting_request(1).SerializeToString())
+        deaf.grant(3, 1 << 20)
+        assert deaf.status(3) == 0
 
 
 def test_a_model_with_many_answers_holds_up_no_other(streams: tuple[Client, Answers]) -> None:

@@ -64,6 +64,16 @@ pub(crate) struct Stream<'a> {
     deadline: Option<Instant>,
 }
 
+/// What became of something that was sent.
+#[derive(PartialEq, Eq)]
+enum Sent {
+    Whole,
+    /// The client has made no room for too long.
+    Late,
+    /// The client has given the call up.
+    Left,
+}
+
 /// A message with its head.
 pub(crate) fn framed(pieces: &[Bytes]) -> Message {
     framed_as(false, pieces)
@@ -168,7 +178,7 @@ impl Answer {
         for piece in coding::coded(&stream.context.io.net, message, stream.coding).await {
             if piece.len() <= SHORT_BYTES {
                 stream.inner.send_data(piece, false)?;
-            } else if !stream.send_whole(piece, Some(patience)).await? {
+            } else if stream.send_whole(piece, patience).await? != Sent::Whole {
                 stream.inner.send_reset(Reason::CANCEL);
                 return Ok(());
             }
@@ -218,7 +228,8 @@ impl Stream<'_> {
         self.send_all([message]).await
     }
 
-    /// As fast as the client takes them, and no longer than it waits.
+    /// As fast as the client takes them, and no longer than it waits. One that takes nothing for as long as bodies have
+    /// loses the call: a model may wait for the room.
     pub(crate) async fn send_all(
         &mut self,
         messages: impl IntoIterator<Item = Message>,
@@ -228,9 +239,16 @@ impl Stream<'_> {
             pieces.extend(coding::coded(&self.context.io.net, message, self.coding).await);
         }
         for piece in joined(pieces) {
-            let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if !self.send_whole(piece, patience).await? {
-                return Ok(());
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let patience = self.context.io.net.limits.body_timeout;
+            match self.send_whole(piece, left.map_or(patience, |left| left.min(patience))).await? {
+                Sent::Whole => {}
+                Sent::Late if left.is_none_or(|left| left > patience) => {
+                    self.inner.send_reset(Reason::CANCEL);
+                    return Err(Reason::CANCEL.into());
+                }
+                // What ends the call finds that.
+                Sent::Late | Sent::Left => return Ok(()),
             }
         }
         self.open.has_answered();
@@ -258,19 +276,15 @@ impl Stream<'_> {
         }
     }
 
-    /// False: the client has made no room for `patience`, or has left.
-    async fn send_whole(&mut self, mut bytes: Bytes, patience: Option<Duration>) -> Result<bool, h2::Error> {
+    async fn send_whole(&mut self, mut bytes: Bytes, patience: Duration) -> Result<Sent, h2::Error> {
         while !bytes.is_empty() {
             self.inner.reserve_capacity(bytes.len());
             let room = poll_fn(|task| self.inner.poll_capacity(task));
-            let room = match patience {
-                Some(patience) => timeout(patience, room).await.unwrap_or_default(),
-                None => room.await,
-            };
-            let Some(room) = room else { return Ok(false) };
+            let Ok(room) = timeout(patience, room).await else { return Ok(Sent::Late) };
+            let Some(room) = room else { return Ok(Sent::Left) };
             let room = room?.min(bytes.len());
             self.inner.send_data(bytes.split_to(room), false)?;
         }
-        Ok(true)
+        Ok(Sent::Whole)
     }
 }

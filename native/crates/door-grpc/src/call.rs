@@ -98,8 +98,10 @@ pub(crate) async fn serve(
 fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'a>, Status> {
     let arrived = Instant::now();
     let headers = &parts.headers;
-    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if !content_type.is_some_and(|found| found.starts_with(b"application/grpc")) {
+    if parts.method != http::Method::POST {
+        return Err(Status::new(INTERNAL, format!("the method is {}, a call is a POST", parts.method)));
+    }
+    if !headers.get(CONTENT_TYPE).is_some_and(is_of_grpc) {
         return Err(Status::new(INTERNAL, "the content type is not that of gRPC"));
     }
     let path = parts.uri.path();
@@ -125,6 +127,12 @@ fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'a>, Status>
         load: method.is_inference().then(|| load_report::Asked::read(headers)).flatten(),
         fails_at_once: headers.get(GRPC_ERROR).is_some_and(|value| value == "true"),
     })
+}
+
+/// With the format of its messages, or parameters.
+fn is_of_grpc(content_type: &HeaderValue) -> bool {
+    let rest = content_type.as_bytes().strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// Whether a header is the client's own: the others are how gRPC itself travels.

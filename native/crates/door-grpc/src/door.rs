@@ -1,6 +1,7 @@
 //! What the gRPC doors of a server share.
 
 use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use kushi_core::Error;
@@ -27,6 +28,8 @@ pub struct Grpc {
     pub(crate) compression_level: Option<u32>,
     /// What clients may ask about the protocol itself.
     pub(crate) description: OnceLock<Description>,
+    /// Of health, that are open.
+    pub(crate) watches: AtomicUsize,
 }
 
 /// What a call is served with: the door's own, and the io thread that its connection came to.
@@ -50,6 +53,7 @@ impl Grpc {
             tls: options.tls.as_ref().map(tls).transpose()?,
             compression_level: options.compression_level,
             description: OnceLock::new(),
+            watches: AtomicUsize::new(0),
         }))
     }
 

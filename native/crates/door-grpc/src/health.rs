@@ -1,5 +1,6 @@
 //! The health protocol of gRPC: what probes of Kubernetes ask, and what load balancers watch.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kushi_core::ErrorKind;
@@ -13,7 +14,7 @@ use crate::door::GrpcContext;
 use crate::management;
 use crate::message::Messages;
 use crate::messages::{HealthCheckRequest, HealthCheckResponse};
-use crate::status::{INVALID_ARGUMENT, NOT_FOUND, Status};
+use crate::status::{INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, Status};
 
 const SERVING: i32 = 1;
 const NOT_SERVING: i32 = 2;
@@ -21,6 +22,28 @@ const SERVICE_UNKNOWN: i32 = 3;
 
 /// Between two looks at something that is watched.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Of a server, at the same time. A client has one for each channel.
+const MOST_WATCHES: usize = 4096;
+
+/// One that is open.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(watches: &'a AtomicUsize) -> Result<Self, Status> {
+        let place = Self(watches);
+        if watches.fetch_add(1, Ordering::Relaxed) < MOST_WATCHES {
+            return Ok(place);
+        }
+        let text = format!("{MOST_WATCHES} watches are open, this server has no more: ask by Check");
+        Err(Status::new(RESOURCE_EXHAUSTED, text))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 pub(crate) async fn check(
     context: &GrpcContext,
@@ -46,8 +69,9 @@ pub(crate) async fn watch(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
         }
         Err(status) => Err(status),
     };
-    let service = match service {
-        Ok(service) => service,
+    let begun = service.and_then(|service| Ok((service, Place::take(&context.grpc.watches)?)));
+    let (service, _place) = match begun {
+        Ok(begun) => begun,
         Err(status) => return Answer::failed(status).send(outlet).await,
     };
     let entered = context.io.connections.enter();

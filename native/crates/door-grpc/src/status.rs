@@ -14,6 +14,10 @@ pub(crate) const RESOURCE_EXHAUSTED: u8 = 8;
 pub(crate) const UNIMPLEMENTED: u8 = 12;
 pub(crate) const INTERNAL: u8 = 13;
 
+/// Of a text, as it is written: clients take 8 KiB of metadata, and lose the whole status where there is more.
+const MOST_TEXT_BYTES: usize = 6 << 10;
+const ELLIPSIS: &str = "%E2%80%A6";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     code: u8,
@@ -67,14 +71,22 @@ impl From<Error> for Status {
     }
 }
 
-/// As gRPC writes texts: what is no printable ASCII character by its bytes.
+/// As gRPC writes texts: what is no printable ASCII character by its bytes. A long one is cut.
 fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            encoded.push(char::from(byte));
+    let mut encoded = String::with_capacity(text.len().min(MOST_TEXT_BYTES));
+    for character in text.chars() {
+        let before = encoded.len();
+        if matches!(character, ' '..='~') && character != '%' {
+            encoded.push(character);
         } else {
-            let _ = write!(encoded, "%{byte:02X}");
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+        if encoded.len() > MOST_TEXT_BYTES - ELLIPSIS.len() {
+            encoded.truncate(before);
+            encoded.push_str(ELLIPSIS);
+            break;
         }
     }
     encoded
@@ -87,6 +99,19 @@ mod tests {
     #[test]
     fn texts_are_written_as_grpc_does() {
         assert_eq!(encoded("model 'm' is 100% 串\n"), "model 'm' is 100%25 %E4%B8%B2%0A");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_behind_a_whole_character() {
+        for text in ["a", "串", "aé"] {
+            let long = encoded(&text.repeat(32 << 10));
+            assert!((MOST_TEXT_BYTES - 20..=MOST_TEXT_BYTES).contains(&long.len()), "{}", long.len());
+            let whole = encoded(text);
+            let repeated = long.strip_suffix(ELLIPSIS).unwrap();
+            assert!(repeated.trim_start_matches(&whole).len() < whole.len(), "{text}");
+        }
+        let most = "a".repeat(MOST_TEXT_BYTES - ELLIPSIS.len());
+        assert_eq!(encoded(&most), most);
     }
 
     #[test]
