@@ -8,14 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tritonclient.grpc import InferenceServerClient as GrpcClient
 from tritonclient.http import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from runners import Client
 from runners.errors import EngineFailed
 from tests.conftest import StartServer
+from tests.integration.grpc_doors import port_of
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, pair, tensor
+from tests.integration.test_grpc import array_input
 from tests.serving import Server
 from tests.waiting import eventually, settles
 
@@ -56,6 +59,30 @@ def test_a_worker_that_fails_fails_its_request_and_is_started_again(
     assert text in raised.value.message()
     assert raised.value.status() == "500"
     assert say(client, "hello again") == "hello again"
+
+
+def test_the_error_of_a_request_leaves_out_what_was_printed_at_the_start(
+    repository: Path, start_server: StartServer
+) -> None:
+    # it is ready once what it says has been heard
+    pipe = repository.parent / "pipe"
+    os.mkfifo(pipe)
+    source = f"""
+import pathlib
+import sys
+print("a library says what it is", file=sys.stderr, flush=True)
+pathlib.Path({str(pipe)!r}).read_bytes()
+{models.FAULTY}"""
+    models.write(repository, "faulty", source, models.FAULTY_CONFIG)
+    server = start_server(repository, "--model-control-mode=explicit")
+    loading = threading.Thread(target=server.post, args=("/v2/repository/models/faulty/load", b""))
+    loading.start()
+    server.log.wait_for(re.compile("faulty_0: a library says what it is"), 10)
+    pipe.write_bytes(b"")
+    loading.join()
+    with client_of(server) as client, pytest.raises(InferenceServerException, match="exited with code 3") as raised:
+        say(client, "exit")
+    assert "the last it printed" not in raised.value.message()
 
 
 def test_requests_that_end_their_process_make_nobody_else_wait(repository: Path, start_server: StartServer) -> None:
@@ -107,7 +134,11 @@ def test_an_error_whose_text_has_fifty_megabytes_is_told_by_its_beginning(
     models.write(repository, "faulty", LONG_ERRORS, models.FAULTY_CONFIG.partition("parameters")[0])
     path = repository.parent / "local"
     server = start_server(repository, f"--local-socket={path}")
-    with Client(f"unix://{path}") as client, client_of(server) as over_http:
+    with (
+        Client(f"unix://{path}") as client,
+        client_of(server) as over_http,
+        GrpcClient(f"127.0.0.1:{port_of(server)}") as over_grpc,
+    ):
         for kind, begin in (
             ("raised", "Failed to process the request(s) for model 'faulty_0', message: ValueError: e"),
             ("given", "g"),
@@ -119,6 +150,14 @@ def test_an_error_whose_text_has_fifty_megabytes_is_told_by_its_beginning(
             assert raised.value.message() == str(told.value)
             assert str(told.value).startswith(f"{begin}é é é ")
             assert len(str(told.value)) < 33 << 10
+            # what clients take of metadata is less
+            with pytest.raises(InferenceServerException) as raised:
+                over_grpc.infer("faulty", [array_input("WHAT", "BYTES", np.array([kind], np.object_))])
+            assert raised.value.status() == "StatusCode.INTERNAL"
+            text = raised.value.message()
+            assert text.endswith("…")
+            assert str(told.value).startswith(text.removesuffix("…"))
+            assert len(text.removeprefix(begin)) > 1000
         assert client.infer("faulty", ["well"])["SAID"].tolist() == [b"well"]
 
 

@@ -44,7 +44,7 @@ fn converse(
             process.kill();
             return Err(format!(
                 "its configuration was not complete in time; {}",
-                process.end(left).description()
+                process.end(left, false).description()
             ));
         }
         let interest = if outgoing.is_blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -82,7 +82,7 @@ fn converse(
             }
         }
         if !goes_on {
-            return Err(process.end(Duration::from_secs(1)).description());
+            return Err(process.end(Duration::from_secs(1), false).description());
         }
     }
 }

@@ -15,6 +15,10 @@ pub(crate) struct Output {
     lines: Lines,
     tail: VecDeque<u8>,
     printed: Allowance,
+    /// In bytes, all of it.
+    length: usize,
+    /// Of that, what was printed before it was ready.
+    before: usize,
 }
 
 impl Output {
@@ -27,6 +31,8 @@ impl Output {
             lines: Lines::default(),
             tail: VecDeque::new(),
             printed: Allowance::new(Instant::now()),
+            length: 0,
+            before: 0,
         })
     }
 
@@ -58,9 +64,16 @@ impl Output {
         warn_left_out(&self.name, self.printed.end());
     }
 
-    /// The last it has printed, for the text of an error.
-    pub(crate) fn tail(&self) -> String {
-        let bytes: Vec<u8> = self.tail.iter().copied().collect();
+    /// What was read until now was printed by a process that is not ready.
+    pub(crate) fn is_not_ready(&mut self) {
+        self.before = self.length;
+    }
+
+    /// The last it has printed, for the text of an error: of a process that was ready, without what it said of its
+    /// start, as libraries do.
+    pub(crate) fn tail(&self, was_ready: bool) -> String {
+        let since = if was_ready { self.length - self.before } else { self.length };
+        let bytes: Vec<u8> = self.tail.iter().skip(self.tail.len().saturating_sub(since)).copied().collect();
         String::from_utf8_lossy(&bytes).trim_end().to_owned()
     }
 
@@ -71,6 +84,7 @@ impl Output {
 
     fn take(&mut self, bytes: &[u8]) {
         self.tail.extend(bytes);
+        self.length += bytes.len();
         let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
         let mut lines = std::mem::take(&mut self.lines);
@@ -103,9 +117,31 @@ mod tests {
         write!(writer, "the last words\n \n").unwrap();
         drop(writer);
         output.read_rest();
-        assert!(output.tail().len() <= TAIL_BYTES);
-        assert!(output.tail().ends_with("\nline 1999\nthe last words"), "{}", output.tail());
+        assert!(output.tail(false).len() <= TAIL_BYTES);
+        assert!(output.tail(false).ends_with("\nline 1999\nthe last words"), "{}", output.tail(false));
         assert!(output.pipe().is_none(), "nothing more will come");
+    }
+
+    #[test]
+    fn what_one_that_was_ready_printed_before_is_left_out() {
+        let (reader, mut writer) = pipe().unwrap();
+        let mut output = Output::new(reader, "m_0".into()).unwrap();
+        for line in 0..2 * TAIL_BYTES / 8 {
+            writeln!(writer, "banner {line}").unwrap();
+            output.read();
+        }
+        output.is_not_ready();
+        assert_eq!(output.tail(true), "");
+        assert!(output.tail(false).ends_with("\nbanner 1023"));
+        write!(writer, "the last words").unwrap();
+        output.read();
+        assert_eq!(output.tail(true), "the last words");
+        assert!(output.tail(false).ends_with("\nbanner 1023\nthe last words"));
+        for _ in 0..TAIL_BYTES {
+            write!(writer, "xy").unwrap();
+            output.read();
+        }
+        assert_eq!(output.tail(true), output.tail(false));
     }
 
     #[test]
@@ -114,7 +150,7 @@ mod tests {
         let mut output = Output::new(reader, "m_0".into()).unwrap();
         write!(writer, "the last words").unwrap();
         output.read_rest();
-        assert_eq!(output.tail(), "the last words");
+        assert_eq!(output.tail(false), "the last words");
         assert!(output.pipe().is_some());
     }
 }

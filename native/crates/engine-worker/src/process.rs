@@ -138,11 +138,11 @@ impl Process {
     }
 
     /// Waits for its end; one that does not come is brought about. What it has started ends with it.
-    pub(crate) fn end(mut self, patience: Duration) -> Ended {
+    pub(crate) fn end(mut self, patience: Duration, was_ready: bool) -> Ended {
         wait_for(&self.ended, patience);
         let status = self.reap();
         self.output.read_rest();
-        Ended { status, tail: self.output.tail() }
+        Ended { status, tail: self.output.tail(was_ready) }
     }
 
     /// None is left behind as a zombie.

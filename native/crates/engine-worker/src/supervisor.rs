@@ -112,7 +112,7 @@ impl Supervisor {
                 END_PATIENCE
             }
         };
-        let ended = process.end(patience).description();
+        let ended = process.end(patience, was_ready).description();
         let what = match &why {
             Why::Ended | Why::Stopped => ended,
             Why::Killed(reason) => format!("{reason}; {ended}"),
@@ -255,6 +255,9 @@ impl Watch<'_> {
         }
         if has_output {
             self.process.output.read();
+            if !self.reading.heard().is_ready {
+                self.process.output.is_not_ready();
+            }
         }
         let now = Instant::now();
         self.process.output.report(now);
