@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kushi_core::{Batch, Buffer, DataType, Scratch, Shape};
+use kushi_core::{Batch, Buffer, DataType, Error, Scratch, Shape};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -23,9 +23,9 @@ pub struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// To be called before any of the requests ends.
-    pub fn new(batch: &'a mut Batch, scratch: &'a mut Scratch) -> Self {
-        let parts = batch.gather(scratch).into_iter().map(|input| {
+    /// To be called before any of the requests ends. Fails where there is no memory for them.
+    pub fn new(batch: &'a mut Batch, scratch: &'a mut Scratch) -> Result<Self, Error> {
+        let parts = batch.gather(scratch)?.into_iter().map(|input| {
             input.map(|input| Part {
                 datatype: input.datatype,
                 start: input.bytes.as_ptr(),
@@ -34,7 +34,7 @@ impl<'a> Joined<'a> {
             })
         });
         let parts = parts.collect();
-        Self { batch, scratch, parts }
+        Ok(Self { batch, scratch, parts })
     }
 
     pub fn batch(&self) -> &Batch {

@@ -188,8 +188,11 @@ impl Batch {
     }
 
     /// The inputs of all requests, joined, with zeros for rows that answer nobody; to be called before any
-    /// request ends.
-    pub fn gather<'a>(&'a mut self, scratch: &'a mut Scratch) -> SmallVec<[Option<Gathered<'a>>; 4]> {
+    /// request ends. Fails where there is no memory for them.
+    pub fn gather<'a>(
+        &'a mut self,
+        scratch: &'a mut Scratch,
+    ) -> Result<SmallVec<[Option<Gathered<'a>>; 4]>, Error> {
         let share = |seat: &'a Seat| match &seat.entry {
             Some(entry) => Share::Inputs(&entry.request.inputs),
             None => Share::Zeros(seat.rows),

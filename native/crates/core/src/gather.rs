@@ -62,12 +62,12 @@ fn row_bytes(tensor: &Tensor) -> usize {
 }
 
 impl Piece {
-    fn fill<'b>(&mut self, parts: impl Iterator<Item = Part<'b>>, total: usize) {
+    fn fill<'b>(&mut self, parts: impl Iterator<Item = Part<'b>>, total: usize) -> Result<(), Error> {
         if self.bytes.capacity() > KEPT_BYTES.max(2 * total) {
             self.bytes = Vec::new();
         }
         self.bytes.clear();
-        self.bytes.reserve(total + ALIGNMENT);
+        self.bytes.try_reserve(total.saturating_add(ALIGNMENT)).map_err(|_| no_memory(total))?;
         self.start = self.bytes.as_ptr().align_offset(ALIGNMENT);
         self.bytes.resize(self.start, 0);
         for part in parts {
@@ -76,11 +76,16 @@ impl Piece {
                 Part::Zeros(count) => self.bytes.resize(self.bytes.len() + count, 0),
             }
         }
+        Ok(())
     }
 
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
+}
+
+fn no_memory(total: usize) -> Error {
+    Error::new(ErrorKind::EngineFailed, format!("there is no memory for an input of a batch: {total} bytes"))
 }
 
 fn is_aligned(bytes: &[u8], datatype: DataType) -> bool {
@@ -90,7 +95,7 @@ fn is_aligned(bytes: &[u8], datatype: DataType) -> bool {
 
 impl Scratch {
     /// Joins input `i` of every seat; `None` for an optional input left out. Inputs in `made` are taken
-    /// as they are.
+    /// as they are. Fails where there is no memory for all of them together.
     ///
     /// All requests of a batch carry the same inputs with the same dimensions behind the first, as
     /// the batch policy sees to it.
@@ -100,7 +105,7 @@ impl Scratch {
         seats: &[Share<'a>],
         made: &'a [(usize, Tensor)],
         batched: bool,
-    ) -> SmallVec<[Option<Gathered<'a>>; 4]> {
+    ) -> Result<SmallVec<[Option<Gathered<'a>>; 4]>, Error> {
         self.pieces.resize_with(specs.len(), Piece::default);
         let batch_dims = usize::from(batched);
         let mut joined = SmallVec::new();
@@ -121,7 +126,7 @@ impl Scratch {
                 if is_aligned(given, first.datatype) {
                     given
                 } else {
-                    piece.fill([Part::Bytes(given)].into_iter(), given.len());
+                    piece.fill([Part::Bytes(given)].into_iter(), given.len())?;
                     piece.as_bytes()
                 }
             } else {
@@ -143,13 +148,13 @@ impl Scratch {
                 if batched {
                     shape[0] = rows;
                 }
-                piece.fill(parts().map(|(_, part)| part), total);
+                piece.fill(parts().map(|(_, part)| part), total)?;
                 piece.as_bytes()
             };
             let shape = spec.to_engine(&shape, batch_dims);
             joined.push(Some(Gathered { datatype: first.datatype, shape, bytes }));
         }
-        joined
+        Ok(joined)
     }
 }
 
@@ -208,5 +213,34 @@ impl<'a> Splitter<'a> {
         let data = output.data.slice(self.at..end);
         self.at = end;
         Tensor { datatype: output.datatype, shape, data }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Labels};
+
+    #[test]
+    fn a_batch_that_memory_has_no_room_for_is_an_error() {
+        let specs = [TensorSpec {
+            name: "x".into(),
+            datatype: DataType::Uint8,
+            dims: vec![-1],
+            reshape: None,
+            optional: false,
+            labels: Labels::default(),
+        }];
+        let data = Buffer::host(vec![7; 1 << 10]);
+        let inputs =
+            [Some(Tensor { datatype: DataType::Uint8, shape: [1, 1 << 10].into_iter().collect(), data })];
+        let mut scratch = Scratch::default();
+        let mut rows = |zeros| {
+            let gathered = scratch.gather(&specs, &[Share::Inputs(&inputs), Share::Zeros(zeros)], &[], true);
+            gathered.map(|gathered| gathered[0].as_ref().map(|input| input.bytes.len()))
+        };
+        let text = "there is no memory for an input of a batch: 1125899906843648 bytes";
+        assert_eq!(rows(1 << 40), Err(Error::new(ErrorKind::EngineFailed, text)));
+        assert_eq!(rows(1), Ok(Some(2 << 10)));
     }
 }

@@ -65,7 +65,7 @@ impl OnnxEngine {
         {
             return Ok(outputs);
         }
-        let gathered = batch.gather(scratch);
+        let gathered = batch.gather(scratch).map_err(|error| Fault { error, of_data: true })?;
         if let Some(operator) = fatal_operator {
             check_not_empty(operator, &self.input_names, &gathered)?;
         }

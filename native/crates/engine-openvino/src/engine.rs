@@ -75,10 +75,11 @@ impl OpenVinoEngine {
         let most = batch.spec().max_batch_size;
         let padded = self.padding(rows, most).map_err(Fault::of_request)?;
         let wanted: SmallVec<[bool; 8]> = (0..self.outputs.len()).map(|index| batch.wants(index)).collect();
-        let gathered = batch.gather(scratch);
+        let gathered = batch.gather(scratch).map_err(Fault::of_data)?;
         let api = self.model.api();
         let few = gathered.iter().flatten().filter(|_| padded);
-        let padding: Vec<Vec<u8>> = few.map(|input| with_rows(input, rows, most)).collect();
+        let padding = few.map(|input| with_rows(input, rows, most)).collect::<Result<Vec<_>, _>>();
+        let padding = padding.map_err(Fault::of_request)?;
         let mut inputs = SmallVec::<[InputTensor<'_, '_>; 4]>::new();
         for &index in &self.inputs {
             let input = gathered[index].as_ref().expect("no input is optional");
@@ -133,6 +134,11 @@ struct Fault {
 }
 
 impl Fault {
+    /// Each of the requests runs once more, alone.
+    fn of_data(error: Error) -> Self {
+        Self { error, of_data: true }
+    }
+
     fn of_request(error: Error) -> Self {
         Self { error, of_data: false }
     }
@@ -209,14 +215,18 @@ fn read(ran: &Ran<'_>, output: &Output) -> Result<Tensor, Failure> {
 }
 
 /// The bytes of an input with rows of zeros behind its own.
-fn with_rows(input: &Gathered<'_>, rows: usize, most: usize) -> Vec<u8> {
+fn with_rows(input: &Gathered<'_>, rows: usize, most: usize) -> Result<Vec<u8>, Error> {
     let row = match input.datatype.size() {
         Some(size) => element_count(&input.shape[1..]).unwrap_or(0) * size,
         // an empty string has a length, too
         None => element_count(&input.shape[1..]).unwrap_or(0) * size_of::<u32>(),
     };
-    let mut bytes = Vec::with_capacity(input.bytes.len() + row * (most - rows));
+    let total = input.bytes.len() + row * (most - rows);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(total).map_err(|_| {
+        Error::new(ErrorKind::EngineFailed, format!("there is no memory for a padded batch: {total} bytes"))
+    })?;
     bytes.extend_from_slice(input.bytes);
-    bytes.resize(input.bytes.len() + row * (most - rows), 0);
-    bytes
+    bytes.resize(total, 0);
+    Ok(bytes)
 }

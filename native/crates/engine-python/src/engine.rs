@@ -105,9 +105,12 @@ impl Engine for PythonEngine {
         let wanted: Wanted = (0..self.spec.outputs.len()).map(|index| batch.wants(index)).collect();
         let inside = exit::enter();
         let mut of_data = false;
-        let result = inside.as_ref().and_then(|_| {
-            let inputs = Joined::new(&mut batch, &mut slot.scratch);
-            Python::try_attach(|py| self.run(py, inputs, &wanted, &mut of_data))
+        let result = inside.as_ref().and_then(|_| match Joined::new(&mut batch, &mut slot.scratch) {
+            Ok(inputs) => Python::try_attach(|py| self.run(py, inputs, &wanted, &mut of_data)),
+            Err(error) => {
+                of_data = !self.keeps_state;
+                Some(Err(error))
+            }
         });
         drop(inside);
         let computed = match result {
