@@ -106,6 +106,32 @@ def test_a_limit_of_ones_own_is_kept(repository: Path, start_server: StartServer
         assert (response.status, response.error) == (400, expected)
 
 
+@pytest.mark.parametrize("chunks", [False, True])
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("/v2/repository/index", 64 << 10),
+        ("/v2/models/add_sub/trace/setting", 64 << 10),
+        ("/v2/logging", 64 << 10),
+        ("/v2/repository/models/add_sub/load", 2 << 20),
+        ("/v2/systemsharedmemory/region/any/register", 64 << 10),
+    ],
+)
+def test_a_request_that_is_no_inference_has_a_limit_of_its_own(
+    server: Server, path: str, most: int, *, chunks: bool
+) -> None:
+    with server.connect() as connection:
+        for length, is_too_long in ((most, False), (most + 1, True)):
+            body = b"{}".ljust(length)
+            if chunks:
+                connection.send(frame("POST", path, [CHUNKED]) + chunked([body]))
+                response = connection.receive()
+            else:
+                response = connection.ask("POST", path, body=body)
+            text = f"a request of {length} bytes exceeds the {most} bytes that one may have that is no inference"
+            assert (response.status == 400 and response.error == text) == is_too_long
+
+
 def test_binary_data_counts_towards_the_limit(repository: Path, start_server: StartServer) -> None:
     models.write_identities(repository)
     server = start_server(repository, "--http-max-input-size=1000")

@@ -1,7 +1,7 @@
 //! What a call is answered with: messages and a status, or a status alone.
 
 use std::future::poll_fn;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
@@ -12,13 +12,14 @@ use kushi_core::{Error, ErrorKind, Timings};
 use kushi_dataplane::{Event, Trace};
 use kushi_net::Answering;
 use smallvec::SmallVec;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::coding::{self, AnswerCoding, REQUEST_CODING};
 use crate::door::GrpcContext;
 use crate::line::OpenCall;
 use crate::load_report;
 use crate::message::HEAD_BYTES;
+use crate::patience::patiently;
 use crate::status::Status;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -69,9 +70,9 @@ pub(crate) struct Stream<'a> {
 enum Sent {
     Whole,
     /// The client has made no room for too long.
-    Late,
-    /// The client has given the call up.
-    Left,
+    Untaken,
+    /// The client has given the call up, or its time is over: whoever asks [`Stream::over`] hears it.
+    Over,
 }
 
 /// A message with its head.
@@ -173,12 +174,11 @@ impl Answer {
             outlet.respond.send_response(response, true)?;
             return Ok(());
         };
-        let patience = outlet.context.io.net.limits.body_timeout;
         let mut stream = outlet.open_with(self.timings)?;
         for piece in coding::coded(&stream.context.io.net, message, stream.coding).await {
             if piece.len() <= SHORT_BYTES {
                 stream.inner.send_data(piece, false)?;
-            } else if stream.send_whole(piece, patience).await? != Sent::Whole {
+            } else if stream.send_whole(piece).await? != Sent::Whole {
                 stream.inner.send_reset(Reason::CANCEL);
                 return Ok(());
             }
@@ -239,16 +239,13 @@ impl Stream<'_> {
             pieces.extend(coding::coded(&self.context.io.net, message, self.coding).await);
         }
         for piece in joined(pieces) {
-            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let patience = self.context.io.net.limits.body_timeout;
-            match self.send_whole(piece, left.map_or(patience, |left| left.min(patience))).await? {
+            match self.send_whole(piece).await? {
                 Sent::Whole => {}
-                Sent::Late if left.is_none_or(|left| left > patience) => {
+                Sent::Untaken => {
                     self.inner.send_reset(Reason::CANCEL);
                     return Err(Reason::CANCEL.into());
                 }
-                // What ends the call finds that.
-                Sent::Late | Sent::Left => return Ok(()),
+                Sent::Over => return Ok(()),
             }
         }
         self.open.has_answered();
@@ -276,14 +273,24 @@ impl Stream<'_> {
         }
     }
 
-    async fn send_whole(&mut self, mut bytes: Bytes, patience: Duration) -> Result<Sent, h2::Error> {
+    async fn send_whole(&mut self, mut bytes: Bytes) -> Result<Sent, h2::Error> {
+        let Self { context, inner, deadline, .. } = self;
         while !bytes.is_empty() {
-            self.inner.reserve_capacity(bytes.len());
-            let room = poll_fn(|task| self.inner.poll_capacity(task));
-            let Ok(room) = timeout(patience, room).await else { return Ok(Sent::Late) };
-            let Some(room) = room else { return Ok(Sent::Left) };
+            inner.reserve_capacity(bytes.len());
+            let room = patiently(
+                &context.io,
+                tokio::time::Instant::now(),
+                poll_fn(|task| inner.poll_capacity(task)),
+            );
+            let room = match *deadline {
+                Some(deadline) => timeout_at(deadline.into(), room).await,
+                None => Ok(room.await),
+            };
+            let Ok(room) = room else { return Ok(Sent::Over) };
+            let Some(room) = room else { return Ok(Sent::Untaken) };
+            let Some(room) = room else { return Ok(Sent::Over) };
             let room = room?.min(bytes.len());
-            self.inner.send_data(bytes.split_to(room), false)?;
+            inner.send_data(bytes.split_to(room), false)?;
         }
         Ok(Sent::Whole)
     }

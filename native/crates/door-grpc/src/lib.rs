@@ -26,6 +26,7 @@ mod message;
 mod messages;
 mod method;
 mod options;
+mod patience;
 mod reflection;
 mod status;
 mod stream;

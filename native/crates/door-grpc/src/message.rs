@@ -6,10 +6,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
 use kushi_net::Answering;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::coding;
 use crate::door::GrpcContext;
+use crate::patience::patiently;
 use crate::status::{DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, Status};
 
 pub(crate) const HEAD_BYTES: usize = 5;
@@ -151,9 +152,10 @@ impl<'a> Messages<'a> {
         let came = match self.began {
             None => self.body.data().await,
             Some(began) => {
-                let patience = limits.body_timeout;
-                let came = timeout_at(self.heard + patience, self.body.data()).await;
-                let came = came.map_err(|_| too_slow(patience))?;
+                let io = &self.inlet.context.io;
+                let came = patiently(io, self.heard, self.body.data()).await;
+                let patience = io.patience();
+                let came = came.ok_or_else(|| too_slow(patience))?;
                 let elapsed = began.elapsed();
                 if elapsed > patience && self.pieces.len() < least(limits.min_body_rate, elapsed) {
                     return Err(too_slow(patience));

@@ -1,10 +1,7 @@
 //! Which method a call is for.
 
 use kushi_oip::Category;
-
-const LOAD_BYTES: usize = 2 << 20;
-/// Names and a few settings.
-const PLAIN_BYTES: usize = 64 << 10;
+use kushi_oip::management::{MOST_BYTES, MOST_BYTES_TO_LOAD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method<'a> {
@@ -41,15 +38,13 @@ impl Method<'_> {
         matches!(self, Self::Infer | Self::StreamInfer)
     }
 
-    /// Of a message of the client, where tensors may take `of_tensors`. Small things may be many: a setting of two bytes
-    /// becomes a hundred, and nobody else is served while they are read.
+    /// Of a message of the client, where tensors may take `of_tensors`.
     pub(crate) fn most_bytes(self, of_tensors: usize) -> usize {
         match self {
             Self::Infer | Self::StreamInfer => of_tensors,
-            // It may bring a configuration.
-            Self::Manage("RepositoryModelLoad") => of_tensors.min(LOAD_BYTES),
+            Self::Manage("RepositoryModelLoad") => of_tensors.min(MOST_BYTES_TO_LOAD),
             Self::Manage(_) | Self::HealthCheck | Self::HealthWatch | Self::Reflection => {
-                of_tensors.min(PLAIN_BYTES)
+                of_tensors.min(MOST_BYTES)
             }
         }
     }

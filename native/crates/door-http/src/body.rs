@@ -56,6 +56,8 @@ impl RequestBody {
 
 /// How the body of a request is to be read.
 pub(crate) struct Plan {
+    /// Bytes.
+    pub most: usize,
     /// Where the tensor data begins, if the head says so.
     pub json_length: Option<usize>,
     /// What to say beyond the largest body.
@@ -87,7 +89,7 @@ pub(crate) async fn read(
     context: &HttpContext,
     activity: &Activity,
 ) -> Result<Received, Refusal> {
-    let most = context.http.limits.max_input_bytes;
+    let most = plan.most;
     let declared = body.length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if let Some(length) = declared.filter(|&length| length > most) {
         return Err((plan.refusal)(length, most).into());
@@ -157,7 +159,7 @@ impl Collecting<'_> {
         context: &HttpContext,
         activity: &Activity,
     ) -> Result<Received, Refusal> {
-        let Self { plan: plan @ &Plan { json_length, refusal, .. }, declared, .. } = self;
+        let Self { plan: plan @ &Plan { most, json_length, refusal, .. }, declared, .. } = self;
         let (limits, pool, memory) = (&context.http.limits, &context.io.net.pool, &context.io.body_memory);
         let mut joining: Option<Joining> = None;
         let mut open = Aligned::begin(declared, first.len(), json_length, memory);
@@ -167,8 +169,8 @@ impl Collecting<'_> {
         while let Some(piece) = next(body, activity).await? {
             length += piece.len();
             self.chunks.add(&piece, activity);
-            if length > limits.max_input_bytes {
-                return Err(refusal(length, limits.max_input_bytes).into());
+            if length > most {
+                return Err(refusal(length, most).into());
             }
             if declared.is_none() && self.chunks.count > limits.max_chunks {
                 return Err(Refusal::Final(too_many_chunks(limits.max_chunks)));

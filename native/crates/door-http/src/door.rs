@@ -6,11 +6,11 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Answer as Answered, DataPlane, DoorKind, Verb, metrics, unanswered};
+use kushi_dataplane::{Action, Answer as Answered, DataPlane, DoorKind, Verb, metrics, unanswered};
 use kushi_net::{
     Activity, Door, Guest, Inside, IoContext, Owner, Serving, Socket, Stage, Tls, TlsFiles, answered,
 };
-use kushi_oip::{Forwarding, Restricted, Restriction, Restrictions};
+use kushi_oip::{Forwarding, Restricted, Restriction, Restrictions, management as verbs};
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
@@ -151,7 +151,12 @@ async fn management(
         let asked = Asked::by(&route);
         return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await, asked.as_ref()));
     }
-    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner: Owner::SERVER };
+    let most = match route {
+        Management::Control { action: Action::Load, .. } => verbs::MOST_BYTES_TO_LOAD,
+        _ => verbs::MOST_BYTES,
+    };
+    let most = most.min(context.http.limits.max_input_bytes);
+    let plan = Plan { most, json_length: None, refusal: too_large, owner: Owner::SERVER };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     answering.prepared();
@@ -163,6 +168,12 @@ async fn management(
 async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
     let verb = verb?;
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
+}
+
+fn too_large(bytes: usize, most: usize) -> Error {
+    Error::invalid(format!(
+        "a request of {bytes} bytes exceeds the {most} bytes that one may have that is no inference"
+    ))
 }
 
 fn full(guest: &Guest) -> Error {

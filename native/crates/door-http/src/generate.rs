@@ -45,7 +45,8 @@ pub(crate) async fn generate(
     let deadline = infer::timeout(asked.timeout)?.and_then(|timeout| arrived.checked_add(timeout));
     check_encoding(asked.content_encoding)?;
     let owner = Owner::model(inference.spec());
-    let plan = Plan { json_length: None, refusal: infer::json_too_large, owner };
+    let most = context.http.limits.max_input_bytes;
+    let plan = Plan { most, json_length: None, refusal: infer::json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     if let Some(trace) = &trace {

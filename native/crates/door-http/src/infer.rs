@@ -69,8 +69,8 @@ pub(crate) async fn infer(
             return Ok(answer);
         }
     }
-    let body::Received { bytes: body, mut answering } =
-        body::read(body, &Plan { json_length: announced, refusal, owner }, context, activity).await?;
+    let plan = Plan { most, json_length: announced, refusal, owner };
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     if let Some(trace) = &trace {
         trace.mark(Event::HttpReceiveStart, arrived);

@@ -68,6 +68,10 @@ impl Connections {
         }
     }
 
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
     /// A connection that is woken when the server closes.
     pub fn enter(&self) -> Entered<'_> {
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -95,8 +99,10 @@ impl Connections {
 
     /// Looks them over until there is none.
     pub async fn look_over(&self, limits: &Limits) {
+        let in_a_drain = limits.in_a_drain();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
+            let limits = if self.draining.get() { &in_a_drain } else { limits };
             let now = Instant::now();
             let mut any = false;
             for row in &mut *self.rows.borrow_mut() {

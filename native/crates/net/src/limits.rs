@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// A server that drains waits no longer for a body, or for a client that takes nothing of its answer.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// From the first byte of a head to its last; for a TLS handshake, too.
@@ -32,6 +35,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Those of a server that drains.
+    pub(crate) fn in_a_drain(&self) -> Self {
+        Self { body_timeout: self.body_timeout.min(DRAIN_PATIENCE), ..self.clone() }
+    }
+
     /// What has to come of a body within its timeout.
     pub(crate) fn least_body_bytes(&self) -> usize {
         let seconds = usize::try_from(self.body_timeout.as_secs()).unwrap_or(usize::MAX);
