@@ -23,6 +23,9 @@ use crate::status::Status;
 /// Outputs up to this size are copied into one piece with what describes them.
 const COPIED_BYTES: usize = 16 << 10;
 
+/// Typed fields of so many bytes are read, and of outputs of so many bytes classes are chosen, where nobody waits.
+const LONG_BYTES: usize = 64 << 10;
+
 /// Where outputs go that are wanted in regions, by their positions.
 #[derive(Clone)]
 struct Places(Arc<SmallVec<[(u16, RegionRange); 2]>>);
@@ -156,6 +159,10 @@ async fn bind(
     body: &Bytes,
     answering: &mut Answering,
 ) -> Result<Bound, Error> {
+    let typed_bytes = message.inputs.iter().filter_map(|input| input.contents).map(<[u8]>::len).sum();
+    if typed_bytes > LONG_BYTES {
+        return Box::pin(bind_aside(context, spec, body, typed_bytes, answering)).await;
+    }
     let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;
     let added_bytes: usize = drafts.iter().map(|draft| draft.data.added_bytes()).sum();
     if added_bytes > 0 {
@@ -176,6 +183,31 @@ async fn bind(
     // Its regions have stayed until now.
     drop(drafts);
     bound
+}
+
+/// What typed fields hold is measured and becomes tensors: both take their time.
+async fn bind_aside(
+    context: &GrpcContext,
+    spec: &Arc<ModelSpec>,
+    body: &Bytes,
+    typed_bytes: usize,
+    answering: &mut Answering,
+) -> Result<Bound, Error> {
+    let (grpc, spec, body) = (context.grpc.clone(), spec.clone(), body.clone());
+    let owner = Owner::model(&spec);
+    let mut reservation = answering.take_reservation();
+    let work = move |_: &_| {
+        let message = InferRequest::read(&body)?;
+        let drafts = inputs::read(&message, &body, &grpc.plane.regions)?;
+        let added_bytes: usize = drafts.iter().map(|draft| draft.data.added_bytes()).sum();
+        let bytes = body.len().saturating_add(added_bytes);
+        reservation.cover(bytes)?;
+        reservation.settle(bytes);
+        spec.bind(message.id, drafts, &output_names(&message)).map(|bound| (bound, reservation))
+    };
+    let (bound, reservation) = context.io.net.pool.run(owner, typed_bytes, work).await??;
+    answering.reservation = Some(reservation);
+    Ok(bound)
 }
 
 fn output_names<'a>(message: &InferRequest<'a>) -> SmallVec<[&'a str; 8]> {
@@ -241,17 +273,20 @@ impl Asked {
         mut response: Response,
         is_final: Option<bool>,
     ) -> Result<Message, Error> {
-        let Self { spec, places, .. } = self;
-        self.classes.choose(spec, &mut response)?;
-        let gpu_bytes = gpu_bytes(&response, |index| places.of(index));
-        if gpu_bytes == 0 {
+        let Self { spec, places, classes, .. } = self;
+        let to_choose = classes.bytes(&response);
+        let to_gpu = gpu_bytes(&response, |index| places.of(index));
+        if to_choose <= LONG_BYTES && to_gpu == 0 {
+            classes.choose(spec, &mut response)?;
             fill_regions(spec, &response, |index| places.of(index))?;
         } else {
-            let (spec, places) = (spec.clone(), places.clone());
+            let (spec, places, classes) = (spec.clone(), places.clone(), classes.clone());
             let owner = Owner::model(&spec);
-            let work =
-                move |_: &_| fill_regions(&spec, &response, |index| places.of(index)).map(|()| response);
-            response = Box::pin(context.io.net.pool.run(owner, gpu_bytes, work)).await??;
+            let work = move |_: &_| {
+                classes.choose(&spec, &mut response)?;
+                fill_regions(&spec, &response, |index| places.of(index)).map(|()| response)
+            };
+            response = Box::pin(context.io.net.pool.run(owner, to_choose + to_gpu, work)).await??;
         }
         let head = Preamble { spec, id: &self.id, is_final };
         Ok(write(head, response, |index| places.of(index).is_some()))
