@@ -14,7 +14,7 @@ from ..errors import about
 from ..repository.backend_config import NO_SETTINGS
 from ..repository.cores import cores_of_instances
 from ..repository.discovery import descriptor_of
-from ..repository.isolation import is_in_processes
+from ..repository.isolation import check_stays_outside, is_in_processes
 from ..repository.labels import read_labels
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
@@ -59,6 +59,9 @@ def load(
     fault of it would end this process.
     """
     started = time.monotonic()
+    if not trusted:
+        with about(source.stated_in):
+            check_stays_outside(config)
     descriptor = descriptor_of(config.backend)
     elsewhere = is_in_processes(config, descriptor)
     fit = isolation.fit if elsewhere else fitting.fit

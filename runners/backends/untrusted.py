@@ -135,14 +135,17 @@ def _files(order: Order, path: Path, beside: Iterable[Path]) -> Iterator[tuple[b
     if source.path.is_file():
         files = [path, *beside]
     else:
-        others = {os.path.realpath(one) for number, one in source.versions.items() if number != order.version}
+        others = {os.path.abspath(one) for number, one in source.versions.items() if number != order.version}  # noqa: PTH100
         files = [*_below(source.path, others), *beside]
     yield from ((os.fsencode(os.path.relpath(file, source.path)), file) for file in files)
 
 
-def _below(directory: Path, seen: set[str]) -> Iterator[Path]:
-    """Regular files, those behind links as well; no directory twice"""
-    for folder, folders, names in os.walk(directory, followlinks=True):
+def _below(directory: Path, others: set[str]) -> Iterator[Path]:
+    """Regular files, those behind links as well, but for what stands in `others`; no directory twice"""
+    seen = set[str]()
+    for folder, folders, names in os.walk(os.path.abspath(directory), followlinks=True):  # noqa: PTH100
         seen.add(os.path.realpath(folder))
-        folders[:] = [name for name in folders if os.path.realpath(os.path.join(folder, name)) not in seen]  # noqa: PTH118
+        # by its own path: another version may be a link to this one
+        paths = {name: os.path.join(folder, name) for name in folders}  # noqa: PTH118
+        folders[:] = [name for name, path in paths.items() if path not in others and os.path.realpath(path) not in seen]
         yield from (file for name in names if (file := Path(folder, name)).is_file())

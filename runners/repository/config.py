@@ -24,6 +24,9 @@ _OTHER_NAMES = {
     "TYPE_DOUBLE": "TYPE_FP64",
 }
 """What the protocol and other formats call a value, and what config.pbtxt does"""
+# the reader of the format takes time with the square of their number, and lets nothing else run meanwhile
+_MOST_BACKSLASHES = 64
+_BACKSLASHES = re.compile(rf"\\{{{_MOST_BACKSLASHES + 1}}}")
 _MOST_SHOWN = 80
 """Characters of a line before and behind a fault"""
 
@@ -42,6 +45,8 @@ def read(path: Path) -> ModelConfig:
 def parse(text: str, source: str) -> ModelConfig:
     """The configuration that `text` states; `source` is how errors call it"""
     text = text.removeprefix(_BYTE_ORDER_MARK)
+    if _BACKSLASHES.search(text):
+        raise ConfigInvalid(f"{source}: more than {_MOST_BACKSLASHES} backslashes in a row")
     try:
         read = text_format.Parse(text, ModelConfig())
         _check_numbers(text)

@@ -4,9 +4,18 @@ from ..errors import ConfigInvalid, Unsupported
 from .descriptor import Descriptor
 from .messages import ModelConfig
 
-__all__ = ["ISOLATE", "OF_PROCESSES", "check_isolation", "is_in_processes", "is_isolated"]
+__all__ = [
+    "IN_PROCESS",
+    "ISOLATE",
+    "OF_PROCESSES",
+    "check_isolation",
+    "check_stays_outside",
+    "is_in_processes",
+    "is_isolated",
+]
 
 ISOLATE = "kushi.isolate"
+IN_PROCESS = "kushi.inprocess"
 OF_PROCESSES = ("kushi.execute_timeout", "kushi.max_requests")
 """Parameters of every model that has processes of its own"""
 
@@ -25,6 +34,15 @@ def is_in_processes(config: ModelConfig, descriptor: Descriptor) -> bool:
     """Whether an object of Python's executes the model, and does so outside the process of the server"""
     always = descriptor.executed_by == "Python in processes"
     return always or (descriptor.executed_by == "Python" and is_isolated(config))
+
+
+def check_stays_outside(config: ModelConfig) -> None:
+    """Refuses a model that nobody vouches for, and that would bring its own code into the process of the server"""
+    if IN_PROCESS in config.parameters and config.parameters[IN_PROCESS].string_value != "false":
+        raise ConfigInvalid(
+            f"parameter '{IN_PROCESS}' of model '{config.name}' brings its code into the process of the server, which "
+            "--model-trust=none does not allow"
+        )
 
 
 def check_isolation(config: ModelConfig, descriptor: Descriptor | None) -> None:

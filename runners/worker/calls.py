@@ -107,7 +107,8 @@ class Model:
             done(self._refused(requests, text))
             return
         try:
-            returned = execute(requests)
+            # a list of its own, which it may change
+            returned = execute(list(requests))
         except SystemExit:
             # it is asked for, and the process ends as it says
             raise
@@ -145,7 +146,7 @@ class Model:
             return self._refused(requests, text)
         elif not isinstance(returned, list):
             return self._refused(requests, f"Expected a list in the execute return, found type '{type(returned)}'.")
-        elif len(returned) != len(requests):
+        elif len(returned := [*returned]) != len(requests):
             return self._refused(
                 requests,
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "

@@ -5,17 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import kinds
-from .errors import TritonModelException
+from . import failures, kinds
+from .channel import Closed
+from .errors import TritonError, TritonModelException
 from .messages import FINAL, read_batch, response_parts, write_responses
 from .requests import RELEASE_RESCHEDULE, IncomingRequest
+from .responses import InferenceResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .calls import Model, Outcomes
     from .channel import Channel, Frame
-    from .messages import TensorInfo
+    from .messages import Answer, TensorInfo
     from .upcalls import Upcalls
 
 __all__ = ["Execution", "Key"]
@@ -101,7 +103,7 @@ class Execution:
         self._answer(kinds.RETURNED, batch, keys, arrived[0] if arrived else ())
 
     def _answer(self, kind: int, batch: int, keys: Sequence[Key], outcomes: Outcomes | tuple[()]) -> None:
-        answers = []
+        answers: list[Answer] = []
         for key, response in zip(keys, outcomes):
             if response is not None:
                 parts = response_parts(response, key.wanted, self._positions)
@@ -109,7 +111,19 @@ class Execution:
                 if self._decoupled:
                     self._upcalls.close(key)
         if answers or kind == kinds.RETURNED:
+            self._send(kind, batch, answers)
+
+    def _send(self, kind: int, batch: int, answers: list[Answer]) -> None:
+        try:
             self._channel.send(kind, write_responses(answers), count=len(answers), id=batch)
+        except Closed:
+            raise
+        except Exception as error:  # noqa: BLE001 - of memory or descriptors that are not there, and of the model's objects
+            error_of = InferenceResponse(
+                error=TritonError(f"the answer cannot be written: {failures.described(error)}")
+            )
+            failed: list[Answer] = [(position, flags, error_of, []) for position, flags, _, _ in answers]
+            self._channel.send(kind, write_responses(failed), count=len(failed), id=batch)
 
     def _requests(self, frame: Frame) -> list[IncomingRequest]:
         requests: list[IncomingRequest] = []
@@ -125,7 +139,7 @@ class Execution:
                     decoupled=decoupled,
                     request_id=incoming.request_id,
                     correlation_id=incoming.correlation_id,
-                    requested_output_names=list(self._names) if incoming.wanted is None else incoming.wanted,
+                    requested_output_names=list(self._names if incoming.wanted is None else incoming.wanted),
                     model_name=self._name,
                     model_version=self._version,
                     flags=incoming.flags,

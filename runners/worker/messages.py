@@ -10,7 +10,7 @@ but without offsets: each tensor begins at the next multiple of the alignment. T
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from .datatypes import BY_NUMBER
 from .failures import LONGEST
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .responses import InferenceResponse
+
+    # the position of the request, the flags, the response and its tensors by their outputs
+    Answer = tuple[int, int, Optional[InferenceResponse], list[tuple[int, Tensor]]]
 
 __all__ = [
     "ALIGNMENT",
@@ -164,10 +167,8 @@ def response_parts(
     return sorted(found.items()) if len(found) > 1 else list(found.items())
 
 
-def write_responses(
-    responses: Sequence[tuple[int, int, InferenceResponse | None, list[tuple[int, Tensor]]]],
-) -> list[Any]:
-    """The payload of answers: for each the position of the request, the flags, the response and its tensors"""
+def write_responses(responses: Sequence[Answer]) -> list[Any]:
+    """The payload of answers"""
     pieces: list[Any] = []
     tensors: list[Any] = []
     for position, flags, response, parts in responses:

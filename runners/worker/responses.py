@@ -103,7 +103,13 @@ class InferenceResponseSender:
             elif not self._decoupled:
                 return
             self._ended = flags == RESPONSE_FINAL
-        self._server.send(self._key, response, flags)
+        try:
+            self._server.send(self._key, response, flags)
+        except BaseException:
+            # the request still waits, for another try or for the error of its batch
+            with self._lock:
+                self._closed = self._ended = False
+            raise
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for responses any more"""

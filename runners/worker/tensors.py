@@ -46,6 +46,9 @@ class Tensor:
             raise TypeError(f"expected an array of NumPy's for tensor '{name}', got {type(array).__name__}")
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
+        if type(array) is not np.ndarray:
+            # a matrix or a masked array has other shapes and lengths than its elements
+            array = np.asarray(array)
         dtype = array.dtype
         datatype = datatype_of(dtype)
         if not dtype.isnative:

@@ -86,14 +86,21 @@ class Upcalls:
         final = flags & RESPONSE_FINAL
         # for the server an error is an end
         ends = bool(final) or (response is not None and response.has_error())
+        parts = [] if response is None else response_parts(response, key.wanted, self.positions)
+        answer = write_responses([(key.position, FINAL if final else 0, response, parts)])
         if not ends:
             self.wait_until(key.has_room)
             if key.gone:
                 raise TritonModelException("Unable to send response. Nobody waits for it any more.")
-        parts = [] if response is None else response_parts(response, key.wanted, self.positions)
-        answer = (key.position, FINAL if final else 0, response, parts)
         key.ended = ends
-        self._channel.send(kinds.RESPONSES, write_responses([answer]), count=1, id=key.batch)
+        try:
+            self._channel.send(kinds.RESPONSES, answer, count=1, id=key.batch)
+        except OSError:
+            # there is no memory for it, and the request still waits
+            key.ended = False
+            if not ends:
+                key.untaken -= 1
+            raise
         if ends:
             self.close(key)
 

@@ -9,6 +9,7 @@ import pytest
 
 from runners import Engine, EngineOptions, LogOptions, ModelOptions
 from tests import hostile_models, models
+from tests.integration.python_models import models as python_models
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,3 +131,25 @@ def test_a_process_of_a_models_own_needs_no_trial(repository: Path, caplog: pyte
     with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
         assert not engine.failures
     assert TRIED not in caplog.text
+
+
+def test_a_version_that_is_a_link_to_another_is_tried_by_its_content(
+    repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    models.write_add_sub(repository, "m")
+    (repository / "m" / "2").symlink_to("1")
+    with caplog.at_level("INFO", "runners"), Engine(repository, options=options()) as engine:
+        assert not engine.failures
+    write(repository.parent / "other", at_load=True)
+    shutil.copy(repository.parent / "other" / "m" / "1" / "model.onnx", repository / "m" / "1" / "model.onnx")
+    with Engine(repository, options=options()) as engine:
+        assert SUFFIX in str(engine.failures["m"])
+
+
+def test_code_that_would_run_in_the_server_is_refused(repository: Path) -> None:
+    inside = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'
+    python_models.write(repository, "m", python_models.ADD_SUB, python_models.ADD_SUB_CONFIG + inside)
+    with Engine(repository, options=options()) as engine:
+        assert "which --model-trust=none does not allow" in str(engine.failures["m"])
+    with Engine(repository, options=options(trusted=True)) as engine:
+        assert not engine.failures

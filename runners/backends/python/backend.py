@@ -13,7 +13,7 @@ from kushi_native import WorkerModel
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.complete import completes_itself
 from ...repository.config_json import to_plain
-from ...repository.isolation import ISOLATE, is_isolated
+from ...repository.isolation import IN_PROCESS, ISOLATE, is_isolated
 from ...repository.messages import ModelConfig
 from ...threads import intra_op_threads
 from .. import Backend, Bound, Opened, Placed, Prepared, driver
@@ -27,7 +27,6 @@ __all__ = ["PythonBackend"]
 
 _LOG = logging.getLogger(__name__)
 _INPUT_MEMORY = "FORCE_CPU_ONLY_INPUT_TENSORS"
-_IN_PROCESS = "kushi.inprocess"
 _MAX_REQUESTS = "kushi.max_requests"
 _OF_OTHER_INTERPRETERS = ("kushi.python", "kushi.requirements", "EXECUTION_ENV_PATH")
 _START_SECONDS = "30"
@@ -136,26 +135,26 @@ def _with(config: ModelConfig, said: ModelConfig) -> ModelConfig:
 
 
 def _is_in_process(config: ModelConfig) -> bool:
-    if _IN_PROCESS not in config.parameters:
+    if IN_PROCESS not in config.parameters:
         return False
-    text = config.parameters[_IN_PROCESS].string_value
+    text = config.parameters[IN_PROCESS].string_value
     if text not in {"true", "false"}:
-        of = f"parameter '{_IN_PROCESS}' of model '{config.name}'"
+        of = f"parameter '{IN_PROCESS}' of model '{config.name}'"
         raise ConfigInvalid(f"{of} must be 'true' or 'false', got '{text}'")
     others = [name for name in _OF_OTHER_INTERPRETERS if name in config.parameters]
     if text == "true" and others:
         raise ConfigInvalid(
-            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), and asks for another "
+            f"model '{config.name}' is to run in the process of the server ('{IN_PROCESS}'), and asks for another "
             f"interpreter by '{others[0]}'"
         )
     if text == "true" and _MAX_REQUESTS in config.parameters:
         raise ConfigInvalid(
-            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), which is not replaced: "
+            f"model '{config.name}' is to run in the process of the server ('{IN_PROCESS}'), which is not replaced: "
             f"remove '{_MAX_REQUESTS}'"
         )
     if text == "true" and is_isolated(config):
         raise ConfigInvalid(
-            f"model '{config.name}' is to run in the process of the server ('{_IN_PROCESS}'), and in processes of its "
+            f"model '{config.name}' is to run in the process of the server ('{IN_PROCESS}'), and in processes of its "
             f"own ('{ISOLATE}'): remove one of them"
         )
     return text == "true"

@@ -1,7 +1,8 @@
 """
 Environments made of a requirements file, with uv where there is one, else with venv and pip.
 
-Of two files with the same content, for the same interpreter, there is one environment.
+Of two files with the same content, for the same interpreter, there is one environment; what a file names beside itself,
+as a wheel, belongs to its content.
 """
 
 import hashlib
@@ -13,7 +14,9 @@ import subprocess
 import sysconfig
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from ...errors import ConfigInvalid
@@ -26,7 +29,12 @@ __all__ = ["environment_of"]
 _LOG = logging.getLogger(__name__)
 # within a line: a text of white space is looked at once
 _ALSO = re.compile(rb"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
+# what may be the path of a package
+_WORD = re.compile(rb"[^\s,;\"']+")
 _MOST_FILES = 100
+# of a directory; of a larger one it counts when something in itself has changed
+_MOST_LOCAL_FILES = 10_000
+_MOST_NAME = 4096
 _IDENTITY = (
     "import platform, sys, sysconfig\n"
     "print(sys.base_prefix, sys.version, sysconfig.get_platform(), platform.libc_ver())"
@@ -63,12 +71,31 @@ def _contents(file: Path) -> Iterator[bytes]:
         except OSError as error:
             raise ConfigInvalid(f"requirements file '{one}' cannot be read: {error.strerror or error}") from None
         yield content
+        yield from _local(one.parent, content)
         included = {one.parent / name.decode(errors="replace") for name in _ALSO.findall(content)}
         more = sorted(path for path in included - seen if os.path.lexists(path) and not path.is_dir())
         seen.update(more)
         if len(seen) > _MOST_FILES:
             raise ConfigInvalid(f"'{file}' includes more than {_MOST_FILES} files")
         waiting += more
+
+
+def _local(directory: Path, content: bytes) -> Iterator[bytes]:
+    """What packages are that lines name by a path: where, how long and how old"""
+    included = set(_ALSO.findall(content))
+    for word in dict.fromkeys(_WORD.findall(content)):
+        name = word.decode(errors="replace").partition("#")[0].removeprefix("file://").removeprefix("file:")
+        # a name alone is that of a package
+        if word in included or not (Path(name).suffix or "/" in name) or len(name) > _MOST_NAME:
+            continue
+        path = directory / name
+        if not path.exists():
+            continue
+        inside = list(islice(path.rglob("*"), _MOST_LOCAL_FILES)) if path.is_dir() else []
+        for file in (path, *(sorted(inside) if len(inside) < _MOST_LOCAL_FILES else ())):
+            with suppress(FileNotFoundError):
+                about = file.stat()
+                yield f"{file.resolve()} {about.st_size} {about.st_mtime_ns}".encode(errors="replace")
 
 
 def _make(file: Path, program: Path, place: Path) -> None:

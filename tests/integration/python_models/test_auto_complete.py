@@ -176,3 +176,13 @@ def test_its_traceback_is_whole_in_the_log(repository: Path, start_server: Start
         "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes",
     ):
         server.log.wait_for(re.compile(f"m_auto_complete: {line}"), 10)
+
+
+def test_a_configuration_without_end_is_not_read(repository: Path) -> None:
+    body = """
+        config._config["input"] = [{}] * 6_000_000
+        return config
+"""
+    models.write(repository, "endless", ECHO.replace("BODY", body), PYTHON)
+    with Engine(repository, options=EngineOptions(exit_on_error=False)) as engine:
+        assert "at most 16777216 are read" in str(engine.failures["endless"])

@@ -9,6 +9,8 @@ from runners.errors import ConfigInvalid
 from runners.repository.config import parse, read
 from runners.repository.messages import DataType
 
+BACKSLASHES = "\\"
+
 
 def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "config.pbtxt"
@@ -87,6 +89,13 @@ def test_any_text_is_a_configuration_or_an_error_on_one_line(text: str) -> None:
 def test_a_configuration_with_one_character_changed_is_one_or_an_error(at: int, character: str) -> None:
     with contextlib.suppress(ConfigInvalid):
         parse(PLAIN[:at] + character + PLAIN[at + 1 :], "c")
+
+
+def test_backslashes_without_end_are_refused_at_once() -> None:
+    for text in (f'parameters {{ key: "{BACKSLASHES * 65}" }}', f'name: "a{BACKSLASHES * 900_000}x1"'):
+        with pytest.raises(ConfigInvalid, match=r"^c: more than 64 backslashes in a row$"):
+            parse(text, "c")
+    assert parse(f'name: "{BACKSLASHES * 64}"', "c").name == BACKSLASHES * 32
 
 
 def test_text_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:

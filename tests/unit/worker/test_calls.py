@@ -60,6 +60,35 @@ def test_a_list_of_the_wrong_length_fails_every_request(server: AnsweringServer)
     assert all("size is:3, and InferenceResponse(s) size is:2" in str(text) for text in texts(Instance(two).run(3)))
 
 
+def popping(requests: list[Any]) -> list[InferenceResponse]:
+    return [response(requests.pop().key) for _ in range(len(requests))][::-1]
+
+
+def dropping(requests: list[Any]) -> list[InferenceResponse]:
+    del requests[0]
+    return [response(request.key) for request in requests]
+
+
+def raising(requests: list[Any]) -> None:
+    requests.clear()
+    raise ValueError("nothing is left")
+
+
+class Lying(list[Any]):
+    def __len__(self) -> int:
+        return 3
+
+
+def test_a_model_may_change_the_list_that_it_is_given(server: AnsweringServer) -> None:
+    numbers = [
+        outcome.output_tensors()[0].as_numpy().item() if outcome else None for outcome in Instance(popping).run(3)
+    ]
+    assert numbers == [0, 1, 2]
+    for execute, text in ((dropping, LENGTHS), (raising, "nothing is left"), (lambda _: Lying(), LENGTHS)):
+        assert [text in str(told) for told in texts(Instance(execute).run(3))] == [True] * 3
+    assert server.lines
+
+
 def two(_: Any) -> list[InferenceResponse]:
     return [response(), response()]
 

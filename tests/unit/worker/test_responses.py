@@ -33,6 +33,25 @@ def test_a_response_has_what_it_was_made_with() -> None:
     )
 
 
+def test_a_response_that_could_not_be_sent_may_be_sent_again(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    for decoupled in (True, False):
+        sender = InferenceResponseSender(1, decoupled)
+        with monkeypatch.context() as patch:
+            patch.setattr(server, "send", fail)
+            with pytest.raises(OSError, match="Too many open files"):
+                sender.send(response(), RESPONSE_FINAL)
+        assert server.sent.empty()
+        sender.send(response(), RESPONSE_FINAL)
+        assert server.sent.get()[2] == RESPONSE_FINAL
+        with pytest.raises(TritonModelException, match=CLOSED):
+            sender.send(response(), RESPONSE_FINAL)
+
+
 def test_an_error_stands_beside_tensors() -> None:
     error = TritonError("no", TritonError.NOT_FOUND)
     made = InferenceResponse(output_tensors=[], error=error)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,6 +10,9 @@ from runners.worker import strings
 from runners.worker.datatypes import BY_NAME
 from runners.worker.errors import TritonModelException
 from runners.worker.tensors import Tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NUMBERS = [name for name, datatype in BY_NAME.items() if name not in {"BYTES", "BF16"}]
 
@@ -38,6 +41,32 @@ def test_what_was_changed_in_place_is_sent_changed() -> None:
     tensor = Tensor.from_wire("x", BY_NAME["INT32"], [1], bytearray(4))
     tensor.as_numpy()[0] = 5
     assert bytes(tensor.wire()) == struct.pack("<i", 5)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("columns", [2, 2000])
+@pytest.mark.parametrize("kind", ["matrix", "masked", "memmap", "strings", "record"])
+def test_an_array_of_another_class_is_sent_as_its_elements(tmp_path: Path, kind: str, columns: int) -> None:
+    plain = np.arange(2 * columns, dtype=np.float32).reshape(2, columns)
+    given: Any = plain
+    if kind == "matrix":
+        given = np.asmatrix(plain)
+    elif kind == "masked":
+        given = np.ma.masked_array(plain, plain > 1)
+    elif kind == "memmap":
+        plain.tofile(tmp_path / "numbers")
+        given = np.memmap(tmp_path / "numbers", np.float32, "r", shape=plain.shape)
+    elif kind == "strings":
+        plain = np.array([[b"abc"] * columns] * 2, dtype=np.object_)
+        given = np.asmatrix(plain)
+    else:
+        given = plain.view(np.recarray)
+    tensor = Tensor("x", given)
+    wire = tensor.wire()
+    assert type(tensor.as_numpy()) is np.ndarray
+    assert tensor.shape() == [2, columns]
+    assert len(wire) == memoryview(wire).nbytes
+    assert bytes(wire) == (strings.encoded(plain) if kind == "strings" else plain.tobytes())
 
 
 def test_nobody_can_change_the_shape_from_outside() -> None:

@@ -13,6 +13,9 @@ use crate::outgoing::{Outgoing, Released};
 use crate::parts::{TEXT_BYTES, text_of};
 use crate::process::{Launch, Process, timespec};
 
+/// Of a configuration, as JSON: that of a file has a megabyte at most.
+const MOST_ANSWER_BYTES: usize = 16 << 20;
+
 /// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it.
 pub fn complete(launch: &Launch, order: &str, patience: Duration) -> Result<String, Error> {
     let failed = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
@@ -71,7 +74,11 @@ fn converse(
         while let Some(news) = incoming.next().map_err(|garbage| garbage.0)? {
             let News::Frame(head, payload) = news else { continue };
             match head.kind {
-                kind::READY => return Ok(text_of(&payload, usize::MAX)),
+                kind::READY if payload.len() > MOST_ANSWER_BYTES => {
+                    let length = payload.len();
+                    return Err(format!("it answers {length} bytes, at most {MOST_ANSWER_BYTES} are read"));
+                }
+                kind::READY => return Ok(text_of(&payload, MOST_ANSWER_BYTES)),
                 kind::FAILED => return Err(text_of(&payload, TEXT_BYTES)),
                 kind::LOG => logged.write(head.count, &payload),
                 _ => {

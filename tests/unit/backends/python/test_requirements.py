@@ -10,7 +10,7 @@ import pytest
 from runners.backends.python import requirements as module
 from runners.backends.python.requirements import environment_of
 from runners.errors import ConfigInvalid
-from tests.integration.python_models.environments import environment, requirements
+from tests.integration.python_models.environments import environment, requirements, write_wheel
 
 OURS = Path(sys.executable)
 
@@ -82,3 +82,23 @@ def test_a_file_that_is_too_large_or_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(file)
     with pytest.raises(ConfigInvalid, match="is a pipe, expected a regular file"):
         environment_of(file, OURS)
+
+
+def test_packages_that_lie_beside_a_file_belong_to_it(tmp_path: Path) -> None:
+    files = {}
+    for name, value in (("one", 1), ("two", 2)):
+        folder = tmp_path / name
+        files[name] = requirements(folder, "./own-1-py3-none-any.whl")
+        write_wheel(folder, "own", {"own.py": f"VALUE = {value}\n"})
+    first = environment_of(files["one"], OURS)
+    second = environment_of(files["two"], OURS)
+    assert first != second
+    assert environment_of(files["one"], OURS) == first
+    for place, value in ((first, b"1"), (second, b"2")):
+        done = subprocess.run(
+            [place / "bin" / "python", "-c", "import own; print(own.VALUE)"], check=True, capture_output=True
+        )
+        assert done.stdout.strip() == value
+    # another package of the same name is another content
+    write_wheel(tmp_path / "one", "own", {"own.py": "VALUE = 30\n"})
+    assert environment_of(files["one"], OURS) != first
