@@ -109,6 +109,54 @@ def test_an_exception_is_an_error_of_its_request_and_whole_in_the_log(
     assert (raised.value.status(), raised.value.message()) == ("404", "not for you")
 
 
+WITHOUT_DESCRIPTORS = """
+import os
+import resource
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.held = []
+
+    def execute(self, requests):
+        for held in self.held:
+            os.close(held)
+        self.held = []
+        responses = [self.answer(request) for request in requests]
+        if any(b"none" in pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy() for request in requests):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            try:
+                while True:
+                    self.held.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                pass
+        return responses
+
+    def answer(self, request):
+        said = np.array([b"a" * 1_000_000], np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", said)])
+"""
+
+
+@pytest.mark.clock
+def test_an_answer_that_cannot_be_written_fails_its_request_and_not_its_process(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", WITHOUT_DESCRIPTORS, models.FAULTY_CONFIG.partition("parameters")[0])
+    server = start_server(repository)
+    with client_of(server) as client:
+        before = workers_of(server)
+        with pytest.raises(
+            InferenceServerException, match=r"the answer cannot be written: OSError: .*Too many open files"
+        ):
+            say(client, "none")
+        assert len(say(client, "well")) == 1_000_000
+        assert workers_of(server) == before
+
+
 LONG_ERRORS = """
 import triton_python_backend_utils as pb_utils
 

@@ -94,11 +94,11 @@ def test_packages_that_lie_beside_a_file_belong_to_it(tmp_path: Path) -> None:
     second = environment_of(files["two"], OURS)
     assert first != second
     assert environment_of(files["one"], OURS) == first
-    for place, value in ((first, b"1"), (second, b"2")):
+    for place, told in ((first, b"1"), (second, b"2")):
         done = subprocess.run(
             [place / "bin" / "python", "-c", "import own; print(own.VALUE)"], check=True, capture_output=True
         )
-        assert done.stdout.strip() == value
+        assert done.stdout.strip() == told
     # another package of the same name is another content
     write_wheel(tmp_path / "one", "own", {"own.py": "VALUE = 30\n"})
     assert environment_of(files["one"], OURS) != first
