@@ -222,7 +222,7 @@ class TraceOptions(Group):
         said = telemetry(variables("OTEL_")) if self.mode == "opentelemetry" else None
         levels = frozenset[str]() if said and said.disabled else self.levels
         if self.file and said is None:
-            _check_writable(Path(self.file))
+            _check_writable(Path(self.file), is_one_file=self.log_frequency == 0)
         return {
             "timestamps": _TIMESTAMPS in levels,
             "tensors": _TENSORS in levels,
@@ -250,17 +250,24 @@ class TraceOptions(Group):
         }
 
 
-def _check_writable(file: Path) -> None:
-    """Before the first trace, which would be missed. Makes nothing: with a log frequency the files have other names"""
-    if file.is_dir():
-        reason = errno.EISDIR
-    elif not file.parent.is_dir():
-        reason = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
-    elif not os.access(file if file.exists() else file.parent, os.W_OK):
-        reason = errno.EACCES
-    else:
-        return
-    raise ConfigInvalid(f"traces cannot be written to '{file}' (--trace-file): {os.strerror(reason)}")
+def _check_writable(file: Path, *, is_one_file: bool) -> None:
+    """Before the first trace, which would be missed. Makes nothing"""
+    try:
+        reason = _why_not_writable(file, is_one_file=is_one_file)
+    except OSError as error:
+        reason = error.errno or errno.EACCES
+    if reason:
+        raise ConfigInvalid(f"traces cannot be written to '{file}' (--trace-file): {os.strerror(reason)}")
+
+
+def _why_not_writable(file: Path, *, is_one_file: bool) -> int:
+    if not file.parent.is_dir():
+        return errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+    # several have numbers behind their names
+    if is_one_file and file.is_dir():
+        return errno.EISDIR
+    there = file if is_one_file and file.exists() else file.parent
+    return 0 if os.access(there, os.W_OK) else errno.EACCES
 
 
 def _entry(text: str, source: str) -> tuple[str, str]:

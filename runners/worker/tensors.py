@@ -47,7 +47,7 @@ class Tensor:
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
         if type(array) is not np.ndarray:
-            # a matrix or a masked array has other shapes and lengths than its elements
+            # one of another class, as with a mask, may have other shapes and lengths than its elements
             array = np.asarray(array)
         dtype = array.dtype
         datatype = datatype_of(dtype)

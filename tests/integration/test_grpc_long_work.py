@@ -48,6 +48,15 @@ def test_classes_of_many_elements_are_chosen_aside(server: Server, elements: int
     assert has_worked_aside(server) == is_long
 
 
+def test_the_requests_of_a_stream_keep_their_order(server: Server) -> None:
+    # what is read aside would be overtaken by what comes behind it
+    asked = request("FP32", [1, LONG], fp32_contents=range(LONG))
+    with Client(f"127.0.0.1:{port_of(server)}") as client:
+        (answer,) = client._client_stub.ModelStreamInfer(iter([asked]))
+    assert triton.InferResult(answer.infer_response).as_numpy("OUTPUT0").shape == (1, LONG)
+    assert not has_worked_aside(server)
+
+
 @pytest.mark.parametrize(("elements", "is_long"), [(SHORT, False), (LONG, True)])
 @pytest.mark.parametrize("datatype", ["FP32", "INT64", "BYTES"])
 def test_many_numbers_in_typed_fields_are_read_aside(

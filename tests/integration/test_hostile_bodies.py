@@ -110,7 +110,7 @@ def test_a_body_larger_than_all_in_flight_may_hold_is_refused_for_good(
         "Use --max-inflight-bytes to increase the limit."
     )
     with server.connect() as connection:
-        for path in (PATH, "/v2/models/add_sub/generate", "/v2/repository/index"):
+        for path in (PATH, "/v2/models/add_sub/generate"):
             response = connection.ask("POST", path, HEADERS if path == PATH else (), large)
             assert (response.status, response.error) == (400, too_large)
             assert (response.header("retry-after"), response.header("kushi-error")) == (None, "invalid_input")

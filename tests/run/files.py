@@ -21,6 +21,9 @@ class Files(LoadFileScheduling):
     def remove_node(self, node: WorkerController) -> str | None:
         """Answers the test at which a process has died, which is not run again"""
         given = self.assigned_work.pop(node)
+        if self.collection is None:
+            # nothing has been shared out
+            return None
         at: str | None = None
         for file, tests in given.items():
             left = [test for test, has_run in tests.items() if not has_run]
@@ -34,6 +37,9 @@ class Files(LoadFileScheduling):
         return at
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:
+            # it still looks for its tests, and gets its share when it has found them
+            return
         super()._reschedule(node)
         # one test by itself is not run before another one or the end is known
         while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:

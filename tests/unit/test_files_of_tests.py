@@ -56,22 +56,51 @@ def run_one(files: Files, process: Any, ran: list[str]) -> bool:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("before", range(20))
-@pytest.mark.parametrize("is_replaced", [True, False])
-def test_all_tests_but_the_one_at_which_a_process_dies_run_once(before: int, *, is_replaced: bool) -> None:
+@pytest.mark.parametrize("replaced", ["at once", "late", "never"])
+def test_all_tests_but_the_one_at_which_a_process_dies_run_once(before: int, replaced: str) -> None:
     first, second = Process("first"), Process("second")
     files, ran = scheduling(first, second), list[str]()
     for _ in range(before):
         run_one(files, first, ran)
     dying: Any = first
     died_at = files.remove_node(dying)
-    others = [second]
-    if is_replaced:
-        others.append(Process("third"))
-        join(files, others[1])
+    third: Any = Process("third")
+    others = [second, third]
+    if replaced == "at once":
+        join(files, third)
         files.schedule()
+    elif replaced == "late":
+        # it looks for its tests while the other one goes on, and may come to its end
+        files.add_node(third)
+        while run_one(files, second, ran):
+            pass
+        if second.shutting_down:
+            ended: Any = second
+            files.remove_node(ended)
+        files.add_node_collection(third, TESTS)
+        files.schedule()
+    else:
+        others.remove(third)
     going = True
     while going:
         going = sum(run_one(files, other, ran) for other in others) > 0
     assert all(other.shutting_down for other in others)
     assert died_at not in ran
     assert sorted([*ran, *filter(None, [died_at])]) == TESTS
+
+
+def test_one_that_dies_before_anything_is_shared_out_leaves_it_to_the_others() -> None:
+    options = SimpleNamespace(loadscopereorder=True)
+    config: Any = SimpleNamespace(getvalue=lambda _: ["popen"] * 2, option=options)
+    files, ran = Files(config), list[str]()
+    first: Any = Process("first")
+    second: Any = Process("second")
+    files.add_node(first)
+    join(files, second)
+    assert files.remove_node(first) is None
+    third: Any = Process("third")
+    join(files, third)
+    files.schedule()
+    while run_one(files, second, ran) or run_one(files, third, ran):
+        pass
+    assert sorted(ran) == TESTS

@@ -93,3 +93,10 @@ def test_a_file_of_traces_that_cannot_be_written_ends_the_start(
     text = f"traces cannot be written to '{tmp_path / name}' (--trace-file): {reason}"
     with pytest.raises(ConfigInvalid, match=re.escape(text)):
         Engine(tmp_path / "models", options=options)
+
+
+def test_files_of_traces_with_numbers_may_stand_beside_a_folder_of_their_name(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "trace").mkdir()
+    options = EngineOptions(trace=TraceOptions(file=str(tmp_path / "trace"), log_frequency=10))
+    Engine(tmp_path / "models", options=options).close()

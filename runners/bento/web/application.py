@@ -154,7 +154,8 @@ def _not_as_declared(error: ValidationError) -> dict[str, Any]:
 def _not_served(request: Request, error: Exception) -> Response:
     """What no endpoint has answered: a path or a method that no route has, a worker that is not ready"""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is the handler of these
-    path = request.url.path[:_MOST_PATH_CHARACTERS]
+    # the URL would be put together from a head that may be any
+    path = request.scope["path"][:_MOST_PATH_CHARACTERS]
     text = error.detail
     match error.status_code:
         case HTTPStatus.NOT_FOUND if text == HTTPStatus.NOT_FOUND.phrase:

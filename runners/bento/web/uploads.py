@@ -39,7 +39,8 @@ async def check_uploads(request: Request, expected: type[Any]) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind in FORMS:
         form = await request.form()
-        _check_names(kind, [*form], fields, expected)
+        if not is_whole_body(expected):
+            _check_names(kind, [*form], fields, expected)
         for field in fields:
             for part in form.getlist(field):
                 if not isinstance(part, UploadFile):
@@ -49,19 +50,23 @@ async def check_uploads(request: Request, expected: type[Any]) -> None:
                 part.filename = (part.filename or "")[-_MOST_NAME_CHARACTERS:]
     elif is_whole_body(expected) and _LINK.match(await request.body()):
         raise InvalidInput("the body is a link, expected a file: upload the file itself, links are not followed")
-    elif not is_whole_body(expected) and kind and "json" not in kind:
+    elif not is_whole_body(expected) and kind and "json" not in kind and (files := _required(fields, expected)):
         # a client looks for an answer once it has sent everything
         await request.body()
-        raise InvalidInput(f"the body is {kind[:_MOST_NAME_CHARACTERS]}, expected {FORMS[0]} with the {_files(fields)}")
+        raise InvalidInput(f"the body is {kind[:_MOST_NAME_CHARACTERS]}, expected {FORMS[0]} with the {_files(files)}")
 
 
 def _check_names(kind: str, given: list[str], fields: list[str], expected: type[Any]) -> None:
     """Raises where a file is missing, which may be there by another name"""
-    missing = [field for field in fields if field not in given and expected.model_fields[field].is_required()]
+    missing = [field for field in _required(fields, expected) if field not in given]
     others = [name for name in given if name not in expected.model_fields]
     if missing and others:
         has = f"it has {_names(others)}" if kind == FORMS[0] else f"and {kind} has no files: send {FORMS[0]}"
         raise InvalidInput(f"the form has no {_files(missing)}, {has}")
+
+
+def _required(fields: list[str], expected: type[Any]) -> list[str]:
+    return [field for field in fields if expected.model_fields[field].is_required()]
 
 
 def _files(fields: list[str]) -> str:

@@ -312,6 +312,12 @@ def test_a_form_that_cannot_be_read_is_refused(factory: ApplicationFactory, aske
     ("asked", "status", "said", "allow"),
     [
         (Call("/no", method="GET"), 404, "there is no '/no' here, /docs.json lists what there is", None),
+        (
+            Call("/no", method="GET", headers=[(b"host", b"[")]),
+            404,
+            "there is no '/no' here, /docs.json lists what there is",
+            None,
+        ),
         (Call(f"/{'a' * 999}"), 404, f"there is no '/{'a' * 199}' here, /docs.json lists what there is", None),
         (Call("/awaited", method="GET"), 405, "'/awaited' does not take GET, but POST", "POST"),
     ],

@@ -30,6 +30,13 @@ const LONG_BYTES: usize = 64 << 10;
 #[derive(Clone)]
 struct Places(Arc<SmallVec<[(u16, RegionRange); 2]>>);
 
+/// How a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Unary,
+    Stream,
+}
+
 /// A request on its way, and what its answers need.
 pub(crate) struct Asked {
     pub(crate) waiting: Waiting,
@@ -64,7 +71,7 @@ async fn message(
     frame: Frame,
     trace: &mut Option<Trace>,
 ) -> Result<(Message, Timings), Error> {
-    let mut asked = submit(context, &body, answering, frame, check_unary, trace).await?;
+    let mut asked = submit(context, &body, answering, frame, Call::Unary, trace).await?;
     drop(body);
     answering.prepared();
     let (response, end, reservation) = asked.only_answer().await?;
@@ -86,14 +93,16 @@ pub(crate) async fn submit(
     body: &Bytes,
     answering: &mut Answering,
     frame: Frame,
-    check: fn(&ModelSpec) -> Result<(), Error>,
+    call: Call,
     trace: &mut Option<Trace>,
 ) -> Result<Asked, Error> {
     let mut message = InferRequest::read(body)?;
     let version = version_number(message.model_version)?;
     let plane = &context.grpc.plane;
     let mut inference = plane.inference(message.model_name, version)?;
-    check(inference.spec())?;
+    if call == Call::Unary {
+        check_unary(inference.spec())?;
+    }
     *trace = plane.traces.begin(message.model_name, frame.arrived, || frame.trace.as_ref()?.read());
     if let Some(trace) = trace {
         trace.mark(Event::GrpcWaitReadStart, frame.arrived);
@@ -108,7 +117,7 @@ pub(crate) async fn submit(
     }
     loop {
         let spec = inference.spec().clone();
-        let bound = bind(context, &spec, &message, body, answering).await?;
+        let bound = bind(context, &spec, &message, body, call, answering).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         let mut places = SmallVec::new();
         for output in &message.outputs {
@@ -157,10 +166,12 @@ async fn bind(
     spec: &Arc<ModelSpec>,
     message: &InferRequest<'_>,
     body: &Bytes,
+    call: Call,
     answering: &mut Answering,
 ) -> Result<Bound, Error> {
     let typed_bytes = message.inputs.iter().filter_map(|input| input.contents).map(<[u8]>::len).sum();
-    if typed_bytes > LONG_BYTES {
+    // The requests of a stream reach their models in the order in which they came.
+    if typed_bytes > LONG_BYTES && call == Call::Unary {
         return Box::pin(bind_aside(context, spec, body, typed_bytes, answering)).await;
     }
     let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;

@@ -20,7 +20,7 @@ use crate::answer::{self, Message, Outlet, Stream};
 use crate::call::{Frame, Head};
 use crate::closing::closing;
 use crate::door::GrpcContext;
-use crate::infer::{self, Asked, Preamble};
+use crate::infer::{self, Asked, Call, Preamble};
 use crate::message::Messages;
 use crate::status::{INTERNAL, Status};
 
@@ -115,7 +115,7 @@ impl Streamed {
             &body,
             &mut answering,
             self.frame.clone(),
-            |_| Ok(()),
+            Call::Stream,
             &mut self.trace,
         )
         .await;

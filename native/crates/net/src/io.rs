@@ -347,13 +347,13 @@ impl IoContext {
         guest.door().serve(self, socket, guest).await;
     }
 
-    /// From now on connections are looked over.
     /// How long a client is waited for that gives nothing of a body, or takes nothing of an answer.
     pub fn patience(&self) -> Duration {
         let limits = &self.net.limits;
         if self.connections.is_draining() { limits.in_a_drain().body_timeout } else { limits.body_timeout }
     }
 
+    /// From now on connections are looked over.
     pub fn look_over_connections(self: &Rc<Self>) {
         if self.connections.need_looks() {
             let context = self.clone();
