@@ -29,6 +29,7 @@ __all__ = ["environment_of"]
 _LOG = logging.getLogger(__name__)
 # within a line: a text of white space is looked at once
 _ALSO = re.compile(rb"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
+_COMMENT = re.compile(rb"(?:^|(?<=\s))#[^\n]*")
 # what may be the path of a package
 _WORD = re.compile(rb"[^\s,;\"']+")
 _MOST_FILES = 100
@@ -83,17 +84,17 @@ def _contents(file: Path) -> Iterator[bytes]:
 def _local(directory: Path, content: bytes) -> Iterator[bytes]:
     """What packages are that lines name by a path: where, how long and how old"""
     included = set(_ALSO.findall(content))
-    for word in dict.fromkeys(_WORD.findall(content)):
+    for word in dict.fromkeys(_WORD.findall(_COMMENT.sub(b"", content))):
         name = word.decode(errors="replace").partition("#")[0].removeprefix("file://").removeprefix("file:")
         # a name alone is that of a package
         if word in included or not (Path(name).suffix or "/" in name) or len(name) > _MOST_NAME:
             continue
         path = directory / name
-        if not path.exists():
-            continue
-        inside = list(islice(path.rglob("*"), _MOST_LOCAL_FILES)) if path.is_dir() else []
-        for file in (path, *(sorted(inside) if len(inside) < _MOST_LOCAL_FILES else ())):
-            with suppress(FileNotFoundError):
+        # of most words nothing is there, or nothing can be: a URL with a long token is no path
+        with suppress(OSError, ValueError):
+            path.stat()
+            inside = list(islice(path.rglob("*"), _MOST_LOCAL_FILES)) if path.is_dir() else []
+            for file in (path, *(sorted(inside) if len(inside) < _MOST_LOCAL_FILES else ())):
                 about = file.stat()
                 yield f"{file.resolve()} {about.st_size} {about.st_mtime_ns}".encode(errors="replace")
 

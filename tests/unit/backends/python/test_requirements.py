@@ -102,3 +102,11 @@ def test_packages_that_lie_beside_a_file_belong_to_it(tmp_path: Path) -> None:
     # another package of the same name is another content
     write_wheel(tmp_path / "one", "own", {"own.py": "VALUE = 30\n"})
     assert environment_of(files["one"], OURS) != first
+
+
+def test_what_is_no_path_and_what_comments_say_is_no_package(tmp_path: Path) -> None:
+    token = f"https://token:{'a' * 300}.{'b' * 300}@198.51.100.1/simple"
+    file = requirements(tmp_path, f"--trusted-host {token}/", "# a wheel and / or ./sources", "\0/a.whl")
+    (tmp_path / "sources").mkdir()
+    found = list(module._contents(file))
+    assert found == [file.read_bytes()]
