@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import sys
 from pathlib import Path
 
-# a package of its own name: the one around it need not be importable where the model runs
+# of the package in this directory
 _NAME = "kushi_worker"
-
-
-def _package() -> None:
-    here = Path(__file__).resolve().parent
-    spec = importlib.util.spec_from_file_location(_NAME, here / "__init__.py", submodule_search_locations=[str(here)])
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{here} is no package")
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = package
-    spec.loader.exec_module(package)
+_IMPORTABLE = Path(__file__).resolve().parent / "importable"
 
 
 def _check_numpy() -> None:
@@ -30,10 +21,9 @@ def _check_numpy() -> None:
 
 def main() -> None:
     """The way into the loop"""
-    # that of this file: its modules have names that a model may use for its own
-    del sys.path[0]
+    # not this directory: its modules have names that a model may use for its own
+    sys.path[0] = str(_IMPORTABLE)
     _check_numpy()
-    _package()
     channel = importlib.import_module(f"{_NAME}.channel")
     loop = importlib.import_module(f"{_NAME}.loop")
     importlib.import_module(f"{_NAME}.memory").keep()

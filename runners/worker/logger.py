@@ -33,7 +33,7 @@ class Logger:
         message = text(message, "a line of the log")
         if not isinstance(level, LogLevel):
             raise TypeError(f"expected a LogLevel, got {type(level).__name__}")
-        server.current().log(level.value, message)
+        server.log(level.value, message)
 
     @staticmethod
     def log_info(message: str) -> None:

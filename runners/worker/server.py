@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .requests import InferenceRequest
     from .responses import InferenceResponse
 
-__all__ = ["Answers", "Server", "current", "executing", "set_current"]
+__all__ = ["Answers", "Server", "current", "executing", "log", "set_current"]
 
 
 class Answers(Protocol):
@@ -123,7 +124,20 @@ def set_current(server: Server | None) -> None:
 
 def current() -> Server:
     """Who answers the API"""
-    server = _of_thread.get() or _last
+    server = _found()
     if server is None:
         raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
     return server
+
+
+def log(level: str, text: str) -> None:
+    """A line for its log; in a process that a model has started it is printed, which the server reads as well"""
+    server = _found()
+    if server is None:
+        sys.stderr.write(f"{text}\n")
+    else:
+        server.log(level, text)
+
+
+def _found() -> Server | None:
+    return _of_thread.get() or _last

@@ -135,9 +135,16 @@ def test_the_api_says_where_there_is_no_server(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(servers, "_last", None)
     servers._of_thread.set(None)
     with pytest.raises(TritonModelException, match="there is no server here"):
-        Logger.log_info("text")
-    with pytest.raises(TritonModelException, match="there is no server here"):
         servers.current()
+
+
+def test_a_line_is_printed_where_there_is_no_server(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(servers, "_last", None)
+    servers._of_thread.set(None)
+    Logger.log_info("text")
+    assert capfd.readouterr().err == "text\n"
 
 
 def test_both_names_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
