@@ -32,6 +32,9 @@ _FILE = Path(__file__).with_name("untrusted_entry.py")
 _MOST_SECONDS = 1800.0
 """As long as a load may take, unless the server says otherwise"""
 _BLOCK = 1024 * 1024
+_MOST_FILES = 100_000
+_MOST_BYTES = 256 * 1024**3
+"""Of what is looked at to know a content again: a link may lead to all files of the machine, or to its memory"""
 _CRASH = re.compile(r"it was killed by signal (4|5|6|7|8|11|31) ")
 """Of the process itself, and nobody else's: SIGILL, TRAP, ABRT, BUS, FPE, SEGV and SYS"""
 _EXIT = "it exited with code "
@@ -114,12 +117,28 @@ def _key(order: Order, path: Path, beside: Iterable[Path]) -> str:
     about = [__version__, *versions, order.config.backend, json.dumps(dict(order.settings), sort_keys=True)]
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(order.config.SerializeToString(deterministic=True))
+    left = _MOST_BYTES
     for name, file in sorted(_files(order, path, beside)):
-        digest.update(b"\0%s\0%d\0" % (name, file.stat().st_size))
-        with file.open("rb") as content:
-            while block := content.read(_BLOCK):
-                digest.update(block)
+        size = file.stat().st_size
+        left -= size
+        if left < 0:
+            raise ConfigInvalid(
+                f"'{path}' has more than {_MOST_BYTES} bytes beside it: --model-trust=none reads them all"
+            )
+        digest.update(b"\0%s\0%d\0" % (name, size))
+        for block in _blocks(file, size):
+            digest.update(block)
     return digest.hexdigest()
+
+
+def _blocks(file: Path, size: int) -> Iterator[bytes]:
+    """A file of the kernel's has no size, and may have no end"""
+    if size == 0:
+        return
+    with file.open("rb") as content:
+        while block := content.read(min(size, _BLOCK)):
+            yield block
+            size -= len(block)
 
 
 def _version(package: str) -> str:
@@ -143,9 +162,17 @@ def _files(order: Order, path: Path, beside: Iterable[Path]) -> Iterator[tuple[b
 def _below(directory: Path, others: set[str]) -> Iterator[Path]:
     """Regular files, those behind links as well, but for what stands in `others`; no directory twice"""
     seen = set[str]()
+    count = 0
     for folder, folders, names in os.walk(os.path.abspath(directory), followlinks=True):  # noqa: PTH100
         seen.add(os.path.realpath(folder))
         # by its own path: another version may be a link to this one
         paths = {name: os.path.join(folder, name) for name in folders}  # noqa: PTH118
         folders[:] = [name for name, path in paths.items() if path not in others and os.path.realpath(path) not in seen]
-        yield from (file for name in names if (file := Path(folder, name)).is_file())
+        for name in names:
+            if (file := Path(folder, name)).is_file():
+                count += 1
+                if count > _MOST_FILES:
+                    raise ConfigInvalid(
+                        f"'{directory}' has more than {_MOST_FILES} files: --model-trust=none reads them all"
+                    )
+                yield file

@@ -13,6 +13,7 @@ __all__ = ["CORES", "Cores", "check_cores", "core_sets", "cores_of_instances", "
 CORES = "kushi.cores"
 _MOST_CORES = 1024
 """What a set of cores can hold that the kernel takes"""
+_MOST_CHARACTERS = 64 * 1024
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _EXPECTED = "expected cores as in '0-3,8' for all instances, or '0-3;4-7' with a set for each"
 
@@ -25,6 +26,11 @@ def core_sets(config: ModelConfig) -> tuple[Cores, ...]:
     if CORES not in config.parameters:
         return ()
     text = config.parameters[CORES].string_value
+    if len(text) > _MOST_CHARACTERS:
+        raise ConfigInvalid(
+            f"parameter '{CORES}' of model '{config.name}' has {len(text)} characters, expected at most "
+            f"{_MOST_CHARACTERS}"
+        )
     return tuple(tuple(sorted({*_cores(config, part, text)})) for part in text.split(";"))
 
 

@@ -146,7 +146,8 @@ class Model:
             return self._refused(requests, text)
         elif not isinstance(returned, list):
             return self._refused(requests, f"Expected a list in the execute return, found type '{type(returned)}'.")
-        elif len(returned := [*returned]) != len(requests):
+        # without the methods of a class of the model's own
+        elif len(returned := list.copy(returned)) != len(requests):
             return self._refused(
                 requests,
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "

@@ -19,7 +19,7 @@ _NO_TEXT = "<EMPTY MESSAGE>"
 
 def described(error: BaseException) -> str:
     """What was raised, and where: the innermost place first, as Triton writes it"""
-    text = f"{type(error).__name__}: {_text(error) or _NO_TEXT}"
+    text = f"{_name(error)}: {_text(error) or _NO_TEXT}"
     places = [f"  {frame.filename}({frame.lineno}): {frame.name}\n" for frame in _places(error)]
     return _sendable(f"{text}\n\nAt:\n{''.join(reversed(places))}" if places else text)
 
@@ -39,7 +39,13 @@ def _text(error: BaseException) -> str:
         # the places follow it
         return str(error)[: LONGEST // 2]
     except BaseException as other:  # noqa: BLE001 - as it is the model's
-        return f"<its text raises {type(other).__name__}>"
+        return f"<its text raises {_name(other)}>"
+
+
+def _name(error: BaseException) -> str:
+    """Of the class, which may be of a class of the model's own"""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
 
 
 def _sendable(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners import Engine, EngineOptions, LogOptions, ModelOptions
+from runners.backends import untrusted
 from tests import hostile_models, models
 from tests.integration.python_models import models as python_models
 
@@ -46,6 +47,37 @@ def test_one_that_ends_its_process_fails_alone(repository: Path, start_server: S
     assert rows["m"]["state"] == "UNAVAILABLE"
     assert f"'{repository}/m/1/model.onnx' {SUFFIX} signal 6 (SIGABRT" in rows["m"]["reason"]
     assert server.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("beside", "text"),
+    [
+        ("link", "has more than 1000 files: --model-trust=none reads them all"),
+        ("sparse", "has more than 274877906944 bytes beside it: --model-trust=none reads them all"),
+    ],
+)
+def test_what_is_beside_one_is_bounded(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, beside: str, text: str
+) -> None:
+    models.write_add_sub(repository)
+    version = repository / "add_sub" / "1"
+    if beside == "link":
+        monkeypatch.setattr(untrusted, "_MOST_FILES", 1000)
+        (version / "everything").symlink_to("/usr")
+    else:
+        with (version / "large").open("wb") as file:
+            file.truncate(300 << 30)
+    with Engine(repository, options=options()) as engine:
+        assert text in str(engine.failures["add_sub"])
+
+
+def test_a_file_of_the_kernel_is_not_read(repository: Path) -> None:
+    models.write_add_sub(repository)
+    version = repository / "add_sub" / "1"
+    # it says nothing about its size, and waits for whoever reads it
+    (version / "messages").symlink_to("/proc/kmsg")
+    with Engine(repository, options=options()) as engine:
+        assert not engine.failures
 
 
 def test_each_content_is_tried_once(repository: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,9 @@ _LOG = logging.getLogger(__name__)
 # within a line: a text of white space is looked at once
 _ALSO = re.compile(rb"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
 _COMMENT = re.compile(rb"(?:^|(?<=\s))#[^\n]*")
+# paths also where they look like names: of sources, and of a directory that packages are taken from
+_SOURCE = re.compile(rb"^[ \t]*(?:-e|--editable)[ \t=]*(\S+)", re.MULTILINE)
+_STOCK = re.compile(rb"^[ \t]*(?:-f|--find-links)[ \t=]*(\S+)", re.MULTILINE)
 # what may be the path of a package
 _WORD = re.compile(rb"[^\s,;\"']+")
 _MOST_FILES = 100
@@ -82,21 +85,26 @@ def _contents(file: Path) -> Iterator[bytes]:
 
 
 def _local(directory: Path, content: bytes) -> Iterator[bytes]:
-    """What packages are that lines name by a path: where, how long and how old"""
-    included = set(_ALSO.findall(content))
-    for word in dict.fromkeys(_WORD.findall(_COMMENT.sub(b"", content))):
+    """What packages are that lines name by a path: where, how long and how old; of a stock, what there is"""
+    included, sources, stocks = ({*kind.findall(content)} for kind in (_ALSO, _SOURCE, _STOCK))
+    words = (*_WORD.findall(_COMMENT.sub(b"", content)), *sorted(sources | stocks))
+    for word in dict.fromkeys(words):
         name = word.decode(errors="replace").partition("#")[0].removeprefix("file://").removeprefix("file:")
         # a name alone is that of a package
-        if word in included or not (Path(name).suffix or "/" in name) or len(name) > _MOST_NAME:
+        is_path = word in sources | stocks or name.startswith(".") or "/" in name or bool(Path(name).suffix)
+        if word in included or not is_path or len(name) > _MOST_NAME:
             continue
         path = directory / name
         # of most words nothing is there, or nothing can be: a URL with a long token is no path
         with suppress(OSError, ValueError):
             path.stat()
             inside = list(islice(path.rglob("*"), _MOST_LOCAL_FILES)) if path.is_dir() else []
-            for file in (path, *(sorted(inside) if len(inside) < _MOST_LOCAL_FILES else ())):
+            inside = sorted(inside) if len(inside) < _MOST_LOCAL_FILES else []
+            for file in inside if word in stocks and inside else (path, *inside):
                 about = file.stat()
-                yield f"{file.resolve()} {about.st_size} {about.st_mtime_ns}".encode(errors="replace")
+                # copies of a stock are the same
+                said = file.name if word in stocks else f"{file.resolve()} {about.st_mtime_ns}"
+                yield f"{said} {about.st_size}".encode(errors="replace")
 
 
 def _make(file: Path, program: Path, place: Path) -> None:

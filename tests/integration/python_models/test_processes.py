@@ -14,6 +14,7 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of
+from tests.processes import lives
 from tests.serving import Server
 from tests.waiting import eventually
 
@@ -26,14 +27,6 @@ ENDLESS = models.FAULTY_CONFIG.replace('"1"', '"1000"')
 def hang(server: Server) -> str:
     with client_of(server) as client:
         return say(client, "hang")
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs: one that has ended may stay in the table for as long as nobody asks how"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize("end", ["killed", "exits", "hangs", "is unloaded", "server stops"])

@@ -19,7 +19,7 @@ from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import workers_of
 from tests.integration.python_models.test_models import client_of, pair, tensor
-from tests.integration.python_models.test_processes import lives
+from tests.processes import lives
 from tests.raw_http import Connection
 from tests.serving import Server, labelled
 from tests.waiting import eventually

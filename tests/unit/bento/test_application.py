@@ -74,6 +74,10 @@ class Endpoints:
         return [image.name, note]
 
     @bentoml.api
+    async def perhaps(self, image: Path | None = None, note: str = "") -> list[str]:
+        return [image.name if image else "", note]
+
+    @bentoml.api
     async def gone(self) -> int:
         raise ClientDisconnect
 
@@ -128,6 +132,7 @@ def test_the_endpoints_that_can_be_cancelled_are_watched(factory: ApplicationFac
         "/elsewhere",
         "/found_wrong",
         "/gone",
+        "/perhaps",
         "/refused",
         "/upload",
         "/wrong",
@@ -262,6 +267,13 @@ def form(*parts: tuple[str, str, bytes], charset: str = "") -> Call:
     ]
     kind = f"multipart/form-data; boundary=edge{charset}"
     return Call("/upload", headers=[(b"content-type", kind.encode())], body=[b"".join([*pieces, b"--edge--\r\n"])])
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/plain", b"application/octet-stream"])
+def test_json_may_come_by_another_name_where_no_file_has_to(factory: ApplicationFactory, kind: bytes) -> None:
+    asked = Call("/perhaps", headers=[(b"content-type", kind)], body=[b'{"note":"seen"}'])
+    (answer,) = started(factory, asked)
+    assert (answer.status, answer.json()) == (200, ["", "seen"])
 
 
 FILE = ("image", '; filename="a.png"', b"pixels")

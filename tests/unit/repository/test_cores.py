@@ -39,6 +39,11 @@ def test_what_are_no_cores_is_refused_with_an_example(text: str) -> None:
     )
 
 
+def test_a_text_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with pytest.raises(ConfigInvalid, match="has 720000 characters, expected at most 65536"):
+        check_supported_fields(with_cores("0-1023;;" * 90_000))
+
+
 def test_one_set_is_that_of_every_instance_and_several_are_in_the_order_of_the_groups() -> None:
     groups = "instance_group [ { kind: KIND_CPU count: 1 }, { kind: KIND_CPU count: 2 } ]"
     assert cores_of_instances(with_cores("0-1", groups)) == ((0, 1),) * 3

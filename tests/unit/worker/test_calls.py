@@ -56,6 +56,24 @@ def test_a_wrong_element_fails_its_request_alone(server: AnsweringServer) -> Non
     assert "found type '<class 'int'>'" in str(texts(outcomes)[1])
 
 
+class Closed(list[Any]):
+    """Whose own methods raise"""
+
+    def __iter__(self) -> Any:
+        raise ValueError("no")
+
+    def __len__(self) -> int:
+        raise ValueError("no")
+
+    def copy(self) -> Any:
+        raise ValueError("no")
+
+
+def test_the_methods_of_a_list_of_another_class_are_not_called(server: AnsweringServer) -> None:
+    good = response()
+    assert Instance(lambda _: Closed([good])).run() == [good]
+
+
 def test_a_list_of_the_wrong_length_fails_every_request(server: AnsweringServer) -> None:
     assert all("size is:3, and InferenceResponse(s) size is:2" in str(text) for text in texts(Instance(two).run(3)))
 
@@ -279,6 +297,16 @@ class Mute(Exception):
         raise KeyError("no text")
 
 
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise KeyError("no name")
+
+
+class Unnamed(Exception, metaclass=Nameless):
+    pass
+
+
 class Own(BaseException):
     """As some libraries stop what runs"""
 
@@ -289,6 +317,7 @@ class Own(BaseException):
         (ValueError("half a pair: \ud800"), "ValueError: half a pair: ?"),
         (Mute(), "Mute: <its text raises KeyError>"),
         (Own("stop"), "Own: stop"),
+        (Unnamed("stop"), "Unnamed: stop"),
         (KeyboardInterrupt(), "KeyboardInterrupt: <EMPTY MESSAGE>"),
     ],
 )

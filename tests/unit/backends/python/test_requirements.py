@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from runners.backends.python import requirements as module
+from runners.backends.python.command import run
 from runners.backends.python.requirements import environment_of
 from runners.errors import ConfigInvalid
 from tests.integration.python_models.environments import environment, requirements, write_wheel
+from tests.processes import lives
+from tests.waiting import eventually
 
 OURS = Path(sys.executable)
 
@@ -104,9 +107,41 @@ def test_packages_that_lie_beside_a_file_belong_to_it(tmp_path: Path) -> None:
     assert environment_of(files["one"], OURS) != first
 
 
+@pytest.mark.parametrize("line", ["--find-links own", "-f own", "-e own", "--editable=own", ".", "-e ."])
+def test_directories_that_options_name_belong_to_a_file(tmp_path: Path, line: str) -> None:
+    file = requirements(tmp_path, line)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    before = list(module._contents(file))
+    write_wheel(folder, "own", {"own.py": "VALUE = 1\n"})
+    assert list(module._contents(file)) != before
+
+
+def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    # says who it is, and goes on until it is ended
+    program.write_text("#!/bin/sh\necho $$ > pid.new; mv pid.new pid; exec sleep 1000\n")
+    program.chmod(0o755)
+    making = (
+        "import pathlib, sys; from runners.backends.python.command import run; "
+        "run([sys.argv[1]], pathlib.Path(sys.argv[2]), 'it')"
+    )
+    with subprocess.Popen([sys.executable, "-c", making, program, tmp_path]) as server:
+        eventually((tmp_path / "pid").exists, "the program runs")
+        server.kill()
+    child = (tmp_path / "pid").read_text().strip()
+    eventually(lambda: not lives(int(child)), "it has ended")
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="it cannot be made: there is no program '/nowhere/python'"):
+        run(["/nowhere/python"], tmp_path, "it")
+
+
 def test_what_is_no_path_and_what_comments_say_is_no_package(tmp_path: Path) -> None:
     token = f"https://token:{'a' * 300}.{'b' * 300}@198.51.100.1/simple"
     file = requirements(tmp_path, f"--trusted-host {token}/", "# a wheel and / or ./sources", "\0/a.whl")
     (tmp_path / "sources").mkdir()
     found = list(module._contents(file))
-    assert found == [file.read_bytes()]
+    assert found[0] == file.read_bytes()
+    assert {one.split()[0] for one in found[1:]} == {b"extra-1-py3-none-any.whl", b"linked_numpy-1-py3-none-any.whl"}
