@@ -12,15 +12,45 @@ import numpy as np
 import pytest
 
 from runners import ConnectionLost, DeadlineExceeded
+from runners.bento.relay.watch import Watch
 from runners.bento.remote import RemoteClient
 from tests import models
+from tests.gates import HELD, Gate
 from tests.serving import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-STEPS = np.array([[20_000]])
+LOOKS = 5
+"""More than an engine that stands still would get"""
+
+
+class Looks:
+    """At engines: how many there were, and an event for each that waits for more"""
+
+    def __init__(self) -> None:
+        self.found: list[bool] = []
+        self.more = asyncio.Event()
+
+    async def until(self, count: int) -> None:
+        while len(self.found) < count:
+            self.more.clear()
+            await self.more.wait()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks = Looks()
+    is_live = Watch._is_live
+
+    async def seen(watch: Watch) -> bool:
+        looks.found.append(await is_live(watch))
+        looks.more.set()
+        return looks.found[-1]
+
+    monkeypatch.setattr(Watch, "_is_live", seen)
+    return looks
 
 
 @pytest.fixture
@@ -33,7 +63,7 @@ def silent() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("models")
-    models.write_slow(repository)
+    models.write_gated(repository)
     server = Server.start(repository)
     yield server
     server.kill()
@@ -42,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[Server]:
     """A server that tells only those with a token whether it lives"""
-    models.write_slow(tmp_path)
+    models.write_gated(tmp_path)
     server = Server.start(tmp_path, "--http-restricted-api=health:x-key=secret", ready=False)
     yield server
     server.kill()
@@ -73,31 +103,40 @@ def test_a_deadline_comes_first(silent: str) -> None:
             asyncio.run(main())
 
 
-def test_calls_that_take_long_are_answered_while_the_engine_lives(server: Server) -> None:
+async def answers_of_calls_that_take_long(client: RemoteClient, server: Server, looks: Looks, count: int) -> list[Any]:
+    """Of so many at once: each is held for longer than an engine may be silent"""
+    assert server.repository is not None
+    with Gate(server.repository) as gate:
+        calls = [asyncio.ensure_future(client.slow.async_run(np.array([[HELD]]))) for _ in range(count)]
+        # or until one of them has ended
+        await asyncio.wait([*calls, asyncio.create_task(looks.until(LOOKS))], return_when=asyncio.FIRST_COMPLETED)
+        assert not any(call.done() for call in calls)
+        for _ in calls:
+            await asyncio.to_thread(gate.until_reached)
+            gate.let_through()
+        return await asyncio.gather(*calls)
+
+
+def test_calls_that_take_long_are_answered_while_the_engine_lives(server: Server, looks: Looks) -> None:
     with RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
-
-        async def main() -> list[Any]:
-            return await asyncio.gather(*(client.slow.async_run(STEPS) for _ in range(4)))
-
-        assert len(asyncio.run(main())) == 4
+        assert len(asyncio.run(answers_of_calls_that_take_long(client, server, looks, 4))) == 4
+    assert all(looks.found)
 
 
-def test_an_engine_that_asks_for_a_token_lives(closed: Server) -> None:
+def test_an_engine_that_asks_for_a_token_lives(closed: Server, looks: Looks) -> None:
     with RemoteClient(f"http://127.0.0.1:{closed.http[1]}") as client:
-
-        async def main() -> Any:  # noqa: ANN401 - whatever comes back
-            return await client.slow.async_run(5 * STEPS)
-
-        assert asyncio.run(main())
+        assert asyncio.run(answers_of_calls_that_take_long(client, closed, looks, 1))
+    assert all(looks.found)
 
 
 @pytest.mark.clock
 def test_a_call_that_nobody_waits_for_any_more_is_watched_no_more(server: Server) -> None:
-    with RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
+    assert server.repository is not None
+    with Gate(server.repository), RemoteClient(f"http://127.0.0.1:{server.http[1]}") as client:
 
         async def main() -> None:
             async with asyncio.timeout(30):
-                call = client.slow.async_run(10 * STEPS)
+                call = client.slow.async_run(np.array([[HELD]]))
                 while len(asyncio.all_tasks()) == 1:
                     await asyncio.sleep(0.01)
                 call.cancel()
