@@ -109,7 +109,8 @@ async def answers_of_calls_that_take_long(client: RemoteClient, server: Server, 
     with Gate(server.repository) as gate:
         calls = [asyncio.ensure_future(client.slow.async_run(np.array([[HELD]]))) for _ in range(count)]
         # or until one of them has ended
-        await asyncio.wait([*calls, asyncio.create_task(looks.until(LOOKS))], return_when=asyncio.FIRST_COMPLETED)
+        watched: list[asyncio.Future[Any]] = [*calls, asyncio.ensure_future(looks.until(LOOKS))]
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         assert not any(call.done() for call in calls)
         for _ in calls:
             await asyncio.to_thread(gate.until_reached)
