@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.threads import intra_op_threads, usable_cores
+from tests.forks import forked
 
 
 @pytest.mark.parametrize(
@@ -35,13 +36,14 @@ def test_the_budget_holds_unless_there_are_more_instances_than_cores(s: float, i
 
 @pytest.mark.alone
 def test_cores_that_the_affinity_mask_leaves_out_are_not_usable() -> None:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        assert usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, before)
-    assert 1 <= usable_cores() <= len(before)
+    cores = os.sched_getaffinity(0)
+
+    def child() -> str:
+        os.sched_setaffinity(0, {min(cores)})
+        return str(usable_cores())
+
+    assert forked(child) == "1"
+    assert 1 <= usable_cores() <= len(cores)
 
 
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")

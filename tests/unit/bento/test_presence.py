@@ -22,6 +22,7 @@ from runners.bento.activity import Activity, _fields_of
 from runners.bento.lifeline import Lifeline, hold_lifeline
 from runners.bento.place import Place
 from runners.bento.presence import Attendance, attend
+from tests.forks import forked
 from tests.serving import ROOT
 from tests.waiting import eventually
 
@@ -68,6 +69,7 @@ while True:
 LOCKED = f"""
 import asyncio, pathlib, re, sys, threading, time, types
 from runners.bento import presence
+from tests.forks import forked
 from tests.unit.bento.test_presence import PATIENCE, place_in
 presence._BEAT_SECONDS = {BEAT_SECONDS}
 has_said_its_patience = threading.Event()
@@ -171,24 +173,26 @@ def test_one_that_lets_no_other_thread_run_is_killed_only_when_it_stops(
 
 
 @pytest.mark.alone
-def test_it_does_not_matter_how_many_descriptors_are_open(tmp_path: Path, attendance: Attendance) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
-
-    async def come_and_go() -> None:
+def test_it_does_not_matter_how_many_descriptors_are_open(tmp_path: Path, lifeline: Lifeline) -> None:
+    async def come_and_go(attendance: Attendance) -> None:
         worker = asyncio.create_task(attend(place_in(tmp_path), PATIENCE))
         while not attendance.present:
             await asyncio.sleep(0.001)
         worker.cancel()
         await asyncio.wait_for(attendance.until_empty(), WAIT_S)
 
-    try:
+    def child() -> str:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+        attendance = Attendance(tmp_path / "presence")
         with ExitStack() as stack:
             while stack.enter_context(Path(os.devnull).open()).fileno() < FD_SETSIZE:
                 pass
-            asyncio.run(come_and_go())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            asyncio.run(come_and_go(attendance))
+        attendance.close()
+        return "has come and gone"
+
+    assert forked(child) == "has come and gone"
 
 
 def test_one_that_lets_no_other_thread_run_is_killed_when_its_patience_is_over(
@@ -323,14 +327,18 @@ def running(program: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.alone
-def test_workers_are_let_in_again_when_a_descriptor_is_free_again(tmp_path: Path, attendance: Attendance) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket(socket.AF_UNIX) as connection:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        try:
+def test_workers_are_let_in_again_when_a_descriptor_is_free_again(tmp_path: Path, lifeline: Lifeline) -> None:
+    def child() -> str:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        attendance = Attendance(tmp_path / "presence")
+        with socket.socket(socket.AF_UNIX) as connection:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             connection.connect(str(tmp_path / "presence"))
             # for the other thread, to be refused
             time.sleep(0.1)
-        finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        eventually(lambda: attendance.present == 1, "the worker is there", WAIT_S)
+            eventually(lambda: attendance.present == 1, "the worker is there", WAIT_S)
+        attendance.close()
+        return "it was let in"
+
+    assert forked(child) == "it was let in"

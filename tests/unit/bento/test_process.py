@@ -21,6 +21,7 @@ from runners.bento.lifeline import hold_lifeline
 from runners.bento.place import Place
 from runners.bento.process import EngineProcess, Pauses, _has_listener, _processes_with
 from tests import models
+from tests.forks import forked
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
@@ -332,11 +333,10 @@ def test_without_a_descriptor_nothing_is_said_of_the_engine(tmp_path: Path) -> N
         listener.bind(str(path))
         listener.listen()
         assert _has_listener(path)
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # All descriptors below it are taken.
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-        try:
-            found = _has_listener(path)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert not found
+
+        def child() -> str:
+            # all descriptors below it are taken
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            return str(_has_listener(path))
+
+        assert forked(child) == "False"

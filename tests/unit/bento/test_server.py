@@ -21,26 +21,18 @@ from runners.bento.web.edge import Edge, server_for
 from runners.bento.web.limits import Limits
 from runners.bento.web.server import Server
 from runners.settings import read_settings
+from tests.forks import forked
 from tests.raw_http import Connection, frame
 from tests.unit.bento.asgi import answering
 from tests.unit.bento.served import QUICK, echo, served
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from runners.bento.web.asgi import Receive, Scope, Send
 
 pytestmark = pytest.mark.clock
 
 FIRST_SPARE = 64
-
-
-@pytest.fixture
-def unchanged_limit() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_bentoml_makes_ours_for_our_application_and_uvicorns_for_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,25 +74,33 @@ def test_only_a_second_interrupt_ends_it_at_once(told: list[signal.Signals], at_
 
 
 @pytest.mark.alone
-def test_the_soft_limit_of_open_files_is_raised(unchanged_limit: None) -> None:
+def test_the_soft_limit_of_open_files_is_raised() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())  # of what other tests keep open, too
     soft = highest + 100
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with served(echo, dataclasses.replace(QUICK, max_connections=soft + 100)):
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > soft
+
+    def child() -> str:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with served(echo, dataclasses.replace(QUICK, max_connections=soft + 100)):
+            return str(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+    assert int(forked(child)) > soft
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("soft", "fewest"), [(256, 150), (1024, 700), (20000, 16384)])
-def test_descriptors_are_left_for_what_is_no_connection(unchanged_limit: None, soft: int, fewest: int) -> None:
+def test_descriptors_are_left_for_what_is_no_connection(soft: int, fewest: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < soft:
         pytest.skip("this machine allows fewer open files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    crowd = Crowd(Limits(), set())
-    crowd.measure()
-    assert fewest <= crowd.most <= soft - FIRST_SPARE
+
+    def child() -> str:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        crowd = Crowd(Limits(), set())
+        crowd.measure()
+        return str(crowd.most)
+
+    assert fewest <= int(forked(child)) <= soft - FIRST_SPARE
 
 
 def test_a_connection_that_cannot_be_looked_after_is_closed_and_the_others_keep_their_times() -> None:
