@@ -4,22 +4,32 @@ Frames to and from the server, on one socket, and the memory that both share.
 A frame is a head of fixed length and a payload. A short payload follows the head; a long one lies in a slot, which is
 memory of the process that sent it and is announced with its descriptor. Whoever reads a slot says when nobody needs it
 any more. The layout is that of `native/crates/engine-worker/src/frame.rs`.
+
+Code of the model may run in the midst of all this, as a destructor or as the handler of a signal, and raise or send in
+its turn. What it sends then leaves behind the frame that is sent just now; where it may have cut a frame, the channel
+is closed.
 """
 
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import mmap
 import os
 import socket
 import struct
+import sys
 import threading
 import weakref
+from collections import deque
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Callable, NoReturn
 
 __all__ = ["INLINE_BYTES", "Channel", "Closed", "Frame"]
 
@@ -39,6 +49,10 @@ RELEASE_SLOT = 3
 _SMALLEST_SLOT = 64 << 10
 _KEPT_SLOTS = 8
 _KEPT_BYTES = 256 << 20
+# each is a file, and the server takes no more than 1,024; from 128 on it gives small ones back at once
+_MOST_IN_USE = 256
+
+_GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EBADF, errno.ENOTCONN, errno.ENOTSOCK})
 
 _F_ADD_SEALS = 1033
 _SEALS = 0x0001 | 0x0002 | 0x0004  # sealing, shrinking, growing
@@ -68,13 +82,23 @@ class _Slot:
         self.number = number
         self.length = length
         self.descriptor = os.memfd_create("kushi-worker", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, length)
-        fcntl.fcntl(self.descriptor, _F_ADD_SEALS, _SEALS)
-        self.memory = mmap.mmap(self.descriptor, length)
+        try:
+            os.ftruncate(self.descriptor, length)
+            fcntl.fcntl(self.descriptor, _F_ADD_SEALS, _SEALS)
+            self.memory = mmap.mmap(self.descriptor, length)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
         self.announced = False
 
-    def close(self) -> None:
+    def is_announced(self) -> None:
+        """The server has it; the memory has a descriptor of its own"""
+        self.announced = True
         os.close(self.descriptor)
+
+    def close(self) -> None:
+        if not self.announced:
+            os.close(self.descriptor)
         # goes with the last view of it
         del self.memory
 
@@ -90,7 +114,12 @@ class Channel:
         self._room = bytearray(_READ_BYTES)
         self._rooms = [self._room]
         self._theirs: dict[int, mmap.mmap] = {}
-        self._sending = threading.Lock()
+        # how a thread waits until something has come; what it sends in large pieces may need that
+        self.until: Callable[[Callable[[], bool]], None] | None = None
+        # what was raised while nothing was read yet
+        self._passing: BaseException | None = None
+        self._sending = threading.RLock()
+        self._later: deque[tuple[int, list[Any], int, int]] = deque()
         # slots of the server's that nobody here needs any more
         self._released: list[int] = []
         self._own: dict[int, _Slot] = {}
@@ -104,42 +133,77 @@ class Channel:
         self._socket.close()
 
     def read(self) -> Frame:
-        """Waits for the next frame that is not about slots; raises Closed"""
-        while True:
-            frame = self._next() if self._unread else None
-            if frame is None:
-                frame = self._receive()
-            if frame is not None:
-                return frame
+        """Waits for the next frame that is not about slots; raises Closed, or what the handler of a signal raises"""
+        try:
+            while True:
+                frame = self._next() if self._unread else None
+                if frame is None:
+                    frame = self._receive()
+                if frame is not None:
+                    return frame
+        except Closed:
+            raise
+        except BaseException as error:
+            if error is self._passing:
+                self._passing = None
+                raise
+            self._broken("what the server has sent cannot be read", error)
 
     def send(self, kind: int, payload: list[Any], *, count: int = 0, id: int = 0) -> None:  # noqa: A002
-        """Sends a frame whose payload are these buffers, one behind the other; raises Closed"""
+        """
+        Sends a frame whose payload are these buffers, one behind the other; raises Closed. Where it raises anything
+        else, nothing of it was sent
+        """
+        if self._is_sending():
+            self._later.append((kind, payload, count, id))
+            return
         length = sum(map(len, payload))
-        with self._sending:
-            if length <= INLINE_BYTES:
-                payload.insert(0, _HEAD.pack(kind, count, id, 0, length))
-                if self._released:
-                    payload.insert(0, self._releases())
-                self._write(payload)
-                return
-            slot = self._take(length)
-            offset = 0
-            for piece in payload:
-                slot.memory[offset : offset + len(piece)] = piece
-                offset += len(piece)
-            if not slot.announced:
-                slot.announced = True
-                head = _HEAD.pack(ADD_SLOT, 0, slot.length, slot.number, 0)
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slot.descriptor]))]
-                sent = self._sendmsg([head], rights)
-                self._write([head[sent:]])
-            self._write([self._releases(), _HEAD.pack(kind, count, id, slot.number, length)])
+        if length > INLINE_BYTES and not self._has_room() and self.until:
+            self.until(self._has_room)
+        try:
+            with self._sending:
+                self._send(kind, payload, length, count, id)
+        finally:
+            while self._later:
+                self._send_later()
 
     def leave(self) -> None:
         """Of a process that was forked: the server talks with its parent alone, and from now on it is closed here"""
         self._socket.close()
         # some other thread of the parent may have held it
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
+        self._later.clear()
+
+    def _is_sending(self) -> bool:
+        """Whether this very thread does, so that this is code which runs in the midst of it"""
+        is_owned: bool = self._sending._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001 - as Condition asks it
+        return is_owned
+
+    def _has_room(self) -> bool:
+        return len(self._own) - len(self._free) < _MOST_IN_USE
+
+    def _send_later(self) -> None:
+        with self._sending:
+            if self._later:
+                kind, payload, count, number = self._later.popleft()
+                self._send(kind, payload, sum(map(len, payload)), count, number)
+
+    def _send(self, kind: int, payload: list[Any], length: int, count: int, number: int) -> None:
+        if length <= INLINE_BYTES:
+            self._write([self._releases(), _HEAD.pack(kind, count, number, 0, length), *payload])
+            return
+        slot = self._take(length)
+        try:
+            offset = 0
+            for piece in payload:
+                slot.memory[offset : offset + len(piece)] = piece
+                offset += len(piece)
+            if not slot.announced:
+                self._announce(slot)
+            self._write([self._releases(), _HEAD.pack(kind, count, number, slot.number, length)])
+        except BaseException:
+            self._free.append(slot)
+            raise
 
     def _next(self) -> Frame | None:
         unread = self._unread
@@ -163,11 +227,16 @@ class Channel:
     def _receive(self) -> Frame | None:
         """Takes what the socket has; answers with the frame, where that is just one"""
         try:
-            length, ancillary, _, _ = self._socket.recvmsg_into(self._rooms, _DESCRIPTOR_BYTES)
-        except OSError as error:
-            raise Closed from error
+            length, ancillary, flags, _ = self._socket.recvmsg_into(self._rooms, _DESCRIPTOR_BYTES)
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise Closed from error
+            self._passing = error
+            raise
         if length == 0:
             raise Closed
+        if flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         if ancillary:
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -208,27 +277,45 @@ class Channel:
     def _give_back(self, number: int) -> None:
         with self._sending:
             slot = self._own.get(number)
-            if slot is None:
-                return
-            self._free.append(slot)
+            if slot is not None:
+                self._free.append(slot)
             while len(self._free) > _KEPT_SLOTS or sum(slot.length for slot in self._free) > _KEPT_BYTES:
                 dropped = self._free.pop(0)
                 del self._own[dropped.number]
-                self._write([_HEAD.pack(DROP_SLOT, 0, 0, dropped.number, 0)])
+                if dropped.announced:
+                    self._write([_HEAD.pack(DROP_SLOT, 0, 0, dropped.number, 0)])
                 dropped.close()
+        while self._later:
+            self._send_later()
+
+    def _announce(self, slot: _Slot) -> None:
+        head = _HEAD.pack(ADD_SLOT, 0, slot.length, slot.number, 0)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slot.descriptor]))]
+        try:
+            sent = self._socket.sendmsg([head], rights)
+            if sent < len(head):
+                self._socket.sendall(head[sent:])
+            slot.is_announced()
+        except BaseException as error:  # noqa: BLE001 - as below
+            self._failed(error)
 
     def _write(self, pieces: list[Any]) -> None:
         data = b"".join(pieces)
         try:
             self._socket.sendall(data)
-        except OSError as error:
-            raise Closed from error
+        except BaseException as error:  # noqa: BLE001 - the handler of a signal raises what it likes
+            self._failed(error)
 
-    def _sendmsg(self, pieces: list[bytes], ancillary: list[Any]) -> int:
-        try:
-            return self._socket.sendmsg(pieces, ancillary)
-        except OSError as error:
+    def _failed(self, error: BaseException) -> NoReturn:
+        if isinstance(error, OSError) and error.errno in _GONE:
             raise Closed from error
+        self._broken("what was sent to the server may have been cut", error)
+
+    def _broken(self, what: str, error: BaseException) -> NoReturn:
+        with suppress(Exception):
+            sys.stderr.write(f"{what}, so that this process ends: {type(error).__name__}: {error}\n")
+        self.close()
+        raise Closed from error
 
 
 def _mapped(descriptor: int, length: int) -> mmap.mmap:

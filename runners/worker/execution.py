@@ -106,12 +106,17 @@ class Execution:
         answers: list[Answer] = []
         for key, response in zip(keys, outcomes):
             if response is not None:
-                parts = response_parts(response, key.wanted, self._positions)
-                answers.append((key.position, FINAL, response, parts))
+                answers.append(self._final(key, response))
                 if self._decoupled:
                     self._upcalls.close(key)
         if answers or kind == kinds.RETURNED:
             self._send(kind, batch, answers)
+
+    def _final(self, key: Key, response: InferenceResponse) -> Answer:
+        try:
+            return key.position, FINAL, response, response_parts(response, key.wanted, self._positions)
+        except Exception as error:  # noqa: BLE001 - of the model's objects
+            return key.position, FINAL, _unwritten(error), []
 
     def _send(self, kind: int, batch: int, answers: list[Answer]) -> None:
         try:
@@ -119,9 +124,7 @@ class Execution:
         except Closed:
             raise
         except Exception as error:  # noqa: BLE001 - of memory or descriptors that are not there, and of the model's objects
-            error_of = InferenceResponse(
-                error=TritonError(f"the answer cannot be written: {failures.described(error)}")
-            )
+            error_of = _unwritten(error)
             failed: list[Answer] = [(position, flags, error_of, []) for position, flags, _, _ in answers]
             self._channel.send(kind, write_responses(failed), count=len(failed), id=batch)
 
@@ -150,3 +153,7 @@ class Execution:
                 )
             )
         return requests
+
+
+def _unwritten(error: Exception) -> InferenceResponse:
+    return InferenceResponse(error=TritonError(f"the answer cannot be written: {failures.described(error)}"))

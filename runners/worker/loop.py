@@ -41,6 +41,7 @@ class Worker:
         # threads that wait until somebody else has read
         self._others = 0
         self._work: deque[Frame] = deque()
+        channel.until = self.wait_until
         self._upcalls = Upcalls(channel, self.wait_until)
         self._model: calls.Model | None = None
         self._execution: Execution | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import server
@@ -198,7 +200,10 @@ class InferenceRequest:
         answers = server.current().infer(self, decoupled)
         if decoupled:
             return _given(ResponseIterator(answers))
-        return loop.run_in_executor(_waiting, _the_one, answers)
+        answer = loop.run_in_executor(_waiting, _the_one, answers)
+        # nobody waits any more: the thread is to be free, and the other model as well
+        answer.add_done_callback(partial(_give_up, answers))
+        return answer
 
     def get_response_sender(self) -> InferenceResponseSender:
         """Where the responses to it go"""
@@ -291,6 +296,13 @@ class IncomingRequest(InferenceRequest):
 
 async def _given(value: ResponseIterator) -> ResponseIterator:
     return value
+
+
+def _give_up(answers: Answers, answer: asyncio.Future[InferenceResponse]) -> None:
+    if answer.cancelled():
+        # the server may have gone
+        with suppress(Exception):
+            answers.cancel()
 
 
 def _the_one(answers: Answers) -> InferenceResponse:

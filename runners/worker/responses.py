@@ -45,8 +45,8 @@ class InferenceResponse:
         self._parameters = "" if parameters is None else as_json(parameters)
 
     def output_tensors(self) -> list[Tensor]:
-        """The tensors that it was made with"""
-        return self._output_tensors
+        """The tensors that it was made with, as a list of the caller's own"""
+        return [*self._output_tensors]
 
     def wanted(self, requested_output_names: Sequence[str]) -> list[Tensor]:
         """The tensors that were asked for, by name; all of them where none was named"""

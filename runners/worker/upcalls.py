@@ -95,8 +95,8 @@ class Upcalls:
         key.ended = ends
         try:
             self._channel.send(kinds.RESPONSES, answer, count=1, id=key.batch)
-        except OSError:
-            # there is no memory for it, and the request still waits
+        except BaseException:
+            # nothing of it was sent, and the request still waits
             key.ended = False
             if not ends:
                 key.untaken -= 1

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import models as onnx_models
 from tests.conftest import StartServer
+from tests.gates import HELD, Gate
 from tests.integration.python_models import callers, models
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import frame
@@ -83,3 +85,51 @@ def test_a_deadline_that_passes_ends_the_calls(repository: Path, start_server: S
             headers={"kushi-timeout-us": "1000000"},
         )
     server.log.wait_for(re.compile("waiting_0: is cancelled"), 20)
+
+
+GIVING_UP = """
+import asyncio
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+# more than may be waited for at once
+COUNT = 300
+
+
+def asked(model, value):
+    tensor = pb_utils.Tensor("STEPS", np.array([[value]], np.int64))
+    return pb_utils.InferenceRequest(model_name=model, requested_output_names=["OUTPUT0"], inputs=[tensor])
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        waiting = [asyncio.ensure_future(asked("held", HELD).async_exec()) for _ in range(COUNT)]
+        for one in waiting:
+            one.cancel()
+        answer = await asked("other", 1).async_exec()
+        assert not answer.has_error(), answer.error().message()
+        return [pb_utils.InferenceResponse(answer.output_tensors()) for _ in requests]
+"""
+
+GIVING_UP_CONFIG = """
+backend: "python"
+max_batch_size: 1
+input [ { name: "STEPS" data_type: TYPE_INT64 dims: [ 1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_INT64 dims: [ 1 ] } ]
+"""
+
+
+def test_calls_that_a_coroutine_gives_up_are_cancelled(repository: Path, start_server: StartServer) -> None:
+    for name in ("held", "other"):
+        onnx_models.write_gated(repository, name)
+    models.write(repository, "asking", GIVING_UP.replace("HELD", str(HELD)), GIVING_UP_CONFIG)
+    server = start_server(repository)
+    with Gate(repository, "held") as gate:
+        client = client_of(server)
+        for _ in range(2):
+            answer = client.infer("asking", [tensor("STEPS", np.array([[1]], np.int64))])
+            assert answer.as_numpy("OUTPUT0").shape == (1, 1)
+        gate.until_reached()
+        pending = 'nv_inference_pending_request_count{model="held",version="1"}'
+        eventually(lambda: server.metrics()[pending] == 0, "none of them waits any more")

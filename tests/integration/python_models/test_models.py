@@ -24,7 +24,12 @@ def client_of(server: Server) -> InferenceServerClient:
 
 
 def tensor(name: str, array: np.ndarray) -> InferInput:
-    kinds = {np.dtype(np.float32): "FP32", np.dtype(np.int32): "INT32", np.dtype(np.object_): "BYTES"}
+    kinds = {
+        np.dtype(np.float32): "FP32",
+        np.dtype(np.int32): "INT32",
+        np.dtype(np.int64): "INT64",
+        np.dtype(np.object_): "BYTES",
+    }
     made = InferInput(name, list(array.shape), kinds[array.dtype])
     made.set_data_from_numpy(array)
     return made

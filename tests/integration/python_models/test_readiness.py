@@ -36,6 +36,8 @@ class TritonPythonModel:
             raise RuntimeError("a bad mood")
         if mood == "slow":
             time.sleep(6)
+        if mood == "stuck":
+            time.sleep(600)
         return mood != "low"
 """
 SLOW_SECOND = MOODS.replace(
@@ -121,4 +123,16 @@ def test_nobody_waits_for_a_process_that_has_gone(repository: Path, start_server
         assert asked.result() == 400
     assert time.monotonic() - began < 3
     feel(repository, "well")
+    eventually(lambda: readiness(server) == 200, "the next process is there", 20)
+
+
+def test_one_that_never_says_it_is_started_again(repository: Path, start_server: StartServer) -> None:
+    patience = 'parameters { key: "kushi.execute_timeout" value { string_value: "1" } }'
+    models.write(repository, "moods", MOODS.replace("{prefix}", ""), CONFIG.format(name="VALUE", count=1) + patience)
+    feel(repository, "stuck")
+    server = start_server(repository)
+    # a model that has time for a batch has it for this, too
+    assert readiness(server) == 400
+    feel(repository, "well")
+    server.log.wait_for(re.compile("is started again: its is_ready does not come back"), 20)
     eventually(lambda: readiness(server) == 200, "the next process is there", 20)

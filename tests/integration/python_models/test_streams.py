@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -304,3 +305,51 @@ def test_closing_the_client_ends_its_streams(repository: Path) -> None:
         eventually(lambda: sent.exists() and sent.read_text().startswith("ended: "), "the end of the stream")
         with pytest.raises(ConnectionLost):
             client.stream("endless", np.array([0], np.int32))
+
+
+MANY = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+WINDOW = 32
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            count = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
+            threading.Thread(target=self.count, args=(request.get_response_sender(), count)).start()
+
+    def count(self, sender, count):
+        try:
+            for number in range(count):
+                # too large for the socket
+                tensor = pb_utils.Tensor("NUMBER", np.full(10_000, number, np.int32))
+                sender.send(pb_utils.InferenceResponse([tensor]))
+                if number == WINDOW:
+                    pb_utils.Logger.log_info("nobody reads one more")
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except pb_utils.TritonModelException:
+            # its client has gone
+            pass
+"""
+
+
+def test_streams_that_nobody_reads_take_nothing_from_the_others(repository: Path, start_server: StartServer) -> None:
+    config = models.COUNTING_CONFIG.replace("TYPE_INT32 dims: [ 1 ] } ]\nmodel", "TYPE_INT32 dims: [ -1 ] } ]\nmodel")
+    models.write(repository, "many", MANY, config)
+    server = start_server(repository)
+    body = b'{"COUNT": [100]}'
+    head = b"POST /v2/models/many/generate_stream HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with ExitStack() as stack:
+        for _ in range(40):
+            silent = stack.enter_context(socket.create_connection(server.http))
+            silent.sendall(head + body)
+        # all that they may have lies in memory
+        eventually(lambda: server.log.text().count("nobody reads one more") == 40, "all streams are held")
+        events = server.post("/v2/models/many/generate_stream", body).body.split(b"\n\n")
+        assert len([event for event in events if event]) == 100
+    assert server.post("/v2/models/many/generate_stream", body).body.count(b"\n\n") == 100
+    assert "started again" not in server.log.text()

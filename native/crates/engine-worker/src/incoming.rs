@@ -14,6 +14,10 @@ use crate::parts::Garbage;
 
 const READ_BYTES: usize = 64 << 10;
 const MOST_SLOTS: usize = 1024;
+/// From so many on, each of them a file of the worker's, what is small is copied, and its slot given back at once: so
+/// answers that their clients do not read hold no more of them.
+const CROWD: usize = 128;
+const SMALL: u64 = 1 << 20;
 
 pub(crate) struct Incoming {
     socket: Arc<OwnedFd>,
@@ -59,6 +63,11 @@ impl Incoming {
             views: HashMap::new(),
             released,
         }
+    }
+
+    /// The worker is to hear soon of what it can use again.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.views.len() >= CROWD
     }
 
     /// Reads what has come.
@@ -116,9 +125,11 @@ impl Incoming {
     fn frame(&mut self, head: Head) -> Result<Option<News>, Garbage> {
         if head.slot != 0 {
             let view = self.views.get(&head.slot).ok_or(Garbage("a frame names a slot that there is not"))?;
+            let is_copied = self.is_crowded() && head.length <= SMALL;
             let release = Release { slot: head.slot, released: self.released.clone() };
             let payload = view.clone().guarded(release).range(0, head.length);
             let payload = payload.ok_or(Garbage("a frame is longer than its slot"))?;
+            let payload = if is_copied { Bytes::copy_from_slice(&payload) } else { payload };
             self.unread.advance(HEAD_BYTES);
             return Ok(Some(News::Frame(head, payload)));
         }

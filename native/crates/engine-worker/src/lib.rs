@@ -10,6 +10,7 @@ mod call_message;
 mod calls;
 mod engine;
 mod frame;
+mod group;
 mod host;
 mod incoming;
 mod lines;

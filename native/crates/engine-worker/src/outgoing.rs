@@ -57,6 +57,22 @@ impl Outgoing {
         self.lent.remove(&slot);
     }
 
+    /// Tells the worker now which of its slots nobody needs, and not with the next frame.
+    pub(crate) fn give_back(&mut self) {
+        let bytes = self.releases();
+        if !bytes.is_empty() {
+            self.push(bytes, None);
+        }
+    }
+
+    fn releases(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for slot in std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner)) {
+            Head { kind: kind::RELEASE_SLOT, slot, ..Head::default() }.write(&mut bytes);
+        }
+        bytes
+    }
+
     /// Short.
     pub(crate) fn send_text(&mut self, kind: u32, count: u32, id: u64, text: &[u8]) -> io::Result<()> {
         let payload = Payload { heads: text.to_vec(), tensors: Vec::new(), length: text.len() };
@@ -65,10 +81,8 @@ impl Outgoing {
 
     /// Fails where there is no memory for a long payload; then nothing is sent.
     pub(crate) fn send(&mut self, kind: u32, count: u32, id: u64, payload: &Payload<'_>) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(128 + payload.length.min(INLINE_BYTES));
-        for slot in std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner)) {
-            Head { kind: kind::RELEASE_SLOT, slot, ..Head::default() }.write(&mut bytes);
-        }
+        let mut bytes = self.releases();
+        bytes.reserve(128 + payload.length.min(INLINE_BYTES));
         let mut head = Head { kind, count, id, slot: 0, length: payload.length as u64 };
         if payload.length <= INLINE_BYTES {
             head.write(&mut bytes);

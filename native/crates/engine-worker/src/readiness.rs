@@ -10,6 +10,8 @@ use crate::worker::{Phase, Shared, State};
 
 /// How long a model may take to say it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// So long it stands still then, and takes no batch either: where nothing says how long a batch may take.
+const STANDSTILL: Duration = Duration::from_secs(30);
 
 pub(crate) struct WorkerReadiness(pub(crate) Arc<Shared>);
 
@@ -18,8 +20,8 @@ pub(crate) struct WorkerReadiness(pub(crate) Arc<Shared>);
 pub(crate) struct Question {
     /// The model has an opinion.
     pub(crate) has_opinion: bool,
-    /// It was asked and has not answered.
-    is_asked: bool,
+    /// It was asked and has not answered; since when it has had time for that.
+    asked: Option<Instant>,
     /// They wait for that answer.
     waiting: Vec<Asker>,
     /// They came after it was asked. What it says then may be older than their question, so it is asked again.
@@ -47,13 +49,29 @@ impl Readiness for WorkerReadiness {
     }
 }
 
+impl Question {
+    /// Nothing answers while the model executes.
+    pub(crate) fn executes(&mut self, now: Instant) {
+        if self.asked.is_some() {
+            self.asked = Some(now);
+        }
+    }
+
+    /// Whether the model stands still in it, where a batch may take so long.
+    pub(crate) fn stands_still(&self, now: Instant, execute_patience: Option<Duration>) -> bool {
+        let patience = execute_patience.map_or(STANDSTILL, |patience| patience.max(PATIENCE));
+        self.asked.is_some_and(|asked| now >= asked + patience)
+    }
+}
+
 /// Asks the model for those who wait for its next answer, unless it still owes one.
 fn ask_next(shared: &Shared, state: &mut State) {
     let State { outgoing, question, .. } = state;
-    let Some(outgoing) = outgoing.as_mut().filter(|_| !question.is_asked && !question.next.is_empty()) else {
+    let Some(outgoing) = outgoing.as_mut().filter(|_| question.asked.is_none() && !question.next.is_empty())
+    else {
         return;
     };
-    question.is_asked = true;
+    question.asked = Some(Instant::now());
     question.waiting = std::mem::take(&mut question.next);
     // A worker that has gone is found by reading.
     let _ = outgoing.send_text(kind::IS_READY, 0, 0, b"");
@@ -70,7 +88,7 @@ fn is_ready(state: &State) -> bool {
 /// What the model has said.
 pub(crate) fn said(shared: &Shared, ready: bool) {
     let mut state = shared.state();
-    state.question.is_asked = false;
+    state.question.asked = None;
     let waiting = std::mem::take(&mut state.question.waiting);
     ask_next(shared, &mut state);
     drop(state);

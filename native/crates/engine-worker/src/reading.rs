@@ -179,6 +179,11 @@ impl Conversation {
                 News::Frame(head, payload) => self.take(shared, head, &payload)?,
             }
         }
+        if self.incoming.is_crowded()
+            && let Some(outgoing) = &mut shared.state().outgoing
+        {
+            outgoing.give_back();
+        }
         Ok(())
     }
 

@@ -215,13 +215,19 @@ impl Watch<'_> {
             broken = outgoing.flush().err().filter(fatal);
             is_blocked = outgoing.is_blocked();
         }
-        let overdue = self.shared.execute_patience().filter(|patience| {
+        let execute_patience = self.shared.execute_patience();
+        if state.batches.values().any(|running| running.token.is_some()) {
+            state.question.executes(now);
+        }
+        let stands_still = !is_closing && state.question.stands_still(now, execute_patience);
+        let overdue = execute_patience.filter(|patience| {
             state.batches.values().any(|running| running.token.is_some() && now >= running.begun + *patience)
         });
         let overdue = overdue
             .map(|patience| format!("it has executed a batch for more than {} s", patience.as_secs_f64()));
         let broken = broken.map(|error| format!("nothing can be sent to it: {}", os_text(&error)));
-        (is_blocked, is_closing, overdue.or(broken))
+        let stands_still = stands_still.then(|| "its is_ready does not come back".to_string());
+        (is_blocked, is_closing, overdue.or(broken).or(stands_still))
     }
 
     /// Waits for news, and deals with it. True: the process has ended.

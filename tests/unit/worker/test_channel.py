@@ -1,0 +1,172 @@
+"""What is sent and read while code of the model runs in the midst of it, or memory is missing"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runners.worker import channel as module
+from runners.worker.channel import INLINE_BYTES, Channel, Closed
+from runners.worker.execution import Key
+from runners.worker.responses import RESPONSE_FINAL
+from runners.worker.upcalls import Upcalls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KIND = 36
+LONG = b"x" * (INLINE_BYTES + 1)
+
+
+class Odd(Channel):
+    """Runs code of a model when a slot is taken, as the collector of garbage may"""
+
+    def within(self) -> None:
+        """As the model has it"""
+
+    def _take(self, length: int) -> Any:
+        self.within()
+        return super()._take(length)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Odd, Channel]]:
+    """A channel, and the other end of it"""
+    ours, theirs = socket.socketpair()
+    both = Odd(ours.detach()), Channel(theirs.detach())
+    yield both
+    for one in both:
+        one.close()
+
+
+def read(channel: Channel, count: int) -> list[bytes]:
+    return [bytes(channel.read().payload) for _ in range(count)]
+
+
+def test_what_a_destructor_sends_follows_what_is_sent_just_now(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    ours.within = lambda: ours.send(KIND, [b"within"])  # type: ignore[method-assign]
+    ours.send(KIND, [LONG])
+    assert read(theirs, 2) == [LONG, b"within"]
+
+
+def test_what_fails_before_it_is_sent_can_be_sent_again(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    failures = [MemoryError(), KeyboardInterrupt()]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    ours.within = fail  # type: ignore[method-assign]
+    for kind in (KeyboardInterrupt, MemoryError):
+        with pytest.raises(kind):
+            ours.send(KIND, [LONG])
+    ours.send(KIND, [LONG])
+    assert read(theirs, 1) == [LONG]
+
+
+def test_an_answer_that_has_found_no_memory_is_not_the_end(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    upcalls = Upcalls(ours, lambda done: None)
+    failures = [MemoryError()]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    ours.within = fail  # type: ignore[method-assign]
+    key = Key(1, 0, None, decoupled=False)
+    send = ours.send
+    # each takes a slot, however short it is
+    ours.send = lambda kind, payload, **more: send(kind, [*payload, bytes(INLINE_BYTES)], **more)  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        upcalls.send(key, None, RESPONSE_FINAL)
+    assert not key.ended
+    upcalls.send(key, None, RESPONSE_FINAL)
+    assert key.ended
+    assert theirs.read().id == 1
+
+
+def test_memory_that_cannot_be_mapped_keeps_no_descriptor(
+    ends: tuple[Odd, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    create = os.memfd_create
+
+    def remembered(*given: Any) -> int:
+        made.append(create(*given))
+        return made[-1]
+
+    def refused(*_: Any) -> None:
+        raise OSError(12, "no memory")
+
+    monkeypatch.setattr(os, "memfd_create", remembered)
+    monkeypatch.setattr(mmap, "mmap", refused)
+    with pytest.raises(OSError, match="no memory"):
+        ends[0].send(KIND, [LONG])
+    (descriptor,) = made
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_what_cannot_be_read_ends_the_channel(
+    ends: tuple[Odd, Channel], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = ends
+    theirs.send(KIND, [LONG])
+
+    def refused(*_: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(module, "_mapped", refused)
+    with pytest.raises(Closed):
+        ours.read()
+    assert (
+        "cannot be read, so that this process ends: OSError: [Errno 24] Too many open files" in capfd.readouterr().err
+    )
+    with pytest.raises(Closed):
+        ours.send(KIND, [b"more"])
+
+
+def test_what_the_handler_of_a_signal_raises_comes_out_and_nothing_is_lost(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+
+    def late(*_: Any) -> None:
+        raise TimeoutError("late")
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(TimeoutError, match="late"):
+            ours.read()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    theirs.send(KIND, [b"afterwards"])
+    assert read(ours, 1) == [b"afterwards"]
+
+
+def test_no_more_slots_are_in_use_than_the_server_takes(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    waited: list[int] = []
+    kept: list[Any] = []
+
+    def until(done: Any) -> None:
+        waited.append(len(ours._own))
+        # the other end needs none of them any more, and says so with what it sends
+        kept.clear()
+        theirs.send(KIND, [b"taken"])
+        ours.read()
+        assert done()
+
+    ours.until = until
+    for _ in range(2 * module._MOST_IN_USE):
+        ours.send(KIND, [LONG])
+        kept.append(theirs.read().payload)
+    assert waited == [module._MOST_IN_USE]
