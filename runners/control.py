@@ -39,7 +39,7 @@ from .loading import Loads
 from .opening import Opening
 from .reloading import Reloading
 from .repository.backend_config import BackendConfig
-from .repository.ensemble import composing, is_ensemble
+from .repository.ensemble import MOST_IN_A_ROW, composing, is_ensemble, too_deep
 from .repository.layout import check_model_name, find
 from .repository.resolve import NoVersion, Resolved, resolve
 from .roster import Roster, not_in_repository
@@ -51,6 +51,7 @@ from .unfinished import Unfinished
 __all__ = ["Control"]
 
 _LOG = logging.getLogger(__name__)
+_TRIAL_SECONDS = 1800.0
 _UNLOAD_PATIENCE_SECONDS = 5.0
 """How long an unload waits for a load to end by itself"""
 
@@ -82,7 +83,7 @@ class Control:
             backend_config,
             limits,
             auto_complete=self._auto_complete,
-            trusted=options.trust == "all",
+            trial_seconds=None if options.trust == "all" else options.load_timeout_seconds or _TRIAL_SECONDS,
         )
         self._roster = Roster(core, self._composition, opening, self._unfinished, self._reloading)
         self._following = Following(self._roster, self._composition, self._loads, self._turns)
@@ -150,6 +151,8 @@ class Control:
     def _load(self, name: str, above: tuple[str, ...], *, waits: bool) -> None:
         """`above` are the ensembles for which it is loaded"""
         check_model_name(name)
+        if len(above) > MOST_IN_A_ROW:
+            raise too_deep(above[0])
         with self._following.change(name, partial(self._loads.begin, name), above if waits else None) as load:
             if above and name in self._composition.serving():
                 # somebody else has just loaded it

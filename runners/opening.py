@@ -61,14 +61,14 @@ class Opening:
         limits: DeviceLimits,
         *,
         auto_complete: bool,
-        trusted: bool,
+        trial_seconds: float | None,
     ) -> None:
         self._core = core
         self._composition = composition
         self._backend_config = backend_config
         self._limits = limits
         self._auto_complete = auto_complete
-        self._trusted = trusted
+        self._trial_seconds = trial_seconds
 
     def open(self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]) -> Opened:
         """
@@ -147,7 +147,7 @@ class Opening:
             auto_complete=self._auto_complete,
             settings=settings_of(self._backend_config, resolved.config.backend),
             limits=self._limits,
-            trusted=self._trusted,
+            trial_seconds=self._trial_seconds,
         )
 
 

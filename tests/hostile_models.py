@@ -93,6 +93,53 @@ def with_weights_in(file: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION)
 
 
+def ending_with_rows(rows: int, datatype: str = "FP32") -> onnx.ModelProto:
+    """Ends its process when it is asked so many rows at once; of fewer it refuses none, and one more is an error."""
+    cast = [helper.make_node("Cast", ["INPUT0"], ["X"], to=TensorProto.FLOAT)]
+    nodes = [
+        *cast,
+        helper.make_node("Shape", ["X"], ["shape"]),
+        helper.make_node("Slice", ["shape", "zero", "one"], ["count"]),
+        helper.make_node("Sub", ["least", "count"], ["left"]),
+        helper.make_node("Concat", ["four", "left", "five"], ["sizes"], axis=0),
+        helper.make_node("ConstantOfShape", ["sizes"], ["rows"]),
+        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
+        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["X", "sum"], ["OUTPUT0"]),
+    ]
+    numbers = {"zero": 0, "one": 1, "four": 4, "five": 5, "least": rows}
+    initializers = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in numbers.items()]
+    tensors = [models.tensor("INPUT0", datatype, _SHAPE), models.tensor("OUTPUT0", "FP32", _SHAPE)]
+    return models.model(nodes, tensors[:1], tensors[1:], [*initializers, *_weights()])
+
+
+def ending_after_an_error() -> onnx.ModelProto:
+    """An error for zeros; ones end its process."""
+    nodes = [
+        helper.make_node("ReduceMax", ["INPUT0"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["number"], to=TensorProto.INT64),
+        helper.make_node("Sub", ["one", "number"], ["index"]),
+        helper.make_node("Gather", ["table", "index"], ["left"]),
+        helper.make_node("Reshape", ["left", "one"], ["count"]),
+        helper.make_node("Concat", ["four", "count", "five"], ["sizes"], axis=0),
+        helper.make_node("ConstantOfShape", ["sizes"], ["rows"]),
+        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
+        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["INPUT0", "sum"], ["OUTPUT0"]),
+    ]
+    numbers = {"one": 1, "four": 4, "five": 5, "table": 0}
+    initializers = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in numbers.items()]
+    tensors = [models.tensor(name, "FP32", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
+    return models.model(nodes, tensors[:1], tensors[1:], [*initializers, *_weights()])
+
+
+def _weights() -> list[onnx.TensorProto]:
+    return [
+        helper.make_tensor("weights", TensorProto.FLOAT, [1, 8, 5], [0.0] * 40),
+        helper.make_tensor("recurrence", TensorProto.FLOAT, [1, 8, 2], [0.0] * 16),
+    ]
+
+
 def ending(*, at_load: bool) -> onnx.ModelProto:
     """Ends its process: ONNX Runtime does so where an LSTM has no rows, when it folds constants or when it runs."""
     if at_load:
@@ -113,8 +160,7 @@ def ending(*, at_load: bool) -> onnx.ModelProto:
         helper.make_tensor("shape", TensorProto.INT64, [3], [4, 0, 5]),
         helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
         helper.make_tensor("one", TensorProto.INT64, [1], [1]),
-        helper.make_tensor("weights", TensorProto.FLOAT, [1, 8, 5], [0.0] * 40),
-        helper.make_tensor("recurrence", TensorProto.FLOAT, [1, 8, 2], [0.0] * 16),
+        *_weights(),
     ]
     tensors = [models.tensor(name, "FP32", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
     return models.model(nodes, tensors[:1], tensors[1:], initializers)

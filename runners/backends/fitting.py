@@ -21,7 +21,7 @@ from .weights import check_weights
 
 __all__ = ["Fitted", "TryFirst", "backend_of", "fit"]
 
-TryFirst = Callable[[Path, Sequence[Path]], None]
+TryFirst = Callable[[Path, Sequence[Path]], Callable[[], None]]
 """With the file of a model that is on the CPU, and the files with weights beside it"""
 
 
@@ -64,9 +64,10 @@ def fit(
     # a file of code says by itself what is wrong with it, and those of others may be what they like
     if path.is_file() and not descriptor.code_suffix and descriptor.loads.startswith(f"{__package__}."):
         check_content(path)
-    if try_first and None in model.places:
-        try_first(path, beside)
+    check_unchanged = try_first(path, beside) if try_first and None in model.places else None
     opened = prepared.open(path)
+    if check_unchanged:
+        check_unchanged()
     with about(source.stated_in):
         config = model.config
         if auto_complete:

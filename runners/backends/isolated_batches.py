@@ -25,7 +25,7 @@ try:
 except ImportError:
     bfloat16 = None
 
-__all__ = ["Array", "Batches", "Given", "Outcome", "as_bfloat16"]
+__all__ = ["Array", "Batches", "Given", "Outcome", "as_bfloat16", "bfloat16"]
 
 Array = NDArray[Any]
 Outcome = list[Array | None] | KushiError

@@ -51,23 +51,23 @@ def load(
     auto_complete: bool,
     settings: Mapping[str, str] = NO_SETTINGS,
     limits: DeviceLimits = NO_LIMITS,
-    trusted: bool = True,
+    trial_seconds: float | None = None,
 ) -> Loaded:
     """
     Opens one version of a model whose configuration is checked but not yet completed. `settings` are those of its
-    backend, checked, and `limits` those of the devices of the server. One that is not `trusted` is tried first, where a
-    fault of it would end this process.
+    backend, checked, and `limits` those of the devices of the server. With `trial_seconds` nobody vouches for it: it is
+    tried first, for no longer than that, where a fault of it would end this process.
     """
     started = time.monotonic()
-    if not trusted:
+    if trial_seconds is not None:
         with about(source.stated_in):
             check_stays_outside(config)
     descriptor = descriptor_of(config.backend)
     elsewhere = is_in_processes(config, descriptor)
     fit = isolation.fit if elsewhere else fitting.fit
-    if not trusted and not elsewhere and descriptor.executed_by != "processes":
+    if trial_seconds is not None and not elsewhere and descriptor.executed_by != "processes":
         order = Order(source, config, version, settings, limits, auto_complete=auto_complete)
-        fit = partial(fitting.fit, try_first=partial(try_first, order))
+        fit = partial(fitting.fit, try_first=partial(try_first, order, trial_seconds))
     fitted = fit(source, config, version, auto_complete=auto_complete, settings=settings, limits=limits)
     config, bound, threads = fitted.model.config, fitted.bound, fitted.threads
     with about(source.stated_in):

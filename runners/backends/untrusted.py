@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,8 +30,8 @@ __all__ = ["try_first"]
 
 _LOG = logging.getLogger(__name__)
 _FILE = Path(__file__).with_name("untrusted_entry.py")
-_MOST_SECONDS = 1800.0
-"""As long as a load may take, unless the server says otherwise"""
+_MOST_TRIALS = 3
+"""Of files that change meanwhile"""
 _BLOCK = 1024 * 1024
 _MOST_FILES = 100_000
 _MOST_BYTES = 256 * 1024**3
@@ -50,21 +51,43 @@ class _Outcome:
     """Whether the next trial of the same content would come to the same end"""
 
 
-def try_first(order: Order, path: Path, beside: Iterable[Path]) -> None:
-    """Raises where the model at `path`, with these files beside it, has ended a process that tried it"""
-    verdict = _Verdict(_key(order, path, beside))
-    reason = verdict.read()
-    if reason is None:
-        _LOG.info("'%s' is tried in a process of its own first", path)
-        outcome = _tried(order)
-        reason = outcome.reason
-        if outcome.lasts:
-            verdict.write(reason)
-    if reason:
-        raise ConfigInvalid(f"'{path}' {reason}")
+def try_first(order: Order, seconds: float, path: Path, beside: Iterable[Path]) -> Callable[[], None]:
+    """
+    Raises where the model at `path`, with these files beside it, has ended a process that tried it for no longer than
+    that. What it answers raises where the files are no more those that were tried
+    """
+    beside = [*beside]
+    for _ in range(_MOST_TRIALS):
+        seen = _seen(order, path, beside)
+        verdict = _Verdict(_key(order, path, beside))
+        reason = verdict.read()
+        if reason is None:
+            _LOG.info("'%s' is tried in a process of its own first", path)
+            outcome = _tried(order, seconds)
+            reason = outcome.reason
+            if seen != _seen(order, path, beside):
+                # nobody knows what was tried
+                continue
+            if outcome.lasts:
+                verdict.write(reason)
+        if reason:
+            raise ConfigInvalid(f"'{path}' {reason}")
+        return partial(_check_unchanged, seen, order, path, beside)
+    raise ConfigInvalid(f"'{path}' changes while it is tried (--model-trust=none)")
 
 
-def _tried(order: Order) -> _Outcome:
+def _check_unchanged(seen: object, order: Order, path: Path, beside: Iterable[Path]) -> None:
+    if seen != _seen(order, path, beside):
+        raise ConfigInvalid(f"'{path}' has changed while it was opened, so that it is not loaded (--model-trust=none)")
+
+
+def _seen(order: Order, path: Path, beside: Iterable[Path]) -> list[tuple[object, ...]]:
+    """Whatever is written to a file or put in its place changes this"""
+    found = ((name, file.stat()) for name, file in sorted(_files(order, path, beside)))
+    return [(name, one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found]
+
+
+def _tried(order: Order, seconds: float) -> _Outcome:
     """What a load says by itself, it will say again"""
     workers = Workers(
         program=Path(sys.executable),
@@ -73,7 +96,7 @@ def _tried(order: Order) -> _Outcome:
         file=_FILE.absolute(),
         # what can be imported here can be there
         import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
-        start_seconds=_MOST_SECONDS,
+        start_seconds=seconds,
         limits=ProcessLimits(0, 0),
     )
     try:

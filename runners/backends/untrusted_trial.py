@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from kushi_native import Core
+from kushi_native import Core, register_errors
 
-from ..errors import ConfigInvalid, KushiError, Unsupported
+from ..errors import ConfigInvalid, Unsupported, factories
 from ..samples import NUMBERS
 from ..settings import EngineOptions, MetricsOptions
 from . import pipeline
+from .isolated_batches import bfloat16
 from .isolation_messages import Order
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _SIZES = (1, 3, 32)
 """Of dimensions that may vary"""
 _VALUES = (0, 1, -1, 1e9)
 _MOST_ELEMENTS = 16 * 1024 * 1024
-_TYPES: Mapping[str, type[np.generic]] = {**NUMBERS, "BYTES": np.object_}
+"""Of a row, but for the smallest one"""
+_TYPES: Mapping[str, Any] = {**NUMBERS, "BYTES": np.object_, **({"BF16": bfloat16} if bfloat16 else {})}
 
 
 class TriedModel:
@@ -61,6 +63,7 @@ class TriedModel:
 
 def _try(order: Order) -> bool:
     """Whether it came to its end: memory, threads or files may have been missing, and be there the next time"""
+    register_errors(factories())
     try:
         loaded = pipeline.load(
             order.source,
@@ -76,32 +79,44 @@ def _try(order: Order) -> bool:
         if loaded.warm_up:
             started.warm_up(loaded.warm_up)
         core.publish(specification.name, [started])
-        asking = threading.Thread(target=_ask, args=(core, specification), daemon=True)
+        is_over = threading.Event()
+        asking = threading.Thread(target=_ask, args=(core, specification, is_over), daemon=True)
         asking.start()
         asking.join(_ENOUGH_SECONDS)
+        # it has answered, or still computes
+        return is_over.is_set() or asking.is_alive()
     except (ConfigInvalid, Unsupported):
         # the server will refuse it as well
         return True
     except Exception as error:  # noqa: BLE001 - whatever was missing
         _LOG.warning("'%s' was not tried to the end: %s", order.config.name, error)
         return False
-    return True
 
 
-def _ask(core: Core, specification: Specification) -> None:
-    for row in _rows(specification):
-        with suppress(KushiError):
+def _ask(core: Core, specification: Specification, is_over: threading.Event) -> None:
+    count = 0
+    for count, row in enumerate(_rows(specification), 1):  # noqa: B007 - of all
+        # whatever it says to it
+        with suppress(Exception):
             core.infer(specification.name, (row,), "", None, None, None, 0, "")
+    if count == 0:
+        _LOG.warning("'%s' was loaded and not asked: there is no input for it here", specification.name)
+    is_over.set()
 
 
 def _rows(specification: Specification) -> Iterator[Mapping[str, NDArray[Any]]]:
-    batch = (1,) if specification.max_batch_size else ()
-    inputs = specification.inputs
-    if not all(one.datatype in _TYPES for one in inputs):
-        return
-    for size, number in product(_SIZES, _VALUES):
+    """For batches of one, two and as many as there may be, small ones first; without what may be left out as well"""
+    most = specification.max_batch_size
+    batches = [(size,) for size in sorted({1, min(2, most), most})] if most else [()]
+    needed = [one for one in specification.inputs if not one.optional]
+    some = [specification.inputs, *([needed] if 0 < len(needed) < len(specification.inputs) else [])]
+    # the smallest one is asked however large it is
+    room = 0
+    for batch, size, number, inputs in product(batches, _SIZES, _VALUES, some):
         shapes = [(*batch, *(size if dim < 0 else dim for dim in one.dims)) for one in inputs]
-        if sum(map(prod, shapes)) <= _MOST_ELEMENTS:
+        elements = sum(map(prod, shapes))
+        room = room or max(elements, _MOST_ELEMENTS)
+        if elements <= room and all(one.datatype in _TYPES for one in inputs):
             yield {one.name: _filled(shape, one.datatype, number) for one, shape in zip(inputs, shapes, strict=True)}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import onnx
 import pytest
 
 from runners import Engine, EngineOptions, LogOptions, ModelOptions
 from runners.backends import untrusted
+from runners.backends.isolation_messages import Order
 from tests import hostile_models, models
 from tests.integration.python_models import models as python_models
 
@@ -78,6 +80,58 @@ def test_a_file_of_the_kernel_is_not_read(repository: Path) -> None:
     (version / "messages").symlink_to("/proc/kmsg")
     with Engine(repository, options=options()) as engine:
         assert not engine.failures
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        hostile_models.ending_after_an_error(),
+        hostile_models.ending_with_rows(2),
+        hostile_models.ending_with_rows(8),
+        hostile_models.ending_with_rows(1, "BF16"),
+    ],
+    ids=["after an error", "two rows", "many rows", "BF16"],
+)
+def test_it_is_asked_what_clients_may_ask(model: onnx.ModelProto, repository: Path) -> None:
+    models.write(repository, "m", model, "max_batch_size: 8")
+    with Engine(repository, options=options()) as engine:
+        assert SUFFIX in str(engine.failures["m"])
+
+
+def test_a_refusal_is_known_afterwards(repository: Path, cache: Path) -> None:
+    models.write_add_sub(repository)
+    (repository / "add_sub/1/model.onnx").write_bytes(b"no model")
+    with Engine(repository, options=options()) as engine:
+        assert "add_sub" in engine.failures
+    (verdict,) = cache.iterdir()
+    assert verdict.read_text() == ""
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_nothing_is_known_of_files_that_change_while_they_are_tried(
+    repository: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, *, stays: bool
+) -> None:
+    """The one that is tried is good, the one that lies there before and afterwards is not"""
+    folder = write(repository, at_load=False)
+    file, good = folder / "1" / "model.onnx", models.write(repository.parent, "good", hostile_models.counting())
+    bad = file.read_bytes()
+    tried = untrusted._tried
+
+    def changed(order: Order, seconds: float) -> untrusted._Outcome:
+        if file.read_bytes() == bad:
+            shutil.copy(good / "1" / "model.onnx", file)
+        outcome = tried(order, seconds)
+        if not stays:
+            file.write_bytes(bad)
+        return outcome
+
+    monkeypatch.setattr(untrusted, "_tried", changed)
+    with Engine(repository, options=options()) as engine:
+        # what was put there and has stayed is tried by itself
+        assert ("m" in engine.failures) is not stays
+        if not stays:
+            assert "changes while it is tried" in str(engine.failures["m"])
+    assert len(list(cache.glob("*"))) == int(stays)
 
 
 def test_each_content_is_tried_once(repository: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
