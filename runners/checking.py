@@ -15,6 +15,7 @@ from .repository.advice import lies_beside
 from .repository.complete import completes_itself
 from .repository.discovery import descriptor_of
 from .repository.ensemble import check_composing, composing, is_ensemble
+from .repository.files import check_file
 from .repository.labels import read_labels
 from .repository.layout import ModelSource, scan
 from .repository.messages import ModelConfig
@@ -79,6 +80,8 @@ def _check_files(source: ModelSource, resolved: Resolved) -> None:
         path = source.versions[version] / resolved.config.default_model_filename
         if not lexists(path):
             raise ConfigInvalid(f"unable to find '{path}'{lies_beside(path)}")
+        if not path.is_dir():
+            check_file(path)
 
 
 def _check_named(source: ModelSource, resolved: Resolved) -> None:

@@ -28,7 +28,8 @@ class _Lines(logging.Formatter):
         *_, form = log_settings()
         iso = form == "ISO8601"
         start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
-        message = record.getMessage()
+        # names of files may have bytes that are no text
+        message = record.getMessage().encode("utf-8", "backslashreplace").decode()
         if not getattr(record, "table", False):
             message = _CONTROL.sub(_escaped, shortened(message))
         if record.exc_info:

@@ -17,6 +17,7 @@ from ..repository.files import check_file, is_within
 
 __all__ = ["check_weights"]
 
+_MOST_NAME = 64 * 1024
 _MEMORY = "_ORT_MEM_ADDR_"
 """Runtimes give each other weights by a name with this in it and an address; no file has such a name"""
 
@@ -43,6 +44,9 @@ def check_weights(path: Path, beside: Iterable[str] = ()) -> Sequence[Path]:
 def _check(subject: str, directory: Path, name: str, target: Path) -> None:
     shown = name[:200].encode("utf-8", "replace").decode()
     fault = f"{subject} cannot be loaded: external data '{shown}'"
+    # no more than that of a name is read
+    if len(name.encode("utf-8", "replace")) >= _MOST_NAME:
+        raise ConfigInvalid(f"{fault} has a name of {_MOST_NAME} bytes or more")
     if _MEMORY in name:
         raise ConfigInvalid(f"{fault} is an address in memory")
     file = directory / name

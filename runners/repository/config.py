@@ -16,7 +16,6 @@ __all__ = ["parse", "read"]
 
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _NO_NUMBER = re.compile(r"[+-]?[0-9.][^_\s]*_")
-_COMMENT = re.compile(r"#[^\"']*$")
 _OTHER_NAMES = {
     "TYPE_BYTES": "TYPE_STRING",
     "BYTES": "TYPE_STRING",
@@ -96,11 +95,20 @@ def _field_without_value(lines: Sequence[str], line: int, column: int) -> tuple[
         return None
     for number in range(min(line, len(lines)), 0, -1):
         text = lines[number - 1]
-        before = _COMMENT.sub("", text[: column - 1] if number == line else text).rstrip()
+        before = _without_comment(text[: column - 1] if number == line else text).rstrip()
         if before:
-            field = re.search(r"(\w+)\s*:$", before)
-            return (number, field.start() + 1, field[1]) if field else None
+            name = before[:-1].rstrip()
+            # the rest of a longer line is no name
+            begin = max(0, len(name) - _MOST_SHOWN)
+            field = re.search(r"\w+$", name[begin:]) if before.endswith(":") else None
+            return (number, begin + field.start() + 1, field[0]) if field else None
     return None
+
+
+def _without_comment(text: str) -> str:
+    """A comment that has quotes may be a part of a string"""
+    begin = text.find("#", max(text.rfind('"'), text.rfind("'")) + 1)
+    return text if begin < 0 else text[:begin]
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -13,12 +13,14 @@ from .tensors import shape_text
 
 __all__ = [
     "LATEST",
+    "MOST_IN_A_ROW",
     "PLATFORM",
     "check_composing",
     "check_steps",
     "composing",
     "is_ensemble",
     "steps_json",
+    "too_deep",
     "with_policy",
 ]
 
@@ -26,6 +28,9 @@ PLATFORM = "ensemble"
 LATEST = -1
 """What `model_version` of a step says for the latest one"""
 _ANY = -1
+MOST_IN_A_ROW = 32
+"""Of models that ask one another, as for requests (`DEEPEST` in native/crates/core)"""
+_MOST_REASON = 4096
 
 
 def is_ensemble(config: ModelConfig) -> bool:
@@ -183,7 +188,7 @@ def check_composing(
         versions = models.get(step.model_name)
         if not versions:
             why = failures.get(step.model_name)
-            more = f". Model '{step.model_name}' loading failed with error: {why}" if why else ""
+            more = f". Model '{step.model_name}' loading failed with error: {_cut(str(why))}" if why else ""
             raise ConfigInvalid(f"ensemble '{name}' depends on '{step.model_name}' which has no loaded version{more}")
         version = max(versions) if step.model_version == LATEST else step.model_version
         if version not in versions:
@@ -201,7 +206,30 @@ def check_composing(
             known = tensors.setdefault(tensor, of_step)
             _check_consistent(f"in ensemble {name}, ensemble tensor {tensor}: ", known, of_step)
         of_steps.append(model)
+    _check_depth(config, models)
     return of_steps
+
+
+def _cut(reason: str) -> str:
+    """That of an ensemble has those of all below it, the first cause last"""
+    return reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON // 4]} … {reason[-_MOST_REASON // 2 :]}"
+
+
+def _check_depth(config: ModelConfig, models: Mapping[str, Mapping[int, ModelConfig]]) -> None:
+    below, depth = {*composing(config)}, 0
+    while below and depth <= MOST_IN_A_ROW:
+        depth += 1
+        versions = [one for name in below for one in models.get(name, {}).values() if is_ensemble(one)]
+        below = {step for one in versions for step in composing(one)}
+    if depth > MOST_IN_A_ROW:
+        raise too_deep(config.name)
+
+
+def too_deep(name: str) -> ConfigInvalid:
+    """Its requests would all be refused"""
+    return ConfigInvalid(
+        f"ensemble '{name}' is too deep: no more than {MOST_IN_A_ROW} models may ask one another in a row"
+    )
 
 
 def with_policy(written: ModelConfig, of_steps: Iterable[ModelConfig]) -> ModelConfig:

@@ -51,9 +51,13 @@ def check_file(path: Path) -> None:
 
 
 def check_link(path: Path) -> None:
-    """Raises where a link leads nowhere"""
-    if os.path.islink(path) and not os.path.lexists(os.path.realpath(path)):  # noqa: PTH114 - names too long are none
-        raise ConfigInvalid(f"'{path}' is a link to '{os.readlink(path)}', which is not there")  # noqa: PTH115 - as above
+    """Raises where a link leads nowhere, or in a circle"""
+    if not os.path.islink(path):  # noqa: PTH114 - names too long are none
+        return
+    end = os.path.realpath(path)
+    if not os.path.lexists(end) or os.path.islink(end):  # noqa: PTH114 - as above
+        what = "which leads to itself" if os.path.islink(end) else "which is not there"  # noqa: PTH114 - as above
+        raise ConfigInvalid(f"'{path}' is a link to '{os.readlink(path)}', {what}")  # noqa: PTH115 - as above
 
 
 def is_within(path: Path, root: Path) -> bool:

@@ -114,7 +114,7 @@ def test_an_ensemble_is_held_against_what_its_models_state(
     assert line == (refused if reason else "e: served, ensemble, version 1")
 
 
-@pytest.mark.parametrize("what", ["directory", "pipe"])
+@pytest.mark.parametrize("what", ["directory", "pipe", "circle"])
 def test_what_is_no_file_is_the_failure_of_its_model_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
@@ -122,11 +122,26 @@ def test_what_is_no_file_is_the_failure_of_its_model_alone(
     plus(tmp_path, "a")
     file = tmp_path / "p/1/model.py"
     file.unlink()
-    file.mkdir() if what == "directory" else os.mkfifo(file)
+    if what == "circle":
+        file.symlink_to(file.name)
+    else:
+        file.mkdir() if what == "directory" else os.mkfifo(file)
     assert main(["check", str(tmp_path)]) == 1
     good, bad = capsys.readouterr().out.splitlines()
     assert good == "a: served, onnxruntime, version 1"
     assert bad.startswith("p: not served: ")
+
+
+@pytest.mark.parametrize("what", ["pipe", "circle", "nowhere"])
+def test_what_is_no_file_of_a_model_is_seen_without_opening_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    plus(tmp_path, "a")
+    file = tmp_path / "a/1/model.onnx"
+    file.unlink()
+    os.mkfifo(file) if what == "pipe" else file.symlink_to(file.name if what == "circle" else "nowhere")
+    assert main(["check", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.startswith("a: not served: ")
 
 
 def test_what_a_model_says_of_itself_when_it_is_loaded_is_not_guessed(tmp_path: Path) -> None:

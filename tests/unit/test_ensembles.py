@@ -144,6 +144,24 @@ def test_a_model_that_is_nowhere_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("explicit", [False, True])
+def test_ensembles_are_as_deep_as_requests_may_be(tmp_path: Path, *, explicit: bool) -> None:
+    plus(tmp_path, "e0")
+    ensemble(tmp_path, "e1", step("e0", "A", "C"))
+    for depth in range(2, 41):
+        below = step(f"e{depth - 1}", "A", "C").replace("INPUT0", "A").replace("OUTPUT0", "C")
+        ensemble(tmp_path, f"e{depth}", below)
+    too_deep = "is too deep: no more than 32 models may ask one another in a row"
+    with Engine(tmp_path, options=EXPLICIT if explicit else LENIENT) as engine:
+        if explicit:
+            with pytest.raises(ModelUnavailable, match=too_deep):
+                engine.load_model("e40")
+            engine.load_model("e32")
+        assert ask(engine, "e32") == 1
+        assert states(engine)["e33"] == "UNAVAILABLE"
+        assert max(len(str(error)) for error in engine.failures.values()) < 5000
+
+
+@pytest.mark.parametrize("explicit", [False, True])
 def test_ensembles_in_a_circle_fail_and_the_circle_is_named(tmp_path: Path, *, explicit: bool) -> None:
     for name, other in (("e", "f"), ("f", "e")):
         inner = f'{{ model_name: "{other}" model_version: -1 input_map {{ key: "A" value: "A" }}'

@@ -1,5 +1,6 @@
 import io
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -57,6 +58,15 @@ def test_what_clients_say_begins_no_line_and_moves_no_cursor(capsys: pytest.Capt
     handler.setFormatter(logging.getLogger("runners").handlers[0].formatter)
     assert handler.format(record).endswith(r"a\r\nb\x1b[31m\x9bc\x00\x7fé")
     assert capsys.readouterr().err == ""
+
+
+def test_bytes_of_a_name_that_are_no_text_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("runners", logging.INFO, "a.py", 1, "%s", (os.fsdecode(b"model-\xff"),), None)
+    handler = logging.StreamHandler()
+    log.setup(LogOptions())
+    handler.setFormatter(logging.getLogger("runners").handlers[0].formatter)
+    handler.handle(record)
+    assert capsys.readouterr().err.endswith("] model-\\udcff\n")
 
 
 @pytest.mark.parametrize(("level", "letter"), [("info", "I"), ("warning", "W"), ("error", "E")])

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from ...environment import environment_with, path_with
+from .command import output_of
 
 __all__ = ["program_of", "variables_of"]
 
@@ -46,9 +47,9 @@ def _of_scripts(directory: Path, variables: Variables) -> Variables:
     before = environment_with(**dict(variables))
     command = [shell, "-c", _RUN_SCRIPTS]
     try:
-        done = subprocess.run(command, env=before, capture_output=True, check=True, timeout=_SECONDS)  # noqa: S603 - of the environment
+        said = output_of(command, _SECONDS, before)
     except (OSError, subprocess.SubprocessError) as error:
         _LOG.warning("the scripts in '%s' cannot be run: %s", directory / _SCRIPTS, error)
         return []
-    after = (entry.partition("=") for entry in done.stdout.decode(errors="replace").split("\0") if entry)
+    after = (entry.partition("=") for entry in said.decode(errors="replace").split("\0") if entry)
     return [(name, value) for name, _, value in after if name not in _OF_THE_SHELL and before.get(name) != value]

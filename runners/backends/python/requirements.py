@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ...errors import ConfigInvalid
 from ...repository.files import read_file
-from .command import run
+from .command import output_of, run
 from .store import made_once
 
 __all__ = ["environment_of"]
@@ -36,7 +36,7 @@ _STOCK = re.compile(rb"^[ \t]*(?:-f|--find-links)[ \t=]*(\S+)", re.MULTILINE)
 # what may be the path of a package
 _WORD = re.compile(rb"[^\s,;\"']+")
 _MOST_FILES = 100
-# of a directory; of a larger one it counts when something in itself has changed
+# of directories; of those for which less is left it counts when something in themselves has changed
 _MOST_LOCAL_FILES = 10_000
 _MOST_NAME = 4096
 _IDENTITY = (
@@ -57,12 +57,9 @@ def environment_of(file: Path, program: Path) -> Path:
 def _identity(program: Path) -> bytes:
     """What the packages of an interpreter depend on"""
     try:
-        done = subprocess.run(  # noqa: S603 - the user's interpreter
-            [program, "-I", "-c", _IDENTITY], capture_output=True, check=True, timeout=_IDENTITY_SECONDS
-        )
+        return output_of([str(program), "-I", "-c", _IDENTITY], _IDENTITY_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigInvalid(f"the interpreter '{program}' cannot be used: {error}") from error
-    return done.stdout
 
 
 def _contents(file: Path) -> Iterator[bytes]:
@@ -87,6 +84,7 @@ def _contents(file: Path) -> Iterator[bytes]:
 def _local(directory: Path, content: bytes) -> Iterator[bytes]:
     """What packages are that lines name by a path: where, how long and how old; of a stock, what there is"""
     included, sources, stocks = ({*kind.findall(content)} for kind in (_ALSO, _SOURCE, _STOCK))
+    left = _MOST_LOCAL_FILES
     words = (*_WORD.findall(_COMMENT.sub(b"", content)), *sorted(sources | stocks))
     for word in dict.fromkeys(words):
         name = word.decode(errors="replace").partition("#")[0].removeprefix("file://").removeprefix("file:")
@@ -98,8 +96,8 @@ def _local(directory: Path, content: bytes) -> Iterator[bytes]:
         # of most words nothing is there, or nothing can be: a URL with a long token is no path
         with suppress(OSError, ValueError):
             path.stat()
-            inside = list(islice(path.rglob("*"), _MOST_LOCAL_FILES)) if path.is_dir() else []
-            inside = sorted(inside) if len(inside) < _MOST_LOCAL_FILES else []
+            inside = list(islice(path.rglob("*"), left)) if path.is_dir() else []
+            left, inside = left - len(inside), sorted(inside) if len(inside) < left else []
             for file in inside if word in stocks and inside else (path, *inside):
                 about = file.stat()
                 # copies of a stock are the same

@@ -20,6 +20,15 @@ def test_a_configuration_is_read_from_its_file(tmp_path: Path) -> None:
     assert [(t.name, t.data_type, list(t.dims)) for t in config.input] == [("X", DataType.Value("TYPE_FP16"), [3, -1])]
 
 
+@pytest.mark.parametrize("line", ["#" * 200_000 + '"', "x" * 200_000, "x" * 200_000 + "!", " " * 200_000 + "!"])
+def test_a_line_of_any_length_before_a_fault_is_looked_at_once(line: str) -> None:
+    # what looked at the rest of it from each character took hours
+    with pytest.raises(ConfigInvalid):
+        parse(f"{line}\n}}", "c")
+    with pytest.raises(ConfigInvalid):
+        parse(f'name: "m" {line}:\n}}', "c")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

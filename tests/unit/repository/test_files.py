@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners.errors import ConfigInvalid
-from runners.repository.files import MOST_BYTES, check_file, is_within, read_file
+from runners.repository.files import MOST_BYTES, check_file, check_link, is_within, read_file
 
 
 def test_a_link_to_nowhere_is_refused_with_what_it_names(tmp_path: Path) -> None:
@@ -13,6 +13,15 @@ def test_a_link_to_nowhere_is_refused_with_what_it_names(tmp_path: Path) -> None
     link.symlink_to("nowhere")
     with pytest.raises(ConfigInvalid, match=rf"^'{link}' is a link to 'nowhere', which is not there$"):
         check_file(link)
+
+
+def test_a_link_in_a_circle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "2").symlink_to("2")
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for name, target in (("2", "2"), ("a", "b")):
+        with pytest.raises(ConfigInvalid, match=f"'{tmp_path}/{name}' is a link to '{target}', which leads to itself"):
+            check_link(tmp_path / name)
 
 
 def test_what_is_no_file_is_refused_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ use wire::{Field, Reader, unreadable};
 const MOST_DEPTH: usize = 500;
 /// No name of a file is longer; of one that is, so much is told.
 const MOST_NAME_BYTES: u64 = 1 << 16;
+/// Of a message that protobuf reads. What is larger, as a file that was only begun, need not be looked through.
+const MOST_BYTES: u64 = i32::MAX as u64;
 
 /// What a file names. The texts are as they are written, whatever stands there.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,9 @@ pub struct Names {
 pub fn names(model: impl Read + Seek) -> io::Result<Names> {
     let mut found = Names::default();
     let (mut reader, length) = Reader::new(model)?;
+    if length > MOST_BYTES {
+        return Ok(found);
+    }
     match message(&mut reader, Kind::Model, length, 0, &mut found) {
         // What cannot be read to its end is read by no runtime.
         Err(error) if error.kind() != ErrorKind::InvalidData => Err(error),
@@ -204,6 +209,30 @@ mod tests {
     fn a_file_that_is_no_model_has_none() {
         assert_eq!(files(b""), Vec::<String>::new());
         assert_eq!(files(b"<net/>"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_protobuf_reads_no_further_is_not_looked_through() {
+        let behind = put(7, &put(5, &tensor("behind", false)));
+        assert_eq!(files(&[put(7, b""), vec![0, 0], behind.clone()].concat()), Vec::<String>::new());
+        assert_eq!(files(&[vec![2, 0], behind].concat()), Vec::<String>::new());
+        assert_eq!(names(Long).expect("it is read"), Names::default());
+    }
+
+    /// Takes days to read.
+    struct Long;
+
+    impl Read for Long {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            into.fill(8);
+            Ok(into.len())
+        }
+    }
+
+    impl Seek for Long {
+        fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+            Ok(if to == io::SeekFrom::Start(0) { 0 } else { 1 << 44 })
+        }
     }
 
     #[test]

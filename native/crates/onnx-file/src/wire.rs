@@ -96,7 +96,8 @@ impl<R: Read + Seek> Reader<R> {
     /// The number and the form of a field. In protobuf they have 32 bits, and what is written beyond them is lost.
     fn tag(&mut self, end: u64) -> io::Result<(u32, u32)> {
         let tag = self.number(end, 5)? as u32;
-        Ok((tag >> 3, tag & 7))
+        // As of a file of zeros.
+        if tag >> 3 == 0 { Err(unreadable()) } else { Ok((tag >> 3, tag & 7)) }
     }
 
     fn varint(&mut self, end: u64) -> io::Result<u64> {
