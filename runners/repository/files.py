@@ -54,10 +54,11 @@ def check_link(path: Path) -> None:
     """Raises where a link leads nowhere, or in a circle"""
     if not os.path.islink(path):  # noqa: PTH114 - names too long are none
         return
-    end = os.path.realpath(path)
-    if not os.path.lexists(end) or os.path.islink(end):  # noqa: PTH114 - as above
-        what = "which leads to itself" if os.path.islink(end) else "which is not there"  # noqa: PTH114 - as above
-        raise ConfigInvalid(f"'{path}' is a link to '{os.readlink(path)}', {what}")  # noqa: PTH115 - as above
+    end, target = os.path.realpath(path), os.readlink(path)  # noqa: PTH115 - as above
+    if not os.path.lexists(end):
+        raise ConfigInvalid(f"'{path}' is a link to '{target}', which is not there")
+    if os.path.islink(end):  # noqa: PTH114 - as above
+        raise ConfigInvalid(f"'{path}' is a link to '{target}', which leads to itself")
 
 
 def is_within(path: Path, root: Path) -> bool:
