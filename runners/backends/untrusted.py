@@ -41,6 +41,9 @@ _CRASH = re.compile(r"it was killed by signal (4|5|6|7|8|11|31) ")
 _EXIT = "it exited with code "
 
 
+_Seen = list[tuple[str, int, int, int, int]]
+
+
 @dataclass(frozen=True)
 class _Outcome:
     """What came of a trial"""
@@ -58,33 +61,47 @@ def try_first(order: Order, seconds: float, path: Path, beside: Iterable[Path]) 
     """
     beside = [*beside]
     for _ in range(_MOST_TRIALS):
-        seen = _seen(order, path, beside)
-        verdict = _Verdict(_key(order, path, beside))
+        try:
+            seen = _seen(path, beside)
+            verdict = _Verdict(_key(order, path, beside))
+        except FileNotFoundError:
+            continue
         reason = verdict.read()
         if reason is None:
             _LOG.info("'%s' is tried in a process of its own first", path)
             outcome = _tried(order, seconds)
             reason = outcome.reason
-            if seen != _seen(order, path, beside):
+            if _has_changed(seen, path, beside):
                 # nobody knows what was tried
                 continue
             if outcome.lasts:
                 verdict.write(reason)
         if reason:
             raise ConfigInvalid(f"'{path}' {reason}")
-        return partial(_check_unchanged, seen, order, path, beside)
+        return partial(_check_unchanged, seen, path, beside)
     raise ConfigInvalid(f"'{path}' changes while it is tried (--model-trust=none)")
 
 
-def _check_unchanged(seen: object, order: Order, path: Path, beside: Iterable[Path]) -> None:
-    if seen != _seen(order, path, beside):
+def _check_unchanged(seen: _Seen, path: Path, beside: Iterable[Path]) -> None:
+    if _has_changed(seen, path, beside):
         raise ConfigInvalid(f"'{path}' has changed while it was opened, so that it is not loaded (--model-trust=none)")
 
 
-def _seen(order: Order, path: Path, beside: Iterable[Path]) -> list[tuple[object, ...]]:
-    """Whatever is written to a file or put in its place changes this"""
-    found = ((name, file.stat()) for name, file in sorted(_files(order, path, beside)))
-    return [(name, one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found]
+def _has_changed(seen: _Seen, path: Path, beside: Iterable[Path]) -> bool:
+    try:
+        return seen != _seen(path, beside)
+    except FileNotFoundError:
+        return True
+
+
+def _seen(path: Path, beside: Iterable[Path]) -> _Seen:
+    """
+    Of the model and its weights, what changes with whatever is written to them or put in their place. What lies beside
+    them may be the engine's own, as a profile of it
+    """
+    files = [path, *beside, *(_below(path, set()) if path.is_dir() else ())]
+    found = ((str(file), file.stat()) for file in sorted(files))
+    return [(name, one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found]
 
 
 def _tried(order: Order, seconds: float) -> _Outcome:
@@ -100,7 +117,7 @@ def _tried(order: Order, seconds: float) -> _Outcome:
         limits=ProcessLimits(0, 0),
     )
     try:
-        answer = workers.complete(f"{order.config.name}_trial", json.dumps(order.to_plain()))
+        answer = workers.complete(f"{order.config.name}_trial", json.dumps({**order.to_plain(), "seconds": seconds}))
     except KushiError as error:
         crashed = bool(_CRASH.search(str(error)))
         what = "ended the process that tried it" if crashed or _EXIT in str(error) else "could not be tried"

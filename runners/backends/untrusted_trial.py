@@ -41,6 +41,7 @@ _SIZES = (1, 3, 32)
 _VALUES = (0, 1, -1, 1e9)
 _MOST_ELEMENTS = 16 * 1024 * 1024
 """Of a row, but for the smallest one"""
+_MOST_OF_THE_SMALLEST = 16 * _MOST_ELEMENTS
 _TYPES: Mapping[str, Any] = {**NUMBERS, "BYTES": np.object_, **({"BF16": bfloat16} if bfloat16 else {})}
 
 
@@ -55,13 +56,13 @@ class TriedModel:
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
         plain: dict[str, Any] = config.as_dict()
         order = Order.of(plain)
-        is_over = _try(order)
+        is_over = _try(order, min(_ENOUGH_SECONDS, plain["seconds"] / 3))
         plain.clear()
         plain["is_over"] = is_over
         return config
 
 
-def _try(order: Order) -> bool:
+def _try(order: Order, seconds: float) -> bool:
     """Whether it came to its end: memory, threads or files may have been missing, and be there the next time"""
     register_errors(factories())
     try:
@@ -82,7 +83,7 @@ def _try(order: Order) -> bool:
         is_over = threading.Event()
         asking = threading.Thread(target=_ask, args=(core, specification, is_over), daemon=True)
         asking.start()
-        asking.join(_ENOUGH_SECONDS)
+        asking.join(seconds)
         # it has answered, or still computes
         return is_over.is_set() or asking.is_alive()
     except (ConfigInvalid, Unsupported):
@@ -110,12 +111,12 @@ def _rows(specification: Specification) -> Iterator[Mapping[str, NDArray[Any]]]:
     batches = [(size,) for size in sorted({1, min(2, most), most})] if most else [()]
     needed = [one for one in specification.inputs if not one.optional]
     some = [specification.inputs, *([needed] if 0 < len(needed) < len(specification.inputs) else [])]
-    # the smallest one is asked however large it is
+    # a model may have no smaller one
     room = 0
     for batch, size, number, inputs in product(batches, _SIZES, _VALUES, some):
         shapes = [(*batch, *(size if dim < 0 else dim for dim in one.dims)) for one in inputs]
         elements = sum(map(prod, shapes))
-        room = room or max(elements, _MOST_ELEMENTS)
+        room = room or max(min(elements, _MOST_OF_THE_SMALLEST), _MOST_ELEMENTS)
         if elements <= room and all(one.datatype in _TYPES for one in inputs):
             yield {one.name: _filled(shape, one.datatype, number) for one, shape in zip(inputs, shapes, strict=True)}
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ _WORKER = Path(__file__).parents[1] / "worker"
 _FINALIZE_SECONDS = 10.0
 _EXECUTE_TIMEOUT = "kushi.execute_timeout"
 _MAX_REQUESTS = "kushi.max_requests"
-_GROUPS = count(1)
 
 
 @dataclass(frozen=True)
@@ -74,18 +72,10 @@ class Workers:
         """One for each instance of a version whose configuration is complete"""
         cores = cores_of_instances(config) or [()] * len(model.places)
         places = zip(enumerate(_instances(config)), model.places, cores, strict=True)
-        group = next(_GROUPS)
-        return [self._model(model, config, instance, gpu, on, group=group) for instance, gpu, on in places]
+        return [self._model(model, config, instance, gpu, on) for instance, gpu, on in places]
 
     def _model(
-        self,
-        model: Placed,
-        config: ModelConfig,
-        numbered: tuple[int, tuple[str, str]],
-        gpu: int | None,
-        cores: Cores,
-        *,
-        group: int,
+        self, model: Placed, config: ModelConfig, numbered: tuple[int, tuple[str, str]], gpu: int | None, cores: Cores
     ) -> WorkerModel:
         number, (instance, kind) = numbered
         args = {
@@ -108,7 +98,6 @@ class Workers:
         }
         options = {
             "launch": self._launch(instance, cores),
-            "group": group,
             "initialize": json.dumps(order),
             "model": config.name,
             "outputs": len(config.output),

@@ -36,6 +36,8 @@ __all__ = ["INLINE_BYTES", "Channel", "Closed", "Frame"]
 # kind, count, id, slot, length
 _HEAD = struct.Struct("<IIQQQ")
 _HEAD_BYTES = _HEAD.size
+# no bytes that are sent, so that one sees whether some have come
+_NOTHING = os.urandom(_HEAD_BYTES)
 _DESCRIPTOR_BYTES = socket.CMSG_SPACE(4)
 _READ_BYTES = 256 << 10
 # longer payloads lie in slots
@@ -120,6 +122,8 @@ class Channel:
         self._passing: BaseException | None = None
         self._sending = threading.RLock()
         self._later: deque[tuple[int, list[Any], int, int]] = deque()
+        # slots that came back meanwhile
+        self._returned: deque[int] = deque()
         # slots of the server's that nobody here needs any more
         self._released: list[int] = []
         self._own: dict[int, _Slot] = {}
@@ -154,7 +158,7 @@ class Channel:
         Sends a frame whose payload are these buffers, one behind the other; raises Closed. Where it raises anything
         else, nothing of it was sent
         """
-        if self._is_sending():
+        if self.is_sending():
             self._later.append((kind, payload, count, id))
             return
         length = sum(map(len, payload))
@@ -164,8 +168,7 @@ class Channel:
             with self._sending:
                 self._send(kind, payload, length, count, id)
         finally:
-            while self._later:
-                self._send_later()
+            self._catch_up()
 
     def leave(self) -> None:
         """Of a process that was forked: the server talks with its parent alone, and from now on it is closed here"""
@@ -173,8 +176,9 @@ class Channel:
         # some other thread of the parent may have held it
         self._sending = threading.RLock()
         self._later.clear()
+        self._returned.clear()
 
-    def _is_sending(self) -> bool:
+    def is_sending(self) -> bool:
         """Whether this very thread does, so that this is code which runs in the midst of it"""
         is_owned: bool = self._sending._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001 - as Condition asks it
         return is_owned
@@ -182,15 +186,24 @@ class Channel:
     def _has_room(self) -> bool:
         return len(self._own) - len(self._free) < _MOST_IN_USE
 
-    def _send_later(self) -> None:
-        with self._sending:
-            if self._later:
-                kind, payload, count, number = self._later.popleft()
-                self._send(kind, payload, sum(map(len, payload)), count, number)
+    def _catch_up(self) -> None:
+        """With what had to wait for another frame; its senders have been told that it has left"""
+        while self._later or self._returned:
+            with self._sending:
+                try:
+                    while self._returned:
+                        self._keep(self._returned.popleft())
+                    if self._later:
+                        kind, payload, count, number = self._later.popleft()
+                        self._send(kind, payload, sum(map(len, payload)), count, number)
+                except Closed:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - of whoever sent it, who is not here
+                    self._broken("what was to be sent to the server cannot be", error)
 
     def _send(self, kind: int, payload: list[Any], length: int, count: int, number: int) -> None:
         if length <= INLINE_BYTES:
-            self._write([self._releases(), _HEAD.pack(kind, count, number, 0, length), *payload])
+            self._write(b"".join([self._releases(), _HEAD.pack(kind, count, number, 0, length), *payload]))
             return
         slot = self._take(length)
         try:
@@ -200,10 +213,11 @@ class Channel:
                 offset += len(piece)
             if not slot.announced:
                 self._announce(slot)
-            self._write([self._releases(), _HEAD.pack(kind, count, number, slot.number, length)])
+            head = self._releases() + _HEAD.pack(kind, count, number, slot.number, length)
         except BaseException:
             self._free.append(slot)
             raise
+        self._write(head)
 
     def _next(self) -> Frame | None:
         unread = self._unread
@@ -226,27 +240,33 @@ class Channel:
 
     def _receive(self) -> Frame | None:
         """Takes what the socket has; answers with the frame, where that is just one"""
+        self._room[:_HEAD_BYTES] = _NOTHING
         try:
             length, ancillary, flags, _ = self._socket.recvmsg_into(self._rooms, _DESCRIPTOR_BYTES)
         except BaseException as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise Closed from error
-            self._passing = error
+            # a handler may also raise when something has come already
+            if self._room[:_HEAD_BYTES] == _NOTHING:
+                self._passing = error
             raise
         if length == 0:
             raise Closed
-        if flags & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        if ancillary:
-            for level, kind, data in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    self._descriptors.extend(array.array("i", data[: len(data) - len(data) % 4]))
+        if ancillary or flags:
+            self._take_descriptors(ancillary, flags)
         elif not self._unread and length >= _HEAD_BYTES:
             kind, count, number, slot, behind = _HEAD.unpack_from(self._room)
             if kind > RELEASE_SLOT and slot == 0 and length == _HEAD_BYTES + behind:
                 return Frame(kind, count, number, self._room[_HEAD_BYTES:length])
         self._unread += memoryview(self._room)[:length]
         return None
+
+    def _take_descriptors(self, ancillary: list[Any], flags: int) -> None:
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._descriptors.extend(array.array("i", data[: len(data) - len(data) % 4]))
+        if flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def _block(self, slot: int, length: int) -> Any:
         # of the mapping itself: of two arrays in a row, NumPy's views refer to the inner one alone
@@ -275,18 +295,21 @@ class Channel:
         return slot
 
     def _give_back(self, number: int) -> None:
-        with self._sending:
-            slot = self._own.get(number)
-            if slot is not None:
-                self._free.append(slot)
+        # the handler of a signal may wait in the midst of a frame
+        self._returned.append(number)
+        if not self.is_sending():
+            self._catch_up()
+
+    def _keep(self, number: int) -> None:
+        slot = self._own.get(number)
+        if slot is not None:
+            self._free.append(slot)
             while len(self._free) > _KEPT_SLOTS or sum(slot.length for slot in self._free) > _KEPT_BYTES:
                 dropped = self._free.pop(0)
                 del self._own[dropped.number]
                 if dropped.announced:
-                    self._write([_HEAD.pack(DROP_SLOT, 0, 0, dropped.number, 0)])
+                    self._write(_HEAD.pack(DROP_SLOT, 0, 0, dropped.number, 0))
                 dropped.close()
-        while self._later:
-            self._send_later()
 
     def _announce(self, slot: _Slot) -> None:
         head = _HEAD.pack(ADD_SLOT, 0, slot.length, slot.number, 0)
@@ -299,8 +322,7 @@ class Channel:
         except BaseException as error:  # noqa: BLE001 - as below
             self._failed(error)
 
-    def _write(self, pieces: list[Any]) -> None:
-        data = b"".join(pieces)
+    def _write(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
         except BaseException as error:  # noqa: BLE001 - the handler of a signal raises what it likes

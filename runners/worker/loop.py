@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import calls, failures, kinds, server
 from .channel import Channel, Closed, Frame
+from .errors import TritonModelException
 from .execution import Execution
 from .messages import TensorInfo
 from .model_file import model_class
@@ -35,13 +36,16 @@ class Worker:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._lock = threading.Lock()
+        # the handler of a signal, or a destructor, may run under it
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._is_read = False
+        # the thread that reads
+        self._reader = 0
         # threads that wait until somebody else has read
         self._others = 0
         self._work: deque[Frame] = deque()
-        channel.until = self.wait_until
+        channel.until = self._wait_for_room
         self._upcalls = Upcalls(channel, self.wait_until)
         self._model: calls.Model | None = None
         self._execution: Execution | None = None
@@ -66,13 +70,18 @@ class Worker:
     def leave(self) -> None:
         """In a process that the model has forked"""
         self._channel.leave()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._is_read = False
+        self._reader = 0
         self._others = 0
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Returns once something that the server sends has made it so; raises Closed"""
+        if self._cannot_wait():
+            raise TritonModelException(
+                "the server is waited for already: neither the handler of a signal nor a destructor can do so meanwhile"
+            )
         lock = self._lock
         while True:
             with lock:
@@ -81,6 +90,7 @@ class Worker:
                         return
                     if not self._is_read:
                         self._is_read = True
+                        self._reader = threading.get_ident()
                         break
                     self._others += 1
                     self._changed.wait()
@@ -91,10 +101,20 @@ class Worker:
             finally:
                 with lock:
                     self._is_read = False
+                    self._reader = 0
                     if frame is not None:
                         self._take(frame)
                     if self._others:
                         self._changed.notify_all()
+
+    def _cannot_wait(self) -> bool:
+        """Whether this is code that runs in the midst of a frame of this very thread"""
+        return self._reader == threading.get_ident() or self._channel.is_sending()
+
+    def _wait_for_room(self, done: Callable[[], bool]) -> None:
+        """In the midst of a frame there is some, too, if less"""
+        if not self._cannot_wait():
+            self.wait_until(done)
 
     def _take(self, frame: Frame) -> None:
         """Under the lock"""

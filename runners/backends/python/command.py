@@ -4,11 +4,12 @@ with the server, however it ends.
 """
 
 import os
+import selectors
 import shutil
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +30,13 @@ _WITH_THE_SERVER = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-server, *command = sys.argv[1:]
+server, libraries, *command = sys.argv[1:]
+if libraries:
+    os.environ["LD_LIBRARY_PATH"] = libraries
 if os.getppid() == int(server):
     os.execvp(command[0], command)
 """
-"""The program is the same process: the kernel then sends it a signal"""
+"""The program is the same process: the kernel then sends it a signal. Libraries of an environment are for it alone"""
 
 
 def run(command: Sequence[str], directory: Path, what: str, *, variables: Mapping[str, str] | None = None) -> str:
@@ -43,13 +46,15 @@ def run(command: Sequence[str], directory: Path, what: str, *, variables: Mappin
     """
     lines: deque[str] = deque(maxlen=_LAST_LINES)
     name = Path(command[0]).name
+    given = dict(variables or {})
+    libraries = given.pop("LD_LIBRARY_PATH", "")
     if shutil.which(command[0]) is None:
         raise ConfigInvalid(f"{what} cannot be made: there is no program '{command[0]}'")
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's interpreter, or uv
-            [sys.executable, "-I", "-S", "-c", _WITH_THE_SERVER, str(os.getpid()), *command],
+            [sys.executable, "-I", "-S", "-c", _WITH_THE_SERVER, str(os.getpid()), libraries, *command],
             cwd=directory,
-            env=environment_with(**(variables or {})),
+            env=environment_with(**given),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,6 +77,7 @@ def run(command: Sequence[str], directory: Path, what: str, *, variables: Mappin
 
 def output_of(command: Sequence[str], seconds: float, variables: Mapping[str, str] | None = None) -> bytes:
     """What a program says, if it has said it within so many seconds and it is not too much"""
+    until = time.monotonic() + seconds
     with subprocess.Popen(  # noqa: S603 - the user's interpreter, or scripts of the user's environment
         command,
         env=variables,
@@ -80,29 +86,30 @@ def output_of(command: Sequence[str], seconds: float, variables: Mapping[str, st
         stderr=subprocess.DEVNULL,
         process_group=0,
     ) as process:
-        output = cast("IO[bytes]", process.stdout)
-        is_late = threading.Event()
-        timer = threading.Timer(seconds, _kill, (process, is_late))
-        timer.start()
         try:
-            said = output.read(_MOST_OUTPUT + 1)
-            if len(said) > _MOST_OUTPUT:
-                _kill(process)
-            code = process.wait()
+            said = _read(cast("IO[bytes]", process.stdout).fileno(), until)
+            code = process.wait(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(command, seconds) from None
         finally:
-            timer.cancel()
-    if is_late.is_set():
-        raise subprocess.TimeoutExpired(command, seconds)
-    if len(said) > _MOST_OUTPUT:
-        raise OSError(f"it says more than {_MOST_OUTPUT} bytes")
+            # with what it has started; it may have ended
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if code:
         raise subprocess.CalledProcessError(code, command)
     return said
 
 
-def _kill(process: subprocess.Popen[bytes], is_late: threading.Event | None = None) -> None:
-    """With what it has started, which may hold its output"""
-    if is_late:
-        is_late.set()
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _read(output: int, until: float) -> bytes:
+    """To its end, which whoever holds it as well may keep from coming"""
+    said = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while selector.select(max(0.0, until - time.monotonic())):
+            piece = os.read(output, _MOST_OUTPUT)
+            said += piece
+            if not piece:
+                return bytes(said)
+            if len(said) > _MOST_OUTPUT:
+                raise OSError(f"it says more than {_MOST_OUTPUT} bytes")
+    raise TimeoutError

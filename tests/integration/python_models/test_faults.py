@@ -265,46 +265,6 @@ def test_a_model_is_finalized_when_the_server_ends(repository: Path, start_serve
     server.log.wait_for(re.compile(r"add_sub_0: finalized"), 10)
 
 
-def said_or_failed(client: InferenceServerClient) -> str:
-    try:
-        return say(client, "hello")
-    except InferenceServerException as error:
-        return str(error.message())
-
-
-def test_an_instance_that_cannot_be_started_again_leaves_requests_to_the_others(
-    repository: Path, start_server: StartServer
-) -> None:
-    once = """
-import os
-import pathlib
-
-mark = pathlib.Path(__file__).with_name("mark")
-# the third process is the second one of an instance
-if mark.exists() and mark.stat().st_size > 1:
-    raise OSError("no more")
-with mark.open("ab") as file:
-    file.write(b"x")
-"""
-    two = "instance_group [ { kind: KIND_CPU count: 2 } ]"
-    models.write(repository, "faulty", once + models.FAULTY, models.FAULTY_CONFIG + two)
-    server = start_server(repository)
-    client = client_of(server)
-    with pytest.raises(InferenceServerException, match="exited with code 3"):
-        say(client, "exit")
-    server.log.wait_for(re.compile("OSError: no more"), 30)
-    said = [said_or_failed(client) for _ in range(300)]
-    # it may have one of them when it ends
-    assert said.count("hello") >= 298
-    assert all(one == "hello" or "OSError: no more" in one for one in said)
-    # where no other one goes on, requests are answered at once
-    with pytest.raises(InferenceServerException, match="exited with code 3"):
-        say(client, "exit")
-    for _ in range(10):
-        with pytest.raises(InferenceServerException, match="OSError: no more"):
-            say(client, "hello")
-
-
 def test_a_model_that_cannot_be_started_again_answers_so_at_once(repository: Path, start_server: StartServer) -> None:
     once = """
 import pathlib

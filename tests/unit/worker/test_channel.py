@@ -55,6 +55,41 @@ def test_what_a_destructor_sends_follows_what_is_sent_just_now(ends: tuple[Odd, 
     assert read(theirs, 2) == [LONG, b"within"]
 
 
+def test_what_cannot_be_sent_afterwards_closes_the_channel(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+
+    def within() -> None:
+        ours.within = fail  # type: ignore[method-assign]
+        ours.send(KIND, [LONG])
+
+    def fail() -> None:
+        raise MemoryError
+
+    ours.within = within  # type: ignore[method-assign]
+    # its sender has been told that it has left
+    with pytest.raises(Closed):
+        ours.send(KIND, [LONG, b"whole"])
+    assert read(theirs, 1) == [LONG + b"whole"]
+    with pytest.raises(Closed):
+        theirs.read()
+
+
+def test_a_slot_that_comes_back_in_the_midst_of_a_frame_is_kept_afterwards(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    ours.send(KIND, [LONG])
+    read(theirs, 1)
+    theirs.send(KIND, [b"taken"])
+
+    def within() -> None:
+        assert read(ours, 1) == [b"taken"]
+
+    ours.within = within  # type: ignore[method-assign]
+    ours.send(KIND, [LONG])
+    assert read(theirs, 1) == [LONG]
+    assert len(ours._own) == 2
+    assert len(ours._free) == 1
+
+
 def test_what_fails_before_it_is_sent_can_be_sent_again(ends: tuple[Odd, Channel]) -> None:
     ours, theirs = ends
     failures = [MemoryError(), KeyboardInterrupt()]

@@ -10,7 +10,6 @@ mod call_message;
 mod calls;
 mod engine;
 mod frame;
-mod group;
 mod host;
 mod incoming;
 mod lines;

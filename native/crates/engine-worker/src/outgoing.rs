@@ -13,6 +13,8 @@ use crate::parts::Payload;
 /// What is kept of memory for large batches while none is on its way.
 const KEPT: PoolLimits = PoolLimits { kept_bytes: 256 << 20, kept_slots: 8 };
 
+const MANY_RELEASED: usize = 32;
+
 /// Numbers of slots of the worker's that nobody here needs any more.
 pub(crate) type Released = Arc<Mutex<Vec<u64>>>;
 
@@ -55,6 +57,13 @@ impl Outgoing {
     /// The worker needs a slot no more.
     pub(crate) fn take_back(&mut self, slot: u64) {
         self.lent.remove(&slot);
+    }
+
+    /// Where there are many of them, it may wait for that.
+    pub(crate) fn give_many_back(&mut self) {
+        if self.released.lock().unwrap_or_else(PoisonError::into_inner).len() >= MANY_RELEASED {
+            self.give_back();
+        }
     }
 
     /// Tells the worker now which of its slots nobody needs, and not with the next frame.

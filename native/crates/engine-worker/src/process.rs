@@ -115,6 +115,11 @@ impl Process {
         Ok(Self { child: Some(child), is_in_table: true, ended, socket: Arc::new(ours), output })
     }
 
+    /// Of this process.
+    pub(crate) fn is_thread(&self) -> bool {
+        self.child.is_none()
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.as_ref().map_or_else(std::process::id, Child::id)
     }

@@ -212,6 +212,7 @@ impl Watch<'_> {
         if let Some(outgoing) = &mut state.outgoing {
             // An end of the socket is found by reading.
             let fatal = |error: &std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
+            outgoing.give_many_back();
             broken = outgoing.flush().err().filter(fatal);
             is_blocked = outgoing.is_blocked();
         }
@@ -219,7 +220,9 @@ impl Watch<'_> {
         if state.batches.values().any(|running| running.token.is_some()) {
             state.question.executes(now);
         }
-        let stands_still = !is_closing && state.question.stands_still(now, execute_patience);
+        // One that is a thread would go on beside the next one.
+        let stands_still =
+            !is_closing && !self.process.is_thread() && state.question.stands_still(now, execute_patience);
         let overdue = execute_patience.filter(|patience| {
             state.batches.values().any(|running| running.token.is_some() && now >= running.begun + *patience)
         });

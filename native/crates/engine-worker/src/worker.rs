@@ -14,7 +14,6 @@ use kushi_core::{Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, 
 use crate::batch_message::batch_payload;
 use crate::calls::Calls;
 use crate::frame::kind;
-use crate::group::Group;
 use crate::host::{Host, Metrics};
 use crate::outgoing::Outgoing;
 use crate::process::Launch;
@@ -29,8 +28,6 @@ use crate::supervisor::Supervisor;
 #[serde(deny_unknown_fields)]
 pub struct WorkerOptions {
     pub launch: Launch,
-    /// The same for all instances of a version, and for no others of this process.
-    pub group: u64,
     /// What it is told first, as JSON.
     pub initialize: String,
     pub model: String,
@@ -65,7 +62,6 @@ pub(crate) struct Shared {
     pub(crate) bell: std::os::fd::OwnedFd,
     /// Nobody waits any more for a request that has made calls.
     pub(crate) has_abandoned: AtomicBool,
-    group: Arc<Group>,
 }
 
 #[derive(Default)]
@@ -77,10 +73,6 @@ pub(crate) struct State {
     pub(crate) batches: HashMap<u64, Running>,
     /// Not sent yet.
     waiting: Vec<(SlotToken, Batch)>,
-    /// Of batches that others can execute better, until this one can.
-    parked: Vec<SlotToken>,
-    /// It has not come to be ready again.
-    is_lame: bool,
     pub(crate) next_batch: u64,
     /// Of the process that is there.
     share: Share,
@@ -109,7 +101,6 @@ impl Worker {
         let bell = rustix::event::eventfd(0, flags).map_err(|error| internal("an event", &error.into()))?;
         let name = options.launch.name.clone();
         let metrics = host.metrics(&options.model)?;
-        let group = Group::of(options.group);
         let shared = Arc::new(Shared {
             options,
             state: Mutex::default(),
@@ -120,9 +111,7 @@ impl Worker {
             stopped: AtomicBool::new(false),
             bell,
             has_abandoned: AtomicBool::new(false),
-            group,
         });
-        shared.group.join(&shared);
         let supervisor = Supervisor::new(shared.clone());
         let supervisor = thread::Builder::new().name(name).spawn(move || supervisor.run());
         let supervisor = supervisor.map_err(|error| internal("a thread", &error))?;
@@ -174,20 +163,12 @@ impl Worker {
             }
             Phase::Starting => state.waiting.push((token, batch)),
             Phase::Failed(_) | Phase::Closing => {
-                let (error, goes_on) = match &state.phase {
-                    Phase::Failed(error) => (error.clone(), true),
-                    _ => (Error::new(ErrorKind::EngineFailed, "the worker of the model has ended"), false),
-                };
-                // It fails at once, so that it would be free before all others, and fail what they could execute.
-                let token = if goes_on && self.shared.group.can_execute() {
-                    state.parked.push(token);
-                    None
-                } else {
-                    Some(token)
+                let error = match &state.phase {
+                    Phase::Failed(error) => error.clone(),
+                    _ => Error::new(ErrorKind::EngineFailed, "the worker of the model has ended"),
                 };
                 drop(state);
                 batch.fail(&error);
-                drop(token);
             }
         }
     }
@@ -202,7 +183,7 @@ impl Drop for Worker {
                 // Whether it hears of it or not, it ends in time.
                 let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
             }
-            (std::mem::take(&mut state.waiting), std::mem::take(&mut state.parked))
+            std::mem::take(&mut state.waiting)
         };
         self.shared.ring();
         drop(waiting);
@@ -285,10 +266,6 @@ impl Shared {
             return;
         }
         (state.phase, state.renews) = (Phase::Ready, false);
-        if std::mem::take(&mut state.is_lame) {
-            self.group.can_execute_again();
-        }
-        let parked = std::mem::take(&mut state.parked);
         let waiting = std::mem::take(&mut state.waiting);
         let unsent: Vec<_> =
             waiting.into_iter().filter_map(|(token, batch)| state.send(token, batch).err()).collect();
@@ -296,15 +273,8 @@ impl Shared {
         for unsent in unsent {
             unsent.fail();
         }
-        drop(parked);
         self.changed.notify_all();
         self.ring();
-    }
-
-    /// No other one could execute what this one waits with.
-    pub(crate) fn unpark(&self) {
-        let parked = std::mem::take(&mut self.state().parked);
-        drop(parked);
     }
 
     /// The process has gone. Answers what it owed; true, where it is to be replaced.
@@ -333,17 +303,14 @@ impl Shared {
 
     /// It did not come to be ready.
     pub(crate) fn has_failed(&self, error: &Error) {
-        let (waiting, was_lame) = {
+        let waiting = {
             let mut state = self.state();
             if state.phase == Phase::Starting {
                 state.phase = Phase::Failed(error.clone());
             }
             state.renews = false;
-            (std::mem::take(&mut state.waiting), std::mem::replace(&mut state.is_lame, true))
+            std::mem::take(&mut state.waiting)
         };
-        if !was_lame {
-            self.group.can_execute_no_more();
-        }
         self.changed.notify_all();
         for (token, batch) in waiting {
             batch.fail(error);

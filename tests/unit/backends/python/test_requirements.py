@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runners.backends.python import requirements as module
-from runners.backends.python.command import run
+from runners.backends.python.command import output_of, run
 from runners.backends.python.requirements import environment_of
 from runners.errors import ConfigInvalid
 from tests.integration.python_models.environments import environment, requirements, write_wheel
@@ -131,6 +131,17 @@ def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
         server.kill()
     child = (tmp_path / "pid").read_text().strip()
     eventually(lambda: not lives(int(child)), "it has ended")
+
+
+def test_what_a_program_says_is_bounded() -> None:
+    assert output_of(["sh", "-c", "echo said; echo error >&2"], 30) == b"said\n"
+    with pytest.raises(OSError, match="it says more than 1048576 bytes"):
+        output_of(["cat", "/dev/zero"], 30)
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        output_of(["sh", "-c", "exit 3"], 30)
+    # it goes on in a group of its own, and holds the output
+    with pytest.raises(subprocess.TimeoutExpired):
+        output_of(["sh", "-c", "setsid sleep 20 & exit 0"], 0.5)
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
