@@ -95,20 +95,23 @@ class InferenceResponseSender:
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"expected an InferenceResponse, got {type(response).__name__}")
         flags = integer(flags, "flags")
-        with self._lock:
-            self._check(response, flags)
-            self._closed = flags == RESPONSE_FINAL
-            if not self._decoupled and response is not None:
-                flags = RESPONSE_FINAL
-            elif not self._decoupled:
-                return
-            self._ended = flags == RESPONSE_FINAL
+        has_begun = False
         try:
+            with self._lock:
+                self._check(response, flags)
+                has_begun = True
+                self._closed = flags == RESPONSE_FINAL
+                if not self._decoupled and response is not None:
+                    flags = RESPONSE_FINAL
+                elif not self._decoupled:
+                    return
+                self._ended = flags == RESPONSE_FINAL
             self._server.send(self._key, response, flags)
         except BaseException:
             # the request still waits, for another try or for the error of its batch
-            with self._lock:
-                self._closed = self._ended = False
+            if has_begun:
+                with self._lock:
+                    self._closed = self._ended = False
             raise
 
     def is_cancelled(self) -> bool:

@@ -92,14 +92,17 @@ class Upcalls:
             self.wait_until(key.has_room)
             if key.gone:
                 raise TritonModelException("Unable to send response. Nobody waits for it any more.")
-        key.ended = ends
+        has_left = False
         try:
+            key.ended = ends
             self._channel.send(kinds.RESPONSES, answer, count=1, id=key.batch)
+            has_left = True
         except BaseException:
-            # nothing of it was sent, and the request still waits
-            key.ended = False
-            if not ends:
-                key.untaken -= 1
+            if not has_left:
+                # the request still waits
+                key.ended = False
+                if not ends:
+                    key.untaken -= 1
             raise
         if ends:
             self.close(key)
