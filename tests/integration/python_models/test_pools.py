@@ -52,3 +52,5 @@ def test_processes_of_a_pool_know_the_api(method: str, repository: Path, start_s
         answer = client.infer("pooled", [asked])
     np.testing.assert_array_equal(answer.as_numpy("OUTPUT"), given * 2)
     server.log.wait_for(re.compile("doubles INPUT"), 10)
+    # and with it the processes of the pool
+    assert server.stop() == 0
