@@ -28,13 +28,17 @@ class _Lines(logging.Formatter):
         *_, form = log_settings()
         iso = form == "ISO8601"
         start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
-        # names of files may have bytes that are no text
-        message = record.getMessage().encode("utf-8", "backslashreplace").decode()
+        message = record.getMessage()
         if not getattr(record, "table", False):
-            message = _CONTROL.sub(_escaped, shortened(message))
+            message = _CONTROL.sub(_escaped, _shown(message))
         if record.exc_info:
-            message += "\n" + shortened(self.formatException(record.exc_info))
+            message += "\n" + _shown(self.formatException(record.exc_info))
         return f"{start} {os.getpid()} {record.filename}:{record.lineno}] {message}"
+
+
+def _shown(text: str) -> str:
+    """Names of files may have bytes that are no text, which come as lone surrogates"""
+    return shortened(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _escaped(found: re.Match[str]) -> str:

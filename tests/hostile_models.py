@@ -94,23 +94,16 @@ def with_weights_in(file: str) -> onnx.ModelProto:
 
 
 def ending_with_rows(rows: int, datatype: str = "FP32") -> onnx.ModelProto:
-    """Ends its process when it is asked so many rows at once; of fewer it refuses none, and one more is an error."""
-    cast = [helper.make_node("Cast", ["INPUT0"], ["X"], to=TensorProto.FLOAT)]
+    """Ends its process for a batch of exactly so many rows; for a smaller one it answers."""
     nodes = [
-        *cast,
+        helper.make_node("Cast", ["INPUT0"], ["X"], to=TensorProto.FLOAT),
         helper.make_node("Shape", ["X"], ["shape"]),
         helper.make_node("Slice", ["shape", "zero", "one"], ["count"]),
         helper.make_node("Sub", ["least", "count"], ["left"]),
-        helper.make_node("Concat", ["four", "left", "five"], ["sizes"], axis=0),
-        helper.make_node("ConstantOfShape", ["sizes"], ["rows"]),
-        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
-        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
-        helper.make_node("Add", ["X", "sum"], ["OUTPUT0"]),
+        *_ending_without(rows="left", added_to="X"),
     ]
     numbers = {"zero": 0, "one": 1, "four": 4, "five": 5, "least": rows}
-    initializers = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in numbers.items()]
-    tensors = [models.tensor("INPUT0", datatype, _SHAPE), models.tensor("OUTPUT0", "FP32", _SHAPE)]
-    return models.model(nodes, tensors[:1], tensors[1:], [*initializers, *_weights()])
+    return _ending_model(nodes, numbers, datatype)
 
 
 def ending_after_an_error() -> onnx.ModelProto:
@@ -119,17 +112,33 @@ def ending_after_an_error() -> onnx.ModelProto:
         helper.make_node("ReduceMax", ["INPUT0"], ["most"], keepdims=0),
         helper.make_node("Cast", ["most"], ["number"], to=TensorProto.INT64),
         helper.make_node("Sub", ["one", "number"], ["index"]),
-        helper.make_node("Gather", ["table", "index"], ["left"]),
-        helper.make_node("Reshape", ["left", "one"], ["count"]),
-        helper.make_node("Concat", ["four", "count", "five"], ["sizes"], axis=0),
-        helper.make_node("ConstantOfShape", ["sizes"], ["rows"]),
-        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
-        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
-        helper.make_node("Add", ["INPUT0", "sum"], ["OUTPUT0"]),
+        # of one element: there is none at 1
+        helper.make_node("Gather", ["table", "index"], ["count"]),
+        *_ending_without(rows="count", added_to="INPUT0"),
     ]
-    numbers = {"one": 1, "four": 4, "five": 5, "table": 0}
+    return _ending_model(nodes, {"one": 1, "four": 4, "five": 5, "table": 0}, "FP32")
+
+
+def _ending_without(rows: str, added_to: str) -> list[onnx.NodeProto]:
+    """Ends the process where a tensor says that there are no rows"""
+    return [
+        helper.make_node("Concat", ["four", rows, "five"], ["sizes"], axis=0),
+        helper.make_node("ConstantOfShape", ["sizes"], ["rows"]),
+        *_states("rows", added_to),
+    ]
+
+
+def _states(rows: str, added_to: str) -> list[onnx.NodeProto]:
+    return [
+        helper.make_node("LSTM", [rows, "weights", "recurrence"], ["states"], hidden_size=2),
+        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
+        helper.make_node("Add", [added_to, "sum"], ["OUTPUT0"]),
+    ]
+
+
+def _ending_model(nodes: list[onnx.NodeProto], numbers: dict[str, int], datatype: str) -> onnx.ModelProto:
     initializers = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in numbers.items()]
-    tensors = [models.tensor(name, "FP32", _SHAPE) for name in ("INPUT0", "OUTPUT0")]
+    tensors = [models.tensor("INPUT0", datatype, _SHAPE), models.tensor("OUTPUT0", "FP32", _SHAPE)]
     return models.model(nodes, tensors[:1], tensors[1:], [*initializers, *_weights()])
 
 
@@ -149,12 +158,7 @@ def ending(*, at_load: bool) -> onnx.ModelProto:
             helper.make_node("Slice", ["INPUT0", "zero", "zero", "one"], ["none"]),
             helper.make_node("Reshape", ["none", "shape"], ["rows"], allowzero=1),
         ]
-    nodes = [
-        *empty,
-        helper.make_node("LSTM", ["rows", "weights", "recurrence"], ["states"], hidden_size=2),
-        helper.make_node("ReduceSum", ["states"], ["sum"], keepdims=0),
-        helper.make_node("Add", ["INPUT0", "sum"], ["OUTPUT0"]),
-    ]
+    nodes = [*empty, *_states("rows", "INPUT0")]
     initializers = [
         helper.make_tensor("nothing", TensorProto.FLOAT, [4, 0, 5], []),
         helper.make_tensor("shape", TensorProto.INT64, [3], [4, 0, 5]),

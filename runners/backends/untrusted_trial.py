@@ -106,14 +106,18 @@ def _ask(core: Core, specification: Specification, is_over: threading.Event) -> 
 
 
 def _rows(specification: Specification) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """For batches of one, two and as many as there may be, small ones first; without what may be left out as well"""
+    """
+    For batches of one, two and as many as there may be, and without what may be left out as well. Small ones come
+    first: a slow model answers no more in its time
+    """
     most = specification.max_batch_size
     batches = [(size,) for size in sorted({1, min(2, most), most})] if most else [()]
     needed = [one for one in specification.inputs if not one.optional]
     some = [specification.inputs, *([needed] if 0 < len(needed) < len(specification.inputs) else [])]
+    sizes = _SIZES if any(dim < 0 for one in specification.inputs for dim in one.dims) else _SIZES[:1]
     # a model may have no smaller one
     room = 0
-    for batch, size, number, inputs in product(batches, _SIZES, _VALUES, some):
+    for size, batch, inputs, number in product(sizes, batches, some, _VALUES):
         shapes = [(*batch, *(size if dim < 0 else dim for dim in one.dims)) for one in inputs]
         elements = sum(map(prod, shapes))
         room = room or max(min(elements, _MOST_OF_THE_SMALLEST), _MOST_ELEMENTS)

@@ -51,7 +51,7 @@ RELEASE_SLOT = 3
 _SMALLEST_SLOT = 64 << 10
 _KEPT_SLOTS = 8
 _KEPT_BYTES = 256 << 20
-# each is a file, and the server takes no more than 1,024; from 128 on it gives small ones back at once
+# each is an open file; the server refuses 1,024 of them, and gives small ones back early (`CROWD` in incoming.rs)
 _MOST_IN_USE = 256
 
 _GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EBADF, errno.ENOTCONN, errno.ENOTSOCK})
@@ -116,7 +116,7 @@ class Channel:
         self._room = bytearray(_READ_BYTES)
         self._rooms = [self._room]
         self._theirs: dict[int, mmap.mmap] = {}
-        # how a thread waits until something has come; what it sends in large pieces may need that
+        # waits until something that comes has made it so: for a slot, where too many are in use
         self.until: Callable[[Callable[[], bool]], None] | None = None
         # what was raised while nothing was read yet
         self._passing: BaseException | None = None

@@ -43,7 +43,7 @@ def _text(error: BaseException) -> str:
 
 
 def _name(error: BaseException) -> str:
-    """Of the class, which may be of a class of the model's own"""
+    """That of its class, even where a metaclass of the model's says something else or raises"""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
 

@@ -67,6 +67,10 @@ def test_bytes_of_a_name_that_are_no_text_are_shown(capsys: pytest.CaptureFixtur
     handler.setFormatter(logging.getLogger("runners").handlers[0].formatter)
     handler.handle(record)
     assert capsys.readouterr().err.endswith("] model-\\udcff\n")
+    error = ValueError(os.fsdecode(b"model-\xff"))
+    record.exc_info = (type(error), error, None)
+    handler.handle(record)
+    assert capsys.readouterr().err.endswith("ValueError: model-\\udcff\n")
 
 
 @pytest.mark.parametrize(("level", "letter"), [("info", "I"), ("warning", "W"), ("error", "E")])

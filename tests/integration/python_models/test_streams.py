@@ -307,34 +307,14 @@ def test_closing_the_client_ends_its_streams(repository: Path) -> None:
             client.stream("endless", np.array([0], np.int32))
 
 
-MANY = """
-import threading
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-WINDOW = 32
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            count = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
-            threading.Thread(target=self.count, args=(request.get_response_sender(), count)).start()
-
-    def count(self, sender, count):
-        try:
-            for number in range(count):
-                # too large for the socket
-                tensor = pb_utils.Tensor("NUMBER", np.full(10_000, number, np.int32))
-                sender.send(pb_utils.InferenceResponse([tensor]))
-                if number == WINDOW:
-                    pb_utils.Logger.log_info("nobody reads one more")
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        except pb_utils.TritonModelException:
-            # its client has gone
-            pass
-"""
+WINDOW_OF_A_REQUEST = 32
+MANY = models.COUNTING.replace("np.array([number], np.int32)", "np.full(10_000, number, np.int32)").replace(
+    "            sender.send(",
+    f"""            if number == {WINDOW_OF_A_REQUEST}:
+                pb_utils.Logger.log_info("has sent all that may wait")
+            sender.send(""",
+)
+"""Answers that are too large for the socket"""
 
 
 def test_streams_that_nobody_reads_take_nothing_from_the_others(repository: Path, start_server: StartServer) -> None:
@@ -347,8 +327,7 @@ def test_streams_that_nobody_reads_take_nothing_from_the_others(repository: Path
         for _ in range(40):
             silent = stack.enter_context(socket.create_connection(server.http))
             silent.sendall(head + body)
-        # all that they may have lies in memory
-        eventually(lambda: server.log.text().count("nobody reads one more") == 40, "all streams are held")
+        eventually(lambda: server.log.text().count("has sent all that may wait") == 40, "all streams are held")
         events = server.post("/v2/models/many/generate_stream", body).body.split(b"\n\n")
         assert len([event for event in events if event]) == 100
     assert server.post("/v2/models/many/generate_stream", body).body.count(b"\n\n") == 100

@@ -14,9 +14,10 @@ use crate::parts::Garbage;
 
 const READ_BYTES: usize = 64 << 10;
 const MOST_SLOTS: usize = 1024;
-/// From so many on, each of them a file of the worker's, what is small is copied, and its slot given back at once: so
-/// answers that their clients do not read hold no more of them.
+/// A worker has an open file for each slot. From so many on small payloads are copied, so that their slots go back at
+/// once: answers that nobody reads hold no more of them.
 const CROWD: usize = 128;
+/// Bytes of a payload that is copied then.
 const SMALL: u64 = 1 << 20;
 
 pub(crate) struct Incoming {
@@ -256,6 +257,35 @@ mod tests {
             theirs.write_all(&bytes).unwrap();
             assert_eq!(text_of(all(&mut incoming)), what);
         }
+    }
+
+    #[test]
+    fn in_a_crowd_small_payloads_give_their_slots_back_at_once() {
+        let (theirs, mut incoming) = pair();
+        let slot = Slot::new(SMALL as usize + 1).unwrap();
+        slot.write(0, b"payload");
+        let frame = |slot, length| bytes_of(Head { kind: kind::LOG, slot, length, ..Head::default() });
+        let take = |incoming: &mut Incoming, slot, length| {
+            (&theirs).write_all(&frame(slot, length)).unwrap();
+            incoming.receive();
+            let Some(News::Frame(_, payload)) = incoming.next().unwrap() else { panic!("there is no frame") };
+            payload
+        };
+        for number in 1..CROWD as u64 {
+            send_slot(&theirs, number, &slot);
+            all(&mut incoming).unwrap();
+        }
+        let held = take(&mut incoming, 1, 7);
+        assert!(incoming.released.lock().unwrap().is_empty());
+        send_slot(&theirs, CROWD as u64, &slot);
+        all(&mut incoming).unwrap();
+        let copied = take(&mut incoming, 2, 7);
+        assert_eq!((&held[..], &copied[..]), (&b"payload"[..], &b"payload"[..]));
+        assert_eq!(*incoming.released.lock().unwrap(), [2]);
+        let large = take(&mut incoming, 3, SMALL + 1);
+        assert_eq!(*incoming.released.lock().unwrap(), [2]);
+        drop((held, large));
+        assert_eq!(*incoming.released.lock().unwrap(), [2, 1, 3]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::parts::Payload;
 /// What is kept of memory for large batches while none is on its way.
 const KEPT: PoolLimits = PoolLimits { kept_bytes: 256 << 20, kept_slots: 8 };
 
+/// So many slots go back to the worker by themselves: it may wait for one, and nothing else may be sent to it.
 const MANY_RELEASED: usize = 32;
 
 /// Numbers of slots of the worker's that nobody here needs any more.
@@ -59,18 +60,18 @@ impl Outgoing {
         self.lent.remove(&slot);
     }
 
-    /// Where there are many of them, it may wait for that.
-    pub(crate) fn give_many_back(&mut self) {
-        if self.released.lock().unwrap_or_else(PoisonError::into_inner).len() >= MANY_RELEASED {
-            self.give_back();
-        }
-    }
-
     /// Tells the worker now which of its slots nobody needs, and not with the next frame.
     pub(crate) fn give_back(&mut self) {
         let bytes = self.releases();
         if !bytes.is_empty() {
             self.push(bytes, None);
+        }
+    }
+
+    /// The same where there are many.
+    pub(crate) fn give_many_back(&mut self) {
+        if self.released.lock().unwrap_or_else(PoisonError::into_inner).len() >= MANY_RELEASED {
+            self.give_back();
         }
     }
 

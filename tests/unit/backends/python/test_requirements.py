@@ -133,6 +133,14 @@ def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
     eventually(lambda: not lives(int(child)), "it has ended")
 
 
+def test_libraries_of_an_environment_are_for_its_programs(tmp_path: Path) -> None:
+    # the interpreter that starts them needs these, and a shell does not
+    for library in ("libffi.so.6", "libffi.so.7", "libffi.so.8"):
+        (tmp_path / library).write_bytes(b"no library")
+    libraries = {"LD_LIBRARY_PATH": str(tmp_path)}
+    assert run(["sh", "-c", "echo $LD_LIBRARY_PATH"], tmp_path, "it", variables=libraries) == str(tmp_path)
+
+
 def test_what_a_program_says_is_bounded() -> None:
     assert output_of(["sh", "-c", "echo said; echo error >&2"], 30) == b"said\n"
     with pytest.raises(OSError, match="it says more than 1048576 bytes"):
