@@ -347,10 +347,40 @@ print("leaving")
 """
 
 
-def test_a_process_that_ends_while_engines_run_ends() -> None:
+READ: Final = """
+import contextlib, sys, threading, time, numpy as np
+from tests.python_models import Plain, served
+sys.setswitchinterval(1e-5)
+context = served(Plain(lambda a, b: [a + b, a - b]))
+model = context.__enter__()
+one = np.ones((2, 2), np.float32)
+arguments = "m", (one, one), "", None, None, None, 0, ""
+answer = model.core.infer(*arguments)
+def read():
+    while True:
+        answer.tensor("SUM").numpy()
+def look():
+    while True:
+        list(answer.values()), answer.parameters, answer.get_response(), np.from_dlpack(answer.tensor("SUM"))
+def call():
+    while True:
+        model.core.call("server_live", b"{}"), model.core.index()
+def stream():
+    while True:
+        with contextlib.suppress(Exception):
+            list(model.core.stream(*arguments))
+for work in [read] * 8 + [look, call, stream]:
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+print("leaving" if threading.active_count() == 12 else "a thread has ended")
+"""
+
+
+@pytest.mark.parametrize("script", [EXIT, READ], ids=["engines_run", "answers_are_read"])
+def test_a_process_that_ends_while_threads_are_in_rust_ends(script: str) -> None:
     for _ in range(5):
         done = subprocess.run(
-            [sys.executable, "-c", EXIT], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
         )
         assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
 

@@ -143,6 +143,7 @@ fn strides(shape: &Shape) -> Shape {
     (0..shape.len()).map(|at| element_count(&shape[at + 1..]).unwrap_or(0) as i64).collect()
 }
 
+#[allow(clippy::disallowed_methods, reason = "whoever calls this keeps the interpreter")]
 fn aligned_copy(py: Python<'_>, data: &Buffer) -> Buffer {
     let bytes = data.as_bytes();
     py.detach(|| {

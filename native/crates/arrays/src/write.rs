@@ -85,6 +85,7 @@ pub(crate) fn copied<'py>(py: Python<'py>, view: &View<'_>) -> Result<Bound<'py,
     // SAFETY: the array is new, has as many bytes, and nobody else knows it.
     let copy = || unsafe { target.fill(view.bytes) };
     if view.bytes.len() >= LONG_COPY_BYTES {
+        #[allow(clippy::disallowed_methods, reason = "whoever calls this keeps the interpreter")]
         py.detach(copy);
     } else {
         copy();

@@ -100,7 +100,7 @@ impl Core {
         arguments: &[u8],
     ) -> PyResult<(u32, String, Bound<'py, PyBytes>)> {
         guarded(py, About::default, || {
-            let answer = py.detach(|| self.server.call(Asker::Client, verb, arguments));
+            let answer = exit::detached(py, || self.server.call(Asker::Client, verb, arguments));
             Ok((answer.status, answer.kind, PyBytes::new(py, &answer.body)))
         })
     }
@@ -204,11 +204,11 @@ impl Core {
     }
 
     fn end_runs(&self, py: Python<'_>) {
-        py.detach(|| self.server.end_runs());
+        exit::detached(py, || self.server.end_runs());
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.server.close());
+        exit::detached(py, || self.server.close());
     }
 }
 
@@ -234,9 +234,9 @@ impl Core {
 /// Threads that are joined here may need the interpreter.
 impl Drop for Core {
     fn drop(&mut self) {
-        let closed = Python::try_attach(|py| py.detach(|| self.server.close()));
-        if closed.is_none() {
-            self.server.close();
+        let close = || self.server.close();
+        if exit::attached(|py| exit::detached(py, close)).is_none() {
+            close();
         }
     }
 }

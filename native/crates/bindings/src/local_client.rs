@@ -251,7 +251,7 @@ impl LocalClient {
 
     fn close(&self, py: Python<'_>) {
         if self.shared.process.is_current() {
-            py.detach(|| self.shared.close());
+            exit::detached(py, || self.shared.close());
         }
     }
 }
@@ -275,7 +275,11 @@ impl LocalClient {
     fn place(&self, py: Python<'_>, call: &InferCall) -> Placed {
         let arena = self.shared.door.arena();
         let bytes: usize = call.inputs.iter().map(|input| input.tensor.data.len()).sum();
-        if bytes >= LONG_COPY_BYTES { py.detach(|| arena.place(call)) } else { arena.place(call) }
+        if bytes >= LONG_COPY_BYTES {
+            exit::detached_inside(py, || arena.place(call))
+        } else {
+            arena.place(call)
+        }
     }
 
     fn ask<'py>(
@@ -298,18 +302,18 @@ fn fail<'py>(event_loop: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py
     failed(py, error, || event_loop.call_method0(intern!(py, "create_future")))
 }
 
-/// Waits without the GIL. A signal that raises gives the call up.
+/// For a thread that is inside: waits without the GIL. A signal that raises gives the call up.
 fn wait<R: Send>(
     py: Python<'_>,
     work: impl Send + FnOnce(&dyn Fn() -> ControlFlow<()>) -> Result<R, Error>,
 ) -> PyResult<Result<R, Error>> {
-    let (outcome, raised) = py.detach(|| {
+    let (outcome, raised) = exit::detached_inside(py, || {
         let raised = RefCell::new(None);
         // `None` when the interpreter is on its way out.
         let signal = |py: Python<'_>| py.check_signals();
         let interrupted = || {
             exit::stay_if_over();
-            match Python::try_attach(signal) {
+            match exit::attached(signal) {
                 Some(Ok(())) => ControlFlow::Continue(()),
                 signal => {
                     *raised.borrow_mut() = signal.and_then(Result::err);
@@ -318,7 +322,6 @@ fn wait<R: Send>(
             }
         };
         let outcome = work(&interrupted);
-        exit::stay_if_over();
         (outcome, raised.into_inner())
     });
     raised.map_or(Ok(outcome), Err)

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use kushi_core::{Error, ErrorKind, Mail};
+use kushi_engine_python::exit;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -264,7 +265,7 @@ impl EventLoop {
         };
         let is_plain = end.request.classes.is_empty();
         let answer = || answer(&spec, only, &mut end);
-        let answer = if is_plain { answer() } else { py.detach(answer) };
+        let answer = if is_plain { answer() } else { exit::detached_inside(py, answer) };
         promise.settle(py, result(py, answer, &about))
     }
 

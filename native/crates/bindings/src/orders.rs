@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use kushi_core::{Error, ErrorKind};
+use kushi_engine_python::exit;
 use kushi_server::{Action, Asker};
 use pyo3::prelude::*;
 
@@ -17,7 +18,7 @@ impl Orders {
     /// Sleeps until there is an order, or an urgent one; `None` once the server closes.
     #[pyo3(signature = (*, only_urgent = false))]
     fn next(&self, py: Python<'_>, only_urgent: bool) -> Option<Order> {
-        let order = py.detach(|| self.0.next(only_urgent))?;
+        let order = exit::detached(py, || self.0.next(only_urgent))?;
         let loads = order.action == Action::Load;
         let dependents = order.dependents;
         let by_model = order.asker == Asker::Model;
@@ -26,7 +27,7 @@ impl Orders {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+        exit::detached(py, || self.0.close());
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::{process, thread};
 
 use kushi_core::{Error, ErrorKind};
+use kushi_engine_python::exit;
 use kushi_server::Server;
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -64,7 +65,7 @@ pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
         log::warn!("forks are not noticed: an engine used in a forked child will hang");
     }
     // What is registered later runs first: servers are closed, then those who are in Python are waited for.
-    kushi_engine_python::exit::watch(module.py())?;
+    exit::watch(module.py())?;
     let close = wrap_pyfunction!(close_servers, module)?;
     module.py().import("atexit")?.call_method1("register", (close,))?;
     Ok(())
@@ -154,7 +155,7 @@ pub(crate) fn close_at_exit(server: &Arc<Server>) {
 
 #[pyfunction]
 fn close_servers(py: Python<'_>) {
-    py.detach(|| {
+    exit::detached(py, || {
         let servers = std::mem::take(&mut *lock(&SERVERS));
         // Does nothing in a child of the process that made it.
         servers.iter().filter_map(Weak::upgrade).for_each(|server| server.close());

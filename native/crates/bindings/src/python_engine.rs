@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::{Engine, Error, ErrorKind, ModelSpec};
-use kushi_engine_python::PythonEngine;
+use kushi_engine_python::{PythonEngine, exit};
 use pyo3::prelude::*;
 
 #[pyclass(frozen, module = "kushi_native")]
@@ -26,7 +26,7 @@ impl PythonModel {
 
 impl PythonModel {
     pub(crate) fn make(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
-        let made = Python::try_attach(|py| {
+        let made = exit::attached(|py| {
             let made = PythonEngine::new(self.object.bind(py), Arc::new(spec.clone()));
             made.map_err(|error| format!("its engine cannot be used: {error}"))
         });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kushi_client::{Answer, InferCall, RemoteOptions, Ticket, TlsOptions};
 use kushi_core::Error;
+use kushi_engine_python::exit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -41,7 +42,7 @@ impl RemoteClient {
     ) -> PyResult<Self> {
         let tls = TlsOptions { authorities: ca_cert, identity: client_cert, insecure };
         let options = RemoteOptions { headers, tls, ..RemoteOptions::default() };
-        let client = py.detach(|| kushi_client::RemoteClient::new(url, options));
+        let client = exit::detached(py, || kushi_client::RemoteClient::new(url, options));
         let client = client.map_err(|error| raise_about(py, &error, &About::default()))?;
         Ok(Self { client: Own::new(Arc::new(client)) })
     }
@@ -136,7 +137,7 @@ impl RemoteClient {
 
     fn close(&self, py: Python<'_>) {
         if self.client.process().is_current() {
-            py.detach(|| self.client.close());
+            exit::detached(py, || self.client.close());
         }
     }
 }

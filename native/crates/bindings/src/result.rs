@@ -2,12 +2,13 @@
 //!
 //! Results live as long as anything refers to them, whatever became of the engine or the client.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kushi_arrays::Fault;
 use kushi_client::Answer;
 use kushi_core::{Error, ErrorKind, Tensor, Timings};
-use kushi_engine_python::to_dict;
+use kushi_engine_python::{exit, to_dict};
 use pyo3::exceptions::{PyBufferError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -22,12 +23,36 @@ use crate::errors::{About, raise_about};
 pub(crate) struct PyResultMapping {
     answer: Answer,
     /// Made when they are asked for, once: what is written to an array is read from it again.
-    arrays: Box<[PyOnceLock<Py<PyAny>>]>,
+    arrays: Box<[Array]>,
+}
+
+/// The array of a tensor, once somebody has asked for it.
+///
+/// [`PyOnceLock`] would give the GIL up before it makes one, and take it again for that.
+#[derive(Default)]
+struct Array(OnceLock<Py<PyAny>>);
+
+impl Array {
+    /// Threads that ask at the same time get the same one.
+    fn of<'py>(&self, py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>, Fault> {
+        let known = match self.0.get() {
+            Some(known) => known,
+            None => {
+                let made = kushi_arrays::array(py, tensor)?.unbind();
+                self.0.get_or_init(|| made)
+            }
+        };
+        Ok(known.bind(py).clone())
+    }
+
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self(self.0.get().map(|known| known.clone_ref(py).into()).unwrap_or_default())
+    }
 }
 
 impl From<Answer> for PyResultMapping {
     fn from(answer: Answer) -> Self {
-        let arrays = answer.outputs.iter().map(|_| PyOnceLock::new()).collect();
+        let arrays = answer.outputs.iter().map(|_| Array::default()).collect();
         Self { answer, arrays }
     }
 }
@@ -38,12 +63,8 @@ impl PyResultMapping {
     }
 
     fn array<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
-        let make = || {
-            let (name, tensor) = &self.answer.outputs[position];
-            let array = kushi_arrays::array(py, tensor);
-            array.map(Bound::unbind).map_err(|fault| self.raise(py, name, fault))
-        };
-        self.arrays[position].get_or_try_init(py, make).map(|array| array.bind(py).clone())
+        let (name, tensor) = &self.answer.outputs[position];
+        self.arrays[position].of(py, tensor).map_err(|fault| self.raise(py, name, fault))
     }
 
     fn raise(&self, py: Python<'_>, name: &str, fault: Fault) -> PyErr {
@@ -68,6 +89,15 @@ impl PyResultMapping {
     fn found(&self, name: &Bound<'_, PyAny>) -> Option<usize> {
         name.extract().ok().and_then(|name| self.position(name))
     }
+}
+
+fn view<'py>(
+    of: &Bound<'py, PyResultMapping>,
+    class: &PyOnceLock<Py<PyAny>>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _inside = exit::enter_from_python(of.py());
+    class.import(of.py(), "collections.abc", name)?.call1((of,))
 }
 
 fn raise_output(py: Python<'_>, name: &str, fault: Fault, about: &About) -> PyErr {
@@ -105,6 +135,7 @@ impl PyResultMapping {
     /// The parameters of the answer.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let _inside = exit::enter_from_python(py);
         to_dict(py, &self.answer.parameters)
     }
 
@@ -115,6 +146,7 @@ impl PyResultMapping {
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter_from_python(py);
         self.array(py, self.known(name)?)
     }
 
@@ -123,6 +155,7 @@ impl PyResultMapping {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter_from_python(py);
         PyTuple::new(py, self.names().collect::<Vec<_>>())?.try_iter().map(Bound::into_any)
     }
 
@@ -133,19 +166,19 @@ impl PyResultMapping {
     /// The names of the outputs.
     fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        VIEW.import(slf.py(), "collections.abc", "KeysView")?.call1((slf,))
+        view(slf, &VIEW, "KeysView")
     }
 
     /// The arrays of the outputs.
     fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        VIEW.import(slf.py(), "collections.abc", "ValuesView")?.call1((slf,))
+        view(slf, &VIEW, "ValuesView")
     }
 
     /// The names and arrays of the outputs.
     fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        VIEW.import(slf.py(), "collections.abc", "ItemsView")?.call1((slf,))
+        view(slf, &VIEW, "ItemsView")
     }
 
     /// The array of an output, or the default for no such output.
@@ -156,6 +189,7 @@ impl PyResultMapping {
         name: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let _inside = exit::enter_from_python(py);
         match self.found(name) {
             Some(position) => self.array(py, position).map(Some),
             None => Ok(default),
@@ -168,16 +202,15 @@ impl PyResultMapping {
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let _inside = exit::enter_from_python(py);
         self.found(name).map(|position| self.array(py, position)).transpose()
     }
 
     /// An output for other frameworks: it speaks `DLPack`.
     fn tensor(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
+        let _inside = exit::enter_from_python(py);
         let position = self.known(name)?;
-        let array = PyOnceLock::new();
-        if let Some(known) = self.arrays[position].get(py) {
-            let _ = array.set(py, known.clone_ref(py));
-        }
+        let array = self.arrays[position].clone_ref(py);
         let (name, tensor) = self.answer.outputs[position].clone();
         Ok(PyTensor { name, tensor, array })
     }
@@ -188,11 +221,13 @@ impl PyResultMapping {
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let _inside = exit::enter_from_python(py);
         self.found(name).map(|position| self.describe(py, position)).transpose()
     }
 
     /// The answer without its data, as tritonclient's HTTP client gives it.
     fn get_response<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let _inside = exit::enter_from_python(py);
         let response = PyDict::new(py);
         if !self.answer.id.is_empty() {
             response.set_item("id", &self.answer.id)?;
@@ -235,7 +270,7 @@ impl PyResultMapping {
 pub(crate) struct PyTensor {
     name: String,
     tensor: Tensor,
-    array: PyOnceLock<Py<PyAny>>,
+    array: Array,
 }
 
 impl PyTensor {
@@ -255,16 +290,15 @@ impl PyTensor {
     /// The length of each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let _inside = exit::enter_from_python(py);
         PyTuple::new(py, self.tensor.shape.as_slice())
     }
 
     /// The tensor as an array.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let make = || {
-            let array = kushi_arrays::array(py, &self.tensor);
-            array.map(Bound::unbind).map_err(|fault| raise_output(py, &self.name, fault, &About::default()))
-        };
-        self.array.get_or_try_init(py, make).map(|array| array.bind(py).clone())
+        let _inside = exit::enter_from_python(py);
+        let array = self.array.of(py, &self.tensor);
+        array.map_err(|fault| raise_output(py, &self.name, fault, &About::default()))
     }
 
     #[pyo3(signature = (dtype = None, copy = None))]
@@ -274,6 +308,7 @@ impl PyTensor {
         dtype: Option<Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter_from_python(py);
         let options = PyDict::new(py);
         options.set_item("dtype", dtype)?;
         options.set_item("copy", copy)?;
@@ -289,6 +324,7 @@ impl PyTensor {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter_from_python(py);
         if stream.is_some() {
             return Err(PyBufferError::new_err("stream is given for a tensor in host memory, expected None"));
         }

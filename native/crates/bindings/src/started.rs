@@ -63,9 +63,9 @@ impl Drop for StartedVersion {
         if self.published.load(Ordering::Acquire) || !self.runner.process().is_current() {
             return;
         }
-        let retired = Python::try_attach(|py| py.detach(|| self.runner.retire(Duration::ZERO)));
-        if retired.is_none() {
-            self.runner.retire(Duration::ZERO);
+        let retire = || self.runner.retire(Duration::ZERO);
+        if exit::attached(|py| exit::detached(py, retire)).is_none() {
+            retire();
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use kushi_client::{Answer, InferCall, RemoteClient, Streamed};
 use kushi_core::{Error, ModelSpec, Response, Ticket};
 use kushi_dataplane::Alarm;
+use kushi_engine_python::exit;
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 
@@ -49,6 +50,7 @@ impl Stream {
 
     /// Waits for the next answer.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
+        let _inside = exit::enter_from_python(py);
         self.check(py)?;
         let next = in_turns(py, || self.turn())?;
         let next = next.map_err(|error| raise_about(py, &error, &self.about))?;
@@ -57,8 +59,9 @@ impl Stream {
 
     /// The next answer if it has come, else nothing; raises `StopAsyncIteration` behind the last one.
     fn take(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
+        let _inside = exit::enter_from_python(py);
         self.check(py)?;
-        match py.detach(|| self.ready()) {
+        match exit::detached_inside(py, || self.ready()) {
             None => Ok(None),
             Some(Ok(Some(answer))) => Ok(Some(PyResultMapping::from(answer))),
             Some(Ok(None)) => Err(PyStopAsyncIteration::new_err(())),
@@ -68,6 +71,7 @@ impl Stream {
 
     /// A future of the running event loop that is done when it is worth while to take again.
     fn come<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter_from_python(py);
         self.check(py)?;
         let event_loop = EventLoop::running(py)?;
         let key = event_loop.reserve();
@@ -84,7 +88,7 @@ impl Stream {
     /// Nobody waits for what is left.
     fn close(&self, py: Python<'_>) {
         if self.source.process().is_current() {
-            py.detach(|| self.give_up());
+            exit::detached(py, || self.give_up());
         }
     }
 }

@@ -8,15 +8,10 @@ use pyo3::prelude::*;
 /// How long a signal may wait for a caller that waits.
 pub(crate) const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Calls `turn`, which waits for [`SIGNAL_PATIENCE`] at most, until it has something. A signal that raises ends it.
+/// For a thread that is inside. Calls `turn`, which waits for [`SIGNAL_PATIENCE`] at most, until it has something. A signal that raises ends it.
 pub(crate) fn in_turns<T: Send>(py: Python<'_>, mut turn: impl Send + FnMut() -> Option<T>) -> PyResult<T> {
     loop {
-        let done = py.detach(|| {
-            let done = turn();
-            exit::stay_if_over();
-            done
-        });
-        match done {
+        match exit::detached_inside(py, &mut turn) {
             Some(done) => return Ok(done),
             None => py.check_signals()?,
         }

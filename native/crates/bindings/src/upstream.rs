@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kushi_client::relay::{Connection, Destination, Ordinary, Refused, Request, connect};
 use kushi_client::{Tls, TlsOptions};
+use kushi_engine_python::exit;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -57,6 +58,7 @@ impl Upstream {
         client_cert: Option<(PathBuf, PathBuf)>,
         idle_seconds: f64,
     ) -> PyResult<Self> {
+        let _inside = exit::enter_from_python(py);
         let options = TlsOptions { authorities: ca_cert, identity: client_cert, insecure: false };
         let tls = tls.map(|name| Tls::new(name, &options)).transpose();
         let tls = tls.map_err(|error| raise_about(py, &error, &About::default()))?;
@@ -135,6 +137,7 @@ impl Upstream {
 
     /// Ends what is under way and closes all connections
     fn close(&self, py: Python<'_>) {
+        let _inside = exit::enter_from_python(py);
         self.pool.close(py);
     }
 
@@ -228,6 +231,7 @@ impl Exchange {
 
     /// Gives the exchange up where it is not complete: its connection is closed
     fn close(&self, py: Python<'_>) {
+        let _inside = exit::enter_from_python(py);
         self.line.end(py, self.number);
     }
 

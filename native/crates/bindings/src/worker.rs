@@ -54,7 +54,7 @@ impl WorkerModel {
 
 fn in_process(thread: Py<PyAny>) -> InProcess {
     InProcess(Arc::new(move |socket, ending| {
-        let started = Python::try_attach(|py| {
+        let started = exit::attached(|py| {
             let descriptors = (socket.into_raw_fd(), ending.into_raw_fd());
             thread.call1(py, descriptors).map(drop).map_err(|error| io::Error::other(error.to_string()))
         });

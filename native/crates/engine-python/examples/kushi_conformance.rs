@@ -3,6 +3,8 @@
 //! A subject has `engine(model, inputs, outputs)`, which makes the Python object of an engine for a model of the suite,
 //! and `takes(datatype)`. A tensor is its name, its data type and its dimensions, the batch's included.
 
+#![allow(clippy::disallowed_methods, reason = "the interpreter of a test stays")]
+
 use std::sync::Arc;
 
 use kushi_core::{DataType, Engine, ModelSpec, TensorSpec};

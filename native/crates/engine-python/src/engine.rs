@@ -103,16 +103,14 @@ impl Engine for PythonEngine {
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
         let wanted: Wanted = (0..self.spec.outputs.len()).map(|index| batch.wants(index)).collect();
-        let inside = exit::enter();
         let mut of_data = false;
-        let result = inside.as_ref().and_then(|_| match Joined::new(&mut batch, &mut slot.scratch) {
-            Ok(inputs) => Python::try_attach(|py| self.run(py, inputs, &wanted, &mut of_data)),
+        let result = match Joined::new(&mut batch, &mut slot.scratch) {
+            Ok(inputs) => exit::attached(|py| self.run(py, inputs, &wanted, &mut of_data)),
             Err(error) => {
                 of_data = !self.keeps_state;
                 Some(Err(error))
             }
-        });
-        drop(inside);
+        };
         let computed = match result {
             Some(Ok(Answer::Later(waiter, later))) => {
                 return waiter.hand_over(Begun { batch, wanted, later });
@@ -136,8 +134,6 @@ impl Drop for PythonEngine {
     /// already, its reference stays with it.
     fn drop(&mut self) {
         let execute = self.execute.take();
-        if let Some(_inside) = exit::enter() {
-            Python::try_attach(|_| drop(execute));
-        }
+        exit::attached(|_| drop(execute));
     }
 }

@@ -3,7 +3,12 @@
 //! A thread that asks for the GIL while Python finalizes never comes back: before Python 3.14 it is unwound, which no
 //! frame of Rust survives. So a function is registered with `atexit`, which lets nobody in any more and waits for those
 //! who are inside. A forked child has the count of its parent's threads: no lock is taken here before the end.
+//!
+//! A thread is inside wherever it is in Rust and may ask for the GIL: a lint forbids `Python::attach` and
+//! `Python::detach` everywhere else.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
@@ -16,39 +21,61 @@ use pyo3::sync::PyOnceLock;
 /// How long the end of the process waits for those who are in Python.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many threads are inside.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The thread that ends the interpreter, once it has begun to.
 static ENDED_BY: OnceLock<ThreadId> = OnceLock::new();
 static LEAVING: Mutex<()> = Mutex::new(());
 static LEFT: Condvar = Condvar::new();
 
+thread_local! {
+    /// How often this thread has come in without going out: Python calls Rust that calls Python.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
 /// While it is there, Python stays.
-pub struct Inside(());
+pub struct Inside(PhantomData<*const ()>);
 
 impl Inside {
     fn new() -> Self {
-        INSIDE.fetch_add(1, Ordering::SeqCst);
-        // Whoever ends the interpreter sees this one, or is seen by it.
-        fence(Ordering::SeqCst);
-        Self(())
+        if DEPTH.replace(DEPTH.get() + 1) == 0 {
+            come_in();
+        }
+        Self(PhantomData)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if ENDED_BY.get().is_some() {
-            drop(LEAVING.lock());
-            LEFT.notify_all();
+        let depth = DEPTH.get() - 1;
+        DEPTH.set(depth);
+        if depth == 0 {
+            go_out();
         }
     }
 }
 
+fn come_in() {
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    // Whoever ends the interpreter sees this one, or is seen by it.
+    fence(Ordering::SeqCst);
+}
+
+fn go_out() {
+    INSIDE.fetch_sub(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    if ENDED_BY.get().is_some() {
+        drop(LEAVING.lock());
+        LEFT.notify_all();
+    }
+}
+
 /// For a thread of Rust's that goes to Python. `None` once the interpreter has begun to go.
-pub(crate) fn enter() -> Option<Inside> {
-    let inside = Inside::new();
-    ENDED_BY.get().is_none().then_some(inside)
+#[allow(clippy::disallowed_methods, reason = "it is inside")]
+pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    let was_inside = DEPTH.get() > 0;
+    let _inside = Inside::new();
+    if was_inside || ENDED_BY.get().is_none() { Python::try_attach(work) } else { None }
 }
 
 /// What a batch ends with that meets the end of the interpreter.
@@ -59,38 +86,60 @@ pub(crate) fn gone() -> Error {
 /// For a thread of Python's, before it is in Rust and in Python by turns. Once the interpreter has begun to go, it
 /// stays here for ever without the GIL, as a thread that asks for the GIL does by itself from Python 3.14 on.
 pub fn enter_from_python(py: Python<'_>) -> Inside {
+    let was_inside = DEPTH.get() > 0;
     let inside = Inside::new();
-    if !is_over() {
+    if was_inside || !is_over() {
         return inside;
     }
     drop(inside);
-    py.detach(stay)
+    #[allow(clippy::disallowed_methods, reason = "it does not come back")]
+    py.detach(stay::<()>);
+    unreachable!("it stays");
 }
 
-/// For a thread that came in by [`enter_from_python`], and has waited without the GIL, before it takes the GIL again.
+/// What a thread that is inside does without the GIL. It is waited for, but where the interpreter has begun to go, it
+/// stays here for ever.
+#[allow(clippy::disallowed_methods, reason = "the caller is inside")]
+pub fn detached_inside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| {
+        let done = work();
+        stay_if_over();
+        done
+    })
+}
+
+/// Before a thread that is inside takes the GIL again: where the interpreter has begun to go, it stays here for ever.
 pub fn stay_if_over() {
     if is_over() {
-        drop(Inside(()));
+        if DEPTH.take() > 0 {
+            go_out();
+        }
         stay::<()>();
     }
 }
 
 /// For what a thread of Python's does without the GIL, as it takes longer than the interpreter may stay: nobody waits for
 /// it, and where it comes back too late, it stays here for ever.
+#[allow(clippy::disallowed_methods, reason = "it comes in before it asks for the GIL")]
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    let (done, inside) = py.detach(|| {
-        let done = work();
-        let inside = Inside::new();
-        if is_over() {
-            drop(inside);
-            stay::<()>();
-            unreachable!("it stays");
-        }
-        (done, inside)
-    });
-    // With the GIL again: whoever ends the interpreter has waited.
-    drop(inside);
-    done
+    let _inside = Inside::new();
+    let away = Away(DEPTH.take());
+    go_out();
+    py.detach(|| {
+        let _away = away;
+        work()
+    })
+}
+
+/// The time that a thread spends outside, and its depth before.
+struct Away(usize);
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        come_in();
+        DEPTH.set(self.0);
+        stay_if_over();
+    }
 }
 
 /// For all threads but the one that ends the interpreter.
@@ -124,6 +173,7 @@ fn close(py: Python<'_>, process: u32) {
     if std::process::id() != process {
         return;
     }
+    #[allow(clippy::disallowed_methods, reason = "this thread ends the interpreter")]
     py.detach(|| {
         let leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = LEFT.wait_timeout_while(leaving, PATIENCE, |()| INSIDE.load(Ordering::SeqCst) > 0);

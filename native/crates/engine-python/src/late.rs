@@ -45,20 +45,16 @@ impl Waiter {
 
 fn answer_all(begun: &Receiver<Begun>, spec: &ModelSpec) {
     while let Ok(Begun { mut batch, wanted, later }) = begun.recv() {
-        let inside = exit::enter();
         let rows = batch.rows();
-        let result = inside.as_ref().and_then(|_| {
-            Python::try_attach(|py| {
-                let later = later.into_bound(py);
-                let answer = later.call_method0(intern!(py, "wait"));
-                batch.computed();
-                match answer {
-                    Ok(answer) => outputs::read(&answer, spec, rows, &wanted),
-                    Err(error) => Err(described(py, &error, &spec.name)),
-                }
-            })
+        let result = exit::attached(|py| {
+            let later = later.into_bound(py);
+            let answer = later.call_method0(intern!(py, "wait"));
+            batch.computed();
+            match answer {
+                Ok(answer) => outputs::read(&answer, spec, rows, &wanted),
+                Err(error) => Err(described(py, &error, &spec.name)),
+            }
         });
-        drop(inside);
         match result {
             Some(Ok(outputs)) => batch.scatter(&outputs),
             Some(Err(error)) => batch.fail(&error),

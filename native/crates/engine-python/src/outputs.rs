@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
 use crate::engine::Outputs;
+use crate::exit;
 use crate::raised::described;
 
 /// From here on the GIL is given up for a copy.
@@ -143,7 +144,7 @@ fn rounded(float: f32) -> u16 {
 /// The tensor with memory of its own: that of an array belongs to Python, which may go on writing to it.
 fn own(py: Python<'_>, tensor: &Tensor) -> Tensor {
     let copy = || Buffer::host(tensor.data.as_bytes().to_vec());
-    let data = if tensor.data.len() < LONG_COPY_BYTES { copy() } else { py.detach(copy) };
+    let data = if tensor.data.len() < LONG_COPY_BYTES { copy() } else { exit::detached_inside(py, copy) };
     Tensor { datatype: tensor.datatype, shape: tensor.shape.clone(), data }
 }
 

@@ -124,6 +124,7 @@ impl GivenUp {
 #[pymethods]
 impl GivenUp {
     fn __call__(&self, py: Python<'_>, _future: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _inside = exit::enter_from_python(py);
         let stream = self.shared.upgrade().and_then(|shared| shared.known(self.key));
         stream.map_or(Ok(()), |stream| stream.give_up(py, self.id.load(Ordering::Relaxed)))
     }

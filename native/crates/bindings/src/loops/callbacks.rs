@@ -85,7 +85,8 @@ impl GivenUp {
 
 #[pymethods]
 impl GivenUp {
-    fn __call__(&self, _future: &Bound<'_, PyAny>) {
+    fn __call__(&self, future: &Bound<'_, PyAny>) {
+        let _inside = exit::enter_from_python(future.py());
         if let Some(state) = self.state.upgrade() {
             state.give_up(self.key);
         }

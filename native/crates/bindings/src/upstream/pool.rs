@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use kushi_engine_python::exit;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -153,6 +154,7 @@ struct Reap {
 #[pymethods]
 impl Reap {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let _inside = exit::enter_from_python(py);
         self.pool.upgrade().map_or(Ok(()), |pool| pool.reap(py))
     }
 }
