@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -10,7 +11,8 @@ from kushi_native import routes
 from tests import models
 from tests.certificates import Authority
 from tests.e2e.bento import Bento, service_of
-from tests.integration.occupied import LONG_STEPS
+from tests.gates import HELD, Gate
+from tests.raw_http import frame
 from tests.serving import Server
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def token(category: str) -> tuple[str, str]:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models")
     models.write_add_sub(path)
-    models.write_slow(path)
+    models.write_gated(path)
     return path
 
 
@@ -73,6 +75,7 @@ def test_the_service_itself_needs_no_token(bento: Bento) -> None:
     assert "secret-of" not in bento.log.text()
 
 
+@pytest.mark.clock
 def test_a_service_brings_its_token_to_an_engine_elsewhere_and_its_clients_bring_theirs(
     tmp_path: Path, repository: Path
 ) -> None:
@@ -94,9 +97,14 @@ def test_a_service_brings_its_token_to_an_engine_elsewhere_and_its_clients_bring
             KUSHI_ENGINE_CA_CERT=str(authority.certificate),
         ).until_ready() as bento:
             assert bento.fetch("POST", "/add", JSON, ADD).json() == 3
-            # long enough that the engine is asked meanwhile whether it lives
-            steps = b'{"steps": %d}' % LONG_STEPS
-            assert bento.fetch("POST", "/slow", JSON, steps).status == 200
+            with Gate(repository) as gate, bento.connect() as connection:
+                connection.send(frame("POST", "/slow", JSON, b'{"steps": %d}' % HELD))
+                gate.until_reached()
+                # the engine is asked meanwhile whether it lives
+                # long enough that the engine is asked meanwhile whether it lives
+                time.sleep(2)
+                gate.let_through()
+                assert connection.receive().status == 200
             assert bento.fetch("GET", "/v2").status == 403
             assert bento.fetch("GET", "/v2", [("authorization", "Bearer hunter2")]).status == 200
             assert "hunter2" not in bento.log.text()

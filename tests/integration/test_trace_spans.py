@@ -189,9 +189,9 @@ def test_spans_are_sent_together_and_those_that_are_left_at_the_end(
 
 def test_a_collector_that_is_away_holds_no_request_and_is_told_of(start_server: StartServer, repository: Path) -> None:
     models.write_add_sub(repository)
-    server = start(
-        start_server, repository, f"http://127.0.0.1:{free_port()}/v1/traces", "--trace-bsp-max-queue-size=512"
-    )
+    # each attempt to send them takes 3.5 s, in which no more than three requests find room
+    options = [f"--trace-config=opentelemetry,bsp_max_{bound}=9" for bound in ("queue_size", "export_batch_size")]
+    server = start(start_server, repository, f"http://127.0.0.1:{free_port()}/v1/traces", *options)
     for _ in range(300):
         ask(server)
     assert server.stop() == 0

@@ -279,3 +279,43 @@ mark.touch()
     for fault, text in [("exit", "exited with code 3"), ("hello", "OSError: no more"), ("hello", "OSError: no more")]:
         with pytest.raises(InferenceServerException, match=text):
             say(client, fault)
+
+
+BREAKABLE = """
+import os
+import pathlib
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+if pathlib.Path(__file__).with_name("broken").exists():
+    raise OSError("not now")
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        if pb_utils.get_input_tensor_by_name(requests[0], "WHAT").as_numpy()[0] == b"exit":
+            os._exit(3)
+        answer = pb_utils.Tensor("SAID", np.array([str(os.getpid())], np.object_))
+        return [pb_utils.InferenceResponse([answer]) for _ in requests]
+"""
+
+
+def test_an_instance_that_cannot_be_started_again_is_given_nothing_while_another_one_works(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(
+        repository, "faulty", BREAKABLE, f"{models.FAULTY_CONFIG} instance_group {{ count: 2 kind: KIND_CPU }}"
+    )
+    broken = repository / "faulty" / "1" / "broken"
+    server = start_server(repository)
+    client = client_of(server)
+    broken.touch()
+    with pytest.raises(InferenceServerException, match="exited with code 3"):
+        say(client, "exit")
+    (works,) = {say(client, "who") for _ in range(100)}
+    server.log.wait_for(re.compile("OSError: not now"), 30)
+    assert {say(client, "who") for _ in range(100)} == {works}
+    assert client.is_model_ready("faulty")
+    broken.unlink()
+    eventually(lambda: say(client, "who") != works, "its successor takes requests again")

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::handover::Indexed;
-use crate::{Batch, Error, Readiness, Scratch, SlotToken, Tensor};
+use crate::{Attendee, Batch, Error, Readiness, Scratch, SlotToken, Tensor};
 
 /// What an engine can do, asked once when its runner starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,10 @@ pub trait Engine: Send + Sync + 'static {
     fn readiness(&self) -> Option<Arc<dyn Readiness>> {
         None
     }
+
+    /// Told once, when its runner has started, to an engine with [`Capability::keeps_slots`]: it may say there whether
+    /// it has somebody to execute. Until then it does.
+    fn attend(&self, _attendee: Attendee) {}
 
     /// Executes a batch. Returning means that the slot is free, not that all is answered; but an engine
     /// that answers later should be one that keeps its slots, since nothing else bounds what it owes.

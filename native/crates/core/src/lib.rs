@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod afterwards;
+mod attendance;
 mod batch;
 mod bind;
 mod buffer;
@@ -61,6 +62,7 @@ mod warm_up;
 mod watch;
 
 pub use afterwards::{Afterwards, FollowUp};
+pub use attendance::{Attendance, Attendee};
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};
 pub use buffer::Buffer;

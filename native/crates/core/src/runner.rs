@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::attendance::Attendances;
 use crate::context::Pin;
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
@@ -25,9 +26,9 @@ use crate::unanswered::Unanswered;
 pub(crate) use permits::Marks;
 
 use crate::{
-    Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate, Lease,
-    ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot, Snapshot, Span, State,
-    SystemClock, Ticket, ask_each,
+    Attendance, Attendee, Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
+    FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot,
+    Snapshot, Span, State, SystemClock, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -76,6 +77,8 @@ pub(crate) struct Desk {
     pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
+    /// The same.
+    attendances: Option<Attendances>,
     /// Where there are permits.
     pub(crate) marks: Option<Marks>,
     /// What waited was refused, or nothing did: children come too late, too.
@@ -103,7 +106,13 @@ impl Desk {
         if self.is_held_back() {
             return Due::Nothing;
         }
-        self.scheduler.due(now, free)
+        let usable = self.attendances.as_ref().and_then(|attendances| attendances.usable(free));
+        let Some(usable) = usable else { return self.scheduler.due(now, free) };
+        let Some(first) = usable.first() else { return Due::Nothing };
+        match self.scheduler.due(now, &usable) {
+            Due::Any { .. } => Due::Only(first),
+            due => due,
+        }
     }
 
     /// Whether nothing new begins on any slot, because too many batches are unanswered.
@@ -170,6 +179,7 @@ impl Runner {
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
         let permits = Permits::of(options.limiter.as_ref(), &spec.rates)?;
         let runs = Runs::new(&engines);
+        let attending = if keeps_slots { engines.clone() } else { Vec::new() };
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
         let runner = Arc::new_cyclic(|runner| {
             if let Some(permits) = &permits {
@@ -184,6 +194,7 @@ impl Runner {
                 moved: VecDeque::new(),
                 unanswered: keeps_slots
                     .then(|| Arc::new(Unanswered::new(instances, decoupled, runner.clone()))),
+                attendances: keeps_slots.then(|| Attendances::new(instances)),
                 marks: permits.as_ref().map(|_| Marks::default()),
                 closed: false,
             };
@@ -205,6 +216,9 @@ impl Runner {
         };
         // The threads that did start are let go, and the engines with them.
         *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
+        for (slot, engine) in attending.into_iter().enumerate() {
+            engine.attend(Attendee::new(Arc::downgrade(&runner), slot));
+        }
         Ok(runner)
     }
 
@@ -370,6 +384,17 @@ impl Runner {
         if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
             self.lease(slot).leave_to_others();
         }
+    }
+
+    pub(crate) fn attends(self: &Arc<Self>, slot: usize, attendance: Attendance) {
+        self.handover.with(|desk| {
+            if let Some(attendances) = &mut desk.attendances {
+                attendances.set(slot, attendance);
+            }
+        });
+        // The work may be for other slots now.
+        self.end_useless_waits();
+        self.look_again();
     }
 
     pub(crate) fn lease(self: &Arc<Self>, slot: Slot) -> Lease {

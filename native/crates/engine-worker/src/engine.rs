@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Batch, Capability, Engine, Error, ErrorKind, Readiness, Slot, SlotToken};
+use kushi_core::{Attendee, Batch, Capability, Engine, Error, ErrorKind, Readiness, Slot, SlotToken};
 
 use crate::Worker;
 
@@ -24,6 +24,10 @@ impl Engine for WorkerEngine {
 
     fn readiness(&self) -> Option<Arc<dyn Readiness>> {
         Some(self.worker.readiness())
+    }
+
+    fn attend(&self, attendee: Attendee) {
+        self.worker.attend(attendee);
     }
 
     /// Never called: the slot is kept until the worker gives it back.

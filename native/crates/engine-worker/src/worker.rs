@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text};
+use kushi_core::{
+    Attendance, Attendee, Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text,
+};
 
 use crate::batch_message::batch_payload;
 use crate::calls::Calls;
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) options: WorkerOptions,
     state: Mutex<State>,
     changed: Condvar,
+    /// Hears what becomes of the process, in the order in which it becomes so.
+    attendee: Mutex<Option<Attendee>>,
     pub(crate) calls: Calls,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) metrics: Arc<dyn Metrics>,
@@ -79,6 +83,8 @@ pub(crate) struct State {
     /// It goes because it has had its share, and the next one is on its way.
     pub(crate) renews: bool,
     pub(crate) question: Question,
+    /// The last process that was started did not become ready.
+    has_failed: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,6 +111,7 @@ impl Worker {
             options,
             state: Mutex::default(),
             changed: Condvar::new(),
+            attendee: Mutex::default(),
             calls: Calls::default(),
             host,
             metrics,
@@ -130,6 +137,11 @@ impl Worker {
 
     pub(crate) fn readiness(&self) -> Arc<dyn Readiness> {
         Arc::new(WorkerReadiness(self.shared.clone()))
+    }
+
+    pub(crate) fn attend(&self, attendee: Attendee) {
+        *self.shared.attendee.lock().unwrap_or_else(PoisonError::into_inner) = Some(attendee);
+        self.shared.tell_attendance();
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
@@ -254,6 +266,8 @@ impl Shared {
                 // Whether it hears of it or not, it ends in time.
                 let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
             }
+            drop(state);
+            self.tell_attendance();
         }
         renews
     }
@@ -265,7 +279,7 @@ impl Shared {
         if state.phase == Phase::Closing {
             return;
         }
-        (state.phase, state.renews) = (Phase::Ready, false);
+        (state.phase, state.renews, state.has_failed) = (Phase::Ready, false, false);
         let waiting = std::mem::take(&mut state.waiting);
         let unsent: Vec<_> =
             waiting.into_iter().filter_map(|(token, batch)| state.send(token, batch).err()).collect();
@@ -274,6 +288,7 @@ impl Shared {
             unsent.fail();
         }
         self.changed.notify_all();
+        self.tell_attendance();
         self.ring();
     }
 
@@ -289,6 +304,7 @@ impl Shared {
         let owed = state.batches.drain().map(|(_, running)| running).collect();
         let is_replaced = state.phase == Phase::Starting;
         drop(state);
+        self.tell_attendance();
         readiness::forget(self);
         (owed, is_replaced)
     }
@@ -308,14 +324,29 @@ impl Shared {
             if state.phase == Phase::Starting {
                 state.phase = Phase::Failed(error.clone());
             }
-            state.renews = false;
+            (state.renews, state.has_failed) = (false, true);
             std::mem::take(&mut state.waiting)
         };
         self.changed.notify_all();
+        self.tell_attendance();
         for (token, batch) in waiting {
             batch.fail(error);
             drop(token);
         }
+    }
+
+    fn tell_attendance(&self) {
+        let attendee = self.attendee.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(attendee) = &*attendee else { return };
+        let attendance = {
+            let state = self.state();
+            match state.phase {
+                Phase::Ready => Attendance::Here,
+                _ if state.has_failed => Attendance::Gone,
+                _ => Attendance::Coming,
+            }
+        };
+        attendee.tell(attendance);
     }
 
     /// What a call has from the request on whose behalf it is made: of a batch with several, from the first.

@@ -3,6 +3,7 @@
 mod affinity;
 mod afterwards;
 mod arranged_batches;
+mod attendance;
 mod batching;
 mod binding;
 mod bounded_queue;

@@ -198,7 +198,7 @@ impl Made {
 }
 
 impl Family {
-    /// A model may describe anew what is its own: so does its next version.
+    /// A model may describe anew what is its own: so does its next version. What others have described stays as it is.
     fn check_same(
         &mut self,
         model: &Arc<str>,
@@ -213,14 +213,9 @@ impl Family {
         }
         if self.description != description {
             let others = self.series.values().map(|held| &held.holders).chain([&self.holders]);
-            if others.flat_map(HashMap::keys).any(|holder| holder != model) {
-                let known = &self.description;
-                let text = format!(
-                    "metric family '{name}' is described as '{known}' by another model, got '{description}'"
-                );
-                return Err(Error::invalid(text));
+            if others.flat_map(HashMap::keys).all(|holder| holder == model) {
+                self.description = description.into();
             }
-            self.description = description.into();
         }
         Ok(())
     }

@@ -121,7 +121,6 @@ fn what_cannot_be_written_is_refused() {
         ("1st", Counter, "d", "is no name of a metric family"),
         ("a-b", Counter, "d", "is no name of a metric family"),
         ("took", Counter, "d", "'took' is a histogram and cannot be a counter as well"),
-        ("took", Histogram, "e", "is described as 'd' by another model, got 'e'"),
         ("took_count", Counter, "d", "samples of the same name as 'took'"),
         ("nv_inference_count", Counter, "d", "has the name of a metric of the server"),
         ("kushi_queue_requests", Gauge, "d", "has the name of a metric of the server"),
@@ -142,9 +141,19 @@ fn what_cannot_be_written_is_refused() {
     }
     assert!(refusal(holder.metric(family, Labels::new(), None)).contains("Bucket boundaries not found"));
     assert!(refusal(other.metric(family, Labels::new(), None)).contains("no such metric family"));
-    drop(other);
-    // Its own model may say it in other words.
-    holder.family("took", "e", Histogram).unwrap();
+}
+
+#[test]
+fn the_description_is_the_first_until_its_model_alone_has_the_family() {
+    let metrics = Arc::new(ModelMetrics::default());
+    let (holder, other) = (metrics.holder("m"), metrics.holder("n"));
+    holder.family("took", "first", Gauge).unwrap();
+    let family = other.family("took", "second", Gauge).unwrap();
+    other.metric(family, Labels::new(), None).unwrap();
+    assert!(text(&metrics).starts_with("# HELP took first\n"), "{}", text(&metrics));
+    drop(holder);
+    other.family("took", "third", Gauge).unwrap();
+    assert!(text(&metrics).starts_with("# HELP took third\n"), "{}", text(&metrics));
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Which slots of a model have somebody to execute on them, where engines keep their slots and say so.
+//!
+//! An engine whose process is gone would answer sooner than one that works, and so get most of the requests. Work goes
+//! to the slots that attend best: to others only where there are none.
+
+use std::sync::Weak;
+
+use crate::{FreeSlots, Runner};
+
+/// From bad to good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attendance {
+    /// Whatever it is given fails, or may have to wait for long.
+    Gone,
+    /// It will be there soon: what it is given waits.
+    Coming,
+    Here,
+}
+
+/// The place of an engine in the runner that has it.
+#[derive(Clone)]
+pub struct Attendee {
+    runner: Weak<Runner>,
+    slot: usize,
+}
+
+impl Attendee {
+    pub(crate) fn new(runner: Weak<Runner>, slot: usize) -> Self {
+        Self { runner, slot }
+    }
+
+    /// To be called without a lock under which a batch is taken, or a token dropped.
+    pub fn tell(&self, attendance: Attendance) {
+        if let Some(runner) = self.runner.upgrade() {
+            runner.attends(self.slot, attendance);
+        }
+    }
+}
+
+/// Of all slots; under the hand-over's lock.
+pub(crate) struct Attendances {
+    slots: Box<[Attendance]>,
+    /// `None` where all slots are alike.
+    best: Option<FreeSlots>,
+}
+
+impl Attendances {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { slots: vec![Attendance::Here; slots].into(), best: None }
+    }
+
+    pub(crate) fn set(&mut self, slot: usize, attendance: Attendance) {
+        self.slots[slot] = attendance;
+        let best = self.slots.iter().max();
+        let is_best = |&slot: &usize| self.slots.get(slot) == best;
+        let best: FreeSlots = (0..self.slots.len()).filter(is_best).collect();
+        self.best = (best.len() < self.slots.len()).then_some(best);
+    }
+
+    /// Those of them that are to be given work; `None`: all.
+    pub(crate) fn usable(&self, free: &FreeSlots) -> Option<FreeSlots> {
+        let best = self.best.as_ref()?;
+        Some(free.iter().filter(|&slot| best.contains(slot)).collect())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Attendance::{Coming, Gone, Here};
+    use super::*;
+
+    #[test]
+    fn work_is_for_those_that_attend_best() {
+        let mut attendances = Attendances::new(3);
+        let all: FreeSlots = (0..3).collect();
+        let mut usable = |slot, attendance, free: &FreeSlots| {
+            attendances.set(slot, attendance);
+            attendances.usable(free).map(|slots| slots.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(usable(0, Here, &all), None);
+        assert_eq!(usable(0, Gone, &all), Some(vec![1, 2]));
+        assert_eq!(usable(1, Coming, &all), Some(vec![2]));
+        assert_eq!(usable(1, Coming, &FreeSlots::only(0)), Some(vec![]));
+        assert_eq!(usable(2, Gone, &all), Some(vec![1]));
+        assert_eq!(usable(1, Gone, &all), None);
+        assert_eq!(usable(0, Here, &all), Some(vec![0]));
+    }
+}
