@@ -349,6 +349,7 @@ print("leaving")
 
 READ: Final = """
 import contextlib, sys, threading, time, numpy as np
+from kushi_native import RemoteClient
 from tests.python_models import Plain, served
 sys.setswitchinterval(1e-5)
 context = served(Plain(lambda a, b: [a + b, a - b]))
@@ -369,14 +370,41 @@ def stream():
     while True:
         with contextlib.suppress(Exception):
             list(model.core.stream(*arguments))
-for work in [read] * 8 + [look, call, stream]:
+def fail():
+    while True:
+        with contextlib.suppress(Exception):
+            RemoteClient("nonsense")
+for work in [read] * 8 + [look, call, stream, fail]:
     threading.Thread(target=work, daemon=True).start()
 time.sleep(0.3)
-print("leaving" if threading.active_count() == 12 else "a thread has ended")
+print("leaving" if threading.active_count() == 13 else "a thread has ended")
+"""
+
+JOIN: Final = """
+import atexit, threading
+# behind what the native module has registered
+@atexit.register
+def leave():
+    over.set()
+    thread.join(30)
+    print("a thread has not ended" if thread.is_alive() else "leaving")
+over = threading.Event()
+import numpy as np
+from tests.python_models import Plain, served
+context = served(Plain(lambda a, b: [a + b, a - b]))
+model = context.__enter__()
+one = np.ones((2, 2), np.float32)
+answer = model.core.infer("m", (one, one), "", None, None, None, 0, "")
+orders = model.core.orders()
+def read():
+    while not over.is_set():
+        answer.tensor("SUM").numpy(), answer.get_response(), list(answer.items()), orders.next()
+thread = threading.Thread(target=read, daemon=True)
+thread.start()
 """
 
 
-@pytest.mark.parametrize("script", [EXIT, READ], ids=["engines_run", "answers_are_read"])
+@pytest.mark.parametrize("script", [EXIT, READ, JOIN], ids=["engines_run", "answers_are_read", "joined"])
 def test_a_process_that_ends_while_threads_are_in_rust_ends(script: str) -> None:
     for _ in range(5):
         done = subprocess.run(

@@ -234,10 +234,7 @@ impl Core {
 /// Threads that are joined here may need the interpreter.
 impl Drop for Core {
     fn drop(&mut self) {
-        let close = || self.server.close();
-        if exit::attached(|py| exit::detached(py, close)).is_none() {
-            close();
-        }
+        exit::detached_at_drop(|| self.server.close());
     }
 }
 

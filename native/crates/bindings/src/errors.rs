@@ -52,7 +52,9 @@ fn make(py: Python<'_>, error: &Error, model: Option<&str>, request_id: Option<&
         let factories = lock(&FACTORIES);
         factories.as_ref().and_then(|table| table.get(error.kind.name())).map(|factory| factory.clone_ref(py))
     };
-    let Some(factory) = factory else {
+    // Its classes are written in Python.
+    let inside = exit::enter_from_python(py);
+    let (Some(factory), Ok(_inside)) = (factory, inside) else {
         return PyRuntimeError::new_err(error.message.to_string());
     };
     match factory.bind(py).call1((&*error.message, model, request_id)) {
@@ -67,7 +69,7 @@ pub(crate) fn guarded<R>(
     about: impl FnOnce() -> About,
     work: impl FnOnce() -> PyResult<R>,
 ) -> PyResult<R> {
-    let _inside = exit::enter_from_python(py);
+    let _inside = exit::enter_from_python(py)?;
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let error = Error::new(ErrorKind::Internal, format!("a bug in kushi: {}", text(&*panic)));
         Err(raise_about(py, &error, &about()))

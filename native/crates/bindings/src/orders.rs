@@ -15,10 +15,11 @@ pub(crate) struct Orders(pub(crate) Arc<kushi_server::Orders>);
 
 #[pymethods]
 impl Orders {
-    /// Sleeps until there is an order, or an urgent one; `None` once the server closes.
+    /// Sleeps until there is an order, or an urgent one; `None` once the server closes, which it does before the
+    /// interpreter goes.
     #[pyo3(signature = (*, only_urgent = false))]
     fn next(&self, py: Python<'_>, only_urgent: bool) -> Option<Order> {
-        let order = exit::detached(py, || self.0.next(only_urgent))?;
+        let order = exit::detached_shortly(py, || self.0.next(only_urgent))?;
         let loads = order.action == Action::Load;
         let dependents = order.dependents;
         let by_model = order.asker == Asker::Model;
@@ -27,7 +28,7 @@ impl Orders {
     }
 
     fn close(&self, py: Python<'_>) {
-        exit::detached(py, || self.0.close());
+        exit::detached_shortly(py, || self.0.close());
     }
 }
 

@@ -10,9 +10,9 @@ use kushi_client::Answer;
 use kushi_core::{Error, ErrorKind, Tensor, Timings};
 use kushi_engine_python::{exit, to_dict};
 use pyo3::exceptions::{PyBufferError, PyKeyError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
 use crate::errors::{About, raise_about};
 
@@ -28,7 +28,7 @@ pub(crate) struct PyResultMapping {
 
 /// The array of a tensor, once somebody has asked for it.
 ///
-/// [`PyOnceLock`] would give the GIL up before it makes one, and take it again for that.
+/// A `PyOnceLock` would give the GIL up before it makes one, and take it again for that.
 #[derive(Default)]
 struct Array(OnceLock<Py<PyAny>>);
 
@@ -72,6 +72,14 @@ impl PyResultMapping {
         raise_output(py, name, fault, &about)
     }
 
+    fn all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for (position, name) in self.names().enumerate() {
+            all.set_item(name, self.array(py, position)?)?;
+        }
+        Ok(all)
+    }
+
     fn names(&self) -> impl Iterator<Item = &str> {
         self.answer.outputs.iter().map(|(name, _)| name.as_str())
     }
@@ -89,15 +97,6 @@ impl PyResultMapping {
     fn found(&self, name: &Bound<'_, PyAny>) -> Option<usize> {
         name.extract().ok().and_then(|name| self.position(name))
     }
-}
-
-fn view<'py>(
-    of: &Bound<'py, PyResultMapping>,
-    class: &PyOnceLock<Py<PyAny>>,
-    name: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let _inside = exit::enter_from_python(of.py());
-    class.import(of.py(), "collections.abc", name)?.call1((of,))
 }
 
 fn raise_output(py: Python<'_>, name: &str, fault: Fault, about: &About) -> PyErr {
@@ -135,7 +134,7 @@ impl PyResultMapping {
     /// The parameters of the answer.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         to_dict(py, &self.answer.parameters)
     }
 
@@ -146,7 +145,7 @@ impl PyResultMapping {
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         self.array(py, self.known(name)?)
     }
 
@@ -155,7 +154,7 @@ impl PyResultMapping {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         PyTuple::new(py, self.names().collect::<Vec<_>>())?.try_iter().map(Bound::into_any)
     }
 
@@ -164,21 +163,22 @@ impl PyResultMapping {
     }
 
     /// The names of the outputs.
-    fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        view(slf, &VIEW, "KeysView")
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter();
+        let names = self.names().map(|name| (name, ()));
+        names.collect::<Vec<_>>().into_py_dict(py)?.call_method0(intern!(py, "keys"))
     }
 
     /// The arrays of the outputs.
-    fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        view(slf, &VIEW, "ValuesView")
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter();
+        self.all(py)?.call_method0(intern!(py, "values"))
     }
 
     /// The names and arrays of the outputs.
-    fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        static VIEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        view(slf, &VIEW, "ItemsView")
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _inside = exit::enter();
+        self.all(py)?.call_method0(intern!(py, "items"))
     }
 
     /// The array of an output, or the default for no such output.
@@ -189,7 +189,7 @@ impl PyResultMapping {
         name: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         match self.found(name) {
             Some(position) => self.array(py, position).map(Some),
             None => Ok(default),
@@ -202,13 +202,13 @@ impl PyResultMapping {
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         self.found(name).map(|position| self.array(py, position)).transpose()
     }
 
     /// An output for other frameworks: it speaks `DLPack`.
     fn tensor(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         let position = self.known(name)?;
         let array = self.arrays[position].clone_ref(py);
         let (name, tensor) = self.answer.outputs[position].clone();
@@ -221,13 +221,13 @@ impl PyResultMapping {
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         self.found(name).map(|position| self.describe(py, position)).transpose()
     }
 
     /// The answer without its data, as tritonclient's HTTP client gives it.
     fn get_response<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         let response = PyDict::new(py);
         if !self.answer.id.is_empty() {
             response.set_item("id", &self.answer.id)?;
@@ -290,13 +290,13 @@ impl PyTensor {
     /// The length of each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         PyTuple::new(py, self.tensor.shape.as_slice())
     }
 
     /// The tensor as an array.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         let array = self.array.of(py, &self.tensor);
         array.map_err(|fault| raise_output(py, &self.name, fault, &About::default()))
     }
@@ -308,7 +308,7 @@ impl PyTensor {
         dtype: Option<Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter_from_python(py)?;
         let options = PyDict::new(py);
         options.set_item("dtype", dtype)?;
         options.set_item("copy", copy)?;
@@ -324,7 +324,7 @@ impl PyTensor {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         if stream.is_some() {
             return Err(PyBufferError::new_err("stream is given for a tensor in host memory, expected None"));
         }

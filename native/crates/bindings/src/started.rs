@@ -63,10 +63,9 @@ impl Drop for StartedVersion {
         if self.published.load(Ordering::Acquire) || !self.runner.process().is_current() {
             return;
         }
-        let retire = || self.runner.retire(Duration::ZERO);
-        if exit::attached(|py| exit::detached(py, retire)).is_none() {
-            retire();
-        }
+        exit::detached_at_drop(|| {
+            self.runner.retire(Duration::ZERO);
+        });
     }
 }
 

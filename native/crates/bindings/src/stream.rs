@@ -50,7 +50,7 @@ impl Stream {
 
     /// Waits for the next answer.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter_from_python(py)?;
         self.check(py)?;
         let next = in_turns(py, || self.turn())?;
         let next = next.map_err(|error| raise_about(py, &error, &self.about))?;
@@ -59,9 +59,9 @@ impl Stream {
 
     /// The next answer if it has come, else nothing; raises `StopAsyncIteration` behind the last one.
     fn take(&self, py: Python<'_>) -> PyResult<Option<PyResultMapping>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter();
         self.check(py)?;
-        match exit::detached_inside(py, || self.ready()) {
+        match exit::detached_shortly(py, || self.ready()) {
             None => Ok(None),
             Some(Ok(Some(answer))) => Ok(Some(PyResultMapping::from(answer))),
             Some(Ok(None)) => Err(PyStopAsyncIteration::new_err(())),
@@ -71,7 +71,7 @@ impl Stream {
 
     /// A future of the running event loop that is done when it is worth while to take again.
     fn come<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter_from_python(py)?;
         self.check(py)?;
         let event_loop = EventLoop::running(py)?;
         let key = event_loop.reserve();
@@ -88,7 +88,7 @@ impl Stream {
     /// Nobody waits for what is left.
     fn close(&self, py: Python<'_>) {
         if self.source.process().is_current() {
-            exit::detached(py, || self.give_up());
+            exit::detached_shortly(py, || self.give_up());
         }
     }
 }

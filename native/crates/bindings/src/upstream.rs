@@ -58,7 +58,7 @@ impl Upstream {
         client_cert: Option<(PathBuf, PathBuf)>,
         idle_seconds: f64,
     ) -> PyResult<Self> {
-        let _inside = exit::enter_from_python(py);
+        let _inside = exit::enter_from_python(py)?;
         let options = TlsOptions { authorities: ca_cert, identity: client_cert, insecure: false };
         let tls = tls.map(|name| Tls::new(name, &options)).transpose();
         let tls = tls.map_err(|error| raise_about(py, &error, &About::default()))?;
@@ -210,6 +210,7 @@ impl Exchange {
 
     /// The taker is not called any more: futures tell of the answer
     fn hold(&self) {
+        let _inside = exit::enter();
         self.line.hold(self.number);
     }
 

@@ -3,7 +3,7 @@
 //! An engine whose process is gone would answer sooner than one that works, and so get most of the requests. Work goes
 //! to the slots that attend best: to others only where there are none.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use crate::{FreeSlots, Runner};
 
@@ -29,13 +29,18 @@ impl Attendee {
         Self { runner, slot }
     }
 
-    /// To be called without a lock under which a batch is taken, or a token dropped.
-    pub fn tell(&self, attendance: Attendance) {
-        if let Some(runner) = self.runner.upgrade() {
-            runner.attends(self.slot, attendance);
-        }
+    /// To be called without a lock under which a batch is taken, or a token dropped. What it answers may be the last to
+    /// hold the runner: it is to be dropped without any lock.
+    pub fn tell(&self, attendance: Attendance) -> Option<Told> {
+        let runner = self.runner.upgrade()?;
+        runner.attends(self.slot, attendance);
+        Some(Told(runner))
     }
 }
+
+/// Has heard of it.
+#[must_use = "it is to be dropped without any lock"]
+pub struct Told(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Runner>);
 
 /// Of all slots; under the hand-over's lock.
 pub(crate) struct Attendances {
@@ -55,6 +60,10 @@ impl Attendances {
         let is_best = |&slot: &usize| self.slots.get(slot) == best;
         let best: FreeSlots = (0..self.slots.len()).filter(is_best).collect();
         self.best = (best.len() < self.slots.len()).then_some(best);
+    }
+
+    pub(crate) fn is_usable(&self, slot: usize) -> bool {
+        self.best.as_ref().is_none_or(|best| best.contains(slot))
     }
 
     /// Those of them that are to be given work; `None`: all.

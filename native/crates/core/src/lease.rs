@@ -98,7 +98,7 @@ impl Lease {
             let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
                 desk.runs.begin(slot, batch.numbers(), started, inline);
                 Work::Moved(batch)
-            } else if desk.is_held_back() {
+            } else if desk.is_held_back() || desk.is_left_to_others(slot.index) {
                 return None;
             } else {
                 let next: Next = desk.scheduler.next(started, slot.index);

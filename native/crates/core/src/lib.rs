@@ -62,7 +62,7 @@ mod warm_up;
 mod watch;
 
 pub use afterwards::{Afterwards, FollowUp};
-pub use attendance::{Attendance, Attendee};
+pub use attendance::{Attendance, Attendee, Told};
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};
 pub use buffer::Buffer;

@@ -120,6 +120,11 @@ impl Desk {
         self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
     }
 
+    /// Whether others are there for what the slot would begin.
+    pub(crate) fn is_left_to_others(&self, slot: usize) -> bool {
+        self.attendances.as_ref().is_some_and(|attendances| !attendances.is_usable(slot))
+    }
+
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
         let place = self.moved.iter().position(|(of, _)| *of == slot)?;
         self.moved.remove(place).map(|(_, batch)| batch)

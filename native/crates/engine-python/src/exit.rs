@@ -2,7 +2,7 @@
 //!
 //! A thread that asks for the GIL while Python finalizes never comes back: before Python 3.14 it is unwound, which no
 //! frame of Rust survives. So a function is registered with `atexit`, which lets nobody in any more and waits for those
-//! who are inside. A forked child has the count of its parent's threads: no lock is taken here before the end.
+//! who are inside. Who comes back to it then with no right to the GIL stays where it is, for ever, as from Python 3.14 on. A forked child has the count of its parent's threads: no lock is taken here before the end.
 //!
 //! A thread is inside wherever it is in Rust and may ask for the GIL: a lint forbids `Python::attach` and
 //! `Python::detach` everywhere else.
@@ -15,11 +15,14 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use kushi_core::{Error, ErrorKind};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 /// How long the end of the process waits for those who are in Python.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+const GONE: &str = "the Python interpreter is shutting down";
 
 /// How many threads are inside.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -70,31 +73,53 @@ fn go_out() {
     }
 }
 
+/// For a thread that may do without it. `None` once the interpreter has begun to go.
+pub fn enter() -> Option<Inside> {
+    let was_inside = DEPTH.get() > 0;
+    let inside = Inside::new();
+    (was_inside || ENDED_BY.get().is_none()).then_some(inside)
+}
+
 /// For a thread of Rust's that goes to Python. `None` once the interpreter has begun to go.
 #[allow(clippy::disallowed_methods, reason = "it is inside")]
 pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    let was_inside = DEPTH.get() > 0;
-    let _inside = Inside::new();
-    if was_inside || ENDED_BY.get().is_none() { Python::try_attach(work) } else { None }
+    let _inside = enter()?;
+    Python::try_attach(work)
 }
 
 /// What a batch ends with that meets the end of the interpreter.
 pub(crate) fn gone() -> Error {
-    Error::new(ErrorKind::ShuttingDown, "the Python interpreter is shutting down")
+    Error::new(ErrorKind::ShuttingDown, GONE)
 }
 
-/// For a thread of Python's, before it is in Rust and in Python by turns. Once the interpreter has begun to go, it
-/// stays here for ever without the GIL, as a thread that asks for the GIL does by itself from Python 3.14 on.
-pub fn enter_from_python(py: Python<'_>) -> Inside {
+/// For a thread of Python's, before it is in Rust and in Python by turns. Once the interpreter has begun to go, it is sent
+/// back, but for the thread that ends the interpreter.
+pub fn enter_from_python(_: Python<'_>) -> PyResult<Inside> {
     let was_inside = DEPTH.get() > 0;
     let inside = Inside::new();
     if was_inside || !is_over() {
-        return inside;
+        return Ok(inside);
     }
-    drop(inside);
-    #[allow(clippy::disallowed_methods, reason = "it does not come back")]
-    py.detach(stay::<()>);
-    unreachable!("it stays");
+    Err(PyRuntimeError::new_err(GONE))
+}
+
+/// What does not take long, or ends before the interpreter goes, without the GIL. It is waited for; once the interpreter
+/// has begun to go, it is done with the GIL.
+#[allow(clippy::disallowed_methods, reason = "it is inside")]
+pub fn detached_shortly<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    match enter() {
+        Some(_inside) => py.detach(work),
+        None => work(),
+    }
+}
+
+/// For an object of Python's that is dropped: what must not be done with the GIL, where this thread has it. See
+/// [`detached`].
+#[allow(clippy::disallowed_methods, reason = "it has the GIL, or none is to be had")]
+pub fn detached_at_drop(work: impl Fn() + Sync) {
+    if Python::try_attach(|py| detached(py, &work)).is_none() {
+        work();
+    }
 }
 
 /// What a thread that is inside does without the GIL. It is waited for, but where the interpreter has begun to go, it

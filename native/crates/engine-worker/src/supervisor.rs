@@ -103,6 +103,7 @@ impl Supervisor {
             Watch { shared: &shared, process: &mut process, reading: &reading, is_renewed: false };
         let why = watch.run();
         let is_renewed = watch.is_renewed;
+        shared.is_ending();
         reading.close();
         let Heard { is_ready: was_ready, has_answered, failure, .. } = reading.heard();
         let patience = match &why {

@@ -163,7 +163,11 @@ impl Worker {
             Phase::Ready => {
                 let sent = state.send(token, batch);
                 let reading = state.reading.as_ref().filter(|reading| reading.is_wanted_here()).cloned();
+                let is_used_up = state.share.is_used_up();
                 drop(state);
+                if is_used_up {
+                    self.shared.tell_attendance();
+                }
                 if let Some(reading) = reading {
                     reading.watch();
                 }
@@ -292,6 +296,16 @@ impl Shared {
         self.ring();
     }
 
+    /// The process will take no more.
+    pub(crate) fn is_ending(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Ready {
+            state.phase = Phase::Starting;
+            drop(state);
+            self.tell_attendance();
+        }
+    }
+
     /// The process has gone. Answers what it owed; true, where it is to be replaced.
     pub(crate) fn has_ended(&self) -> (Vec<Running>, bool) {
         // One that was stopped is closing from now on.
@@ -337,16 +351,10 @@ impl Shared {
 
     fn tell_attendance(&self) {
         let attendee = self.attendee.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(attendee) = &*attendee else { return };
-        let attendance = {
-            let state = self.state();
-            match state.phase {
-                Phase::Ready => Attendance::Here,
-                _ if state.has_failed => Attendance::Gone,
-                _ => Attendance::Coming,
-            }
-        };
-        attendee.tell(attendance);
+        let attendance = self.state().attendance();
+        let told = attendee.as_ref().and_then(|attendee| attendee.tell(attendance));
+        drop(attendee);
+        drop(told);
     }
 
     /// What a call has from the request on whose behalf it is made: of a batch with several, from the first.
@@ -397,6 +405,16 @@ impl Shared {
 }
 
 impl State {
+    fn attendance(&self) -> Attendance {
+        match self.phase {
+            // The next process takes what comes.
+            Phase::Ready if self.share.is_used_up() => Attendance::Coming,
+            Phase::Ready => Attendance::Here,
+            _ if self.has_failed => Attendance::Gone,
+            _ => Attendance::Coming,
+        }
+    }
+
     /// It is so between two batches.
     fn is_to_renew(&self) -> bool {
         self.phase == Phase::Ready && self.share.is_used_up() && self.batches.is_empty()

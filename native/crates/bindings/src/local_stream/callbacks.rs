@@ -26,7 +26,7 @@ impl Reader {
 #[pymethods]
 impl Reader {
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         self.stream.drain(py)
     }
 
@@ -73,7 +73,7 @@ impl Flush {
 #[pymethods]
 impl Flush {
     fn __call__(&self, py: Python<'_>) {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return };
         if let Some(stream) = self.stream().upgrade() {
             stream.send(py);
         }
@@ -95,7 +95,7 @@ impl Tick {
 #[pymethods]
 impl Tick {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         self.stream.upgrade().map_or(Ok(()), |stream| stream.tick(py))
     }
 }
@@ -124,7 +124,7 @@ impl GivenUp {
 #[pymethods]
 impl GivenUp {
     fn __call__(&self, py: Python<'_>, _future: &Bound<'_, PyAny>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         let stream = self.shared.upgrade().and_then(|shared| shared.known(self.key));
         stream.map_or(Ok(()), |stream| stream.give_up(py, self.id.load(Ordering::Relaxed)))
     }

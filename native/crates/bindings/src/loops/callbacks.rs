@@ -23,7 +23,7 @@ impl Reader {
 #[pymethods]
 impl Reader {
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         self.state.drain(py)
     }
 
@@ -65,7 +65,7 @@ impl Bell {
 #[pymethods]
 impl Bell {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         self.state.upgrade().map_or(Ok(()), |state| state.ring(py))
     }
 }
@@ -85,8 +85,8 @@ impl GivenUp {
 
 #[pymethods]
 impl GivenUp {
-    fn __call__(&self, future: &Bound<'_, PyAny>) {
-        let _inside = exit::enter_from_python(future.py());
+    fn __call__(&self, _future: &Bound<'_, PyAny>) {
+        let _inside = exit::enter();
         if let Some(state) = self.state.upgrade() {
             state.give_up(self.key);
         }

@@ -367,12 +367,12 @@ struct Watcher {
 #[pymethods]
 impl Watcher {
     fn readable(&self, py: Python<'_>) {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return };
         self.line.go_on(py, true);
     }
 
     fn writable(&self, py: Python<'_>) {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return };
         self.line.go_on(py, false);
     }
 

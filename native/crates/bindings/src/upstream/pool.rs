@@ -154,7 +154,7 @@ struct Reap {
 #[pymethods]
 impl Reap {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let _inside = exit::enter_from_python(py);
+        let Ok(_inside) = exit::enter_from_python(py) else { return Ok(()) };
         self.pool.upgrade().map_or(Ok(()), |pool| pool.reap(py))
     }
 }
