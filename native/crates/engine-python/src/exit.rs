@@ -2,7 +2,8 @@
 //!
 //! A thread that asks for the GIL while Python finalizes never comes back: before Python 3.14 it is unwound, which no
 //! frame of Rust survives. So a function is registered with `atexit`, which lets nobody in any more and waits for those
-//! who are inside. Who comes back to it then with no right to the GIL stays where it is, for ever, as from Python 3.14 on. A forked child has the count of its parent's threads: no lock is taken here before the end.
+//! who are inside. A thread that needs the GIL after that stays where it is, as from Python 3.14 on by itself. A forked
+//! child has the count of its parent's threads: no lock is taken here before the end.
 //!
 //! A thread is inside wherever it is in Rust and may ask for the GIL: a lint forbids `Python::attach` and
 //! `Python::detach` everywhere else.
