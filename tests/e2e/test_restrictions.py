@@ -100,7 +100,6 @@ def test_a_service_brings_its_token_to_an_engine_elsewhere_and_its_clients_bring
             with Gate(repository) as gate, bento.connect() as connection:
                 connection.send(frame("POST", "/slow", JSON, b'{"steps": %d}' % HELD))
                 gate.until_reached()
-                # the engine is asked meanwhile whether it lives
                 # long enough that the engine is asked meanwhile whether it lives
                 time.sleep(2)
                 gate.let_through()

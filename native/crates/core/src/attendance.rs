@@ -5,7 +5,8 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::{FreeSlots, Runner};
+use crate::runner::Desk;
+use crate::{Due, FreeSlots, Runner};
 
 /// From bad to good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,10 +67,32 @@ impl Attendances {
         self.best.as_ref().is_none_or(|best| best.contains(slot))
     }
 
-    /// Those of them that are to be given work; `None`: all.
-    pub(crate) fn usable(&self, free: &FreeSlots) -> Option<FreeSlots> {
-        let best = self.best.as_ref()?;
-        Some(free.iter().filter(|&slot| best.contains(slot)).collect())
+    /// What is due for free slots, when `due` says so of those that are to be given work.
+    pub(crate) fn due(&self, free: &FreeSlots, due: impl FnOnce(&FreeSlots) -> Due) -> Due {
+        match &self.best {
+            None => due(free),
+            Some(best) => Due::among(free.iter().filter(|&slot| best.contains(slot)), due),
+        }
+    }
+}
+
+impl Desk {
+    /// Whether others are there for what the slot would begin.
+    pub(crate) fn is_left_to_others(&self, slot: usize) -> bool {
+        self.attendances.as_ref().is_some_and(|attendances| !attendances.is_usable(slot))
+    }
+}
+
+impl Runner {
+    pub(crate) fn attends(self: &Arc<Self>, slot: usize, attendance: Attendance) {
+        self.handover.with(|desk| {
+            if let Some(attendances) = &mut desk.attendances {
+                attendances.set(slot, attendance);
+            }
+        });
+        // The work may be for other slots now.
+        self.end_useless_waits();
+        self.look_again();
     }
 }
 
@@ -84,14 +107,19 @@ mod tests {
         let all: FreeSlots = (0..3).collect();
         let mut usable = |slot, attendance, free: &FreeSlots| {
             attendances.set(slot, attendance);
-            attendances.usable(free).map(|slots| slots.iter().collect::<Vec<_>>())
+            let mut usable = Vec::new();
+            attendances.due(free, |free| {
+                usable.extend(free.iter());
+                Due::Nothing
+            });
+            usable
         };
-        assert_eq!(usable(0, Here, &all), None);
-        assert_eq!(usable(0, Gone, &all), Some(vec![1, 2]));
-        assert_eq!(usable(1, Coming, &all), Some(vec![2]));
-        assert_eq!(usable(1, Coming, &FreeSlots::only(0)), Some(vec![]));
-        assert_eq!(usable(2, Gone, &all), Some(vec![1]));
-        assert_eq!(usable(1, Gone, &all), None);
-        assert_eq!(usable(0, Here, &all), Some(vec![0]));
+        assert_eq!(usable(0, Here, &all), [0, 1, 2]);
+        assert_eq!(usable(0, Gone, &all), [1, 2]);
+        assert_eq!(usable(1, Coming, &all), [2]);
+        assert_eq!(usable(1, Coming, &FreeSlots::only(0)), [0; 0]);
+        assert_eq!(usable(2, Gone, &all), [1]);
+        assert_eq!(usable(1, Gone, &all), [0, 1, 2]);
+        assert_eq!(usable(0, Here, &all), [0]);
     }
 }

@@ -26,9 +26,9 @@ use crate::unanswered::Unanswered;
 pub(crate) use permits::Marks;
 
 use crate::{
-    Attendance, Attendee, Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
-    FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot,
-    Snapshot, Span, State, SystemClock, Ticket, ask_each,
+    Attendee, Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate,
+    Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot, Snapshot, Span,
+    State, SystemClock, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -78,7 +78,7 @@ pub(crate) struct Desk {
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
     /// The same.
-    attendances: Option<Attendances>,
+    pub(crate) attendances: Option<Attendances>,
     /// Where there are permits.
     pub(crate) marks: Option<Marks>,
     /// What waited was refused, or nothing did: children come too late, too.
@@ -106,23 +106,15 @@ impl Desk {
         if self.is_held_back() {
             return Due::Nothing;
         }
-        let usable = self.attendances.as_ref().and_then(|attendances| attendances.usable(free));
-        let Some(usable) = usable else { return self.scheduler.due(now, free) };
-        let Some(first) = usable.first() else { return Due::Nothing };
-        match self.scheduler.due(now, &usable) {
-            Due::Any { .. } => Due::Only(first),
-            due => due,
+        match &self.attendances {
+            None => self.scheduler.due(now, free),
+            Some(attendances) => attendances.due(free, |free| self.scheduler.due(now, free)),
         }
     }
 
     /// Whether nothing new begins on any slot, because too many batches are unanswered.
     pub(crate) fn is_held_back(&self) -> bool {
         self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
-    }
-
-    /// Whether others are there for what the slot would begin.
-    pub(crate) fn is_left_to_others(&self, slot: usize) -> bool {
-        self.attendances.as_ref().is_some_and(|attendances| !attendances.is_usable(slot))
     }
 
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
@@ -389,17 +381,6 @@ impl Runner {
         if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
             self.lease(slot).leave_to_others();
         }
-    }
-
-    pub(crate) fn attends(self: &Arc<Self>, slot: usize, attendance: Attendance) {
-        self.handover.with(|desk| {
-            if let Some(attendances) = &mut desk.attendances {
-                attendances.set(slot, attendance);
-            }
-        });
-        // The work may be for other slots now.
-        self.end_useless_waits();
-        self.look_again();
     }
 
     pub(crate) fn lease(self: &Arc<Self>, slot: Slot) -> Lease {

@@ -31,6 +31,18 @@ pub enum Due {
     Nothing,
 }
 
+impl Due {
+    /// What is due for a part of the slots that are free: one of the part is named, since any might be another.
+    pub(crate) fn among(part: impl Iterator<Item = usize>, due: impl FnOnce(&FreeSlots) -> Self) -> Self {
+        let part: FreeSlots = part.collect();
+        let Some(first) = part.first() else { return Self::Nothing };
+        match due(&part) {
+            Self::Any { .. } => Self::Only(first),
+            due => due,
+        }
+    }
+}
+
 pub struct Next {
     pub action: Action,
     /// Requests that ended in the queue, with the reason.

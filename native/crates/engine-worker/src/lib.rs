@@ -5,6 +5,7 @@
 
 mod answer_message;
 mod answers;
+mod attendance;
 mod batch_message;
 mod call_message;
 mod calls;

@@ -9,9 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{
-    Attendance, Attendee, Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text,
-};
+use kushi_core::{Attendee, Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text};
 
 use crate::batch_message::batch_payload;
 use crate::calls::Calls;
@@ -47,7 +45,7 @@ pub struct WorkerOptions {
 
 /// Dropping it ends its process.
 pub struct Worker {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     supervisor: Option<JoinHandle<()>>,
 }
 
@@ -56,7 +54,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     /// Hears what becomes of the process, in the order in which it becomes so.
-    attendee: Mutex<Option<Attendee>>,
+    pub(crate) attendee: Mutex<Option<Attendee>>,
     pub(crate) calls: Calls,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) metrics: Arc<dyn Metrics>,
@@ -79,12 +77,12 @@ pub(crate) struct State {
     waiting: Vec<(SlotToken, Batch)>,
     pub(crate) next_batch: u64,
     /// Of the process that is there.
-    share: Share,
+    pub(crate) share: Share,
     /// It goes because it has had its share, and the next one is on its way.
     pub(crate) renews: bool,
     pub(crate) question: Question,
     /// The last process that was started did not become ready.
-    has_failed: bool,
+    pub(crate) has_failed: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,11 +135,6 @@ impl Worker {
 
     pub(crate) fn readiness(&self) -> Arc<dyn Readiness> {
         Arc::new(WorkerReadiness(self.shared.clone()))
-    }
-
-    pub(crate) fn attend(&self, attendee: Attendee) {
-        *self.shared.attendee.lock().unwrap_or_else(PoisonError::into_inner) = Some(attendee);
-        self.shared.tell_attendance();
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
@@ -349,14 +342,6 @@ impl Shared {
         }
     }
 
-    fn tell_attendance(&self) {
-        let attendee = self.attendee.lock().unwrap_or_else(PoisonError::into_inner);
-        let attendance = self.state().attendance();
-        let told = attendee.as_ref().and_then(|attendee| attendee.tell(attendance));
-        drop(attendee);
-        drop(told);
-    }
-
     /// What a call has from the request on whose behalf it is made: of a batch with several, from the first.
     pub(crate) fn parent(self: &Arc<Self>, batch: Option<u64>) -> Parent {
         let mut state = self.state();
@@ -405,16 +390,6 @@ impl Shared {
 }
 
 impl State {
-    fn attendance(&self) -> Attendance {
-        match self.phase {
-            // The next process takes what comes.
-            Phase::Ready if self.share.is_used_up() => Attendance::Coming,
-            Phase::Ready => Attendance::Here,
-            _ if self.has_failed => Attendance::Gone,
-            _ => Attendance::Coming,
-        }
-    }
-
     /// It is so between two batches.
     fn is_to_renew(&self) -> bool {
         self.phase == Phase::Ready && self.share.is_used_up() && self.batches.is_empty()

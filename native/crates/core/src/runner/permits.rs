@@ -35,12 +35,7 @@ impl Marks {
         if let Some(slot) = free.iter().find(|&slot| self.granted.contains(slot)) {
             return Due::Only(slot);
         }
-        let usable: FreeSlots = free.iter().filter(|&slot| !self.waiting.contains(slot)).collect();
-        let Some(first) = usable.first() else { return Due::Nothing };
-        match due(&usable) {
-            Due::Any { .. } => Due::Only(first),
-            due => due,
-        }
+        Due::among(free.iter().filter(|&slot| !self.waiting.contains(slot)), due)
     }
 }
 
