@@ -15,10 +15,9 @@ import json
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from benchmarks import machine
 from benchmarks.gpu_trace import Busy, busy
 from benchmarks.options import BUILD, Options, Plan, parser
 from benchmarks.outcome import Check, Outcome, Table, progress, run_part
+from benchmarks.rates import Rate, rate_of, threads
 from benchmarks.torch_models import CONVNET, SMALL, Network, Served, made, write
 
 __all__ = ["PART", "measure"]
@@ -52,14 +52,6 @@ NOTES = (
     ),
 )
 Array = np.ndarray[Any, np.dtype[np.float32]]
-
-
-@dataclass(frozen=True)
-class Rate:
-    """What one window gave"""
-
-    per_second: float
-    p99_ms: float
 
 
 Rates = dict[str, dict[str, Rate]]
@@ -129,13 +121,13 @@ def _round(
             return loops[CONVNET].run(given)
 
         ways: dict[str, Callable[[], Rate]] = {
-            "engine": lambda ask=ask, size=size: _threads(ask, size, CALLERS, seconds),  # type: ignore[misc]
-            "one": lambda ask=ask, size=size: _threads(ask, size, 1, seconds),  # type: ignore[misc]
-            "raw": lambda loop=loop, size=size: _threads(loop, size, 1, seconds),  # type: ignore[misc]
+            "engine": lambda ask=ask, size=size: threads(ask, size, CALLERS, seconds),  # type: ignore[misc]
+            "one": lambda ask=ask, size=size: threads(ask, size, 1, seconds),  # type: ignore[misc]
+            "raw": lambda loop=loop, size=size: threads(loop, size, 1, seconds),  # type: ignore[misc]
         }
         found[str(size)] = {way: ways[way]() for way in (reversed(ways) if backwards else ways)}
     given = rows(SMALL, COROUTINES)
-    raw = _threads(lambda: loops[SMALL].run(given), COROUTINES, 1, seconds)
+    raw = threads(lambda: loops[SMALL].run(given), COROUTINES, 1, seconds)
     for entry in small:
         found[entry.name] = {"engine": asyncio.run(_coroutines(engine, entry.name, seconds)), "raw": raw}
     return found
@@ -153,29 +145,6 @@ def _compare(engine: runners.Engine, entry: Served, loop: Loop) -> None:
         np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def _threads(ask: Callable[[], object], size: int, callers: int, seconds: float) -> Rate:
-    """Each thread asks again when its answer is there; what ends before the window opens or after it does not count"""
-    opens = time.perf_counter() + min(0.5, seconds / 3)
-    closes = opens + seconds
-    latencies: list[float] = []
-
-    def work() -> None:
-        own = []
-        while (begun := time.perf_counter()) < closes:
-            ask()
-            ended = time.perf_counter()
-            if opens <= ended < closes:
-                own.append(ended - begun)
-        latencies.extend(own)
-
-    threads = [threading.Thread(target=work) for _ in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return _rate(latencies, size, seconds)
-
-
 async def _coroutines(engine: runners.Engine, model: str, seconds: float) -> Rate:
     opens = time.perf_counter() + min(0.5, seconds / 3)
     closes = opens + seconds
@@ -190,14 +159,7 @@ async def _coroutines(engine: runners.Engine, model: str, seconds: float) -> Rat
                 latencies.append(ended - begun)
 
     await asyncio.gather(*(work() for _ in range(COROUTINES)))
-    return _rate(latencies, 1, seconds)
-
-
-def _rate(latencies: list[float], size: int, seconds: float) -> Rate:
-    if not latencies:
-        return Rate(0.0, float("nan"))
-    last = sorted(latencies)[min(len(latencies) - 1, int(len(latencies) * 0.99))]
-    return Rate(len(latencies) * size / seconds, last * 1e3)
+    return rate_of(latencies, 1, seconds)
 
 
 def _trace(engine: runners.Engine, seconds: float) -> Busy:
@@ -206,7 +168,7 @@ def _trace(engine: runners.Engine, seconds: float) -> Busy:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with profile(activities=[ProfilerActivity.CUDA]) as trace:
-            _threads(lambda: engine.infer("convnet", given), SIZES[-1], CALLERS, min(seconds, 2.0))
+            threads(lambda: engine.infer("convnet", given), SIZES[-1], CALLERS, min(seconds, 2.0))
         trace.export_chrome_trace(str(path))
         return busy(json.loads(path.read_text(encoding="utf-8")))
 

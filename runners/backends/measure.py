@@ -34,20 +34,24 @@ def measured_threads(model: Measurable, config: ModelConfig, inputs: Sequence[Te
     return intra_op_threads(0, measured, instances, cores)
 
 
-def measured_seconds(model: Measurable, config: ModelConfig, inputs: Sequence[TensorInfo]) -> float | None:
-    """Seconds of one run on a single row of zeros, or nothing where the model refuses such an input"""
+def measured_seconds(
+    model: Measurable, config: ModelConfig, inputs: Sequence[TensorInfo], *, rows: int = 1, runs: int = _MEASURED_RUNS
+) -> float | None:
+    """Seconds of one run on so many rows of zeros, or nothing where the model refuses such an input"""
     for size in _VARIABLE_SIZES:
         try:
-            return model.measure(_example_shapes(config, inputs, size), _MEASURED_RUNS)
+            return model.measure(_example_shapes(config, inputs, size, rows), runs)
         except EngineFailed as error:
             _LOG.debug("'%s' cannot be measured with %d for variable dimensions: %s", config.name, size, error)
     return None
 
 
-def _example_shapes(config: ModelConfig, inputs: Sequence[TensorInfo], size: int) -> dict[str, list[int]]:
-    """A shape for each input that the model requires: one row, and `size` for every dimension that may vary"""
+def _example_shapes(
+    config: ModelConfig, inputs: Sequence[TensorInfo], size: int, rows: int = 1
+) -> dict[str, list[int]]:
+    """A shape for each input that the model requires: so many rows, and `size` for every dimension that may vary"""
     stated = {tensor.name: model_dims(tensor) for tensor in config.input}
-    batch = [1] if config.max_batch_size > 0 else []
+    batch = [rows] if config.max_batch_size > 0 else []
     return {
         info.name: [*batch, *(dim if dim > 0 else size for dim in stated[info.name])]
         if info.dims or info.any_rank

@@ -107,6 +107,34 @@ def test_a_model_that_does_not_say_where_computes_on_the_gpu(tmp_path: Path, tex
     assert {arguments["provider"] for arguments in events if "op_name" in arguments} == {provider}
 
 
+def convolution() -> onnx.ModelProto:
+    """Two convolutions, one behind the other."""
+    numbers = np.random.default_rng(0).standard_normal((2, 4, 4, 3, 3), dtype=np.float32)
+    weights = [
+        helper.make_tensor(f"W{index}", TensorProto.FLOAT, each.shape, each.tobytes(), raw=True)
+        for index, each in enumerate(numbers)
+    ]
+    nodes = [
+        helper.make_node("Conv", ["INPUT0", "W0"], ["between"], pads=[1] * 4),
+        helper.make_node("Conv", ["between", "W1"], ["OUTPUT0"], pads=[1] * 4),
+    ]
+    given, made = ([models.tensor(name, "FP32", ["batch", 4, 16, 16])] for name in ("INPUT0", "OUTPUT0"))
+    return models.model(nodes, given, made, weights)
+
+
+@pytest.mark.parametrize("stated", ["", parameter("kushi.batch_sizes", "2,3"), parameter("kushi.batch_sizes", "any")])
+def test_convolutions_of_batches_of_every_size_give_the_same_as_the_cpu(tmp_path: Path, stated: str) -> None:
+    models.write(tmp_path, "cpu", convolution(), CPU + "\nmax_batch_size: 8")
+    models.write(tmp_path, "gpu", convolution(), GROUP.format(1) + "max_batch_size: 8\n" + stated)
+    with Engine(tmp_path) as engine:
+        assert not engine.failures
+        for rows in (1, 2, 3, 5, 8, 4, 1):
+            value = np.random.default_rng(rows).standard_normal((rows, 4, 16, 16), dtype=np.float32)
+            expected, found = (engine.infer(model, value)["OUTPUT0"] for model in ("cpu", "gpu"))
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+
+
 def test_instances_on_the_cpu_and_on_a_gpu_serve_one_model(tmp_path: Path) -> None:
     models.write(tmp_path, "cpu", product(), CPU)
     models.write(tmp_path, "both", product(), f"{CPU}\n{GROUP.format(1)}")

@@ -374,3 +374,42 @@ def test_a_process_has_threads_of_its_models_one_way_or_the_other(tmp_path: Path
 def test_a_setting_that_no_backend_has_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(KushiError, match="backend config 'onnxruntime,threads' is not supported by this version"):
         Engine(tmp_path, options=onnxruntime(threads="2"))
+
+
+def counted() -> onnx.ModelProto:
+    """COUNT has the rows of the whole batch in each of them, SUM that of the elements of each row."""
+    nodes = [
+        helper.make_node("Shape", ["X"], ["shape"], start=0, end=1),
+        helper.make_node("Cast", ["shape"], ["rows"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["X", "axis"], ["SUM"], keepdims=1),
+        helper.make_node("Sub", ["SUM", "SUM"], ["zeros"]),
+        helper.make_node("Add", ["zeros", "rows"], ["COUNT"]),
+    ]
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [1])
+    outputs = [models.tensor(name, "FP32", ["batch", 1]) for name in ("COUNT", "SUM")]
+    return models.model(nodes, [models.tensor("X", "FP32", ["batch", 3])], outputs, [axis])
+
+
+def test_batches_are_filled_up_to_the_sizes_that_are_stated(tmp_path: Path) -> None:
+    text = "max_batch_size: 8\n" + parameter("kushi.batch_sizes", "2,3")
+    models.write(tmp_path, "m", counted(), text)
+    with Engine(tmp_path, options=TOLERANT) as engine:
+        assert not engine.failures
+        for rows, expected in ((1, 2), (2, 2), (3, 3), (4, 8), (8, 8), (0, 2)):
+            given = np.random.default_rng(rows).random((rows, 3), dtype=np.float32)
+            found = engine.infer("m", given)
+            np.testing.assert_array_equal(found["COUNT"], np.full((rows, 1), expected, np.float32))
+            np.testing.assert_allclose(found["SUM"], given.sum(1, keepdims=True), rtol=1e-6)
+        executed = engine.get_inference_statistics("m")["model_stats"][0]["batch_stats"]
+    counts = {int(each["batch_size"]): int(each["compute_infer"]["count"]) for each in executed}
+    assert counts == dict.fromkeys((0, 1, 2, 3, 4, 8), 1), "what was filled up does not count"
+
+
+def test_the_session_of_each_size_has_a_profile_of_its_own(tmp_path: Path) -> None:
+    repository, profiles = tmp_path / "models", tmp_path / "profiles"
+    profiles.mkdir()
+    text = "max_batch_size: 8\n" + parameter("kushi.batch_sizes", "2") + parameter("kushi.profile", "1")
+    models.write(repository, "m", counted(), text)
+    with Engine(repository, options=onnxruntime(profile__directory=str(profiles))) as engine:
+        assert not engine.failures
+    assert {"_".join(path.name.split("_")[:4]) for path in profiles.iterdir()} == {"m_1_0_2", "m_1_0_8"}

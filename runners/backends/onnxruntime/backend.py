@@ -11,8 +11,9 @@ from ...repository.layout import model_file
 from ...repository.messages import ModelConfig
 from ...repository.tensors import tensor_infos
 from .. import Backend, Bound, Opened, Placed, Prepared
-from ..measure import measured_threads
+from ..measure import measured_seconds, measured_threads
 from .accelerators import check_accelerators, providers_at
+from .batch_sizes import batch_sizes
 from .files import ModelFiles
 from .library import start
 from .options import SessionOptions, read_options
@@ -52,7 +53,7 @@ class OnnxBackend(Backend):
 
         def open_(path: Path) -> Opened:
             sessions = Sessions(path, options, providers, own_threads=own_threads, cores=cores)
-            return _Opened(sessions, options, providers, model.places)
+            return _Opened(sessions, options, providers, model.places, path)
 
         return Prepared(open_, threads=options.intra_op_threads if shared is None else 1)
 
@@ -70,8 +71,10 @@ class _Opened(Opened):
         options: SessionOptions,
         providers: Mapping[Place, tuple[Provider, ...]],
         places: Sequence[Place],
+        path: Path,
     ) -> None:
         self._sessions = sessions
+        self._path = path
         self._options = options
         self._providers = providers
         self._places = places
@@ -83,8 +86,16 @@ class _Opened(Opened):
         return complete(config, self._inputs, self._outputs, default_max_batch_size)
 
     def bind(self, config: ModelConfig) -> Bound:
+        # on all GPUs the same
+        kinds = {place is None: providers for place, providers in self._providers.items()}
+        sizes = {on_cpu: batch_sizes(config, providers, self._path) for on_cpu, providers in kinds.items()}
         return Bound(
-            sessions=partial(self._sessions.open, self._places),
+            sessions=partial(
+                self._sessions.open,
+                self._places,
+                sizes=lambda place: sizes[place is None],
+                rehearse=lambda model, rows: measured_seconds(model, config, self._inputs, rows=rows, runs=1),
+            ),
             threads=partial(self._threads, config),
             inputs=self._inputs,
             outputs=self._outputs,

@@ -39,6 +39,7 @@ DESCRIPTOR = Descriptor(
         "gpu_mem_limit",
         "inter_op_thread_count",
         "intra_op_thread_count",
+        "kushi.batch_sizes",
         "kushi.profile",
         "memory.enable_memory_arena_shrinkage",
         *SESSION_ENTRIES,

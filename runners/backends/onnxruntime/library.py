@@ -70,7 +70,7 @@ def runtime_library() -> Path:
     libraries = sorted(path for root in roots for path in Path(root, "capi").glob("libonnxruntime.so*"))
     if not libraries:
         raise Unsupported("onnxruntime is not installed: pip install 'kushi[cpu]' (or 'kushi[gpu]')")
-    found = _installed_version(libraries[0])
+    found = _version_of(libraries[0])
     numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
     if not OLDEST <= numbers < FIRST_UNKNOWN:
         raise Unsupported(
@@ -80,13 +80,13 @@ def runtime_library() -> Path:
     return libraries[0]
 
 
-def _installed_version(library: Path) -> str:
+def _version_of(library: Path) -> str:
+    """As its file says it: of several wheels, that of another one may be what an installer has on record"""
+    if named := library.name.partition(".so.")[2]:
+        return named
     for wheel in _WHEELS:
         try:
             return version(wheel)
         except PackageNotFoundError:
             continue
-    named = library.name.partition(".so.")[2]
-    if not named:
-        raise ConfigInvalid(f"cannot tell the version of '{library}': pip install 'kushi[cpu]'")
-    return named
+    raise ConfigInvalid(f"cannot tell the version of '{library}': pip install 'kushi[cpu]'")

@@ -74,8 +74,8 @@ class SessionOptions:
         entries = tuple((key, value) for key, value in self.session_entries if not key.startswith(_CONTEXT))
         return replace(self, session_entries=entries)
 
-    def at(self, gpu: int | None, providers: Sequence[Provider], *, threads: int, instance: int) -> "SessionOptions":
-        """For the session of one instance"""
+    def at(self, gpu: int | None, providers: Sequence[Provider], *, threads: int, instance: str) -> "SessionOptions":
+        """For the session of one instance, whose profile has its name"""
         arenas = [arena for _, arenas in self.run_entries for arena in arenas.split(";")]
         here = ";".join(arena for arena in arenas if arena in {"cpu:0", f"gpu:{gpu}"})
         return replace(

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigInvalid, Unsupported
-from ...integers import integer
 from ...repository.messages import DataType, ModelConfig
 from ...repository.tensors import model_dims, protocol_type
 
-__all__ = ["GRAPHS", "PADDING", "GraphPlan", "check_places", "plan_graphs", "rows_to_compile", "stated_sizes"]
+__all__ = ["GRAPHS", "PADDING", "GraphPlan", "check_places", "plan_graphs", "rows_to_compile"]
 
 GRAPHS = "kushi.cuda_graphs"
 PADDING = "kushi.cuda_graphs_padding"
-_MOST_SIZES = 64
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,6 @@ class GraphPlan:
         if not self.pads:
             return given if given in self.sizes else None
         return next((size for size in self.sizes if size >= given), None) if given else None
-
-
-def stated_sizes(config: ModelConfig) -> tuple[int, ...]:
-    """Those of the parameter, in order and each once; none where it is not there"""
-    if GRAPHS not in config.parameters:
-        return ()
-    text = config.parameters[GRAPHS].string_value
-    sizes = [integer(part.strip(), 1) for part in text.split(",")]
-    known = sorted({size for size in sizes if size is not None})
-    if None in sizes or len(known) > _MOST_SIZES:
-        raise ConfigInvalid(
-            f"{_subject(config, GRAPHS)}: expected at most {_MOST_SIZES} sizes of batches with commas between them, "
-            f"got '{text}'"
-        )
-    return tuple(known)
 
 
 def check_places(config: ModelConfig, asked_by: str, places: Sequence[int | None]) -> None:

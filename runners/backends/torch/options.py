@@ -8,9 +8,10 @@ from ...errors import ConfigInvalid, Unsupported
 from ...integers import MAX_THREADS
 from ...repository.isolation import ISOLATE
 from ...repository.messages import ModelConfig
+from ...repository.sizes import stated_sizes
 from ...repository.specification import parameter
 from ...repository.values import BOOLEANS, boolean
-from .graph_plan import GRAPHS, PADDING, check_places, stated_sizes
+from .graph_plan import GRAPHS, PADDING, check_places
 
 __all__ = ["TorchOptions", "check_applicable", "check_graphs", "check_sharing", "import_packages", "read_options"]
 
@@ -63,7 +64,7 @@ def read_options(config: ModelConfig) -> TorchOptions:
         intra_op_threads=parameter(config, "INTRA_OP_THREAD_COUNT", 0, most=MAX_THREADS),
         inter_op_threads=parameter(config, "INTER_OP_THREAD_COUNT", 0, most=MAX_THREADS),
         compile=_compile_mode(config),
-        graph_sizes=stated_sizes(config),
+        graph_sizes=stated_sizes(config, GRAPHS),
         pads_graphs=_switch(config, PADDING) is True,
     )
 

@@ -63,6 +63,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(openvino::init_openvino, module)?)?;
     module.add_function(wrap_pyfunction!(openvino::openvino_devices, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnx_external_files, module)?)?;
+    module.add_function(wrap_pyfunction!(onnx::onnx_has_operator, module)?)?;
     module.add_class::<openvino::OpenVinoNetwork>()?;
     module.add_class::<openvino::OpenVinoCompiled>()?;
     module.add_class::<python_engine::PythonModel>()?;

@@ -34,7 +34,7 @@ impl Loaded {
     /// The engine that it makes under this specification.
     fn engine(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
         match self {
-            Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(Arc::clone(&model.get().session), spec)?)),
+            Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().sessions.clone(), spec)?)),
             Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Python(model) => model.get().make(spec),
             Self::Worker(_) | Self::Ensemble(_) => {

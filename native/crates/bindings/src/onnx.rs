@@ -1,14 +1,15 @@
 //! ONNX Runtime as Python's control plane sees it: a library to load, models to open and measure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions};
+use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions, Sessions};
 use kushi_engine_python::exit;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::documents::parse;
@@ -44,6 +45,13 @@ pub(crate) fn onnx_external_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec
     Ok(names.external_files.into_iter().map(OsString::from_vec).collect())
 }
 
+/// Whether the ONNX file at `path` has an operator of these types, in whatever graph or function.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+pub(crate) fn onnx_has_operator(py: Python<'_>, path: PathBuf, types: Vec<String>) -> PyResult<bool> {
+    Ok(exit::detached(py, || kushi_engine_onnx::has_operator(&path, &types))?)
+}
+
 /// Opens a library of execution providers.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
@@ -54,7 +62,13 @@ pub(crate) fn register_onnxruntime_providers(py: Python<'_>, library: PathBuf) -
 
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct OnnxModel {
-    pub(crate) session: Own<Arc<OnnxSession>>,
+    pub(crate) sessions: Own<Sessions>,
+}
+
+impl OnnxModel {
+    fn session(&self) -> &OnnxSession {
+        self.sessions.largest()
+    }
 }
 
 #[pymethods]
@@ -67,21 +81,32 @@ impl OnnxModel {
             aside("kushi-load", || OnnxSession::load(&path, &options))
         };
         let session = exit::detached(py, load).map_err(|error| raise(py, &error, None))?;
-        Ok(Self { session: Own::new(Arc::new(session)) })
+        Ok(Self { sessions: Own::new(Sessions::One(Arc::new(session))) })
+    }
+
+    /// The model as one that runs batches of these numbers of rows alone, each in a session of its own.
+    #[staticmethod]
+    fn of_rows(sessions: BTreeMap<usize, Py<Self>>) -> PyResult<Self> {
+        if sessions.is_empty() {
+            return Err(PyValueError::new_err("there is no session"));
+        }
+        let of_rows =
+            sessions.into_iter().map(|(rows, model)| (rows, Arc::clone(model.get().sessions.largest())));
+        Ok(Self { sessions: Own::new(Sessions::OfRows(of_rows.collect())) })
     }
 
     #[getter]
     fn inputs(&self) -> Vec<Described> {
-        self.session.inputs().iter().map(describe).collect()
+        self.session().inputs().iter().map(describe).collect()
     }
 
     #[getter]
     fn outputs(&self) -> Vec<Described> {
-        self.session.outputs().iter().map(describe).collect()
+        self.session().outputs().iter().map(describe).collect()
     }
 
     fn measure(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>, runs: usize) -> PyResult<f64> {
-        let measured = exit::detached(py, || self.session.measure(&shapes, runs));
+        let measured = exit::detached(py, || self.session().measure(&shapes, runs));
         measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
 }

@@ -40,6 +40,8 @@ pub struct Batch {
     rows: usize,
     /// Those of them that answer nobody.
     padding: usize,
+    /// Rows behind all of them that the engine has asked for.
+    filling: usize,
     /// Its place among the batches of the model, and how many requests have that place: those that are
     /// executed alone keep the place of the batch that failed.
     sequence: u64,
@@ -73,6 +75,7 @@ impl Batch {
             open,
             rows,
             padding,
+            filling: 0,
             of: open,
             seats,
             made: inputs,
@@ -116,7 +119,7 @@ impl Batch {
     /// Ends the requests that nobody waits for any more, before the others are executed once more without them.
     /// Answers their numbers.
     pub(crate) fn end_useless(&mut self, now: Instant) -> Vec<u64> {
-        self.started = now;
+        (self.started, self.filling) = (now, 0);
         let mut ended = Vec::new();
         for index in 0..self.seats.len() {
             let Some(entry) = &self.seats[index].entry else { continue };
@@ -155,7 +158,13 @@ impl Batch {
 
     /// Rows of the batch dimension, all seats together.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.rows + self.filling
+    }
+
+    /// Puts zeros behind its rows until they are `rows`, for an engine that takes no other number; what the engine
+    /// answers for them goes nowhere. To be called before the inputs are gathered.
+    pub fn fill_up(&mut self, rows: usize) {
+        self.filling = rows.saturating_sub(self.rows);
     }
 
     /// `None` once the request has ended, and where there is none.
@@ -197,7 +206,8 @@ impl Batch {
             Some(entry) => Share::Inputs(&entry.request.inputs),
             None => Share::Zeros(seat.rows),
         };
-        let shares: SmallVec<[Share<'a>; 32]> = self.seats.iter().map(share).collect();
+        let filling = (self.filling > 0).then_some(Share::Zeros(self.filling));
+        let shares: SmallVec<[Share<'a>; 32]> = self.seats.iter().map(share).chain(filling).collect();
         let spec = &self.ledger.spec;
         let gathered = scratch.gather(&spec.inputs, &shares, &self.made, spec.max_batch_size > 0);
         self.input_done = Some(self.ledger.clock.now());
@@ -259,7 +269,7 @@ impl Batch {
         let given = outputs.iter().zip(&spec.outputs).enumerate();
         given
             .filter_map(|(index, (output, tensor))| {
-                let splitter = Splitter::new(tensor, output.as_ref()?, batched, self.rows);
+                let splitter = Splitter::new(tensor, output.as_ref()?, batched, self.rows());
                 Some(splitter.map(|splitter| (index as u16, splitter)))
             })
             .collect()

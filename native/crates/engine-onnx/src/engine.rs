@@ -18,7 +18,7 @@ use crate::{OnnxSession, strings};
 
 /// One engine serves all instances of a model: it keeps nothing between batches.
 pub struct OnnxEngine {
-    session: Arc<OnnxSession>,
+    sessions: Sessions,
     /// In the order of the specification, as are the outputs.
     input_names: Vec<CString>,
     output_names: Vec<CString>,
@@ -26,9 +26,50 @@ pub struct OnnxEngine {
     run_options: Vec<RunOptions>,
 }
 
+/// The sessions of one model file.
+#[derive(Clone)]
+pub enum Sessions {
+    /// Takes batches of any size.
+    One(Arc<OnnxSession>),
+    /// Each takes batches of so many rows and no others: smaller ones are filled up. In the order of their rows, and
+    /// never none.
+    OfRows(Arc<[(usize, Arc<OnnxSession>)]>),
+}
+
+impl From<Arc<OnnxSession>> for Sessions {
+    fn from(session: Arc<OnnxSession>) -> Self {
+        Self::One(session)
+    }
+}
+
+impl Sessions {
+    /// Of the largest batches. All are of one file, and have the same inputs and outputs.
+    pub fn largest(&self) -> &Arc<OnnxSession> {
+        match self {
+            Self::One(session) => session,
+            Self::OfRows(sessions) => &sessions[sessions.len() - 1].1,
+        }
+    }
+
+    /// The session that runs `batch`, which has as many rows then as that one takes.
+    fn prepare(&self, batch: &mut Batch) -> &OnnxSession {
+        let Self::OfRows(sessions) = self else { return self.largest() };
+        let rows = batch.rows();
+        match sessions.iter().find(|(size, _)| *size >= rows) {
+            Some((size, session)) => {
+                batch.fill_up(*size);
+                session
+            }
+            None => self.largest(),
+        }
+    }
+}
+
 impl OnnxEngine {
     /// Checks that the inputs and outputs of `spec` are those of the model.
-    pub fn new(session: Arc<OnnxSession>, spec: &ModelSpec) -> Result<Self, Error> {
+    pub fn new(sessions: impl Into<Sessions>, spec: &ModelSpec) -> Result<Self, Error> {
+        let sessions = sessions.into();
+        let session = sessions.largest();
         let fault =
             |text: String| Error::new(ErrorKind::ConfigInvalid, format!("model '{}': {text}", spec.name));
         let required = session.inputs();
@@ -45,7 +86,7 @@ impl OnnxEngine {
         let (input_names, output_names) = (names(&spec.inputs), names(&spec.outputs));
         let run_options = (0..spec.instances).map(|_| RunOptions::of(session.run_entries()));
         let run_options = run_options.collect::<Result<_, _>>().map_err(fault)?;
-        Ok(Self { session, input_names, output_names, run_options })
+        Ok(Self { sessions, input_names, output_names, run_options })
     }
 
     /// Answers the outputs that are wanted, by position in the specification. None of them shares
@@ -58,13 +99,14 @@ impl OnnxEngine {
     ) -> Result<SmallVec<[Option<Value>; 4]>, Fault> {
         let wanted: SmallVec<[bool; 8]> =
             (0..self.output_names.len()).map(|index| batch.wants(index)).collect();
-        let fatal_operator = self.session.fatal_operator();
+        let fatal_operator = self.sessions.largest().fatal_operator();
         if fatal_operator.is_some()
             && batch.rows() == 0
             && let Some(outputs) = without_rows(batch.spec(), &wanted)?
         {
             return Ok(outputs);
         }
+        let session = self.sessions.prepare(batch);
         let gathered = batch.gather(scratch).map_err(|error| Fault { error, of_data: true })?;
         if let Some(operator) = fatal_operator {
             check_not_empty(operator, &self.input_names, &gathered)?;
@@ -80,9 +122,9 @@ impl OnnxEngine {
         output_names.extend(
             self.output_names.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(name, _)| &**name),
         );
-        let run = self.session.run(options, &input_names, &inputs, &output_names);
+        let run = session.run(options, &input_names, &inputs, &output_names);
         let mut outputs: Outputs = run.map_err(|failure| Fault {
-            of_data: failure.may_be_of_data(self.session.accelerated()),
+            of_data: failure.may_be_of_data(session.accelerated()),
             error: failure.into(),
         })?;
         for output in &mut outputs {
@@ -107,8 +149,12 @@ impl<E: Into<Error>> From<E> for Fault {
 
 impl Engine for OnnxEngine {
     fn capability(&self) -> Capability {
-        let concurrent = !self.session.accelerated();
-        Capability { concurrent, inline: self.session.runs_on_caller(), keeps_slots: false }
+        let session = self.sessions.largest();
+        Capability {
+            concurrent: !session.accelerated(),
+            inline: session.runs_on_caller(),
+            keeps_slots: false,
+        }
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {

@@ -9,9 +9,9 @@
 //! `assignment`, `operators`, `options`, `plugin`, `provider` and `session` wrap them so that everything above is safe code.
 
 mod assignment;
+mod contents;
 mod engine;
 mod environment;
-mod fatal;
 mod measure;
 mod operators;
 mod options;
@@ -25,7 +25,8 @@ mod turns;
 mod types;
 mod value;
 
-pub use engine::OnnxEngine;
+pub use contents::has_operator;
+pub use engine::{OnnxEngine, Sessions};
 pub use environment::{GlobalThreads, MINIMUM_VERSION, init};
 pub use options::{Entry, SessionOptions};
 pub use plugin::register_provider_library;

@@ -58,9 +58,15 @@ def test_an_onnxruntime_that_is_too_new_is_refused(installed: Install) -> None:
         runtime_library()
 
 
-def test_without_wheel_metadata_the_file_name_tells_the_version(installed: Install, tmp_path: Path) -> None:
-    installed(None, "libonnxruntime.so.1.31.7")
+@pytest.mark.parametrize("of_another_wheel", [None, "1.30.0"])
+def test_the_file_name_tells_the_version(installed: Install, tmp_path: Path, of_another_wheel: str | None) -> None:
+    installed(of_another_wheel, "libonnxruntime.so.1.31.7")
     assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so.1.31.7"
+
+
+def test_without_one_the_record_of_the_wheel_tells_it(installed: Install, tmp_path: Path) -> None:
+    installed("1.31.1", "libonnxruntime.so")
+    assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so"
 
 
 def test_a_library_without_a_version_is_refused(installed: Install) -> None:

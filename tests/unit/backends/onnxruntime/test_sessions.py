@@ -1,11 +1,14 @@
 from pathlib import Path
 from typing import cast
 
+import kushi_native
 import pytest
 
+from runners.backends.onnxruntime.batch_sizes import BatchSizes
 from runners.backends.onnxruntime.options import SessionOptions
 from runners.backends.onnxruntime.sessions import Sessions
 from runners.backends.onnxruntime.values import Provider
+from runners.errors import ConfigInvalid
 
 
 class Opened:
@@ -72,3 +75,57 @@ def test_the_session_that_looked_at_the_model_on_a_gpu_serves_there(opened: list
 def test_profiles_are_of_the_sessions_that_serve(opened: list[Opened]) -> None:
     assert assembled([None, 0], profile="/p/m_1") == [(0, (), "/p/m_1_0"), (1, ("0",), "/p/m_1_1")]
     assert opened[0].options.profile is None
+
+
+def of_sizes(
+    monkeypatch: pytest.MonkeyPatch, places: list[int | None], sizes: BatchSizes, *, gpu: bool = True
+) -> tuple[list[list[int]], list[int]]:
+    """The rows of the sessions of each instance, and of the batches that were run beforehand"""
+    made: list[list[int]] = []
+    rehearsed: list[int] = []
+
+    def of_rows(sessions: dict[int, Opened]) -> Opened:
+        made.append(sorted(sessions))
+        return sessions[max(sessions)]
+
+    monkeypatch.setattr(kushi_native.OnnxModel, "of_rows", of_rows)
+    providers = {place: (Provider("cuda", ()),) if gpu else () for place in places}
+    sessions = Sessions(
+        Path("m.onnx"), SessionOptions(0, 0, parallel=False, graph_level=99), providers, own_threads=False
+    )
+    sessions.probe(places, places[0])
+    sessions.open(places, 1, sizes=lambda _: sizes, rehearse=lambda _, rows: rehearsed.append(rows))
+    return made, rehearsed
+
+
+def test_each_instance_on_a_gpu_has_a_session_for_each_size(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, rehearsed = of_sizes(monkeypatch, [0, 0], BatchSizes((1, 4, 16)))
+    assert made == [[1, 4, 16], [1, 4, 16]]
+    assert rehearsed == [16, 4, 1, 16, 4, 1]
+    assert len(opened) == 6, "the session that looked at the model serves as well"
+
+
+def test_instances_on_the_cpu_share_those_of_all_sizes(opened: list[Opened], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_sizes(monkeypatch, [None, None], BatchSizes((1, 4), stated=True), gpu=False) == ([[1, 4]], [])
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_size_that_finds_no_memory_is_left_out_unless_it_was_asked_for(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, stated: bool
+) -> None:
+    open_ = SessionOptions.open
+
+    def limited(options: SessionOptions, path: Path) -> object:
+        if len(opened) == 2:
+            raise ConfigInvalid("onnx model 'm.onnx' cannot be loaded: out of memory")
+        return open_(options, path)
+
+    monkeypatch.setattr(SessionOptions, "open", limited)
+    if stated:
+        with pytest.raises(ConfigInvalid, match="out of memory"):
+            of_sizes(monkeypatch, [0], BatchSizes((1, 4, 16), stated=True))
+    else:
+        assert of_sizes(monkeypatch, [0], BatchSizes((1, 4, 16))) == ([[4, 16]], [16, 4])

@@ -1,8 +1,9 @@
 import pytest
 
-from runners.backends.torch.graph_plan import GraphPlan, check_places, plan_graphs, rows_to_compile, stated_sizes
+from runners.backends.torch.graph_plan import GraphPlan, check_places, plan_graphs, rows_to_compile
 from runners.errors import ConfigInvalid, Unsupported
 from runners.repository.messages import ModelConfig
+from runners.repository.sizes import stated_sizes
 from tests.unit.text import config
 
 IMAGE = 'input { name: "image" data_type: TYPE_FP16 dims: [ 3, 8 ] }'
@@ -14,7 +15,9 @@ def model(value: str = "1,4", batch: int = 8, inputs: str = IMAGE) -> ModelConfi
 
 
 def planned(model: ModelConfig, *, pads: bool = False, stateful: bool = False) -> GraphPlan:
-    return plan_graphs(model, "kushi.cuda_graphs", stated_sizes(model), pads=pads, stateful=stateful)
+    return plan_graphs(
+        model, "kushi.cuda_graphs", stated_sizes(model, "kushi.cuda_graphs"), pads=pads, stateful=stateful
+    )
 
 
 EXACT = GraphPlan((1, 2, 8), ((3, 8), (1,)), ("FP32", "FP32"), pads=False)
@@ -43,17 +46,6 @@ def test_a_batch_takes_the_graph_of_its_size_and_where_asked_the_next_larger_one
 def test_other_shapes_and_inputs_that_are_left_out_take_no_graph(shapes: list[tuple[int, ...] | None]) -> None:
     assert EXACT.size_for(shapes) is None
     assert PADDED.size_for(shapes) is None
-
-
-def test_sizes_are_in_order_and_each_once() -> None:
-    assert stated_sizes(model("8, 1,4,4")) == (1, 4, 8)
-    assert stated_sizes(config('name: "m"')) == ()
-
-
-@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "many", "1;2", ",".join(map(str, range(1, 66)))])
-def test_sizes_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(ConfigInvalid, match=r"parameter 'kushi.cuda_graphs' of model 'm': expected at most 64 sizes"):
-        stated_sizes(model(text))
 
 
 def test_a_plan_has_the_shape_of_a_row_also_where_the_model_sees_another_one() -> None:

@@ -1,9 +1,10 @@
 //! The suite that every engine passes, on ONNX Runtime.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kushi_core::{Engine, ModelSpec, TensorSpec};
-use kushi_engine_onnx::{OnnxEngine, OnnxSession, SessionOptions};
+use kushi_engine_onnx::{OnnxEngine, OnnxSession, SessionOptions, Sessions};
 use kushi_testkit::conformance::{Model, Subject};
 
 use crate::models::{Directory, Graph, Message, element, tensor};
@@ -12,12 +13,32 @@ struct OnnxRuntime;
 
 impl Subject for OnnxRuntime {
     fn engine(&self, model: Model, spec: &ModelSpec) -> Arc<dyn Engine> {
-        crate::init();
-        let directory = Directory::new();
-        let path = declare(graph(model), spec).save(&directory);
-        let session = OnnxSession::load(&path, &SessionOptions::default()).expect("the model loads");
-        Arc::new(OnnxEngine::new(Arc::new(session), spec).expect("the specification fits the model"))
+        Arc::new(OnnxEngine::new(session(model, spec, -1), spec).expect("the specification fits the model"))
     }
+}
+
+/// Sessions that take batches of one size each, and no other.
+struct OfRows;
+
+impl Subject for OfRows {
+    fn engine(&self, model: Model, spec: &ModelSpec) -> Arc<dyn Engine> {
+        let most = spec.max_batch_size;
+        if most == 0 {
+            return OnnxRuntime.engine(model, spec);
+        }
+        let sizes = [1, 2, 4, most].into_iter().filter(|size| *size <= most).collect::<BTreeSet<_>>();
+        let sessions = sizes.into_iter().map(|rows| (rows, session(model, spec, rows as i64))).collect();
+        let engine = OnnxEngine::new(Sessions::OfRows(sessions), spec);
+        Arc::new(engine.expect("the specification fits the model"))
+    }
+}
+
+/// -1: of any number of rows.
+fn session(model: Model, spec: &ModelSpec, rows: i64) -> Arc<OnnxSession> {
+    crate::init();
+    let directory = Directory::new();
+    let path = declare(graph(model), spec, rows).save(&directory);
+    Arc::new(OnnxSession::load(&path, &SessionOptions::default()).expect("the model loads"))
 }
 
 fn graph(model: Model) -> Graph {
@@ -39,9 +60,9 @@ fn graph(model: Model) -> Graph {
     }
 }
 
-fn declare(graph: Graph, spec: &ModelSpec) -> Graph {
+fn declare(graph: Graph, spec: &ModelSpec, rows: i64) -> Graph {
     let declared = |tensor_spec: &TensorSpec| -> Message {
-        let batch = (spec.max_batch_size > 0).then_some(-1);
+        let batch = (spec.max_batch_size > 0).then_some(rows);
         let dims = tensor_spec.engine_dims();
         let dims: Vec<i64> = batch.into_iter().chain(dims.iter().copied()).collect();
         tensor(element(tensor_spec.datatype), &dims)
@@ -54,4 +75,8 @@ kushi_testkit::conformance_tests!(OnnxRuntime);
 
 mod on_kept_slots {
     kushi_testkit::conformance_tests!(kushi_testkit::conformance::Aside(super::OnnxRuntime));
+}
+
+mod in_sizes {
+    kushi_testkit::conformance_tests!(super::OfRows);
 }
