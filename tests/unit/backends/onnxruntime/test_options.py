@@ -168,10 +168,10 @@ def test_threads_of_a_model_are_refused_where_all_models_share_theirs(files: Fil
 
 def test_each_instance_shrinks_the_arenas_that_it_has(files: Files) -> None:
     options = read(files, parameter("memory.enable_memory_arena_shrinkage", "cpu:0;gpu:0;gpu:1"), gpus=(0, 1))
-    at = [options.at(gpu, (), threads=1, instance=0).run_entries for gpu in (None, 0, 1)]
+    at = [options.at(gpu, (), threads=1, instance="0").run_entries for gpu in (None, 0, 1)]
     assert [value for ((_, value),) in at] == ["cpu:0", "cpu:0;gpu:0", "cpu:0;gpu:1"]
     only = read(files, parameter("memory.enable_memory_arena_shrinkage", "gpu:1"), gpus=(1,))
-    assert only.at(None, (), threads=1, instance=0).run_entries == ()
+    assert only.at(None, (), threads=1, instance="0").run_entries == ()
 
 
 def test_want_of_a_library_names_the_packages_that_bring_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
