@@ -170,7 +170,7 @@ impl Runner {
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline =
             spec.inline && spec.cores.is_empty() && no_delay && engines.iter().all(|e| e.capability().inline);
-        let (instances, decoupled) = (engines.len(), spec.decoupled);
+        let instances = engines.len();
         let binds = spec.binds_instances() && !keeps_slots;
         let readiness =
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
@@ -189,8 +189,7 @@ impl Runner {
                 next_sequence: 0,
                 runs,
                 moved: VecDeque::new(),
-                unanswered: keeps_slots
-                    .then(|| Arc::new(Unanswered::new(instances, decoupled, runner.clone()))),
+                unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
                 attendances: keeps_slots.then(|| Attendances::new(instances)),
                 marks: permits.as_ref().map(|_| Marks::default()),
                 closed: false,

@@ -5,11 +5,8 @@ use std::sync::{Arc, Weak};
 use crate::Runner;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// So many batches for each slot may be unanswered.
-pub const UNANSWERED_PER_SLOT: usize = 2;
-
-/// The same for a model that gives any number of responses: it has returned and goes on sending, to many at a time.
-const STREAMS_PER_SLOT: usize = 1024;
+/// So many batches for each slot may be unanswered. A model may return and answer later, many requests at a time.
+pub const UNANSWERED_PER_SLOT: usize = if cfg!(loom) { 2 } else { 1024 };
 
 pub(crate) struct Unanswered {
     batches: AtomicUsize,
@@ -23,10 +20,10 @@ pub(crate) struct Unanswered {
 pub(crate) struct OneUnanswered(Arc<Unanswered>);
 
 impl Unanswered {
-    pub(crate) fn new(slots: usize, decoupled: bool, runner: Weak<Runner>) -> Self {
+    pub(crate) fn new(slots: usize, runner: Weak<Runner>) -> Self {
         Self {
             batches: AtomicUsize::default(),
-            bound: slots * if decoupled { STREAMS_PER_SLOT } else { UNANSWERED_PER_SLOT },
+            bound: slots * UNANSWERED_PER_SLOT,
             held_back: AtomicBool::default(),
             runner,
         }

@@ -130,7 +130,8 @@ fn where_none_is_here_they_wait_with_one_that_is_coming_and_else_with_any() {
     model.ask();
     assert_eq!(model.given(), [0, 1, 0]);
     model.tell(1, Attendance::Gone);
-    assert_eq!(model.given(), [1, 1, 0], "all are alike");
+    // All are alike.
+    assert!(matches!(model.given()[..], [1, 1, 0] | [0, 1, 1]), "{:?}", model.given());
     model.ask();
     assert_eq!(model.given(), [1, 1, 1]);
     for instance in 0..3 {

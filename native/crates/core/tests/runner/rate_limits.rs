@@ -217,7 +217,7 @@ fn who_waits_for_what_is_held_back_waits_no_more() {
         .collect();
     of_r.plug();
     // Either slot asks; one of them may be left to the clock thread.
-    for key in [8, 9] {
+    for key in [10_008, 10_009] {
         lead(key);
     }
     waits(&second, 2);
@@ -231,7 +231,7 @@ fn who_waits_for_what_is_held_back_waits_no_more() {
     for batch in unanswered {
         respond(batch, 0);
     }
-    for key in [1, 2, 3, 8, 9] {
+    for key in [1, 2, 3, 10_008, 10_009] {
         assert_eq!(error(&second, key), None);
     }
 }

@@ -1,5 +1,6 @@
 //! What an engine owes when it has given its slots back.
 
+use std::iter;
 use std::sync::Arc;
 
 use kushi_core::{Buffer, DataType, Error, ErrorKind, ModelSpec, Shape, Tensor, UNANSWERED_PER_SLOT};
@@ -83,12 +84,12 @@ fn inputs_live_until_the_answer_though_the_slot_is_back() {
 fn what_runs_again_waits_for_no_answer_to_others() {
     let spec = ModelSpec { instances: 2, ..echo_spec() };
     let scene = Scene::keeping(spec);
-    scene.puppet.script([Act::Keep, Act::Late, Act::Late, Act::Late, Act::Late]);
+    let others = 2 * UNANSWERED_PER_SLOT as u64;
+    scene.puppet.script(iter::once(Act::Keep).chain(iter::repeat_n(Act::Late, others as usize)));
     let lease = lead(&scene, 1);
     scene.ask([2]);
     lease.map(drive);
     let (mut token, batch) = scene.puppet.kept();
-    let others = 2 * UNANSWERED_PER_SLOT as u64;
     for key in 0..others - 1 {
         begin(&scene, 10 + key);
     }
