@@ -11,7 +11,7 @@ from ..repository.tensors import TensorInfo, model_dims
 from ..threads import intra_op_threads
 from .cores import cores_for_all
 
-__all__ = ["Measurable", "measured_seconds", "measured_threads"]
+__all__ = ["Measurable", "example_shapes", "measured_seconds", "measured_threads"]
 
 _LOG = logging.getLogger(__name__)
 _MEASURED_RUNS = 5
@@ -34,20 +34,18 @@ def measured_threads(model: Measurable, config: ModelConfig, inputs: Sequence[Te
     return intra_op_threads(0, measured, instances, cores)
 
 
-def measured_seconds(
-    model: Measurable, config: ModelConfig, inputs: Sequence[TensorInfo], *, rows: int = 1, runs: int = _MEASURED_RUNS
-) -> float | None:
-    """Seconds of one run on so many rows of zeros, or nothing where the model refuses such an input"""
+def measured_seconds(model: Measurable, config: ModelConfig, inputs: Sequence[TensorInfo]) -> float | None:
+    """Seconds of one run on a single row of zeros, or nothing where the model refuses such an input"""
     for size in _VARIABLE_SIZES:
         try:
-            return model.measure(_example_shapes(config, inputs, size, rows), runs)
+            return model.measure(example_shapes(config, inputs, size), _MEASURED_RUNS)
         except EngineFailed as error:
             _LOG.debug("'%s' cannot be measured with %d for variable dimensions: %s", config.name, size, error)
     return None
 
 
-def _example_shapes(
-    config: ModelConfig, inputs: Sequence[TensorInfo], size: int, rows: int = 1
+def example_shapes(
+    config: ModelConfig, inputs: Sequence[TensorInfo], size: int = 1, *, rows: int = 1
 ) -> dict[str, list[int]]:
     """A shape for each input that the model requires: so many rows, and `size` for every dimension that may vary"""
     stated = {tensor.name: model_dims(tensor) for tensor in config.input}

@@ -9,8 +9,8 @@ __all__ = ["stated_sizes"]
 _MOST = 64
 
 
-def stated_sizes(config: ModelConfig, key: str) -> tuple[int, ...]:
-    """Those of the parameter, in order and each once; none where it is not there"""
+def stated_sizes(config: ModelConfig, key: str, *, or_else: str = "") -> tuple[int, ...]:
+    """Those of the parameter, in order and each once; none where it is not there. `or_else`: for errors"""
     if key not in config.parameters:
         return ()
     text = config.parameters[key].string_value
@@ -18,7 +18,7 @@ def stated_sizes(config: ModelConfig, key: str) -> tuple[int, ...]:
     known = sorted({size for size in sizes if size is not None})
     if None in sizes or len(known) > _MOST:
         raise ConfigInvalid(
-            f"parameter '{key}' of model '{config.name}': expected at most {_MOST} sizes of batches with commas "
-            f"between them, got '{text}'"
+            f"parameter '{key}' of model '{config.name}': expected {or_else}at most {_MOST} sizes of batches with "
+            f"commas between them, got '{text}'"
         )
     return tuple(known)

@@ -122,17 +122,28 @@ def convolution() -> onnx.ModelProto:
     return models.model(nodes, given, made, weights)
 
 
-@pytest.mark.parametrize("stated", ["", parameter("kushi.batch_sizes", "2,3"), parameter("kushi.batch_sizes", "any")])
-def test_convolutions_of_batches_of_every_size_give_the_same_as_the_cpu(tmp_path: Path, stated: str) -> None:
-    models.write(tmp_path, "cpu", convolution(), CPU + "\nmax_batch_size: 8")
-    models.write(tmp_path, "gpu", convolution(), GROUP.format(1) + "max_batch_size: 8\n" + stated)
-    with Engine(tmp_path) as engine:
+@pytest.mark.parametrize(
+    ("stated", "sizes"),
+    [("", {"1", "2", "4", "8"}), (parameter("kushi.batch_sizes", "2,3"), {"2", "3", "8"})],
+)
+def test_convolutions_of_batches_of_every_size_give_the_same_as_the_cpu(
+    tmp_path: Path, stated: str, sizes: set[str]
+) -> None:
+    repository, profiles = tmp_path / "models", tmp_path / "profiles"
+    profiles.mkdir()
+    batched = "\nmax_batch_size: 8\ndynamic_batching { }\n"
+    models.write(repository, "cpu", convolution(), CPU + batched)
+    text = GROUP.format(1) + batched + stated + parameter("kushi.profile", "1")
+    models.write(repository, "gpu", convolution(), text)
+    settings = EngineOptions(backend_config={"onnxruntime": {"profile-directory": str(profiles)}})
+    with Engine(repository, options=settings) as engine:
         assert not engine.failures
         for rows in (1, 2, 3, 5, 8, 4, 1):
             value = np.random.default_rng(rows).standard_normal((rows, 4, 16, 16), dtype=np.float32)
             expected, found = (engine.infer(model, value)["OUTPUT0"] for model in ("cpu", "gpu"))
             assert found.shape == expected.shape
             np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+    assert {path.name.split("_")[3] for path in profiles.iterdir()} == sizes
 
 
 def test_instances_on_the_cpu_and_on_a_gpu_serve_one_model(tmp_path: Path) -> None:

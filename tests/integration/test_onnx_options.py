@@ -405,6 +405,17 @@ def test_batches_are_filled_up_to_the_sizes_that_are_stated(tmp_path: Path) -> N
     assert counts == dict.fromkeys((0, 1, 2, 3, 4, 8), 1), "what was filled up does not count"
 
 
+def test_a_batch_is_filled_up_with_rows_that_the_model_takes(tmp_path: Path) -> None:
+    quotient = [helper.make_node("Div", ["A", "B"], ["Y"])]
+    tensors = {name: models.tensor(name, "INT32", ["batch", 1]) for name in ("A", "B", "Y")}
+    made = models.model(quotient, [tensors["A"], tensors["B"]], [tensors["Y"]])
+    models.write(tmp_path, "m", made, "max_batch_size: 4\n" + parameter("kushi.batch_sizes", "4"))
+    with Engine(tmp_path, options=TOLERANT) as engine:
+        assert not engine.failures
+        found = engine.infer("m", {"A": np.array([[6], [8]], np.int32), "B": np.array([[3], [2]], np.int32)})
+        assert found["Y"].tolist() == [[2], [4]]
+
+
 def test_the_session_of_each_size_has_a_profile_of_its_own(tmp_path: Path) -> None:
     repository, profiles = tmp_path / "models", tmp_path / "profiles"
     profiles.mkdir()

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import kushi_native
+
 from ...errors import Unsupported
 from ...repository.complete import complete
 from ...repository.cores import CORES, cores_of_instances
@@ -11,7 +13,7 @@ from ...repository.layout import model_file
 from ...repository.messages import ModelConfig
 from ...repository.tensors import tensor_infos
 from .. import Backend, Bound, Opened, Placed, Prepared
-from ..measure import measured_seconds, measured_threads
+from ..measure import example_shapes, measured_threads
 from .accelerators import check_accelerators, providers_at
 from .batch_sizes import batch_sizes
 from .files import ModelFiles
@@ -94,13 +96,16 @@ class _Opened(Opened):
                 self._sessions.open,
                 self._places,
                 sizes=lambda place: sizes[place is None],
-                rehearse=lambda model, rows: measured_seconds(model, config, self._inputs, rows=rows, runs=1),
+                rehearse=partial(self._rehearse, config),
             ),
             threads=partial(self._threads, config),
             inputs=self._inputs,
             outputs=self._outputs,
             inline=not self._options.parallel and not any(self._providers.values()),
         )
+
+    def _rehearse(self, config: ModelConfig, session: kushi_native.OnnxModel, rows: int) -> None:
+        session.rehearse(example_shapes(config, self._inputs, rows=rows))
 
     def _threads(self, config: ModelConfig) -> int:
         accelerated = bool(self._providers[self._first])

@@ -12,7 +12,7 @@ from pathlib import Path
 import kushi_native
 
 from ...errors import ConfigInvalid
-from ...repository.messages import DataType, ModelConfig
+from ...repository.messages import ModelConfig
 from ...repository.sizes import stated_sizes
 from ...repository.tensors import model_dims
 from .values import Provider
@@ -36,13 +36,14 @@ class BatchSizes:
     sizes: tuple[int, ...] = ()
     stated: bool = False
     """Whether the configuration says so"""
+    model: str = ""
 
 
 def batch_sizes(config: ModelConfig, providers: Sequence[Provider], path: Path) -> BatchSizes:
     """Those of instances with these providers. The configuration is complete"""
     if BATCH_SIZES in config.parameters:
-        stated = config.parameters[BATCH_SIZES].string_value != _ANY
-        return BatchSizes(_checked(config), stated=True) if stated else BatchSizes()
+        stated = config.parameters[BATCH_SIZES].string_value.strip() != _ANY
+        return BatchSizes(_checked(config), stated, config.name) if stated else BatchSizes()
     if config.max_batch_size < 2 or [provider.accelerator for provider in providers] != ["cuda"]:
         return BatchSizes()
     if not kushi_native.onnx_has_operator(path, _CONVOLUTIONS):
@@ -52,14 +53,12 @@ def batch_sizes(config: ModelConfig, providers: Sequence[Provider], path: Path) 
         search = "" if _SEARCH in options else f"; '{_SEARCH}' HEURISTIC makes that shorter"
         _LOG.warning("the convolutions of '%s' are planned anew for each other batch: %s%s", config.name, why, search)
         return BatchSizes()
-    sizes = _sizes(config.max_batch_size, 4 if _weight(path) > _HEAVY_BYTES else 2)
-    shown = ", ".join(map(str, sizes))
-    _LOG.info("batches of '%s' run in sizes of %s, for its convolutions (%s)", config.name, shown, BATCH_SIZES)
-    return BatchSizes(sizes)
+    step = 4 if _weight(path) > _HEAVY_BYTES else 2
+    return BatchSizes(_sizes(config.max_batch_size, step), model=config.name)
 
 
 def _checked(config: ModelConfig) -> tuple[int, ...]:
-    sizes, largest = stated_sizes(config, BATCH_SIZES), config.max_batch_size
+    sizes, largest = stated_sizes(config, BATCH_SIZES, or_else=f"'{_ANY}', or "), config.max_batch_size
     subject = f"parameter '{BATCH_SIZES}' of model '{config.name}'"
     if not largest:
         raise ConfigInvalid(f"{subject} needs a max_batch_size above 0: the model takes no batches")
@@ -70,13 +69,15 @@ def _checked(config: ModelConfig) -> tuple[int, ...]:
 
 def _why_not(config: ModelConfig, options: dict[str, str]) -> str:
     """Why it has no sizes by itself"""
+    if not config.HasField("dynamic_batching"):
+        # only with it rows of one request are known to mean nothing to another
+        return f"it has no dynamic_batching; state '{BATCH_SIZES}' where its rows do not depend on each other"
     if "gpu_mem_limit" in options:
         return f"each size needs memory of its own, and 'gpu_mem_limit' is stated; state '{BATCH_SIZES}', too"
-    for tensor in config.input:
-        if any(dim < 0 for dim in model_dims(tensor)):
-            return f"input '{tensor.name}' has dims {[*tensor.dims]}"
-        if tensor.data_type == DataType.Value("TYPE_STRING"):
-            return f"input '{tensor.name}' has strings"
+    for kind, tensors in (("input", config.input), ("output", config.output)):
+        for tensor in tensors:
+            if any(dim < 0 for dim in model_dims(tensor)):
+                return f"{kind} '{tensor.name}' has dims {[*tensor.dims]}"
     return ""
 
 

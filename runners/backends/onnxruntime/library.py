@@ -67,22 +67,25 @@ def runtime_library() -> Path:
     """The shared library of the installed wheel, its version checked"""
     package = find_spec("onnxruntime")
     roots = (package.submodule_search_locations if package else None) or []
-    libraries = sorted(path for root in roots for path in Path(root, "capi").glob("libonnxruntime.so*"))
-    if not libraries:
+    # of several environments the first counts, as for an import; of several files the one that says its version
+    capi = next((capi for root in roots if list((capi := Path(root, "capi")).glob("libonnxruntime.so*"))), None)
+    if capi is None:
         raise Unsupported("onnxruntime is not installed: pip install 'kushi[cpu]' (or 'kushi[gpu]')")
-    found = _version_of(libraries[0])
-    numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+    library = max(capi.glob("libonnxruntime.so*"), key=lambda path: _numbers(path.name))
+    found = _version_of(library)
+    numbers = tuple(_numbers(found)[:2])
     if not OLDEST <= numbers < FIRST_UNKNOWN:
         raise Unsupported(
             f"onnxruntime {found} found, expected {OLDEST[0]}.{OLDEST[1]}"
             f"{' or newer' if numbers < OLDEST else ''}: pip install 'kushi[cpu]'"
         )
-    return libraries[0]
+    return library
 
 
 def _version_of(library: Path) -> str:
     """As its file says it: of several wheels, that of another one may be what an installer has on record"""
-    if named := library.name.partition(".so.")[2]:
+    named = library.name.partition(".so.")[2]
+    if len(_numbers(named)) > 1:
         return named
     for wheel in _WHEELS:
         try:
@@ -90,3 +93,7 @@ def _version_of(library: Path) -> str:
         except PackageNotFoundError:
             continue
     raise ConfigInvalid(f"cannot tell the version of '{library}': pip install 'kushi[cpu]'")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]

@@ -18,12 +18,17 @@ from tests.unit.text import config, fp32
     ],
 )
 def test_a_model_is_measured_on_one_row_of_the_shape_that_it_sees(text: str, shape: list[int]) -> None:
-    assert measure._example_shapes(config(text), [fp32("X", -1, -1)], 32) == {"X": shape}
+    assert measure.example_shapes(config(text), [fp32("X", -1, -1)], 32) == {"X": shape}
+
+
+def test_more_rows_are_rows_of_the_batch() -> None:
+    text = "max_batch_size: 4 input { name: 'X' dims: [ 3, 2 ] }"
+    assert measure.example_shapes(config(text), [fp32("X", -1, 3, 2)], rows=4) == {"X": [4, 3, 2]}
 
 
 def test_a_scalar_is_measured_as_a_scalar_and_an_optional_input_not_at_all() -> None:
     text = "input { name: 'X' dims: 1 } input { name: 'Z' dims: 1 optional: true }"
-    assert measure._example_shapes(config(text), [fp32("X")], 32) == {"X": []}
+    assert measure.example_shapes(config(text), [fp32("X")], 32) == {"X": []}
 
 
 class Refusing:

@@ -109,4 +109,9 @@ impl OnnxModel {
         let measured = exit::detached(py, || self.session().measure(&shapes, runs));
         measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
+
+    /// One run on zeros.
+    fn rehearse(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>) -> PyResult<()> {
+        exit::detached(py, || self.session().rehearse(&shapes)).map_err(|error| raise(py, &error, None))
+    }
 }

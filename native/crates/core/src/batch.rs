@@ -161,10 +161,13 @@ impl Batch {
         self.rows + self.filling
     }
 
-    /// Puts zeros behind its rows until they are `rows`, for an engine that takes no other number; what the engine
-    /// answers for them goes nowhere. To be called before the inputs are gathered.
+    /// Puts copies of one of its rows behind them until they are `rows`, for an engine that takes no other number; what
+    /// the engine answers for them goes nowhere. Not where the scheduler has made inputs, which have the rows that there
+    /// are. To be called before the inputs are gathered.
     pub fn fill_up(&mut self, rows: usize) {
-        self.filling = rows.saturating_sub(self.rows);
+        if self.made.is_empty() {
+            self.filling = rows.saturating_sub(self.rows);
+        }
     }
 
     /// `None` once the request has ended, and where there is none.
@@ -206,7 +209,7 @@ impl Batch {
             Some(entry) => Share::Inputs(&entry.request.inputs),
             None => Share::Zeros(seat.rows),
         };
-        let filling = (self.filling > 0).then_some(Share::Zeros(self.filling));
+        let filling = (self.filling > 0).then_some(Share::Copies(self.filling));
         let shares: SmallVec<[Share<'a>; 32]> = self.seats.iter().map(share).chain(filling).collect();
         let spec = &self.ledger.spec;
         let gathered = scratch.gather(&spec.inputs, &shares, &self.made, spec.max_batch_size > 0);

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::tensor::bytes_prefix;
-use crate::{DataType, Error, ErrorKind, Shape, Tensor, TensorSpec};
+use crate::{DataType, Error, ErrorKind, Shape, Tensor, TensorSpec, element_count};
 
 /// Enough for every element type and for vector instructions.
 const ALIGNMENT: usize = 64;
@@ -39,10 +39,14 @@ pub(crate) enum Share<'a> {
     Inputs(&'a [Option<Tensor>]),
     /// So many rows.
     Zeros(usize),
+    /// So many rows, each as the first that another seat has; zeros where none has any.
+    Copies(usize),
 }
 
 enum Part<'a> {
     Bytes(&'a [u8]),
+    /// Bytes, and how often.
+    Repeated(&'a [u8], usize),
     Zeros(usize),
 }
 
@@ -50,6 +54,7 @@ impl Part<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
+            Self::Repeated(bytes, count) => bytes.len() * count,
             Self::Zeros(count) => *count,
         }
     }
@@ -57,8 +62,23 @@ impl Part<'_> {
 
 /// A row of zeros with the dimensions of `tensor`, in bytes. An empty string has a length, too.
 fn row_bytes(tensor: &Tensor) -> usize {
-    let elements = crate::element_count(&tensor.shape[1..]).unwrap_or(0);
+    let elements = element_count(&tensor.shape[1..]).unwrap_or(0);
     elements * tensor.datatype.size().unwrap_or(size_of::<u32>())
+}
+
+/// The first row of input `i` that a seat has.
+fn first_row<'a>(seats: &[Share<'a>], i: usize) -> Option<&'a [u8]> {
+    seats.iter().find_map(|seat| {
+        let Share::Inputs(inputs) = seat else { return None };
+        let tensor =
+            inputs[i].as_ref().filter(|tensor| tensor.shape.first().is_some_and(|&rows| rows > 0))?;
+        let bytes = tensor.data.as_bytes();
+        let length = match tensor.datatype.size() {
+            Some(_) => row_bytes(tensor),
+            None => bytes_prefix(bytes, element_count(&tensor.shape[1..]).unwrap_or(0))?,
+        };
+        bytes.get(..length)
+    })
 }
 
 impl Piece {
@@ -73,6 +93,9 @@ impl Piece {
         for part in parts {
             match part {
                 Part::Bytes(bytes) => self.bytes.extend_from_slice(bytes),
+                Part::Repeated(bytes, count) => {
+                    (0..count).for_each(|_| self.bytes.extend_from_slice(bytes));
+                }
                 Part::Zeros(count) => self.bytes.resize(self.bytes.len() + count, 0),
             }
         }
@@ -114,7 +137,7 @@ impl Scratch {
             let Some(first) = made.or_else(|| {
                 seats.iter().find_map(|seat| match seat {
                     Share::Inputs(inputs) => inputs[i].as_ref(),
-                    Share::Zeros(_) => None,
+                    Share::Zeros(_) | Share::Copies(_) => None,
                 })
             }) else {
                 joined.push(None);
@@ -138,6 +161,13 @@ impl Scratch {
                     Share::Zeros(rows) => {
                         batched.then(|| (*rows as i64, Part::Zeros(rows * row_bytes(first))))
                     }
+                    Share::Copies(rows) => batched.then(|| {
+                        let part = match first_row(seats, i) {
+                            Some(row) => Part::Repeated(row, *rows),
+                            None => Part::Zeros(rows * row_bytes(first)),
+                        };
+                        (*rows as i64, part)
+                    }),
                 };
                 let parts = || seats.iter().filter_map(part);
                 let (mut rows, mut total) = (0, 0);
@@ -242,5 +272,48 @@ mod tests {
         let text = "there is no memory for an input of a batch: 1125899906843648 bytes";
         assert_eq!(rows(1 << 40), Err(Error::new(ErrorKind::EngineFailed, text)));
         assert_eq!(rows(1), Ok(Some(2 << 10)));
+    }
+
+    #[test]
+    fn copies_are_of_the_first_row_that_there_is() {
+        let spec = |name: &str, datatype| TensorSpec {
+            name: name.into(),
+            datatype,
+            dims: vec![2],
+            reshape: None,
+            optional: true,
+            labels: Labels::default(),
+        };
+        let specs =
+            [spec("x", DataType::Uint8), spec("text", DataType::Bytes), spec("none", DataType::Uint8)];
+        let tensor = |datatype, rows: i64, bytes: &[u8]| {
+            Some(Tensor {
+                datatype,
+                shape: [rows, 2].into_iter().collect(),
+                data: Buffer::host(bytes.to_vec()),
+            })
+        };
+        let empty = [tensor(DataType::Uint8, 0, &[]), tensor(DataType::Bytes, 0, &[]), None];
+        let texts = b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc\0\0\0\0";
+        let given = [tensor(DataType::Uint8, 2, &[1, 2, 3, 4]), tensor(DataType::Bytes, 2, texts), None];
+        let mut scratch = Scratch::default();
+        let mut gathered = |seats: &[Share<'_>]| {
+            let gathered = scratch.gather(&specs, seats, &[], true).expect("there is memory");
+            let seen = gathered.iter().map(|input| input.as_ref().map(|it| (it.shape[0], it.bytes.to_vec())));
+            seen.collect::<Vec<_>>()
+        };
+        let [one, text] = [&[1, 2][..], &texts[..9]].map(<[u8]>::to_vec);
+        assert_eq!(
+            gathered(&[Share::Inputs(&empty), Share::Inputs(&given), Share::Copies(2)]),
+            [
+                Some((4, [&[1, 2, 3, 4][..], &one, &one].concat())),
+                Some((4, [&texts[..], &text, &text].concat())),
+                None
+            ]
+        );
+        assert_eq!(
+            gathered(&[Share::Inputs(&empty), Share::Copies(1)]),
+            [Some((1, vec![0; 2])), Some((1, vec![0; 8])), None]
+        );
     }
 }

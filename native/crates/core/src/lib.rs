@@ -107,7 +107,7 @@ pub use statistics::{BatchRow, Snapshot, Totals};
 pub use tensor::{Shape, Tensor, element_count};
 pub use threads::lower_priority;
 pub use ticket::Ticket;
-pub use trial::{TrialInputs, best_time};
+pub use trial::{TrialInputs, best_time, rehearse};
 pub use unanswered::UNANSWERED_PER_SLOT;
 pub use warm_up::WarmUpSample;
 pub use watch::{Look, Watched, Watcher, WatchingThread};

@@ -14,8 +14,12 @@ use crate::{DataType, Error, ErrorKind, Gathered, Shape, TensorInfo, element_cou
 const MOST_BYTES: usize = 64 << 20;
 /// What an element of BYTES takes: a string of C++, beside its length.
 const STRING_BYTES: usize = 36;
+/// What is run once before it serves may have more.
+const MOST_REHEARSED_BYTES: usize = 1 << 30;
 /// After this time the run that goes on is ended, with an error.
 const LONGEST: Duration = Duration::from_secs(5);
+/// The same for the run before it serves, in which an accelerator plans what it will do.
+const LONGEST_REHEARSAL: Duration = Duration::from_secs(60);
 /// After this time no further run begins: a model that takes so long is not a short one.
 const ENOUGH: Duration = Duration::from_secs(1);
 /// Enough for every element type.
@@ -36,7 +40,20 @@ struct Zeros {
 impl TrialInputs {
     /// `shapes` are those of the model, its batch dimension included, one for each input.
     pub fn new(inputs: &[TensorInfo], shapes: &HashMap<String, Vec<i64>>) -> Result<Self, Error> {
-        let mut room = MOST_BYTES;
+        Self::of_at_most(MOST_BYTES, inputs, shapes)
+    }
+
+    /// The same for [`rehearse`].
+    pub fn to_rehearse(inputs: &[TensorInfo], shapes: &HashMap<String, Vec<i64>>) -> Result<Self, Error> {
+        Self::of_at_most(MOST_REHEARSED_BYTES, inputs, shapes)
+    }
+
+    fn of_at_most(
+        most_bytes: usize,
+        inputs: &[TensorInfo],
+        shapes: &HashMap<String, Vec<i64>>,
+    ) -> Result<Self, Error> {
+        let mut room = most_bytes;
         let zeros = inputs.iter().map(|input| {
             let shape = shapes.get(&input.name).map(|shape| Shape::from_slice(shape));
             let shape =
@@ -50,7 +67,7 @@ impl TrialInputs {
             let bytes = left.and_then(|_| zeros(count * input.datatype.size().unwrap_or(4)));
             let (Some(left), Some((bytes, start))) = (left, bytes) else {
                 let text = format!(
-                    "input '{}' of shape {shape:?} is too large for a trial: at most {MOST_BYTES} bytes of inputs are \
+                    "input '{}' of shape {shape:?} is too large for a trial: at most {most_bytes} bytes of inputs are \
                      tried",
                     input.name
                 );
@@ -96,6 +113,11 @@ pub fn best_time(
         }
         Ok(best.unwrap_or(to_warm_up))
     })
+}
+
+/// One run before the model serves, which may take longer than any other.
+pub fn rehearse(end: impl FnOnce() + Send, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    within(LONGEST_REHEARSAL, end, run)
 }
 
 fn within<T>(

@@ -1,6 +1,5 @@
 """In which sizes batches run, and what a model hears that has none."""
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,8 @@ from tests import models
 from tests.unit.backends.onnxruntime.stated import parameter
 from tests.unit.text import config
 
+BATCHED = "dynamic_batching { }"
+OUTPUT = 'output { name: "Y" data_type: TYPE_FP32 dims: [ 1, 8, 8 ] }'
 IMAGE = 'input { name: "X" data_type: TYPE_FP32 dims: [ 1, 8, 8 ] }'
 ON_GPU = (Provider("cuda", (("device_id", "0"),)),)
 
@@ -32,9 +33,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def sizes(
-    path: Path, largest: int, more: str = "", providers: tuple[Provider, ...] = ON_GPU, inputs: str = IMAGE
+    path: Path,
+    largest: int,
+    more: str = BATCHED,
+    providers: tuple[Provider, ...] = ON_GPU,
+    *,
+    tensors: str = IMAGE + OUTPUT,
 ) -> BatchSizes:
-    return batch_sizes(config(f'name: "m" max_batch_size: {largest} {inputs} {more}'), providers, path)
+    return batch_sizes(config(f'name: "m" max_batch_size: {largest} {tensors} {more}'), providers, path)
 
 
 @pytest.mark.parametrize(
@@ -47,17 +53,15 @@ def sizes(
     ],
 )
 def test_a_model_with_convolutions_has_several_on_a_gpu_and_fewer_with_many_weights(
-    path: Path, caplog: pytest.LogCaptureFixture, largest: int, light: tuple[int, ...], heavy: tuple[int, ...]
+    path: Path, largest: int, light: tuple[int, ...], heavy: tuple[int, ...]
 ) -> None:
-    with caplog.at_level(logging.INFO):
-        assert sizes(path, largest) == BatchSizes(light)
-    assert f"batches of 'm' run in sizes of {', '.join(map(str, light))}" in caplog.text
+    assert sizes(path, largest) == BatchSizes(light, model="m")
     model = convolution()
     set_external_data(model.graph.initializer[0], "weights.bin")
     path.write_bytes(model.SerializeToString())
     with (path.parent / "weights.bin").open("wb") as file:
         file.truncate(300 << 20)
-    assert sizes(path, largest) == BatchSizes(heavy)
+    assert sizes(path, largest) == BatchSizes(heavy, model="m")
 
 
 def test_others_have_none(path: Path, tmp_path: Path) -> None:
@@ -72,25 +76,31 @@ def test_others_have_none(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("providers", [(), ON_GPU])
 def test_what_is_stated_counts_everywhere(path: Path, providers: tuple[Provider, ...]) -> None:
     stated = parameter("kushi.batch_sizes", "4, 1")
-    assert sizes(path, 16, stated, providers) == BatchSizes((1, 4, 16), stated=True)
-    assert sizes(path, 16, parameter("kushi.batch_sizes", "any"), providers) == BatchSizes()
+    assert sizes(path, 16, stated, providers) == BatchSizes((1, 4, 16), stated=True, model="m")
+    for text in ("any", " any "):
+        assert sizes(path, 16, parameter("kushi.batch_sizes", text) + BATCHED, providers) == BatchSizes()
 
 
 @pytest.mark.parametrize(
-    ("inputs", "limit", "why"),
+    ("more", "tensors", "why"),
     [
-        ('input { name: "X" data_type: TYPE_FP32 dims: [ 1, -1, 8 ] }', "", "input 'X' has dims [1, -1, 8]; 'cudnn"),
-        ('input { name: "X" data_type: TYPE_STRING dims: [ 1 ] }', "", "input 'X' has strings"),
-        (IMAGE, "1000", "each size needs memory of its own, and 'gpu_mem_limit' is stated"),
+        (BATCHED, IMAGE.replace("1, 8", "1, -1") + OUTPUT, "input 'X' has dims [1, -1, 8]"),
+        (BATCHED, IMAGE + OUTPUT.replace("1, 8, 8", "-1"), "output 'Y' has dims [-1]"),
+        ("", IMAGE + OUTPUT, "it has no dynamic_batching; state 'kushi.batch_sizes' where"),
     ],
 )
-def test_one_that_cannot_have_them_by_itself_hears_why(
-    path: Path, caplog: pytest.LogCaptureFixture, inputs: str, limit: str, why: str
+def test_one_whose_rows_may_depend_on_others_has_none_by_itself_and_hears_why(
+    path: Path, caplog: pytest.LogCaptureFixture, more: str, tensors: str, why: str
 ) -> None:
-    options = (("device_id", "0"), *((("gpu_mem_limit", limit),) if limit else ()))
-    assert sizes(path, 8, providers=(Provider("cuda", options),), inputs=inputs) == BatchSizes()
-    assert "the convolutions of 'm' are planned anew for each other batch" in caplog.text
-    assert why in caplog.text
+    assert sizes(path, 8, more, tensors=tensors) == BatchSizes()
+    assert f"the convolutions of 'm' are planned anew for each other batch: {why}" in caplog.text
+    assert "HEURISTIC makes that shorter" in caplog.text
+
+
+def test_a_limit_of_memory_is_not_multiplied(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = (("device_id", "0"), ("gpu_mem_limit", "1000"))
+    assert sizes(path, 8, providers=(Provider("cuda", options),)) == BatchSizes()
+    assert "each size needs memory of its own, and 'gpu_mem_limit' is stated" in caplog.text
 
 
 def test_who_has_chosen_a_search_hears_nothing_of_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,7 +119,7 @@ def test_who_has_chosen_a_search_hears_nothing_of_it(path: Path, caplog: pytest.
             "parameter 'kushi.batch_sizes' of model 'm' needs a max_batch_size above 0: the model takes no batches",
         ),
         (8, "9", "parameter 'kushi.batch_sizes' of model 'm': expected sizes up to max_batch_size, 8, got 9"),
-        (8, "", "parameter 'kushi.batch_sizes' of model 'm': expected at most 64 sizes of batches"),
+        (8, "", "parameter 'kushi.batch_sizes' of model 'm': expected 'any', or at most 64 sizes of batches"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(path: Path, largest: int, value: str, text: str) -> None:

@@ -64,9 +64,17 @@ def test_the_file_name_tells_the_version(installed: Install, tmp_path: Path, of_
     assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so.1.31.7"
 
 
-def test_without_one_the_record_of_the_wheel_tells_it(installed: Install, tmp_path: Path) -> None:
-    installed("1.31.1", "libonnxruntime.so")
-    assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so"
+@pytest.mark.parametrize("name", ["libonnxruntime.so", "libonnxruntime.so.1"])
+def test_without_one_the_record_of_the_wheel_tells_it(installed: Install, tmp_path: Path, name: str) -> None:
+    installed("1.31.1", name)
+    assert runtime_library() == tmp_path / "capi" / name
+
+
+def test_of_several_files_the_newest_that_says_its_version_is_taken(installed: Install, tmp_path: Path) -> None:
+    installed(None, "libonnxruntime.so.1.31.10")
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1", "libonnxruntime.so.1.31.9"):
+        (tmp_path / "capi" / name).write_bytes(b"")
+    assert runtime_library() == tmp_path / "capi" / "libonnxruntime.so.1.31.10"
 
 
 def test_a_library_without_a_version_is_refused(installed: Install) -> None:

@@ -1,3 +1,4 @@
+import logging
 from pathlib import Path
 from typing import cast
 
@@ -8,7 +9,7 @@ from runners.backends.onnxruntime.batch_sizes import BatchSizes
 from runners.backends.onnxruntime.options import SessionOptions
 from runners.backends.onnxruntime.sessions import Sessions
 from runners.backends.onnxruntime.values import Provider
-from runners.errors import ConfigInvalid
+from runners.errors import ConfigInvalid, EngineFailed
 
 
 class Opened:
@@ -77,55 +78,102 @@ def test_profiles_are_of_the_sessions_that_serve(opened: list[Opened]) -> None:
     assert opened[0].options.profile is None
 
 
-def of_sizes(
-    monkeypatch: pytest.MonkeyPatch, places: list[int | None], sizes: BatchSizes, *, gpu: bool = True
+class OfRows:
+    """Takes the place of an instance in sizes"""
+
+    def __init__(self, sessions: dict[int, Opened]) -> None:
+        self.sizes = sorted(sessions)
+
+
+def in_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+    places: list[int | None],
+    sizes: BatchSizes,
+    *,
+    gpu: bool = True,
+    fails: int | None = None,
 ) -> tuple[list[list[int]], list[int]]:
-    """The rows of the sessions of each instance, and of the batches that were run beforehand"""
-    made: list[list[int]] = []
+    """The sizes of each instance, none where it has a session for all, and the batches that were run beforehand"""
     rehearsed: list[int] = []
 
-    def of_rows(sessions: dict[int, Opened]) -> Opened:
-        made.append(sorted(sessions))
-        return sessions[max(sessions)]
+    def rehearse(_: object, rows: int) -> None:
+        if rows == fails:
+            raise EngineFailed("Failed to allocate memory")
+        rehearsed.append(rows)
 
-    monkeypatch.setattr(kushi_native.OnnxModel, "of_rows", of_rows)
+    monkeypatch.setattr(kushi_native.OnnxModel, "of_rows", OfRows)
     providers = {place: (Provider("cuda", ()),) if gpu else () for place in places}
-    sessions = Sessions(
-        Path("m.onnx"), SessionOptions(0, 0, parallel=False, graph_level=99), providers, own_threads=False
-    )
+    options = SessionOptions(0, 0, parallel=False, graph_level=99)
+    sessions = Sessions(Path("m.onnx"), options, providers, own_threads=False)
     sessions.probe(places, places[0])
-    sessions.open(places, 1, sizes=lambda _: sizes, rehearse=lambda _, rows: rehearsed.append(rows))
-    return made, rehearsed
+    made = cast("list[Opened | OfRows]", sessions.open(places, 1, sizes=lambda _: sizes, rehearse=rehearse))
+    return [one.sizes if isinstance(one, OfRows) else [] for one in made], rehearsed
 
 
-def test_each_instance_on_a_gpu_has_a_session_for_each_size(
-    opened: list[Opened], monkeypatch: pytest.MonkeyPatch
+def test_all_instances_on_a_gpu_have_the_larger_sizes_before_one_has_a_smaller_one(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, rehearsed = of_sizes(monkeypatch, [0, 0], BatchSizes((1, 4, 16)))
-    assert made == [[1, 4, 16], [1, 4, 16]]
-    assert rehearsed == [16, 4, 1, 16, 4, 1]
+    with caplog.at_level(logging.INFO):
+        made, rehearsed = in_sizes(monkeypatch, [0, 0], BatchSizes((1, 4, 16), model="m"))
+    assert (made, rehearsed) == ([[1, 4, 16], [1, 4, 16]], [16, 16, 4, 4, 1, 1])
     assert len(opened) == 6, "the session that looked at the model serves as well"
+    assert "batches of 'm' run in sizes of 1, 4, 16" in caplog.text
 
 
 def test_instances_on_the_cpu_share_those_of_all_sizes(opened: list[Opened], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert of_sizes(monkeypatch, [None, None], BatchSizes((1, 4), stated=True), gpu=False) == ([[1, 4]], [])
+    assert in_sizes(monkeypatch, [None, None], BatchSizes((1, 4), stated=True), gpu=False) == ([[1, 4]], [])
     assert len(opened) == 2
 
 
-@pytest.mark.parametrize("stated", [False, True])
-def test_a_size_that_finds_no_memory_is_left_out_unless_it_was_asked_for(
-    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, stated: bool
-) -> None:
+def limit(monkeypatch: pytest.MonkeyPatch, opened: list[Opened], room: int) -> None:
     open_ = SessionOptions.open
 
     def limited(options: SessionOptions, path: Path) -> object:
-        if len(opened) == 2:
+        if len(opened) == room:
             raise ConfigInvalid("onnx model 'm.onnx' cannot be loaded: out of memory")
         return open_(options, path)
 
     monkeypatch.setattr(SessionOptions, "open", limited)
-    if stated:
-        with pytest.raises(ConfigInvalid, match="out of memory"):
-            of_sizes(monkeypatch, [0], BatchSizes((1, 4, 16), stated=True))
-    else:
-        assert of_sizes(monkeypatch, [0], BatchSizes((1, 4, 16))) == ([[4, 16]], [16, 4])
+
+
+def test_sizes_that_find_no_memory_are_left_out(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit(monkeypatch, opened, 3)
+    made, rehearsed = in_sizes(monkeypatch, [0, 0], BatchSizes((1, 4, 16), model="m"))
+    assert (made, rehearsed) == ([[4, 16], [16]], [16, 16, 4])
+    assert (
+        "batches of 'm' have no size of 4 or less: onnx model 'm.onnx' cannot be loaded: out of memory" in caplog.text
+    )
+
+
+def test_sizes_that_are_stated_and_find_no_memory_fail_the_load(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(monkeypatch, opened, 2)
+    with pytest.raises(ConfigInvalid, match="out of memory"):
+        in_sizes(monkeypatch, [0], BatchSizes((1, 4, 16), stated=True))
+
+
+def test_a_size_in_which_nothing_runs_is_left_out(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert in_sizes(monkeypatch, [0], BatchSizes((1, 4, 16), model="m"), fails=4) == ([[16]], [16])
+    assert "batches of 'm' have no size of 4 or less: Failed to allocate memory" in caplog.text
+    assert len(opened) == 2
+
+
+def test_a_model_whose_largest_batch_fails_takes_batches_of_any_size(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert in_sizes(monkeypatch, [0, 0], BatchSizes((1, 16), model="m"), fails=16) == ([[], []], [])
+    assert "run in whatever size they have, since one of 16 fails: Failed to allocate memory" in caplog.text
+    assert len(opened) == 2
+
+
+def test_stated_sizes_stay_where_a_batch_of_zeros_fails(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert in_sizes(monkeypatch, [0], BatchSizes((1, 16), stated=True), fails=16) == ([[1, 16]], [1])
+    assert "a batch of 16 rows of zeros fails" in caplog.text
+    assert len(opened) == 2
