@@ -20,6 +20,7 @@ from typing import TypeVar
 from kushi_native import leave_threads_at_exit
 
 from .errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
+from .wanted import work_for
 
 __all__ = ["MOST_LEFT", "Load", "Loads", "failure_of", "forget_frames", "threads_are_left"]
 
@@ -185,6 +186,7 @@ class _Broken(Exception):
 
 
 def _carry_out(step: Future[_T], ended: Future[None], work: Callable[[], _T]) -> None:
+    work_for(step)
     try:
         _settle(step, work)
     finally:

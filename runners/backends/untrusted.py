@@ -23,6 +23,7 @@ from .._version import __version__
 from ..environment import cache_directory
 from ..errors import ConfigInvalid, KushiError
 from ..repository.discovery import descriptor_of
+from ..wanted import check_wanted
 from .isolation_messages import Order
 from .worker_models import ProcessLimits, Workers, directory_of
 
@@ -61,6 +62,7 @@ def try_first(order: Order, seconds: float, path: Path, beside: Iterable[Path]) 
     """
     beside = [*beside]
     for _ in range(_MOST_TRIALS):
+        check_wanted()
         try:
             seen = _seen(path, beside)
             verdict = _Verdict(_key(order, path, beside))

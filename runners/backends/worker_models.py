@@ -15,6 +15,7 @@ from ..repository.cores import Cores, cores_of_instances
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig, ModelInstanceGroup
 from ..repository.tensors import protocol_type
+from ..wanted import is_given_up
 from .steps import Placed
 
 __all__ = ["ProcessLimits", "Workers", "directory_of", "process_limits"]
@@ -66,7 +67,8 @@ class Workers:
     def complete(self, name: str, config: str) -> str:
         """What `auto_complete_config` of the class makes of `config`, in a process that is there for nothing else"""
         order = {**self._order(), "config": config}
-        return WorkerModel.complete(json.dumps(self._launch(name)), json.dumps(order), self.start_seconds)
+        launch = json.dumps(self._launch(name))
+        return WorkerModel.complete(launch, json.dumps(order), self.start_seconds, is_given_up)
 
     def models(self, model: Placed, config: ModelConfig) -> list[WorkerModel]:
         """One for each instance of a version whose configuration is complete"""

@@ -104,7 +104,9 @@ class Ensemble:
 class WorkerModel:
     def __new__(cls, options_json: str, thread: Callable[[int, int], None] | None = None) -> Self: ...
     @staticmethod
-    def complete(launch_json: str, order_json: str, seconds: float) -> str: ...
+    def complete(
+        launch_json: str, order_json: str, seconds: float, is_given_up: Callable[[], bool]
+    ) -> str: ...
 
 @final
 class Timings:

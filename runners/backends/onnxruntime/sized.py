@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import kushi_native
 
 from ...errors import ConfigInvalid, EngineFailed
+from ...wanted import check_wanted
 from .batch_sizes import BATCH_SIZES, BatchSizes
 
 __all__ = ["Rehearse", "open_in_sizes"]
@@ -34,6 +35,7 @@ def open_in_sizes(
         for rows in reversed(sizes.sizes):
             # all have a size before any has the next: what is missing is missing to all
             for instance, of_rows in enumerate(opened):
+                check_wanted()
                 session = open_(instance, rows) if of_rows else largest[instance]
                 _rehearse(rehearse, session, rows, stated=sizes.stated)
                 of_rows[rows] = session

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,10 +13,11 @@ import pytest
 from runners import Engine, EngineOptions, ModelOptions
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of
+from tests.integration.test_hostile_models import change
+from tests.raw_http import frame
+from tests.waiting import eventually, settles
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import StartServer
 
 PYTHON: Final = 'backend: "python"\n'
@@ -186,3 +189,27 @@ def test_a_configuration_without_end_is_not_read(repository: Path) -> None:
     models.write(repository, "endless", ECHO.replace("BODY", body), PYTHON)
     with Engine(repository, options=EngineOptions(exit_on_error=False)) as engine:
         assert "at most 16777216 are read" in str(engine.failures["endless"])
+
+
+def test_an_unload_ends_the_process_in_which_a_configuration_is_completed(
+    repository: Path, start_server: StartServer, tmp_path: Path
+) -> None:
+    written = tmp_path / "pid"
+    body = f"""
+        import os, pathlib, time
+        part = pathlib.Path({str(written)!r} + ".part")
+        part.write_text(str(os.getpid()))
+        part.rename({str(written)!r})
+        time.sleep(3600)
+    """
+    write(repository, body)
+    server = start_server(repository, "--model-control-mode=explicit")
+    with server.connect() as loading:
+        loading.send(frame("POST", "/v2/repository/models/m/load"))
+        eventually(written.exists, "the process has begun")
+        assert change(server, "m", "unload").status == 200
+        assert "given up: the model is to be unloaded" in loading.receive().error
+    settles(lambda: not Path("/proc", written.read_text()).exists(), "the process has ended")
+    shutil.rmtree(repository / "m")
+    write(repository, COMPLETE + "return config")
+    assert change(server, "m", "load").status == 200

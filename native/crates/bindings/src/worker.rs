@@ -41,12 +41,26 @@ impl WorkerModel {
         Ok(Self { options })
     }
 
-    /// The configuration as a model completes it, in a process that is there for nothing else.
+    /// The configuration as a model completes it, in a process that is there for nothing else, and ends where
+    /// `is_given_up` says so.
     #[staticmethod]
-    fn complete(py: Python<'_>, launch_json: &str, order_json: &str, seconds: f64) -> PyResult<String> {
+    #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+    fn complete(
+        py: Python<'_>,
+        launch_json: &str,
+        order_json: &str,
+        seconds: f64,
+        is_given_up: Py<PyAny>,
+    ) -> PyResult<String> {
+        let is_given_up = || {
+            let said = exit::attached(|py| is_given_up.call0(py).and_then(|said| said.is_truthy(py)));
+            // where it cannot be asked, nobody waits
+            said.is_none_or(|said| said.unwrap_or(true))
+        };
         let complete = || {
             let launch: Launch = parse("the launch of a worker", launch_json)?;
-            kushi_engine_worker::complete(&launch, order_json, Duration::from_secs_f64(seconds))
+            let patience = Duration::from_secs_f64(seconds);
+            kushi_engine_worker::complete(&launch, order_json, patience, &is_given_up)
         };
         exit::detached(py, complete).map_err(|error| raise(py, &error, None))
     }

@@ -16,8 +16,17 @@ use crate::process::{Launch, Process, timespec};
 /// Of a configuration, as JSON: that of a file has a megabyte at most.
 const MOST_ANSWER_BYTES: usize = 16 << 20;
 
-/// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it.
-pub fn complete(launch: &Launch, order: &str, patience: Duration) -> Result<String, Error> {
+/// How often it is asked whether anybody still waits.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it. The process ends where
+/// nobody waits for it any more.
+pub fn complete(
+    launch: &Launch,
+    order: &str,
+    patience: Duration,
+    is_given_up: &dyn Fn() -> bool,
+) -> Result<String, Error> {
     let failed = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
     let process = Process::start(launch).map_err(|error| {
         let program = launch.command.first().cloned();
@@ -30,7 +39,10 @@ pub fn complete(launch: &Launch, order: &str, patience: Duration) -> Result<Stri
     let _ = outgoing.send_text(kind::AUTO_COMPLETE, 0, 0, order.as_bytes());
     let mut logged = Logged::new(launch.name.clone());
     let until = Instant::now() + patience;
-    let answer = converse(process, &mut incoming, &mut outgoing, &mut logged, until);
+    let answer = converse(process, &mut incoming, &mut outgoing, &mut logged, &|| {
+        let left = until.saturating_duration_since(Instant::now());
+        if is_given_up() { Duration::ZERO } else { left }
+    });
     answer.map_err(|error| failed(format!("{}: {error}", launch.name)))
 }
 
@@ -39,10 +51,10 @@ fn converse(
     incoming: &mut Incoming,
     outgoing: &mut Outgoing,
     logged: &mut Logged,
-    until: Instant,
+    left: &dyn Fn() -> Duration,
 ) -> Result<String, String> {
     loop {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = left();
         if left.is_zero() {
             process.kill();
             return Err(format!(
@@ -51,7 +63,7 @@ fn converse(
             ));
         }
         let interest = if outgoing.is_blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let timeout = timespec(left);
+        let timeout = timespec(left.min(LOOK));
         let socket = process.socket.clone();
         let mut descriptors = [
             PollFd::from_borrowed_fd(socket.as_fd(), interest),

@@ -1,4 +1,6 @@
 import logging
+from concurrent.futures import Future
+from contextvars import copy_context
 from pathlib import Path
 from typing import cast
 
@@ -9,7 +11,8 @@ from runners.backends.onnxruntime.batch_sizes import BatchSizes
 from runners.backends.onnxruntime.options import SessionOptions
 from runners.backends.onnxruntime.sessions import Sessions
 from runners.backends.onnxruntime.values import Provider
-from runners.errors import ConfigInvalid, EngineFailed
+from runners.errors import ConfigInvalid, EngineFailed, ModelUnavailable
+from runners.wanted import work_for
 
 
 class Opened:
@@ -176,4 +179,25 @@ def test_stated_sizes_stay_where_a_batch_of_zeros_fails(
 ) -> None:
     assert in_sizes(monkeypatch, [0], BatchSizes((1, 16), stated=True), fails=16) == ([[1, 16]], [1])
     assert "a batch of 16 rows of zeros fails" in caplog.text
+    assert len(opened) == 2
+
+
+def test_a_load_that_was_given_up_opens_no_further_session(
+    opened: list[Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> None:
+        step: Future[None] = Future()
+        work_for(step)
+        open_ = SessionOptions.open
+
+        def second_is_the_last(options: SessionOptions, path: Path) -> object:
+            if len(opened) == 1:
+                step.cancel()
+            return open_(options, path)
+
+        monkeypatch.setattr(SessionOptions, "open", second_is_the_last)
+        with pytest.raises(ModelUnavailable, match="the load was given up"):
+            in_sizes(monkeypatch, [0], BatchSizes((1, 4, 16)))
+
+    copy_context().run(load)
     assert len(opened) == 2
