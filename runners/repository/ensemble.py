@@ -4,7 +4,7 @@ against the configurations of its composing models once they are loaded.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigInvalid
@@ -105,7 +105,7 @@ def _check_flow(config: ModelConfig) -> None:
     unused += [("output", tensor) for tensor in outputs if tensor not in makers and tensor not in taken]
     for role, tensor in unused:
         raise ConfigInvalid(f"ensemble {role} '{tensor}' for ensemble '{name}' is not used")
-    ready = _ready(inputs, list(steps))
+    ready = _ready(inputs, steps)
     for tensor in outputs:
         if tensor not in ready:
             missing = _unconnected(tensor, makers, ready)
@@ -131,12 +131,24 @@ def _makers(config: ModelConfig) -> dict[str, ModelEnsembling.Step]:
     return makers
 
 
-def _ready(inputs: list[str], waiting: list[ModelEnsembling.Step]) -> set[str]:
+def _ready(inputs: Iterable[str], steps: Sequence[ModelEnsembling.Step]) -> set[str]:
     """The tensors that are made from the inputs of the ensemble"""
-    ready = set(inputs)
-    while begun := [step for step in waiting if ready.issuperset(step.input_map.values())]:
-        waiting = [step for step in waiting if step not in begun]
-        ready.update(tensor for step in begun for tensor in step.output_map.values())
+    missing = [set(step.input_map.values()) for step in steps]
+    takers: dict[str, list[int]] = {}
+    for index, tensors in enumerate(missing):
+        for tensor in tensors:
+            takers.setdefault(tensor, []).append(index)
+    ready: set[str] = set()
+    made = [*inputs]
+    while made:
+        tensor = made.pop()
+        if tensor in ready:
+            continue
+        ready.add(tensor)
+        for index in takers.get(tensor, ()):
+            missing[index].discard(tensor)
+            if not missing[index]:
+                made.extend(steps[index].output_map.values())
     return ready
 
 

@@ -269,7 +269,9 @@ class IncomingRequest(InferenceRequest):
         return self._sender
 
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for it any more"""
+        """Whether nobody waits for it any more, though it has not ended"""
+        if self._sender is not None and self._sender.has_ended:
+            return False
         return server.current().is_cancelled(self._key)
 
     def set_release_flags(self, flags: int) -> None:

@@ -115,8 +115,13 @@ class InferenceResponseSender:
             raise
 
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for responses any more"""
-        return self._server.is_cancelled(self._key)
+        """Whether nobody waits for responses any more, though the request has not ended"""
+        return not self.has_ended and self._server.is_cancelled(self._key)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has sent the end of the request"""
+        return self._ended
 
     def close(self) -> None:
         """No response will follow"""

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -69,6 +70,12 @@ def test_a_graph_that_triton_refuses_is_refused_with_its_text(text: str) -> None
 )
 def test_steps_in_any_order_and_in_branches_are_taken(text: str) -> None:
     check_steps(config(text))
+
+
+def test_a_long_chain_in_the_wrong_order_is_taken() -> None:
+    tensors = ["A", *(f"t{index}" for index in range(1000)), "C"]
+    steps = [step("a", taken, made) for taken, made in pairwise(tensors)]
+    check_steps(config(graph(*reversed(steps))))
 
 
 def test_a_model_that_is_no_ensemble_needs_no_steps() -> None:

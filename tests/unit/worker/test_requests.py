@@ -11,7 +11,7 @@ import pytest
 from runners.worker.errors import TritonModelException
 from runners.worker.functions import get_output_tensor_by_name
 from runners.worker.requests import IncomingRequest, InferenceRequest, InferenceTrace, MemoryType, PreferredMemory
-from runners.worker.responses import InferenceResponse, ResponseIterator
+from runners.worker.responses import RESPONSE_FINAL, InferenceResponse, ResponseIterator
 from runners.worker.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -284,6 +284,15 @@ def test_an_incoming_request_knows_whether_its_asker_has_gone(server: AnsweringS
     sender = came.get_response_sender()
     assert sender.is_cancelled()
     assert came.get_response_sender() is sender
+
+
+def test_one_that_has_ended_is_not_cancelled(server: AnsweringServer) -> None:
+    came = IncomingRequest(5, [], decoupled=True)
+    sender = came.get_response_sender()
+    sender.send(flags=RESPONSE_FINAL)
+    server.gone.add(5)
+    assert not came.is_cancelled()
+    assert not sender.is_cancelled()
 
 
 def test_an_incoming_request_is_scheduled_again() -> None:

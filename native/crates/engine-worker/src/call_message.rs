@@ -146,7 +146,11 @@ pub(crate) fn answer_payload<'a>(spec: &ModelSpec, response: &'a Response) -> Pa
 
 /// Why there are none.
 pub(crate) fn error_payload(error: &Error) -> Payload<'static> {
-    let text = if error.message.is_empty() { "an error without a text" } else { &error.message };
+    let nameless = match error.kind {
+        ErrorKind::Cancelled => "the request was cancelled",
+        _ => "an error without a text",
+    };
+    let text = if error.message.is_empty() { nameless } else { &error.message };
     let mut heads = Vec::with_capacity(12 + text.len());
     put_head(&mut heads, code(error.kind), text, "", 0);
     let length = heads.len();
