@@ -28,7 +28,14 @@ def main() -> None:
     loop = importlib.import_module(f"{_NAME}.loop")
     importlib.import_module(f"{_NAME}.memory").keep()
     importlib.import_module(f"{_NAME}.pb_utils").install()
-    if not loop.Worker(channel.Channel(int(sys.argv[1]))).run():
+    worker = loop.Worker(channel.Channel(int(sys.argv[1])))
+    try:
+        has_been_ended = worker.run()
+    except BaseException:
+        # threads of the model, and what it has registered for the end, may keep the process: the server does not wait
+        worker.close()
+        raise
+    if not has_been_ended:
         # nobody is there to hear of an error; threads of the model may never end
         os._exit(0)
 

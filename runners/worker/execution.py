@@ -29,7 +29,7 @@ WINDOW = 32
 class Key:
     """What a request is known by: its batch, its place in it, and which outputs it wants"""
 
-    __slots__ = ("batch", "decoupled", "ended", "gone", "position", "untaken", "wanted")
+    __slots__ = ("batch", "decoupled", "ended", "gone", "position", "untaken", "waits", "wanted")
 
     def __init__(self, batch: int, position: int, wanted: Sequence[str] | None, *, decoupled: bool) -> None:
         self.batch = batch
@@ -40,14 +40,17 @@ class Key:
         self.untaken = 0
         self.gone = False
         self.ended = False
+        # whether a thread has found no room, and may wait for it
+        self.waits = False
 
     def has_room(self) -> bool:
         """Whether a response may leave, which then has its place, or none is of use; under the lock of whoever waits"""
-        if self.gone:
-            return True
         if self.untaken >= WINDOW:
-            return False
-        self.untaken += 1
+            # before it looks whether the request has ended: who ends it does the same in the other order
+            self.waits = True
+            return self.gone or self.ended
+        if not (self.gone or self.ended):
+            self.untaken += 1
         return True
 
 

@@ -84,28 +84,37 @@ class Worker:
             )
         lock = self._lock
         while True:
-            with lock:
-                while True:
+            frame = None
+            # the handler of a signal may raise anywhere: what is set here is set back below
+            reads = False
+            try:
+                with lock:
+                    while self._is_read:
+                        if done():
+                            return
+                        self._wait_for_others()
                     if done():
                         return
-                    if not self._is_read:
-                        self._is_read = True
-                        self._reader = threading.get_ident()
-                        break
-                    self._others += 1
-                    self._changed.wait()
-                    self._others -= 1
-            frame = None
-            try:
+                    reads = self._is_read = True
+                    self._reader = threading.get_ident()
                 frame = self._channel.read()
             finally:
-                with lock:
-                    self._is_read = False
-                    self._reader = 0
-                    if frame is not None:
-                        self._take(frame)
-                    if self._others:
-                        self._changed.notify_all()
+                if reads:
+                    with lock:
+                        self._is_read = False
+                        self._reader = 0
+                        if frame is not None:
+                            self._take(frame)
+                        if self._others:
+                            self._changed.notify_all()
+
+    def _wait_for_others(self) -> None:
+        """Until somebody else has read; under the lock"""
+        self._others += 1
+        try:
+            self._changed.wait()
+        finally:
+            self._others -= 1
 
     def _cannot_wait(self) -> bool:
         """Whether this is code that runs in the midst of a frame of this very thread"""

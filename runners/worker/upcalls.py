@@ -32,6 +32,8 @@ _LEVELS = ("error", "warning", "info", "verbose")
 _TAKEN = struct.Struct("<II")
 _CHANGE = struct.Struct("<d")
 _RELEASE = 0
+# who asks under this number does not wait for the answer
+_NOBODY = 0
 _CHANGES = {"increment": 1, "set": 2, "observe": 3}
 
 
@@ -58,7 +60,8 @@ class Upcalls:
     def take(self, frame: Frame) -> None:
         """What came from the server; under the lock of whoever waits"""
         if frame.kind == kinds.ANSWER:
-            self._answers[frame.id] = (frame.value == 0, bytes(frame.payload))
+            if frame.id != _NOBODY:
+                self._answers[frame.id] = (frame.value == 0, bytes(frame.payload))
         elif frame.kind == kinds.GRANT:
             key = self._open.get((frame.id, frame.value))
             if key is not None:
@@ -75,8 +78,13 @@ class Upcalls:
         self._open[key.batch, key.position] = key
 
     def close(self, key: Key) -> None:
-        """It has got its end"""
+        """It has got its end. A thread that waits for room hears so, though the server has nothing more to say of it"""
         self._open.pop((key.batch, key.position), None)
+        key.ended = True
+        if key.waits:
+            # its answer wakes whoever reads, and so all others
+            place = {"verb": "is_cancelled", "batch": key.batch, "position": key.position}
+            self._channel.send(kinds.ASK, [json.dumps(place).encode()], id=_NOBODY)
 
     def send(self, request_key: Key, response: InferenceResponse | None, flags: int) -> None:
         """As `server.Server` says, and so are the others"""
@@ -92,6 +100,8 @@ class Upcalls:
             self.wait_until(key.has_room)
             if key.gone:
                 raise TritonModelException("Unable to send response. Nobody waits for it any more.")
+            if key.ended:
+                raise TritonModelException("Unable to send response. Response sender has been closed.")
         has_left = False
         try:
             key.ended = ends

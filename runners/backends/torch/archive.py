@@ -5,14 +5,19 @@ A TorchScript archive and an exported program are data and operators. Everything
 a Python pickle, which runs any code when it is opened, or machine code: that is refused, with what to do instead.
 """
 
+import io
 import json
+import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
 from enum import Enum
+from math import prod
 from pathlib import Path
 
-from ...errors import ConfigInvalid, Unsupported
+from ...errors import ConfigInvalid, KushiError, Unsupported
+from .generated import check_generated
 from .operators import check_program
 
 __all__ = ["Format", "inspect", "sample_inputs"]
@@ -25,7 +30,25 @@ _MOST_JSON_BYTES = 64 * 1024 * 1024
 """Of one record: what it states is a graph, weights are in others"""
 _MOST_INFLATED_BYTES = 64 * 1024 * 1024
 """All compressed records together: PyTorch compresses code alone"""
-_DAMAGE = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_MOST_JSON_PARTS = 2_000_000
+_MOST_JSON_VALUES = 8_000_000
+"""Brackets and commas of one record: while it is read, no other model that Python executes goes on"""
+# what a damaged table of contents makes Python's reader raise
+_DAMAGE = (
+    *(EOFError, OSError, RuntimeError, ValueError, LookupError, MemoryError, NotImplementedError),
+    *(struct.error, zipfile.BadZipFile, zlib.error),
+)
+_END = struct.Struct("<4s16sH")
+_DIRECTORY = 0x10
+"""PyTorch reads nothing of a record with this attribute, and says that it has read it"""
+# of an exported program; others are what PyTorch would take for one of these, as a pickle
+_RECORDS = re.compile(
+    r"data/weights/(weight_\d+|model_weights_config\.json)|data/constants/(tensor_\d+|model_constants_config\.json)"
+    r"|data/sample_inputs/model\.pt|models/model\.json|extra/.*"
+    r"|archive_format|archive_version|byteorder|version|\.data/(version|serialization_id)"
+    r"|\.format_version|\.storage_alignment",
+    re.DOTALL,
+)
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 
 
@@ -41,23 +64,38 @@ def inspect(path: Path) -> Format:
     try:
         with zipfile.ZipFile(path) as archive:
             content = _Content(path, archive)
+            content.check_places()
             content.check_sizes()
             found = content.format()
             content.check_sums()
             return found
+    except KushiError:
+        raise
     except zipfile.BadZipFile:
         kind = "a Python pickle" if _begins_as_pickle(path) else "no PyTorch archive"
         raise ConfigInvalid(
             f"'{path}' is {kind}, expected a TorchScript archive or an exported program: {_SAVE}"
         ) from None
+    except _DAMAGE as error:
+        raise ConfigInvalid(f"'{path}' is damaged: {error}") from None
 
 
 def sample_inputs(path: Path) -> bytes:
-    """The inputs that an exported program was made with, as PyTorch wrote them"""
+    """The inputs that an exported program was made with, as PyTorch wrote them: an archive by itself"""
     with zipfile.ZipFile(path) as archive:
         content = _Content(path, archive)
         content.check_sizes()
-        return content.read(_SAMPLES) or b""
+        samples = content.read(_SAMPLES) or b""
+    try:
+        with zipfile.ZipFile(io.BytesIO(samples)) as inner:
+            unpacked = sum(record.file_size for record in inner.infolist())
+    except _DAMAGE as error:
+        raise ConfigInvalid(f"'{path}' is damaged: {_SAMPLES}: {error}") from None
+    if unpacked > len(samples) + _MOST_INFLATED_BYTES:
+        raise ConfigInvalid(
+            f"'{path}' has sample inputs that hold {unpacked} bytes in {len(samples)}: they are not read"
+        )
+    return samples
 
 
 def _begins_as_pickle(path: Path) -> bool:
@@ -80,6 +118,18 @@ class _Content:
             return self._archive.read(self._records[record])
         except _DAMAGE as error:
             raise self._damaged(str(error)) from None
+
+    def check_places(self) -> None:
+        """What is checked here must be what PyTorch reads: it takes the table of contents from where its end says"""
+        with self._path.open("rb") as file:
+            file.seek(-_END.size, io.SEEK_END)
+            mark, _, comment = _END.unpack(file.read(_END.size))
+        records = self._archive.infolist()
+        if mark != b"PK\5\6" or comment or (records and min(record.header_offset for record in records)):
+            raise self._damaged("there is something before or behind its records")
+        for record in records:
+            if record.external_attr & _DIRECTORY or record.filename.endswith("/"):
+                raise self._damaged(f"its record '{record.filename}' is called a directory")
 
     def check_sizes(self) -> None:
         """What comes out of the file may not be much more than what is in it"""
@@ -142,22 +192,30 @@ class _Content:
             raise ConfigInvalid(
                 f"'{self._path}' holds {len(programs)} programs, expected one as torch.export.save writes it"
             )
+        if other := next((record for record in self._records if not _RECORDS.fullmatch(record)), None):
+            raise Unsupported(f"'{self._path}' has a record '{other}', which is not read here: {_AGAIN}")
         for record in _CONFIGS:
             config = self._json(record)
             entries = config.get("config") if isinstance(config, Mapping) else None
             if not isinstance(entries, Mapping):
                 raise Unsupported(f"'{self._path}' has the form of PyTorch before 2.9: {_AGAIN}")
             for name, entry in entries.items():
-                self._check_payload(name, entry)
-        check_program(self._json("models/model.json"), self._path)
+                self._check_payload(name, entry, record.rpartition("/")[0])
+        program = self._json("models/model.json")
+        check_program(program, self._path)
+        check_generated(program, self._path)
 
-    def _check_payload(self, name: str, entry: object) -> None:
+    def _check_payload(self, name: str, entry: object, folder: str) -> None:
         said = entry if isinstance(entry, Mapping) else {}
         plain = said.get("use_pickle") is False and str(said.get("path_name")).startswith(("weight_", "tensor_"))
         if not plain:
             raise Unsupported(
                 f"'{self._path}' holds '{name}' as a Python object, which is not loaded here: expected plain tensors"
             )
+        record = self._records.get(f"{folder}/{said['path_name']}")
+        if record is not None and not self._archive.getinfo(record).file_size and _elements(said) > 0:
+            # PyTorch would make zeros of it
+            raise self._damaged(f"'{name}' has a size and no content")
 
     def _json(self, record: str) -> object:
         if record in self._records:
@@ -165,6 +223,8 @@ class _Content:
             if size > _MOST_JSON_BYTES:
                 raise self._damaged(f"{record} has {size} bytes, at most {_MOST_JSON_BYTES} are read")
         text = self.read(record)
+        if text and (text.count(b"[") + text.count(b"{") > _MOST_JSON_PARTS or text.count(b",") > _MOST_JSON_VALUES):
+            raise self._damaged(f"{record} has more parts than a program has")
         try:
             content: object = None if text is None else json.loads(text)
         except RecursionError:
@@ -172,3 +232,11 @@ class _Content:
         except ValueError as error:
             raise self._damaged(f"{record}: {error}") from None
         return content
+
+
+def _elements(entry: Mapping[str, object]) -> int:
+    """How many a tensor states; 1 where that cannot be told"""
+    said = entry.get("tensor_meta")
+    sizes = said.get("sizes") if isinstance(said, Mapping) else None
+    found = [size.get("as_int") for size in sizes if isinstance(size, Mapping)] if isinstance(sizes, list) else []
+    return prod(size if isinstance(size, int) else 1 for size in found)

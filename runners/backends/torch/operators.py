@@ -38,7 +38,7 @@ _ARITHMETIC = frozenset(
 def check_program(program: object, path: Path) -> None:
     """Raises for the first thing in `program`, the content of an archive's model.json, that is more than computing"""
     for key, value in _strings(program):
-        if key == "target" and not _is_operator(value):
+        if key in {"target", "as_operator"} and not _is_operator(value):
             raise ConfigInvalid(f"'{path}' calls '{value}', which is no operator of PyTorch")
         if key == "expr_str" and not is_arithmetic(value):
             raise ConfigInvalid(
@@ -98,6 +98,8 @@ def _strings(tree: object) -> Iterator[tuple[str, str]]:
     for item in _mappings(tree):
         if isinstance(item.get("expr_str"), str):
             yield "expr_str", item["expr_str"]
+        if isinstance(item.get("as_operator"), str):
+            yield "as_operator", item["as_operator"]
         # a node; other things with a target mean the name of a weight
         if "inputs" in item and "outputs" in item and isinstance(item.get("target"), str):
             yield "target", item["target"]

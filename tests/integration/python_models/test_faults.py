@@ -61,6 +61,45 @@ def test_a_worker_that_fails_fails_its_request_and_is_started_again(
     assert say(client, "hello again") == "hello again"
 
 
+KEPT = """
+import atexit
+import concurrent.futures
+import sys
+import threading
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        KEEP
+
+    def execute(self, requests):
+        what = [pb_utils.get_input_tensor_by_name(request, "WHAT") for request in requests]
+        if what[0].as_numpy()[0] == b"end":
+            sys.exit(4)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("SAID", one.as_numpy())]) for one in what]
+"""
+KEEPS = {
+    "thread": "threading.Thread(target=threading.Event().wait).start()",
+    "pool": "concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait)",
+    "atexit": "atexit.register(threading.Event().wait)",
+}
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+def test_a_process_that_something_keeps_from_its_end_is_ended(
+    keep: str, repository: Path, start_server: StartServer
+) -> None:
+    config = models.FAULTY_CONFIG[: models.FAULTY_CONFIG.index("parameters")]
+    models.write(repository, "faulty", KEPT.replace("KEEP", KEEPS[keep]), config)
+    client = client_of(start_server(repository))
+    assert say(client, "hello") == "hello"
+    with pytest.raises(InferenceServerException, match="faulty_0 ended while it executed"):
+        say(client, "end")
+    assert say(client, "hello") == "hello"
+
+
 def test_the_error_of_a_request_leaves_out_what_was_printed_at_the_start(
     repository: Path, start_server: StartServer
 ) -> None:

@@ -51,6 +51,40 @@ class TritonPythonModel:
 """
 
 
+ENDED_ELSEWHERE = """
+import threading
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            if pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0] == 0:
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                continue
+            full = threading.Event()
+            threading.Thread(target=self.end, args=(sender, full)).start()
+            try:
+                for number in range(1000):
+                    if number == 31:
+                        full.set()
+                    output = pb_utils.Tensor("NUMBER", np.array([number], np.int32))
+                    sender.send(pb_utils.InferenceResponse([output]))
+            except pb_utils.TritonModelException:
+                pass
+
+    def end(self, sender, full):
+        full.wait()
+        # by then the other thread waits for room
+        time.sleep(0.5)
+        sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("too slow")), flags=1)
+"""
+
+
 class Taken:
     """What an event loop takes, one by one, as a thread would"""
 
@@ -263,6 +297,18 @@ class TritonPythonModel:
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", value)]))
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+
+
+def test_a_thread_that_waits_for_room_goes_on_when_another_one_ends_the_request(repository: Path) -> None:
+    models.write(repository, "counting", ENDED_ELSEWHERE, models.COUNTING_CONFIG)
+    with asked(repository, "local-thread") as engine:
+        for _ in range(2):
+            slow = engine.stream("counting", np.array([1], np.int32))
+            # with nothing taken but the first, the model finds no room, and hears of no more
+            next(slow)
+            assert list(engine.stream("counting", np.array([0], np.int32))) == []
+            with pytest.raises(EngineFailed, match="too slow"):
+                list(slow)
 
 
 def test_large_answers_come_whole(repository: Path, way: str) -> None:

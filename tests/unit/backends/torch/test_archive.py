@@ -1,3 +1,4 @@
+import io
 import json
 import pickle
 import zipfile
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runners.backends.torch.archive import Format, inspect
+from runners.backends.torch.archive import Format, inspect, sample_inputs
 from runners.errors import ConfigInvalid, KushiError, Unsupported
 
 SCRIPT = dict.fromkeys(("data.pkl", "constants.pkl", "version", "code/__torch__.py"), "")
@@ -17,6 +18,12 @@ PROGRAM: dict[str, Any] = {
     "data/weights/model_weights_config.json": {"config": {}},
     "data/constants/model_constants_config.json": {"config": {}},
 }
+
+
+def form(kind: str, context: object) -> str:
+    """A form of arguments, as pytree writes it"""
+    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
+    return json.dumps([1, {"type": kind, "context": json.dumps(context), "children_spec": [leaf]}])
 
 
 def archive(path: Path, records: Mapping[str, object], folder: str = "model/") -> Path:
@@ -156,3 +163,127 @@ def test_records_that_share_bytes_are_damage(tmp_path: Path) -> None:
     path.write_bytes(content[:at] + table)
     with pytest.raises(ConfigInvalid, match="is damaged: its records overlap"):
         inspect(path)
+
+
+def saved(path: Path, program: Mapping[str, object]) -> Path:
+    """An exported program with this in its model.json"""
+    return archive(path, PROGRAM | {"models/model.json": program})
+
+
+@pytest.mark.parametrize(
+    "record", ["data/weights/model.pt", "data/constants/model.pt", "data/weights/weight_x", "other"]
+)
+def test_records_that_pytorch_would_take_for_something_else_are_refused(tmp_path: Path, record: str) -> None:
+    with pytest.raises(Unsupported, match=f"has a record '{record}', which is not read here"):
+        inspect(archive(tmp_path / "model.pt2", PROGRAM | {record: ""}))
+
+
+RUNS = "__import__('os').mkdir('x')"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"guards_code": [RUNS]},
+        {"guards_code": ["L['x'].size()[0] == 3", "L.__class__"]},
+        {"guards_code": ["open('x')"]},
+        {"guards_code": ["'a' * 999999999 == L"]},
+        {"guards_code": ["9 ** 9 ** 9 > L['x'].size()[0]"]},
+        {"guards_code": ["(lambda: 1)() == 1"]},
+        {"guards_code": ["L['x'].size()[0] =="]},
+        {"graph_module": {"graph": {"inputs": [{"as_tensor": {"name": f"x={RUNS}"}}]}}},
+        {"graph_module": {"graph": {"outputs": [{"as_sym_int": {"as_name": f"x={RUNS}"}}]}}},
+        {"graph_module": {"graph": {"nodes": [{"inputs": [{"name": f"b={RUNS},c", "arg": {"as_int": 1}}]}]}}},
+        {"graph_module": {"signature": {"input_specs": [{"parameter": {"parameter_name": f'w") or {RUNS}'}}]}}},
+        {"graph_module": {"graph": {"tensor_values": {f"x={RUNS}": {}}}}},
+        {"module_call_graph": [{"signature": {"forward_arg_names": [f"x={RUNS}"]}}]},
+        {"as_operator": "torch.serialization.os.system"},
+        {"in_spec": form("builtins.dict", [f"a':{RUNS},'b"])},
+        {"out_spec": form("collections.defaultdict", {"default_factory_module": "idlelib.idle"})},
+        {"out_spec": form("builtins.dict", [{"__enum__": True, "fqn": "idlelib.idle:main"}])},
+        {"out_spec": "[1, {}]"},
+        {"out_spec": 7},
+    ],
+    ids=str,
+)
+def test_texts_that_would_become_source_code_are_refused(tmp_path: Path, program: Mapping[str, object]) -> None:
+    with pytest.raises(ConfigInvalid, match=r"which is (not read here|no operator of PyTorch)"):
+        inspect(saved(tmp_path / "model.pt2", program))
+
+
+def test_texts_as_pytorch_writes_them_pass(tmp_path: Path) -> None:
+    nodes = [
+        {
+            "target": "torch.ops.aten.linear.default",
+            "inputs": [{"name": "", "arg": {"as_string": "any text ' \" ("}}, {"name": "weight", "arg": {"as_int": 3}}],
+            "outputs": [{"as_tensor": {"name": "linear"}}],
+            "metadata": {"stack_trace": "File 'x.py', line 8\n    z = s.l(x)", "nn_module_stack": "L__self__,,M"},
+        }
+    ]
+    specs = [{"parameter": {"arg": {"name": "p_l_weight"}, "parameter_name": "layers.0.weight"}}]
+    program = {
+        "graph_module": {
+            "graph": {"nodes": nodes, "tensor_values": {"linear": {"dtype": 7}}},
+            "signature": {"input_specs": specs},
+            "module_call_graph": [
+                {
+                    "fqn": "layers.0@1",
+                    "signature": {
+                        "forward_arg_names": ["x", "y"],
+                        "in_spec": form("builtins.tuple", None),
+                        "out_spec": form("collections.OrderedDict", ["last-hidden state", 3]),
+                    },
+                }
+            ],
+        },
+        "guards_code": [
+            "L['x'].size()[0] == L['y']['k'].size()[0]",
+            "not (L['x'].shape[1] % 8 != 0) and max(1, 2) < 4",
+        ],
+        "torch_version": "2.15.0+cu132",
+    }
+    assert inspect(saved(tmp_path / "model.pt2", program)) is Format.EXPORTED
+
+
+def test_a_record_that_is_called_a_directory_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    with zipfile.ZipFile(path, "w") as file:
+        for name in SCRIPT:
+            info = zipfile.ZipInfo(f"model/{name}")
+            info.external_attr = 0x10 if name == "data.pkl" else 0
+            file.writestr(info, "")
+    with pytest.raises(ConfigInvalid, match=r"is damaged: its record 'model/data\.pkl' is called a directory"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(("before", "behind"), [(b"#!/bin/sh", b""), (b"", b"more")])
+def test_what_lies_before_or_behind_the_records_is_damage(tmp_path: Path, before: bytes, behind: bytes) -> None:
+    path = archive(tmp_path / "model.pt", SCRIPT)
+    path.write_bytes(before + path.read_bytes() + behind)
+    with pytest.raises(ConfigInvalid, match="there is something before or behind its records"):
+        inspect(path)
+
+
+def test_a_weight_of_nothing_is_damage(tmp_path: Path) -> None:
+    sized = payload(tensor_meta={"sizes": [{"as_int": 600_000_000}]}) | {"data/weights/weight_0": ""}
+    with pytest.raises(ConfigInvalid, match=r"is damaged: 'layer\.weight' has a size and no content"):
+        inspect(archive(tmp_path / "model.pt2", sized))
+    empty = payload(tensor_meta={"sizes": [{"as_int": 0}, {"as_int": 7}]}) | {"data/weights/weight_0": ""}
+    assert inspect(archive(tmp_path / "model.pt2", empty)) is Format.EXPORTED
+
+
+@pytest.mark.parametrize("text", ["[" + ",".join(["[]"] * 2_000_001) + "]", "[" + "0," * 8_000_001 + "0]"], ids=len)
+def test_a_program_of_too_many_parts_is_not_read(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"is damaged: models/model\.json has more parts than a program has"):
+        inspect(archive(tmp_path / "model.pt2", PROGRAM | {"models/model.json": text}))
+
+
+def test_sample_inputs_hold_no_more_than_there_is(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("m/data/0", bytes(100 << 20))
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("m/data/sample_inputs/model.pt", inner.getvalue())
+    with pytest.raises(ConfigInvalid, match="has sample inputs that hold 104857600 bytes in"):
+        sample_inputs(path)
