@@ -73,6 +73,35 @@ def test_rows_too_large_to_allocate_are_not_tried(repository: Path, start_server
         assert "at most 16777216 are tried" in server.log.text()
 
 
+def test_a_program_whose_texts_would_run_is_refused_and_runs_nothing(
+    repository: Path, start_server: StartServer, tmp_path: Path
+) -> None:
+    models.write_add_sub(repository)
+    path = put(repository, "m", export(Plain(), (torch.zeros(2, 4),))) / "1/model.pt2"
+    with zipfile.ZipFile(path) as archive:
+        records = {record.filename: archive.read(record) for record in archive.infolist()}
+    (model,) = (name for name in records if name.endswith("models/model.json"))
+    whole = records[model].decode()
+    runs = f"__import__('os').mkdir('{tmp_path}/ran')"
+    program = json.loads(whole)
+    server = start_server(repository, *EXPLICIT)
+    for text, record in (
+        (json.dumps(program | {"guards_code": [runs]}), None),
+        (whole.replace('"x"', json.dumps(f"x={runs}")), None),
+        (whole, "data/weights/model.pt"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in (records | {model: text.encode()}).items():
+                archive.writestr(name, content)
+            if record:
+                archive.writestr(model.replace("models/model.json", record), b"")
+        with undisturbed(server):
+            refused = server.post(LOAD.format("m"), b"")
+        assert "which is not read here" in refused.error
+        assert refused.status == 400
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_size_that_would_take_for_ever_is_refused_at_once(repository: Path, start_server: StartServer) -> None:
     models.write_add_sub(repository)
     path = put(repository, "m", export(Plain(), (torch.zeros(2, 4),))) / "1/model.pt2"

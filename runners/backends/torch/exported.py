@@ -34,7 +34,10 @@ _Tree = Any
 def load(path: Path, device: Device, *, compiled: bool = False) -> Program:
     """The program at `path`, its weights on `device`; compiled when it runs, once for each form of its inputs"""
     exported = read(path, device)
-    module = exported.module()
+    try:
+        module = exported.module()
+    except Exception as error:  # noqa: BLE001 - whatever the content of the file made PyTorch raise
+        raise ConfigInvalid(f"exported program '{path}' cannot be loaded: {error}") from None
     if not compiled:
         _unwrap_guards(module)
     called = torch.compile(module) if compiled else module
@@ -88,7 +91,7 @@ def _check_sample_inputs(path: Path, subject: str) -> None:
     """PyTorch would open inputs that are more than tensors as a pickle of any kind"""
     try:
         torch.load(io.BytesIO(sample_inputs(path)), weights_only=True)
-    except (EOFError, RuntimeError, pickle.UnpicklingError):
+    except (EOFError, RuntimeError, ValueError, LookupError, pickle.UnpicklingError):
         raise ConfigInvalid(
             f"{subject} has sample inputs that are no plain tensors, and is not loaded: export it with tensors alone"
         ) from None

@@ -32,7 +32,7 @@ def read(path: Path, device: Device) -> _Native:
     """The archive at `path` as PyTorch has it, its weights on `device`"""
     try:
         module = _load_quietly(path, device)
-    except (RuntimeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever the content of the file made PyTorch raise
         raise ConfigInvalid(f"torchscript model '{path}' cannot be loaded: {error}") from None
     if not hasattr(module, "forward"):
         raise ConfigInvalid(f"torchscript model '{path}' has no method forward")
