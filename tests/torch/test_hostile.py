@@ -87,6 +87,11 @@ def test_a_program_whose_texts_would_run_is_refused_and_runs_nothing(
     server = start_server(repository, *EXPLICIT)
     for text, record in (
         (json.dumps(program | {"guards_code": [runs]}), None),
+        # a guard stands in the message of its own failure, too
+        (
+            json.dumps(program | {"guards_code": ["""'"); RUNS #' == 'x'""".replace("RUNS", runs.replace("'", '"'))]}),
+            None,
+        ),
         (whole.replace('"x"', json.dumps(f"x={runs}")), None),
         (whole, "data/weights/model.pt"),
     ):

@@ -37,7 +37,7 @@ def open_in_sizes(
             for instance, of_rows in enumerate(opened):
                 check_wanted()
                 session = open_(instance, rows) if of_rows else largest[instance]
-                _rehearse(rehearse, session, rows, stated=sizes.stated)
+                _rehearse(rehearse, session, rows, sizes)
                 of_rows[rows] = session
     except (ConfigInvalid, EngineFailed) as error:
         if sizes.stated:
@@ -53,10 +53,10 @@ def open_in_sizes(
     return [kushi_native.OnnxModel.of_rows(of_rows) for of_rows in opened]
 
 
-def _rehearse(rehearse: Rehearse, session: kushi_native.OnnxModel, rows: int, *, stated: bool) -> None:
+def _rehearse(rehearse: Rehearse, session: kushi_native.OnnxModel, rows: int, sizes: BatchSizes) -> None:
     try:
         rehearse(session, rows)
     except EngineFailed as error:
-        if not stated:
+        if not sizes.stated:
             raise
-        _LOG.warning("a batch of %d rows of zeros fails: %s", rows, error)
+        _LOG.warning("a batch of '%s' of %d rows of zeros fails: %s", sizes.model, rows, error)

@@ -38,7 +38,10 @@ _DAMAGE = (
     *(EOFError, OSError, RuntimeError, ValueError, LookupError, MemoryError, NotImplementedError),
     *(struct.error, zipfile.BadZipFile, zlib.error),
 )
+# the end of an archive, and what tells where the end of a large one is, which lies before both
 _END = struct.Struct("<4s16sH")
+_LOCATOR = struct.Struct("<4sIQI")
+_LARGER_END_BYTES = 56
 _DIRECTORY = 0x10
 """PyTorch reads nothing of a record with this attribute, and says that it has read it"""
 # of an exported program; others are what PyTorch would take for one of these, as a pickle
@@ -122,10 +125,13 @@ class _Content:
     def check_places(self) -> None:
         """What is checked here must be what PyTorch reads: it takes the table of contents from where its end says"""
         with self._path.open("rb") as file:
-            file.seek(-_END.size, io.SEEK_END)
+            start = file.seek(-_END.size - _LOCATOR.size, io.SEEK_END)
+            locator, _, larger_end, _ = _LOCATOR.unpack(file.read(_LOCATOR.size))
             mark, _, comment = _END.unpack(file.read(_END.size))
         records = self._archive.infolist()
-        if mark != b"PK\5\6" or comment or (records and min(record.header_offset for record in records)):
+        is_elsewhere = locator == b"PK\6\7" and larger_end != start - _LARGER_END_BYTES
+        begins_late = bool(records) and min(record.header_offset for record in records) > 0
+        if mark != b"PK\5\6" or comment or is_elsewhere or begins_late:
             raise self._damaged("there is something before or behind its records")
         for record in records:
             if record.external_attr & _DIRECTORY or record.filename.endswith("/"):

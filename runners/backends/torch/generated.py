@@ -27,8 +27,10 @@ _GUARD_NODES = (
     *(ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd),
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
-    *(ast.Constant, ast.Subscript, ast.Load, ast.Name, ast.Attribute, ast.Call),
+    *(ast.Subscript, ast.Load),
 )
+# PyTorch puts a guard into a line of source code twice, once between quotes: no such quotes, escapes, comments, lines
+_GUARD = re.compile(r"[\w .:'\[\]()<>=!%*/+,-]*")
 _GUARD_NAMES = frozenset({"L", "math", "max", "min", "abs", "len", "int", "float"})
 _GUARD_ATTRIBUTES = frozenset({"size", "stride", "storage_offset", "shape", "dim", "ndim", "numel", "inf", "isnan"})
 _MOST_GUARD = 10_000
@@ -68,7 +70,7 @@ def _texts(program: object) -> Iterator[tuple[str, str]]:
 
 
 def _is_guard(text: str) -> bool:
-    if len(text) > _MOST_GUARD:
+    if len(text) > _MOST_GUARD or not _GUARD.fullmatch(text):
         return False
     try:
         nodes = [*ast.walk(ast.parse(text, mode="eval"))]
@@ -85,15 +87,15 @@ def _is_guard_node(node: ast.AST) -> bool:
             return node.attr in _GUARD_ATTRIBUTES
         case ast.Call():
             return not node.keywords
+        case ast.Constant():
+            plain = isinstance(node.value, str) and _KEY.fullmatch(node.value)
+            return bool(plain) or isinstance(node.value, (int, float)) or node.value is None
         case ast.BinOp():
             # a text times a number is as long as one likes
-            return not any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in _sides(node))
+            sides = (node.left, node.right)
+            return not any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
         case _:
             return isinstance(node, _GUARD_NODES)
-
-
-def _sides(node: ast.BinOp) -> tuple[ast.expr, ast.expr]:
-    return node.left, node.right
 
 
 def _is_form(text: str, *, of_inputs: bool) -> bool:

@@ -44,7 +44,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What an engine with [`Capability::keeps_slots`] is asked instead. It returns at once; the slot is
     /// free when the token is dropped. Batches that are still unanswered then are bounded: at
-    /// [`UNANSWERED_PER_SLOT`](crate::UNANSWERED_PER_SLOT) for each slot no further batch begins, but those of [`Slot::fail`], which are executed once more.
+    /// [`UNANSWERED_PER_SLOT`](crate::UNANSWERED_PER_SLOT) for each slot no further batch begins, but those of
+    /// [`Slot::fail`], which are executed once more.
     fn begin(&self, mut slot: SlotToken, batch: Batch) {
         self.execute(&mut slot, batch);
     }

@@ -177,8 +177,8 @@ def test_a_model_whose_largest_batch_fails_takes_batches_of_any_size(
 def test_stated_sizes_stay_where_a_batch_of_zeros_fails(
     opened: list[Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert in_sizes(monkeypatch, [0], BatchSizes((1, 16), stated=True), fails=16) == ([[1, 16]], [1])
-    assert "a batch of 16 rows of zeros fails" in caplog.text
+    assert in_sizes(monkeypatch, [0], BatchSizes((1, 16), stated=True, model="m"), fails=16) == ([[1, 16]], [1])
+    assert "a batch of 'm' of 16 rows of zeros fails" in caplog.text
     assert len(opened) == 2
 
 

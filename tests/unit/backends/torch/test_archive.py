@@ -1,6 +1,7 @@
 import io
 import json
 import pickle
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -190,6 +191,10 @@ RUNS = "__import__('os').mkdir('x')"
         {"guards_code": ["'a' * 999999999 == L"]},
         {"guards_code": ["9 ** 9 ** 9 > L['x'].size()[0]"]},
         {"guards_code": ["(lambda: 1)() == 1"]},
+        {"guards_code": ["""'"); open(chr(120)) #' == 'x'"""]},
+        {"guards_code": ["'''a'b''' == 'x'"]},
+        {"guards_code": ["L['x'] == 1 # more"]},
+        {"guards_code": ["L['x'] == b''"]},
         {"guards_code": ["L['x'].size()[0] =="]},
         {"graph_module": {"graph": {"inputs": [{"as_tensor": {"name": f"x={RUNS}"}}]}}},
         {"graph_module": {"graph": {"outputs": [{"as_sym_int": {"as_name": f"x={RUNS}"}}]}}},
@@ -262,6 +267,22 @@ def test_what_lies_before_or_behind_the_records_is_damage(tmp_path: Path, before
     path.write_bytes(before + path.read_bytes() + behind)
     with pytest.raises(ConfigInvalid, match="there is something before or behind its records"):
         inspect(path)
+
+
+def test_the_table_of_contents_lies_where_its_larger_end_says(tmp_path: Path) -> None:
+    """PyTorch writes a second end for large archives into all of them, and finds it by an offset"""
+    path = archive(tmp_path / "model.pt", SCRIPT)
+    whole = path.read_bytes()
+    count, size, start = struct.unpack("<HII", whole[-12:-2])
+    larger = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start)
+    for offset, is_good in ((len(whole) - 22, True), (0, False)):
+        locator = struct.pack("<4sIQI", b"PK\6\7", 0, offset, 1)
+        path.write_bytes(whole[:-22] + larger + locator + whole[-22:])
+        if is_good:
+            assert inspect(path) is Format.SCRIPT
+        else:
+            with pytest.raises(ConfigInvalid, match="there is something before or behind its records"):
+                inspect(path)
 
 
 def test_a_weight_of_nothing_is_damage(tmp_path: Path) -> None:
