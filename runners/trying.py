@@ -106,28 +106,29 @@ def _ask(
     """Version by version, each a step of the load, so that it ends soon when it is given up"""
     answers = {}
     for version in resolved.versions:
-        step = partial(_answers_of, resolved, version, arrays, path, open_version)
-        answers[version] = load.run(resolved.source.path, step)
+        core = Core(_OPTIONS.to_json((), logs=False))
+        try:
+            step = partial(_answers_of, core, resolved, version, arrays, path, open_version)
+            answers[version] = load.run(resolved.source.path, step)
+        finally:
+            # what a step that was given up still asks ends with it
+            core.close()
     return answers
 
 
 def _answers_of(
-    resolved: Resolved, version: int, arrays: Mapping[str, _Array], path: Path, open_version: _Open
+    core: Core, resolved: Resolved, version: int, arrays: Mapping[str, _Array], path: Path, open_version: _Open
 ) -> Sequence[Mapping[str, _Array]]:
     name = resolved.source.name
-    core = Core(_OPTIONS.to_json((), logs=False))
-    try:
-        loaded = open_version(resolved, version)
-        # it waits for nobody's resources
-        specification = loaded.specification.model_copy(update={"rates": ()})
-        core.publish(name, [core.start(name, specification.model_dump_json(), loaded.sessions)])
-        asked = verbs.model("ModelMetadata", name, version)
-        metadata = verbs.document(asked, core.call(asked.name, asked.arguments_json()))
-        rows = _rows(arrays, path, metadata, batching=loaded.config.max_batch_size > 0)
-        outputs = [tensor["name"] for tensor in metadata["outputs"]]
-        return _all_answers(core, name, rows, outputs)
-    finally:
-        core.close()
+    loaded = open_version(resolved, version)
+    # it waits for nobody's resources
+    specification = loaded.specification.model_copy(update={"rates": ()})
+    core.publish(name, [core.start(name, specification.model_dump_json(), loaded.sessions)])
+    asked = verbs.model("ModelMetadata", name, version)
+    metadata = verbs.document(asked, core.call(asked.name, asked.arguments_json()))
+    rows = _rows(arrays, path, metadata, batching=loaded.config.max_batch_size > 0)
+    outputs = [tensor["name"] for tensor in metadata["outputs"]]
+    return _all_answers(core, name, rows, outputs)
 
 
 def _all_answers(core: Core, name: str, rows: Sequence[Row], outputs: Sequence[str]) -> Sequence[Mapping[str, _Array]]:

@@ -108,7 +108,7 @@ class Workers:
             "finalize_seconds": _FINALIZE_SECONDS,
             "max_requests": self.limits.max_requests,
         }
-        return WorkerModel(json.dumps(options), self.thread and partial(self.thread, cores))
+        return WorkerModel(json.dumps(options), is_given_up, self.thread and partial(self.thread, cores))
 
     def _launch(self, name: str, cores: Cores = ()) -> dict[str, Any]:
         return {

@@ -69,7 +69,8 @@ class Upcalls:
                 key.untaken -= taken
                 key.gone = key.gone or bool(gone)
         elif frame.kind == kinds.CALL_RESPONSE:
-            arrived = self._calls.get(frame.id)
+            # behind the last one nothing is heard
+            arrived = self._calls.pop(frame.id, None) if frame.value & FINAL else self._calls.get(frame.id)
             if arrived is not None:
                 arrived.append(frame)
 
@@ -162,7 +163,7 @@ class Upcalls:
 
     def call_dropped(self, number: int) -> None:
         """Nobody waits for its answers any more; called by destructors"""
-        self.drop(number)
+        self._calls.pop(number, None)
         self._dropped.put(partial(self.cancel, number))
 
     def load_model(self, name: str, config: str, files: Mapping[str, bytes]) -> None:
@@ -242,10 +243,6 @@ class Upcalls:
         """There is room for another answer"""
         self._channel.send(kinds.CALL_TAKEN, [], id=number)
 
-    def drop(self, number: int) -> None:
-        self._calls.pop(number, None)
-
-
 def _closed() -> None:
     raise Closed
 
@@ -270,7 +267,6 @@ class _Answers:
             frame = self._arrived.pop(0)
             if frame.value & FINAL:
                 self._has_ended = True
-                self._upcalls.drop(self._number)
             else:
                 self._upcalls.taken(self._number)
             if len(frame.payload) > 0:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import kushi_native
 import pytest
@@ -76,3 +79,37 @@ def test_a_forked_child_drops_its_copy_of_an_engine_without_a_word(tmp_path: Pat
     assert [model.state for model in engine.models()] == ["READY"]
     engine.close()
     assert not path.exists()
+
+
+FORKING: Final = """
+import ctypes, os, signal, threading, warnings
+import kushi_native
+
+warnings.simplefilter("ignore", DeprecationWarning)
+library = ctypes.CDLL(None)
+# this sort compares by registering handlers, without the GIL
+register, count = ctypes.cast(library.on_exit, ctypes.c_void_p), ctypes.c_size_t(100_000)
+
+
+def sort():
+    while True:
+        library.qsort(ctypes.create_string_buffer(count.value), count, ctypes.c_size_t(1), register)
+
+
+threading.Thread(target=sort, daemon=True).start()
+# whoever stands is ended by it
+signal.alarm(60)
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+os.write(1, b"forked")
+# those handlers are none
+os._exit(0)
+"""
+
+
+def test_a_fork_does_not_wait_for_a_lock_that_another_thread_held() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, timeout=90, check=False)
+    assert (done.returncode, done.stdout) == (0, b"forked"), done.stderr

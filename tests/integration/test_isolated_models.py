@@ -26,11 +26,12 @@ from tests import odd_backend
 from tests.integration.python_models import models as python_models
 from tests.integration.python_models.test_faults import workers_of
 from tests.odd_backend import put
+from tests.raw_http import frame
 from tests.serving import ROOT
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import StartServer
     from tests.serving import Server
@@ -180,6 +181,46 @@ def test_a_file_that_is_never_open_is_given_up_and_its_process_ends_with_the_ser
     assert server.stop() == 0
     # the system ends it behind the server
     eventually(lambda: not any(map(is_alive, processes)), "they have gone as well")
+
+
+TWO_FORMS: Final = parameter("kushi.alternatives", "other") + parameter("kushi.samples", "rows.npz")
+
+
+def put_one_that_never_sums(repository: Path) -> None:
+    """In the form that is asked before one is served"""
+    tensors = 'input { name: "X" data_type: TYPE_FP32 dims: 1 } output { name: "SUM" data_type: TYPE_FP32 dims: 1 }'
+    put(repository, "m", "sums", tensors + ISOLATED + TWO_FORMS)
+    (repository / "m" / "configs").mkdir()
+    (repository / "m" / "configs" / "other.pbtxt").write_text('default_model_filename: "other.odd"')
+    (repository / "m" / "1" / "other.odd").write_text("never sums")
+    np.savez(repository / "m" / "rows.npz", X=np.ones((2, 1), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("put_model", "first"),
+    [
+        (lambda repository: put(repository, "m", "waits", ISOLATED), "m_open"),
+        (lambda repository: put(repository, "m", "never starts", f"{ISOLATED} instance_group {{ count: 2 }}"), "m_0_1"),
+        (put_one_that_never_sums, "m_0"),
+    ],
+    ids=["opened", "started", "asked"],
+)
+@pytest.mark.clock
+def test_an_unload_gives_up_a_load_and_ends_its_processes(
+    put_model: Callable[[Path], None], first: str, repository: Path, start_server: StartServer
+) -> None:
+    put_model(repository)
+    server = start_server(repository, "--model-control-mode=explicit")
+    with server.connect() as loading:
+        loading.send(frame("POST", "/v2/repository/models/m/load"))
+        server.log.wait_for(re.compile(f"{first}: it waits"), 30)
+        assert server.post("/v2/repository/models/m/unload", b"").status == 200
+        assert "given up: the model is to be unloaded" in loading.receive().error
+    eventually(lambda: not workers_of(server), "its processes have gone")
+    put(repository, "n", text=ISOLATED)
+    assert server.post("/v2/repository/models/n/load", b"").status == 200
+    assert say(server, "hello", model="n") == ["HELLO"]
+    assert not any("m_" in line and "is started again" in line for line in server.log.lines)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,9 @@ class Ensemble:
 
 @final
 class WorkerModel:
-    def __new__(cls, options_json: str, thread: Callable[[int, int], None] | None = None) -> Self: ...
+    def __new__(
+        cls, options_json: str, is_given_up: Callable[[], bool], thread: Callable[[int, int], None] | None = None
+    ) -> Self: ...
     @staticmethod
     def complete(
         launch_json: str, order_json: str, seconds: float, is_given_up: Callable[[], bool]

@@ -56,7 +56,7 @@ class TritonPythonModel:
     HOW execute(self, requests):
         for request in requests:
             asked = pb_utils.InferenceRequest(
-                model_name="NAME", requested_output_names=["SAID"], inputs=request.inputs()
+                model_name="NAME", requested_output_names=["SAID"], inputs=request.inputs(), timeout=TIMEOUT
             )
             answers = ASK
             print(*[answer.error().code() for answer in answers], flush=True)
@@ -90,3 +90,25 @@ class TritonPythonModel:
             print("asked:", asked.error() or asked.output_tensors()[0].as_numpy().item(), flush=True)
         return [None for _ in requests]
 """
+
+
+KEEPING = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = []
+
+    def execute(self, requests):
+        self.kept += [request.get_response_sender() for request in requests]
+        print("has begun", flush=True)
+        return RETURNED
+"""
+
+
+def keeping(*, decoupled: bool) -> tuple[str, str]:
+    """One that never ends a request, with its configuration"""
+    if not decoupled:
+        return KEEPING.replace("RETURNED", "[None for _ in requests]"), models.COUNTED_CONFIG
+    return KEEPING.replace("RETURNED", "None"), models.COUNTED_CONFIG + "model_transaction_policy { decoupled: true }"

@@ -1,10 +1,12 @@
 """What becomes of the calls of a request when its asker has gone"""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
 
 from tests import models as onnx_models
 from tests.conftest import StartServer
@@ -18,17 +20,20 @@ from tests.waiting import eventually
 CANCELLED = "__ErrorCode.CANCELLED"
 
 
-def write_asking(repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]") -> None:
+def write_asking(
+    repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]", timeout_us: int = 0
+) -> None:
     source = callers.ASKING_ONE_THAT_WAITS.replace("HOW", how).replace("ASK", ask).replace("NAME", asked)
+    source = source.replace("TIMEOUT", str(timeout_us))
     models.write(repository, name, source, models.COUNTED_CONFIG)
 
 
-def leave(server: Server) -> None:
+def leave(server: Server, at_the_end: str = "waiting") -> None:
     """Asks, and goes when the model at the end has begun"""
     body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
     with server.connect() as connection:
         connection.send(frame("POST", "/v2/models/asking/infer", body=body))
-        server.log.wait_for(re.compile("waiting_0: has begun$"), 20)
+        server.log.wait_for(re.compile(f"{at_the_end}_0: has begun$"), 20)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +90,104 @@ def test_a_deadline_that_passes_ends_the_calls(repository: Path, start_server: S
             headers={"kushi-timeout-us": "1000000"},
         )
     server.log.wait_for(re.compile("waiting_0: is cancelled"), 20)
+
+
+WAYS = pytest.mark.parametrize(
+    ("how", "ask", "decoupled"),
+    [
+        ("def", "[asked.exec()]", False),
+        ("async def", "[await asked.async_exec()]", False),
+        ("def", "list(asked.exec(decoupled=True))", True),
+        ("async def", "list(await asked.async_exec(decoupled=True))", True),
+    ],
+    ids=["exec", "async_exec", "exec_decoupled", "async_exec_decoupled"],
+)
+
+
+@WAYS
+def test_calls_of_who_has_gone_end_without_the_model_that_was_asked(
+    how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=decoupled))
+    write_asking(repository, "asking", "keeping", how, ask)
+    server = start_server(repository)
+    leave(server, "keeping")
+    server.log.wait_for(re.compile(f"asking_0: {CANCELLED}"), 20)
+    assert not any("is started again" in line for line in server.log.lines)
+
+
+@WAYS
+def test_calls_whose_own_time_has_passed_end_without_the_model_that_was_asked(
+    how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=decoupled))
+    write_asking(repository, "asking", "keeping", how, ask, timeout_us=300_000)
+    client = client_of(start_server(repository))
+    for _ in range(3):
+        assert client.infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))]).get_output("SAID") is None
+
+
+def test_a_deadline_that_passes_ends_the_calls_without_the_model_that_was_asked(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=False))
+    write_asking(repository, "asking", "keeping")
+    server = start_server(repository)
+    client, asked = client_of(server), [tensor("WHAT", np.array([b"x"], np.object_))]
+    ended = re.compile(f"asking_0: ({CANCELLED}|__ErrorCode.UNAVAILABLE)")
+    for count in (1, 2):
+        # who asks comes to the same end at the same time, or hears of that of the call first
+        with suppress(InferenceServerException):
+            client.infer("asking", asked, headers={"kushi-timeout-us": "300000"})
+        eventually(lambda: sum(bool(ended.search(line)) for line in server.log.lines) == count, "the end of its call")
+
+
+ENDING_ITERATORS = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            asked = pb_utils.InferenceRequest(
+                model_name="keeping", requested_output_names=["SAID"], inputs=request.inputs()
+            )
+            answers = asked.exec(decoupled=True)
+            answers.cancel()
+            print(*[answer.error().code() for answer in answers], flush=True)
+            answers.cancel()
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+def test_an_iterator_that_is_cancelled_comes_to_its_end(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=True))
+    models.write(repository, "asking", ENDING_ITERATORS, models.COUNTED_CONFIG)
+    server = start_server(repository)
+    for _ in range(3):
+        client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
+    ended = re.compile(f"asking_0: {CANCELLED}$")
+    eventually(lambda: sum(bool(ended.search(line)) for line in server.log.lines) == 3, "each has one end")
+
+
+BUSY = """
+import threading
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("has begun", flush=True)
+        threading.Event().wait()
+"""
+
+
+def test_calls_whose_own_time_has_passed_leave_the_queue(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "busy", BUSY, models.COUNTED_CONFIG)
+    ask = "await asyncio.gather(*[asked.async_exec() for _ in range(3)])"
+    write_asking(repository, "asking", "busy", "async def", ask, timeout_us=300_000)
+    server = start_server(repository)
+    client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
+    server.log.wait_for(re.compile("asking_0: " + " ".join(3 * ["__ErrorCode.UNAVAILABLE"]) + "$"), 20)
 
 
 GIVING_UP = """

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_client::{Answer, InferCall};
-use kushi_core::{Error, ErrorKind, Lease, Reply, Step};
-use kushi_dataplane::{Alarm, OneCall};
+use kushi_core::{Alarm, Error, ErrorKind, Lease, Reply, Step};
+use kushi_dataplane::OneCall;
 use kushi_server::Server;
 use pyo3::prelude::*;
 

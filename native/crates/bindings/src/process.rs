@@ -1,6 +1,5 @@
 //! Which process an object belongs to: a forked child has copies of everything and none of the threads.
 
-use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +19,14 @@ use crate::locks::lock;
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static SERVERS: Mutex<Vec<Weak<Server>>> = Mutex::new(Vec::new());
 
+/// A child may not register anything: another thread of its parent may have held the lock for that.
+extern "C" fn before_fork() {
+    #[cfg(target_env = "gnu")]
+    leaving::child_leaves_threads_at_exit(FORKS.load(Ordering::Relaxed));
+}
+
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    leave_threads_at_exit();
 }
 
 /// The cores of this process: its affinity mask, and the quota of its cgroup and of all those above it. At least one.
@@ -36,32 +40,77 @@ pub(crate) fn usable_cores() -> usize {
 #[pyfunction]
 pub(crate) fn leave_threads_at_exit() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the function may be called at any exit of this process.
-    unsafe {
-        on_exit(leave, std::ptr::null_mut());
+    leaving::leave_threads_at_exit();
+}
+
+/// The end of a process behind the exit handlers of Python and before those of libraries that were loaded earlier: ONNX
+/// Runtime's wait for threads, which a forked child does not have.
+#[cfg(target_env = "gnu")]
+mod leaving {
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::FORKS;
+
+    /// How many libraries had been loaded when a child's end was last seen to.
+    static LOADED: AtomicU64 = AtomicU64::new(0);
+
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
-}
 
-#[cfg(target_env = "gnu")]
-unsafe extern "C" {
-    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-}
+    /// See [`super::leave_threads_at_exit`].
+    pub(super) fn leave_threads_at_exit() {
+        leave_at_exit_after(0);
+    }
 
-/// Ends the process behind the exit handlers of Python and before those of libraries that were loaded earlier:
-/// ONNX Runtime's wait for threads, which a forked child does not have.
-#[cfg(target_env = "gnu")]
-extern "C" fn leave(status: c_int, _: *mut c_void) {
-    // SAFETY: flushes what an exit flushes, and ends the process.
-    unsafe {
-        libc::fflush(std::ptr::null_mut());
-        libc::_exit(status);
+    /// What this process registers, its children have; what was registered since the last library came will do.
+    pub(super) fn child_leaves_threads_at_exit(forks: u32) {
+        let loaded = libraries_loaded();
+        if LOADED.load(Ordering::Relaxed) != loaded {
+            leave_at_exit_after(forks as usize + 1);
+            LOADED.store(loaded, Ordering::Relaxed);
+        }
+    }
+
+    fn leave_at_exit_after(forks: usize) {
+        // SAFETY: the function may be called at any exit of this process, and of its children.
+        unsafe {
+            on_exit(leave, ptr::without_provenance_mut(forks));
+        }
+    }
+
+    /// `forks`: how many there are at least in a process that ends this way.
+    extern "C" fn leave(status: c_int, forks: *mut c_void) {
+        if (FORKS.load(Ordering::Relaxed) as usize) < forks.addr() {
+            return;
+        }
+        // SAFETY: flushes what an exit flushes, and ends the process.
+        unsafe {
+            libc::fflush(ptr::null_mut());
+            libc::_exit(status);
+        }
+    }
+
+    /// How many there have been so far.
+    fn libraries_loaded() -> u64 {
+        extern "C" fn take(library: *mut libc::dl_phdr_info, _: usize, count: *mut c_void) -> c_int {
+            // SAFETY: the first is what the loader says of a library, the last is what was handed in below.
+            unsafe { count.cast::<u64>().write((*library).dlpi_adds) };
+            1
+        }
+        let mut count = 0_u64;
+        // SAFETY: the function writes to that number, and does not keep it.
+        unsafe { libc::dl_iterate_phdr(Some(take), ptr::from_mut(&mut count).cast()) };
+        count
     }
 }
 
 /// To be called once, when the module is loaded.
 pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // SAFETY: the handler changes an atomic and nothing else, which a child may do.
-    if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
+    // SAFETY: the handler of the child changes an atomic and nothing else, which it may do.
+    if unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) } != 0 {
         log::warn!("forks are not noticed: an engine used in a forked child will hang");
     }
     // What is registered later runs first: servers are closed, then those who are in Python are waited for.

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use kushi_client::{Answer, InferCall, RemoteClient, Streamed};
-use kushi_core::{Error, ModelSpec, Response, Ticket};
-use kushi_dataplane::Alarm;
+use kushi_core::{Alarm, Error, ModelSpec, Response, Ticket};
 use kushi_engine_python::exit;
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration};
 use pyo3::prelude::*;

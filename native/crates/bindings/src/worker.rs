@@ -26,19 +26,25 @@ const MOST_AT_ONCE: usize = 8;
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct WorkerModel {
     options: WorkerOptions,
+    is_given_up: Py<PyAny>,
 }
 
 #[pymethods]
 impl WorkerModel {
-    /// `thread`, where it is given, is called with two descriptors instead of starting a process: the worker's socket,
+    /// Where `is_given_up` says so, its process ends before it is ready. `thread`, where it is given, is called with two descriptors instead of starting a process: the worker's socket,
     /// and what is to be closed when the worker has ended. It starts a thread for it.
     #[new]
-    #[pyo3(signature = (options_json, thread = None))]
-    fn new(py: Python<'_>, options_json: &str, thread: Option<Py<PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (options_json, is_given_up, thread = None))]
+    fn new(
+        py: Python<'_>,
+        options_json: &str,
+        is_given_up: Py<PyAny>,
+        thread: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let options: Result<WorkerOptions, _> = parse("the options of a worker", options_json);
         let mut options = options.map_err(|error| raise(py, &error, None))?;
         options.launch.thread = thread.map(in_process);
-        Ok(Self { options })
+        Ok(Self { options, is_given_up })
     }
 
     /// The configuration as a model completes it, in a process that is there for nothing else, and ends where
@@ -52,11 +58,7 @@ impl WorkerModel {
         seconds: f64,
         is_given_up: Py<PyAny>,
     ) -> PyResult<String> {
-        let is_given_up = || {
-            let said = exit::attached(|py| is_given_up.call0(py).and_then(|said| said.is_truthy(py)));
-            // where it cannot be asked, nobody waits
-            said.is_none_or(|said| said.unwrap_or(true))
-        };
+        let is_given_up = || says_yes(&is_given_up);
         let complete = || {
             let launch: Launch = parse("the launch of a worker", launch_json)?;
             let patience = Duration::from_secs_f64(seconds);
@@ -64,6 +66,12 @@ impl WorkerModel {
         };
         exit::detached(py, complete).map_err(|error| raise(py, &error, None))
     }
+}
+
+/// Where it cannot be asked, nobody waits.
+fn says_yes(is_given_up: &Py<PyAny>) -> bool {
+    let said = exit::attached(|py| is_given_up.call0(py).and_then(|said| said.is_truthy(py)));
+    said.is_none_or(|said| said.unwrap_or(true))
 }
 
 fn in_process(thread: Py<PyAny>) -> InProcess {
@@ -76,21 +84,26 @@ fn in_process(thread: Py<PyAny>) -> InProcess {
     }))
 }
 
-/// Waits until all of them are ready.
+/// Waits until all of them are ready, or until nobody waits for them.
 pub(crate) fn start_workers(
     server: &Arc<Server>,
     models: &[&WorkerModel],
 ) -> Result<Vec<Arc<dyn Engine>>, Error> {
     let host: Arc<dyn Host> = Arc::new(Callees(Arc::downgrade(server)));
-    let mut engines: Vec<Arc<dyn Engine>> = Vec::with_capacity(models.len());
+    let mut workers: Vec<Worker> = Vec::with_capacity(models.len());
     for models in models.chunks(MOST_AT_ONCE) {
-        let started = models.iter().map(|model| Worker::start(model.options.clone(), host.clone()));
-        for worker in started.collect::<Result<Vec<_>, _>>()? {
-            worker.wait_until_ready()?;
-            engines.push(Arc::new(WorkerEngine::new(worker)));
+        let first = workers.len();
+        for model in models {
+            workers.push(Worker::start(model.options.clone(), host.clone())?);
+        }
+        for (model, worker) in models.iter().zip(&workers[first..]) {
+            if !worker.wait_until_ready(&|| says_yes(&model.is_given_up))? {
+                workers.iter().for_each(Worker::stop);
+                return Err(Error::new(ErrorKind::ModelUnavailable, "the load was given up"));
+            }
         }
     }
-    Ok(engines)
+    Ok(workers.into_iter().map(|worker| Arc::new(WorkerEngine::new(worker)) as Arc<dyn Engine>).collect())
 }
 
 /// The text in the body of a failure.

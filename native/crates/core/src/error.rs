@@ -214,7 +214,7 @@ impl Error {
     }
 
     /// Triton answers a cancelled request with an empty text.
-    pub(crate) fn cancelled() -> Self {
+    pub fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled, "")
     }
 

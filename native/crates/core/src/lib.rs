@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod afterwards;
+mod alarm;
 mod attendance;
 mod batch;
 mod bind;
@@ -62,6 +63,7 @@ mod warm_up;
 mod watch;
 
 pub use afterwards::{Afterwards, FollowUp};
+pub use alarm::Alarm;
 pub use attendance::{Attendance, Attendee, Told};
 pub use batch::{Batch, Sent};
 pub use bind::{Bound, InputData, InputDraft};

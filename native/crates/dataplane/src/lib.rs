@@ -2,13 +2,11 @@
 //! request.
 //!
 //! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
-//! where a reload took its place. [`Alarm`] says when to look whether a request has run out of time, and
-//! [`OnlyResponse`] holds a request to one response. In a [`OneCall`] a thread waits for it. [`DataPlane`] is all of it
-//! together, with what is asked about it and set. Nothing here knows a transport.
+//! where a reload took its place. [`OnlyResponse`] holds a request to one response. In a [`OneCall`] a thread waits for
+//! it. [`DataPlane`] is all of it together, with what is asked about it and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod histogram;
 mod inference;
 mod leaving;
@@ -30,7 +28,6 @@ mod registry;
 mod rings;
 mod traffic;
 
-pub use alarm::Alarm;
 pub use inference::{Inference, Submitted};
 pub use kushi_gpu::GpuOptions;
 pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};

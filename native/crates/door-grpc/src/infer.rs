@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use kushi_core::{
-    Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response, Timings,
+    Alarm, Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
+    Timings,
 };
-use kushi_dataplane::{Alarm, Event, OnlyResponse, Submitted, Trace, fill_regions, gpu_bytes};
+use kushi_dataplane::{Event, OnlyResponse, Submitted, Trace, fill_regions, gpu_bytes};
 use kushi_net::{Answering, Owner, Reservation, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, version_number, wire};

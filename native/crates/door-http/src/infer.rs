@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{End, Error, ErrorKind, Mail, Reply, Request, Response};
-use kushi_dataplane::{Alarm, Event, Inference, OnlyResponse, Trace};
+use kushi_core::{Alarm, End, Error, ErrorKind, Mail, Reply, Request, Response};
+use kushi_dataplane::{Event, Inference, OnlyResponse, Trace};
 use kushi_net::{Activity, Answering, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
 

@@ -1,5 +1,8 @@
 //! Requests that a model makes to other models, and the answers on their way to it.
 //!
+//! A call ends with the answer of the other model, or without it: when its time has passed, when the model does not wait
+//! for it any more, and when nobody waits for the requests on whose behalf it is made. What comes after its end is dropped.
+//!
 //! Mail is written to the worker's socket by whoever delivers it, under no other lock than that of the worker's state.
 
 use std::collections::{HashMap, VecDeque};
@@ -8,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Credit, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Ticket};
+use kushi_core::{Alarm, Credit, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Ticket};
 
 use crate::call_message::{Order, answer_payload, error_payload, read_order};
 use crate::frame::{Head, kind};
@@ -20,6 +23,7 @@ use crate::worker::Shared;
 #[derive(Default)]
 pub(crate) struct Calls {
     open: Mutex<HashMap<u64, Open>>,
+    looks: Mutex<Looks>,
     /// Which process asks: each counts its calls from 1.
     life: AtomicU64,
 }
@@ -31,11 +35,28 @@ const NUMBER_BITS: u32 = 40;
 struct Open {
     /// The batch on whose behalf it is made.
     parent: Option<u64>,
-    /// They come once it is known what was asked; an answer may be faster.
-    asked: Option<(Arc<ModelSpec>, Ticket)>,
+    /// It comes once it is known what was asked; an answer may be faster.
+    asked: Option<Asked>,
     early: Vec<Mail>,
+    /// Nobody waits for it any more, which was said before it could be cancelled.
+    is_unwanted: bool,
     /// Of the answers that the model has not taken.
     credit: VecDeque<Option<Credit>>,
+}
+
+struct Asked {
+    spec: Arc<ModelSpec>,
+    ticket: Ticket,
+    alarm: Alarm,
+}
+
+/// When the supervisor has to look whether calls have run out of time.
+#[derive(Default)]
+struct Looks {
+    /// No call runs out of time before.
+    earliest: Option<Instant>,
+    /// When the supervisor wakes up by itself.
+    next: Option<Instant>,
 }
 
 /// Where the answers to one worker's calls come.
@@ -57,7 +78,8 @@ pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result
     shared.calls.open().insert(key, Open { parent: order.parent, ..Open::default() });
     match submit(shared, key, order) {
         Ok(Begun { spec, ticket, lease }) => {
-            shared.calls.has_begun(shared, key, spec, ticket);
+            let alarm = Alarm::of(&ticket);
+            shared.calls.has_begun(shared, key, Asked { spec, ticket, alarm });
             if let Some(lease) = lease {
                 lease.run_afterwards();
             }
@@ -70,14 +92,9 @@ pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result
     Ok(())
 }
 
-/// The model does not wait for it any more.
+/// Nobody waits for it any more: it ends now, whatever the other model does.
 pub(crate) fn cancel(shared: &Shared, number: u64) {
-    let key = shared.calls.key(number);
-    let asked = shared.calls.open().get_mut(&key).and_then(|open| open.asked.take());
-    let Some((spec, ticket)) = asked else { return };
-    // Its end may come at once, and waits until this is done.
-    ticket.cancel();
-    shared.calls.has_begun(shared, key, spec, ticket);
+    shared.calls.cancel(shared, shared.calls.key(number));
 }
 
 /// Cancels the calls of batches that nobody waits for any more.
@@ -89,13 +106,31 @@ pub(crate) fn cancel_abandoned(shared: &Shared) {
         let state = shared.state();
         state.batches.iter().filter(|(_, running)| running.is_abandoned()).map(|(id, _)| *id).collect()
     };
-    let numbers: Vec<u64> = {
+    let of_them = |open: &Open| open.parent.is_some_and(|parent| abandoned.contains(&parent));
+    let keys: Vec<u64> =
+        shared.calls.open().iter().filter(|(_, open)| of_them(open)).map(|(key, _)| *key).collect();
+    for key in keys {
+        shared.calls.cancel(shared, key);
+    }
+}
+
+/// Ends the calls whose time has passed.
+pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
+    if shared.calls.looks().earliest.is_none_or(|earliest| earliest > now) {
+        return;
+    }
+    shared.calls.looks().earliest = None;
+    let waiting: Vec<(u64, Instant)> = {
         let open = shared.calls.open();
-        let of_them = |open: &Open| open.parent.is_some_and(|parent| abandoned.contains(&parent));
-        open.iter().filter(|(_, open)| of_them(open)).map(|(key, _)| *key).collect()
+        let alarm = |open: &Open| open.asked.as_ref().and_then(|asked| asked.alarm.when());
+        open.iter().filter_map(|(key, open)| alarm(open).map(|when| (*key, when))).collect()
     };
-    for number in numbers {
-        cancel(shared, number);
+    for (key, when) in waiting {
+        if when <= now {
+            shared.calls.ring(shared, key);
+        } else {
+            shared.calls.look_at(shared, when);
+        }
     }
 }
 
@@ -136,6 +171,10 @@ impl Calls {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Of a call of the process that is there.
     fn key(&self, number: u64) -> u64 {
         self.life() << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1)
@@ -149,27 +188,92 @@ impl Calls {
     pub(crate) fn cancel_all(&self) {
         self.life.fetch_add(1, Ordering::AcqRel);
         let open = std::mem::take(&mut *self.open());
-        for (_, ticket) in open.into_values().filter_map(|open| open.asked) {
-            ticket.cancel();
+        for asked in open.into_values().filter_map(|open| open.asked) {
+            asked.ticket.cancel();
+        }
+    }
+
+    fn cancel(&self, shared: &Shared, key: u64) {
+        let asked = {
+            let mut calls = self.open();
+            let Some(open) = calls.get_mut(&key) else { return };
+            open.is_unwanted = true;
+            open.asked.take()
+        };
+        if let Some(asked) = asked {
+            self.has_begun(shared, key, asked);
+        }
+    }
+
+    /// The call is to be looked at, as its alarm says.
+    fn ring(&self, shared: &Shared, key: u64) {
+        let asked = self.open().get_mut(&key).and_then(|open| open.asked.take());
+        let Some(mut asked) = asked else { return };
+        // Its end may come at once, and waits until this is done.
+        if asked.alarm.ring(&asked.ticket) {
+            self.end(shared, key, &Error::expired());
+        } else {
+            self.has_begun(shared, key, asked);
         }
     }
 
     /// What came before this goes first.
-    fn has_begun(&self, shared: &Shared, key: u64, spec: Arc<ModelSpec>, ticket: Ticket) {
+    fn has_begun(&self, shared: &Shared, key: u64, asked: Asked) {
         loop {
-            let early = {
+            let (early, is_unwanted) = {
                 let mut calls = self.open();
-                let Some(open) = calls.get_mut(&key) else { return };
-                if open.early.is_empty() {
-                    open.asked = Some((spec, ticket));
+                let Some(open) = calls.get_mut(&key) else {
+                    drop(calls);
+                    // It has ended, or its process has.
+                    asked.ticket.cancel();
+                    return;
+                };
+                if open.early.is_empty() && !open.is_unwanted {
+                    let alarm = asked.alarm.when();
+                    open.asked = Some(asked);
+                    drop(calls);
+                    if let Some(when) = alarm {
+                        self.look_at(shared, when);
+                    }
                     return;
                 }
-                std::mem::take(&mut open.early)
+                (std::mem::take(&mut open.early), std::mem::take(&mut open.is_unwanted))
             };
             for mail in early {
-                self.pass(shared, &spec, mail);
+                self.pass(shared, &asked.spec, mail);
+            }
+            // Otherwise its end is on its way.
+            if is_unwanted && asked.ticket.cancel() {
+                self.end(shared, key, &Error::cancelled());
+                return;
             }
         }
+    }
+
+    /// Nothing else is said of it to the model.
+    fn end(&self, shared: &Shared, key: u64, error: &Error) {
+        let ended = self.open().remove(&key);
+        if ended.is_some() {
+            send_error(shared, key, error);
+        }
+        drop(ended);
+    }
+
+    /// Sees to it that the supervisor looks by then.
+    fn look_at(&self, shared: &Shared, when: Instant) {
+        let mut looks = self.looks();
+        looks.earliest = Some(looks.earliest.map_or(when, |earliest| earliest.min(when)));
+        if looks.next.is_some_and(|next| when < next) {
+            shared.ring();
+        }
+    }
+
+    /// When the supervisor has to look next: by `latest`, whatever there is.
+    pub(crate) fn next_look(&self, latest: Instant) -> Instant {
+        let mut looks = self.looks();
+        let next = looks.earliest.map_or(latest, |earliest| earliest.min(latest));
+        looks.next = Some(next);
+        next
     }
 
     fn take(&self, shared: &Shared, mail: Mail) {
@@ -177,7 +281,7 @@ impl Calls {
             let mut calls = self.open();
             let Some(open) = calls.get_mut(&mail.key) else { return };
             match &open.asked {
-                Some((spec, _)) => spec.clone(),
+                Some(asked) => asked.spec.clone(),
                 None => {
                     open.early.push(mail);
                     return;

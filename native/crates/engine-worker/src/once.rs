@@ -12,12 +12,10 @@ use crate::logged::Logged;
 use crate::outgoing::{Outgoing, Released};
 use crate::parts::{TEXT_BYTES, text_of};
 use crate::process::{Launch, Process, timespec};
+use crate::worker::LOOK;
 
 /// Of a configuration, as JSON: that of a file has a megabyte at most.
 const MOST_ANSWER_BYTES: usize = 16 << 20;
-
-/// How often it is asked whether anybody still waits.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Lets a model complete its configuration: what `order` says, as JSON, and what comes of it. The process ends where
 /// nobody waits for it any more.

@@ -238,7 +238,8 @@ impl Watch<'_> {
     fn wait(&mut self, is_blocked: bool, is_ready: bool) -> bool {
         let look = self.shared.execute_patience().map_or(LOOK, |patience| LOOK.min(patience / 4));
         let look = if is_ready { look } else { look.min(self.shared.start_patience() / 4) };
-        let timeout = timespec(look);
+        let now = Instant::now();
+        let timeout = timespec(self.shared.calls.next_look(now + look).saturating_duration_since(now));
         let socket = self.process.socket.clone();
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, !self.reading.is_watched());
@@ -273,6 +274,7 @@ impl Watch<'_> {
         self.process.output.report(now);
         self.reading.report(now);
         readiness::end_overdue(self.shared, now);
+        self.reading.beside(|| calls::end_overdue(self.shared, now));
         // After a while without news as well: an io thread may be kept from reading.
         let is_quiet = !(has_rung || has_output);
         let read = if has_frames || has_ended || is_quiet { self.reading.read() } else { Look::Done };

@@ -23,6 +23,9 @@ use crate::running::{Parent, Running};
 use crate::share::Share;
 use crate::supervisor::Supervisor;
 
+/// How often those are asked whether they still wait who wait for a process.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
 /// One instance of a model.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,13 +126,20 @@ impl Worker {
         Ok(Self { shared, supervisor: Some(supervisor) })
     }
 
-    /// Or until it cannot be.
-    pub fn wait_until_ready(&self) -> Result<(), Error> {
-        let state = self.shared.state();
-        let state = self.shared.changed.wait_while(state, |state| state.phase == Phase::Starting);
-        match &state.unwrap_or_else(PoisonError::into_inner).phase {
-            Phase::Failed(error) => Err(error.clone()),
-            _ => Ok(()),
+    /// Or until it cannot be. False: nobody waits for it any more.
+    pub fn wait_until_ready(&self, is_given_up: &dyn Fn() -> bool) -> Result<bool, Error> {
+        loop {
+            let state = self.shared.state();
+            let waited =
+                self.shared.changed.wait_timeout_while(state, LOOK, |state| state.phase == Phase::Starting);
+            match &waited.unwrap_or_else(PoisonError::into_inner).0.phase {
+                Phase::Starting => {}
+                Phase::Failed(error) => return Err(error.clone()),
+                _ => return Ok(true),
+            }
+            if is_given_up() {
+                return Ok(false);
+            }
         }
     }
 
@@ -138,7 +148,7 @@ impl Worker {
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.ring();
     }

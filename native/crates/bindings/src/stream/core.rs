@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use kushi_client::InferCall;
-use kushi_core::{Error, Mailbox, Reply, Window};
-use kushi_dataplane::Alarm;
+use kushi_core::{Alarm, Error, Mailbox, Reply, Window};
 use kushi_server::Server;
 use pyo3::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kushi_core::Ticket;
+use crate::Ticket;
 
 /// When to look at a request again. It may expire twice: once its queue has lost patience, and once its own
 /// deadline has come while it was executed.
