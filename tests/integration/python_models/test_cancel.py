@@ -190,6 +190,16 @@ def test_calls_whose_own_time_has_passed_leave_the_queue(repository: Path, start
     server.log.wait_for(re.compile("asking_0: " + " ".join(3 * ["__ErrorCode.UNAVAILABLE"]) + "$"), 20)
 
 
+def test_a_model_that_never_ends_its_requests_is_named(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=False))
+    ask = "await asyncio.gather(*[asked.async_exec() for _ in range(1030)])"
+    write_asking(repository, "asking", "keeping", "async def", ask, timeout_us=3_000_000)
+    server = start_server(repository)
+    client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
+    server.log.wait_for(re.compile(r"keeping_0: 1024 batches are not answered, \d+ of which nobody waits for"), 20)
+    assert sum("batches are not answered" in line for line in server.log.lines) == 1
+
+
 GIVING_UP = """
 import asyncio
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Afterwards, Error, ErrorKind, Look, os_text};
+use kushi_core::{Afterwards, Error, ErrorKind, Look, UNANSWERED_PER_SLOT, os_text};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::answers;
@@ -100,7 +100,7 @@ impl Supervisor {
         let reading = Arc::new(Reading::new(shared.clone(), process.socket.clone(), incoming));
         shared.has_begun(Outgoing::new(process.socket.clone(), released), reading.clone());
         let mut watch =
-            Watch { shared: &shared, process: &mut process, reading: &reading, is_renewed: false };
+            Watch { shared: &shared, process: &mut process, reading: &reading, is_renewed: false, keeps_too_many: false };
         let why = watch.run();
         let is_renewed = watch.is_renewed;
         shared.is_ending();
@@ -162,6 +162,8 @@ struct Watch<'a> {
     reading: &'a Reading,
     /// The next one takes its place.
     is_renewed: bool,
+    /// Of what it has not answered, which was said.
+    keeps_too_many: bool,
 }
 
 impl Watch<'_> {
@@ -193,6 +195,7 @@ impl Watch<'_> {
             if let Some(overdue) = overdue {
                 return Why::Killed(overdue);
             }
+            self.complain();
             if (is_closing || self.is_renewed)
                 && now >= *closing.get_or_insert(now + self.shared.finalize_patience())
             {
@@ -232,6 +235,28 @@ impl Watch<'_> {
         let broken = broken.map(|error| format!("nothing can be sent to it: {}", os_text(&error)));
         let stands_still = stands_still.then(|| "its is_ready does not come back".to_string());
         (is_blocked, is_closing, overdue.or(broken).or(stands_still))
+    }
+
+    /// Says once why the model gets nothing more.
+    fn complain(&mut self) {
+        let (kept, unwanted) = {
+            let state = self.shared.state();
+            if state.batches.len() < UNANSWERED_PER_SLOT {
+                self.keeps_too_many = false;
+                return;
+            }
+            let kept = || state.batches.values().filter(|running| running.token.is_none());
+            (kept().count(), kept().filter(|running| running.is_abandoned()).count())
+        };
+        let keeps_too_many = kept >= UNANSWERED_PER_SLOT;
+        if keeps_too_many && !self.keeps_too_many {
+            log::warn!(
+                "{}: {kept} batches are not answered, {unwanted} of which nobody waits for: with {UNANSWERED_PER_SLOT} \
+                 for each instance a model gets no more until it ends one; it should end those that are cancelled, too",
+                self.shared.options.launch.name
+            );
+        }
+        self.keeps_too_many = keeps_too_many;
     }
 
     /// Waits for news, and deals with it. True: the process has ended.
