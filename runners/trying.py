@@ -40,6 +40,8 @@ _Array = NDArray[Any]
 _Answers = Mapping[int, Sequence[Mapping[str, _Array]]]
 """Of each version, row by row"""
 _Open = Callable[[Resolved, int], Loaded]
+_FindRows = Callable[[Mapping[str, Any], bool], Sequence[Row]]
+"""Of the metadata of a model, and whether it has batches"""
 
 
 class _Unfit(Unsupported):
@@ -108,7 +110,7 @@ def _ask(
     for version in resolved.versions:
         core = Core(_OPTIONS.to_json((), logs=False))
         try:
-            step = partial(_answers_of, core, resolved, version, arrays, path, open_version)
+            step = partial(_answers_of, core, resolved, version, open_version, rows=partial(_rows, arrays, path))
             answers[version] = load.run(resolved.source.path, step)
         finally:
             # what a step that was given up still asks ends with it
@@ -117,7 +119,7 @@ def _ask(
 
 
 def _answers_of(
-    core: Core, resolved: Resolved, version: int, arrays: Mapping[str, _Array], path: Path, open_version: _Open
+    core: Core, resolved: Resolved, version: int, open_version: _Open, rows: _FindRows
 ) -> Sequence[Mapping[str, _Array]]:
     name = resolved.source.name
     loaded = open_version(resolved, version)
@@ -126,9 +128,8 @@ def _answers_of(
     core.publish(name, [core.start(name, specification.model_dump_json(), loaded.sessions)])
     asked = verbs.model("ModelMetadata", name, version)
     metadata = verbs.document(asked, core.call(asked.name, asked.arguments_json()))
-    rows = _rows(arrays, path, metadata, batching=loaded.config.max_batch_size > 0)
     outputs = [tensor["name"] for tensor in metadata["outputs"]]
-    return _all_answers(core, name, rows, outputs)
+    return _all_answers(core, name, rows(metadata, loaded.config.max_batch_size > 0), outputs)
 
 
 def _all_answers(core: Core, name: str, rows: Sequence[Row], outputs: Sequence[str]) -> Sequence[Mapping[str, _Array]]:
@@ -139,7 +140,12 @@ def _all_answers(core: Core, name: str, rows: Sequence[Row], outputs: Sequence[s
         raise _Silent(f"it does not answer the rows of '{SAMPLES}': {error}") from error
 
 
-def _rows(arrays: Mapping[str, _Array], path: Path, metadata: Mapping[str, Any], *, batching: bool) -> Sequence[Row]:
+def _rows(
+    arrays: Mapping[str, _Array],
+    path: Path,
+    metadata: Mapping[str, Any],
+    batching: bool,  # noqa: FBT001 - the last of two
+) -> Sequence[Row]:
     try:
         return rows_of(arrays, path, metadata, batching=batching).rows
     except (InvalidInput, Unsupported) as error:

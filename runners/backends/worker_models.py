@@ -1,6 +1,7 @@
 """Instances in processes of their own: how their workers are started, whatever they execute"""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ _WORKER = Path(__file__).parents[1] / "worker"
 _FINALIZE_SECONDS = 10.0
 _EXECUTE_TIMEOUT = "kushi.execute_timeout"
 _MAX_REQUESTS = "kushi.max_requests"
+_NUMBER = re.compile(r"[0-9]{1,16}")
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,6 @@ def _count(config: ModelConfig, name: str) -> int:
     if name not in config.parameters:
         return 0
     text = config.parameters[name].string_value
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**53):
+    if not (_NUMBER.fullmatch(text) and 0 < int(text) < 2**53):
         raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be a number above 0, got '{text}'")
     return int(text)

@@ -115,7 +115,7 @@ class Model:
         except BaseException as error:  # noqa: BLE001 - it is the user's, and may raise anything
             done(self._failed(requests, error))
             return
-        if not isinstance(returned, CoroutineType):
+        if not _is_a(returned, CoroutineType):
             done(self._outcomes(requests, returned))
             return
         # it takes the context of this thread with it
@@ -144,8 +144,9 @@ class Model:
         elif self._decoupled:
             text = f"Python model '{self._name}' is using the decoupled mode and the execute function must return None."
             return self._refused(requests, text)
-        elif not isinstance(returned, list):
-            return self._refused(requests, f"Expected a list in the execute return, found type '{type(returned)}'.")
+        elif not _is_a(returned, list):
+            text = f"Expected a list in the execute return, found type '{failures.type_of(returned)}'."
+            return self._refused(requests, text)
         # without the methods of a class of the model's own
         elif len(returned := list.copy(returned)) != len(requests):
             return self._refused(
@@ -157,8 +158,9 @@ class Model:
 
     def _outcome(self, request: IncomingRequest, response: Any, absent: str) -> InferenceResponse | None:
         """What `execute` has returned for one request, checked"""
-        if request.sender is None and not request.rescheduled and isinstance(response, InferenceResponse):
-            return response
+        given: InferenceResponse | None = response if _is_a(response, InferenceResponse) else None
+        if request.sender is None and not request.rescheduled and given is not None:
+            return given
         if response is None and request.rescheduled:
             if request.sender is not None:
                 request.sender.keep_open()
@@ -167,16 +169,16 @@ class Model:
             return None
         if request.rescheduled:
             text = "Expected a None object in the execute function return list for rescheduled request"
-        elif isinstance(response, InferenceResponse):
+        elif given is not None:
             if _takes_end(request):
-                return response
+                return given
             server.current().log(
                 "error", f"{self._name}: execute returned a response to a request that has one already"
             )
             return None
         else:
             text = absent
-        return self._refused([request], f"{text}, found type '{type(response)}'.")[0]
+        return self._refused([request], f"{text}, found type '{failures.type_of(response)}'.")[0]
 
     def _refused(self, requests: Sequence[IncomingRequest], text: str) -> Outcomes:
         return self._errors(requests, text, text)
@@ -190,6 +192,11 @@ class Model:
         server.current().log("error", begin + whole)
         error = TritonError(begin + text)
         return [InferenceResponse(error=error) if _takes_end(request) else None for request in requests]
+
+
+def _is_a(value: Any, kind: type[Any]) -> bool:
+    """As `isinstance`, without what the model says of its class"""
+    return issubclass(type(value), kind)
 
 
 def _takes_end(request: IncomingRequest) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-__all__ = ["LONGEST", "described", "logged"]
+__all__ = ["LONGEST", "described", "logged", "type_of"]
 
 LONGEST = 32 << 10
 """Characters of a text that the server may show: of a longer one it would keep no more"""
@@ -34,6 +34,14 @@ def logged(error: BaseException) -> str:
         return described(error)
 
 
+def type_of(value: object) -> str:
+    """As Python writes the type of a value, even where a metaclass of the model's raises"""
+    try:
+        return _sendable(str(type(value)))
+    except BaseException:  # noqa: BLE001 - as it is the model's
+        return f"<class '{_name(value)}'>"
+
+
 def _text(error: BaseException) -> str:
     try:
         # the places follow it
@@ -42,9 +50,9 @@ def _text(error: BaseException) -> str:
         return f"<its text raises {_name(other)}>"
 
 
-def _name(error: BaseException) -> str:
+def _name(value: object) -> str:
     """That of its class, even where a metaclass of the model's says something else or raises"""
-    name: str = type.__dict__["__name__"].__get__(type(error))
+    name: str = type.__dict__["__name__"].__get__(type(value))
     return name
 
 

@@ -152,7 +152,7 @@ class Worker:
             answer = self._complete if frame.kind == kinds.AUTO_COMPLETE else self._initialize
             try:
                 text = answer(order)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, and may raise anything
+            except BaseException as error:  # noqa: BLE001 - it is the user's, and may raise anything
                 self._upcalls.log("error", failures.logged(error))
                 self._channel.send(kinds.FAILED, [failures.described(error).encode("utf-8", "replace")])
             else:
@@ -188,7 +188,7 @@ class Worker:
         if self._model is not None:
             try:
                 self._model.finalize()
-            except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
+            except BaseException as error:  # noqa: BLE001 - it is the user's, and may raise anything
                 self._upcalls.log("error", failures.logged(error))
         self._channel.send(kinds.FINALIZED, [])
 

@@ -24,6 +24,7 @@ __all__ = ["Metric", "MetricFamily", "MetricKind"]
 
 _NAME = re.compile("(?!__)[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile("(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class MetricKind(enum.Enum):
@@ -185,6 +186,8 @@ def _wrong_label(labels: Mapping[str, Any]) -> str:
         return "attempt to access JSON non-string as string"
     if not all(map(_LABEL.fullmatch, labels)):
         return "Invalid label name"
+    if any(_SURROGATE.search(value) for value in labels.values()):
+        return "Invalid label value: it is no text that UTF-8 can write"
     return ""
 
 

@@ -69,10 +69,12 @@ class Upcalls:
                 key.untaken -= taken
                 key.gone = key.gone or bool(gone)
         elif frame.kind == kinds.CALL_RESPONSE:
-            # behind the last one nothing is heard
-            arrived = self._calls.pop(frame.id, None) if frame.value & FINAL else self._calls.get(frame.id)
+            arrived = self._calls.get(frame.id)
             if arrived is not None:
                 arrived.append(frame)
+            if frame.value & FINAL:
+                # behind the last one nothing is heard
+                self._calls.pop(frame.id, None)
 
     def open(self, key: Key) -> None:
         """Responses to this request will be counted"""
@@ -239,9 +241,14 @@ class Upcalls:
     def cancel(self, number: int) -> None:
         self._channel.send(kinds.CALL_CANCEL, [], id=number)
 
+    def is_open(self, number: int) -> bool:
+        """Whether its last answer has not come yet"""
+        return number in self._calls
+
     def taken(self, number: int) -> None:
         """There is room for another answer"""
         self._channel.send(kinds.CALL_TAKEN, [], id=number)
+
 
 def _closed() -> None:
     raise Closed
@@ -254,32 +261,32 @@ class _Answers:
         self._upcalls = upcalls
         self._number = number
         self._arrived = arrived
-        self._has_ended = False
 
     def __iter__(self) -> Iterator[InferenceResponse]:
         return self
 
     def __next__(self) -> InferenceResponse:
-        while True:
-            if self._has_ended and not self._arrived:
-                raise StopIteration
-            self._upcalls.wait_until(self._has_arrived)
-            frame = self._arrived.pop(0)
-            if frame.value & FINAL:
-                self._has_ended = True
-            else:
+        while self._arrived or self._upcalls.is_open(self._number):
+            self._upcalls.wait_until(self._has_news)
+            try:
+                frame = self._arrived.pop(0)
+            except IndexError:
+                # another thread has it, or it has been the last
+                continue
+            if not frame.value & FINAL:
                 self._upcalls.taken(self._number)
             if len(frame.payload) > 0:
                 return read_answer(frame.payload)
+        raise StopIteration
 
-    def _has_arrived(self) -> bool:
-        return bool(self._arrived)
+    def _has_news(self) -> bool:
+        return bool(self._arrived) or not self._upcalls.is_open(self._number)
 
     def __del__(self) -> None:
-        if not self._has_ended:
+        if self._upcalls.is_open(self._number):
             self._upcalls.call_dropped(self._number)
 
     def cancel(self) -> None:
         """Nobody waits any more"""
-        if not self._has_ended:
+        if self._upcalls.is_open(self._number):
             self._upcalls.cancel(self._number)

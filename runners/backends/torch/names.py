@@ -18,7 +18,7 @@ from ...repository.tensors import TensorInfo, model_dims
 __all__ = ["INDEXED", "Leaf", "Place", "Signature", "bind_inputs", "bind_outputs"]
 
 _LOG = logging.getLogger(__name__)
-INDEXED = re.compile(r"(?:(?!__).)*__(\d+)")
+INDEXED = re.compile(r"(?:(?!__).)*__([0-9]{1,9})")
 """A name that says which argument or result it is"""
 
 Place = int | str

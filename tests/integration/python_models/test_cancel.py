@@ -21,7 +21,7 @@ CANCELLED = "__ErrorCode.CANCELLED"
 
 
 def write_asking(
-    repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]", timeout_us: int = 0
+    repository: Path, name: str, asked: str, how: str = "def", ask: str = "[asked.exec()]", *, timeout_us: int = 0
 ) -> None:
     source = callers.ASKING_ONE_THAT_WAITS.replace("HOW", how).replace("ASK", ask).replace("NAME", asked)
     source = source.replace("TIMEOUT", str(timeout_us))
@@ -135,11 +135,11 @@ def test_a_deadline_that_passes_ends_the_calls_without_the_model_that_was_asked(
     server = start_server(repository)
     client, asked = client_of(server), [tensor("WHAT", np.array([b"x"], np.object_))]
     ended = re.compile(f"asking_0: ({CANCELLED}|__ErrorCode.UNAVAILABLE)")
-    for count in (1, 2):
+    for _ in range(2):
         # who asks comes to the same end at the same time, or hears of that of the call first
         with suppress(InferenceServerException):
             client.infer("asking", asked, headers={"kushi-timeout-us": "300000"})
-        eventually(lambda: sum(bool(ended.search(line)) for line in server.log.lines) == count, "the end of its call")
+    eventually(lambda: sum(bool(ended.search(line)) for line in server.log.lines) == 2, "the ends of both calls")
 
 
 ENDING_ITERATORS = """

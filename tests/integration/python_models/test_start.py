@@ -59,8 +59,12 @@ def why(repository: Path, timeout: str = "30") -> str:
         ),
         (INITIALIZING.replace("self, args", "self"), "TypeError: TritonPythonModel.initialize() takes 1 positional"),
         (INITIALIZING.replace("def initialize(self, args):", "def __init__(self, needed):"), "TypeError: "),
-        (INITIALIZING.replace("BODY", "raise BaseException('all of it')"), "BaseException"),
-        (INITIALIZING.replace("BODY", "raise KeyboardInterrupt"), "KeyboardInterrupt"),
+        (
+            INITIALIZING.replace("BODY", "raise BaseException('all of it')"),
+            "BaseException: all of it\n\nAt:\n  {file}(4)",
+        ),
+        (INITIALIZING.replace("BODY", "raise KeyboardInterrupt"), "KeyboardInterrupt: <EMPTY MESSAGE>\n\nAt:\n"),
+        ("raise GeneratorExit('at once')\n", "GeneratorExit: at once\n\nAt:\n  {file}(1): <module>\n"),
     ],
 )
 def test_the_reason_names_what_went_wrong(repository: Path, source: str, text: str) -> None:

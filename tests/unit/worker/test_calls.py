@@ -74,6 +74,26 @@ def test_the_methods_of_a_list_of_another_class_are_not_called(server: Answering
     assert Instance(lambda _: Closed([good])).run() == [good]
 
 
+class Nameless(type):
+    def __repr__(cls) -> str:
+        raise ValueError("no")
+
+
+class Classless(metaclass=Nameless):
+    @property
+    def __class__(self) -> Any:
+        raise ValueError("no")
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise ValueError("no")
+
+
+def test_what_says_nothing_of_its_class_is_no_response(server: AnsweringServer) -> None:
+    for execute in (lambda _: Classless(), lambda _: [Classless()]):
+        assert ["found type '<class 'Classless'>'" in str(told) for told in texts(Instance(execute).run())] == [True]
+
+
 def test_a_list_of_the_wrong_length_fails_every_request(server: AnsweringServer) -> None:
     assert all("size is:3, and InferenceResponse(s) size is:2" in str(text) for text in texts(Instance(two).run(3)))
 

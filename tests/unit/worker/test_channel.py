@@ -6,18 +6,23 @@ import mmap
 import os
 import signal
 import socket
+import struct
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from runners.worker import channel as module
-from runners.worker.channel import INLINE_BYTES, Channel, Closed
+from runners.worker import kinds
+from runners.worker.channel import INLINE_BYTES, Channel, Closed, Frame
 from runners.worker.execution import Key
-from runners.worker.responses import RESPONSE_FINAL
+from runners.worker.messages import FINAL
+from runners.worker.requests import InferenceRequest
+from runners.worker.responses import RESPONSE_FINAL, InferenceResponse
 from runners.worker.upcalls import Upcalls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 KIND = 36
 LONG = b"x" * (INLINE_BYTES + 1)
@@ -126,6 +131,33 @@ def test_an_answer_that_has_found_no_memory_is_not_the_end(ends: tuple[Odd, Chan
     upcalls.send(key, None, RESPONSE_FINAL)
     assert key.ended
     assert theirs.read().id == 1
+
+
+def test_threads_share_an_iterator_until_its_end(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    changed = threading.Condition()
+
+    def wait_until(done: Callable[[], bool]) -> None:
+        with changed:
+            changed.wait_for(done)
+
+    upcalls = Upcalls(ours, wait_until)
+    request = InferenceRequest(model_name="other", inputs=[], requested_output_names=["OUT"])
+    answers = upcalls.infer(request, decoupled=True)
+    number = theirs.read().id
+    taken: list[InferenceResponse] = []
+    takers = [threading.Thread(target=lambda: taken.extend(answers)) for _ in range(4)]
+    for taker in takers:
+        taker.start()
+    for flags in [0] * 100 + [FINAL] * 2:
+        answer = b"" if flags else struct.pack("<4I2s", 0, 0, 2, 0, b"{}")
+        with changed:
+            upcalls.take(Frame(kinds.CALL_RESPONSE, flags, number, memoryview(answer)))
+            changed.notify_all()
+    for taker in takers:
+        taker.join(60)
+    assert len(taken) == 100
+    assert list(answers) == []
 
 
 def test_memory_that_cannot_be_mapped_keeps_no_descriptor(

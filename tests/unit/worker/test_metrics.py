@@ -72,6 +72,11 @@ REFUSED = "Error when creating Metric: Failed to process the request for model '
         (MetricKind.COUNTER, {"labels": {"a": 1}}, f"{REFUSED}attempt to access JSON non-string as string"),
         (MetricKind.COUNTER, {"labels": {1: "a"}}, f"{REFUSED}Invalid label name"),
         (MetricKind.COUNTER, {"labels": {"__a": "b"}}, f"{REFUSED}Invalid label name"),
+        (
+            MetricKind.COUNTER,
+            {"labels": {"a": "\ud800"}},
+            f"{REFUSED}Invalid label value: it is no text that UTF-8 can write",
+        ),
     ],
 )
 def test_what_is_no_metric_is_refused(

@@ -104,11 +104,17 @@ def test_outputs_may_be_some_of_the_results(names: tuple[str, ...], places: tupl
         ((), "must contain at least one output, none were specified"),
         (("OUT__2",), "The output OUT__2 .* refers to an output index which doesn't exist. This model has 2 outputs"),
         (("a", "b", "c"), "The output c .* This model has 2 outputs"),
+        (("OUT__999999999",), "The output OUT__999999999 .* refers to an output index which doesn't exist"),
     ],
 )
 def test_outputs_that_the_model_has_not_are_refused(names: tuple[str, ...], text: str) -> None:
     with pytest.raises(ConfigInvalid, match=text):
         bind_outputs(outputs(*names), GIVES_TWO)
+
+
+@pytest.mark.parametrize("name", ["OUT__\u0661", "OUT__" + "1" * 5000])
+def test_what_is_no_index_is_a_name(name: str) -> None:
+    assert bind_outputs(outputs(name), GIVES_TWO) == (0,)
 
 
 def test_outputs_of_a_dictionary_go_by_their_names() -> None:
