@@ -1,7 +1,6 @@
 //! `Core.infer` and `Core.async_infer`.
 
-use kushi_core::{Alarm, Reply};
-use kushi_dataplane::OnlyResponse;
+use kushi_core::{Alarm, OnlyResponse, Reply};
 use kushi_server::Server;
 use pyo3::prelude::*;
 

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
 use kushi_core::{
-    Context, End, Error, InputDraft, Lease, ModelSpec, Reply, Request, Response, Sequence, Ticket,
+    Context, End, Error, InputDraft, Lease, ModelSpec, OnlyResponse, Reply, Request, Response, Sequence,
+    Ticket,
 };
-use kushi_dataplane::{OnlyResponse, Parent, Trace};
+use kushi_dataplane::{Parent, Trace};
 use kushi_server::Server;
 use smallvec::SmallVec;
 
@@ -106,21 +107,7 @@ fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) ->
     let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| output.name.as_str()).collect();
     let bound = spec.bind(&id, drafts, &names)?;
     let classes = spec.classes(outputs.iter().map(|output| (output.name.as_str(), output.classes)))?;
-    Ok(Request {
-        id,
-        inputs: bound.inputs,
-        wanted: bound.wanted,
-        classes,
-        rows: bound.rows,
-        parameters,
-        priority,
-        timeout_us,
-        sequence: None,
-        deadline: None,
-        arrived,
-        context: Context::default(),
-        reply,
-    })
+    Ok(Request { id, classes, parameters, priority, timeout_us, ..Request::new(bound, arrived, reply) })
 }
 
 /// The call of a request that came back, with its inputs by name.

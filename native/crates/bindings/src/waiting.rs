@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Alarm, ModelSpec, Response, Ticket};
-use kushi_dataplane::OnlyResponse;
+use kushi_core::{Alarm, ModelSpec, OnlyResponse, Response, Ticket};
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;

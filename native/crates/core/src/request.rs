@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::{Classes, Context, Error, Reply, Sequence, Tensor};
+use crate::{Bound, Classes, Context, Error, Reply, Sequence, Tensor};
 
 /// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
 pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
@@ -46,6 +46,26 @@ pub struct Request {
 }
 
 impl Request {
+    /// One that says nothing beside its tensors.
+    pub fn new(bound: Bound, arrived: Instant, reply: Reply) -> Self {
+        let Bound { inputs, wanted, rows } = bound;
+        Self {
+            id: String::new(),
+            inputs,
+            wanted,
+            classes: Classes::default(),
+            rows,
+            parameters: Vec::new(),
+            priority: 0,
+            timeout_us: None,
+            sequence: None,
+            deadline: None,
+            arrived,
+            context: Context::default(),
+            reply,
+        }
+    }
+
     /// Why its answer is of no use to anybody any more, if that is so: caller gone first, then deadline
     /// passed.
     pub(crate) fn useless(&self, now: Instant) -> Option<Error> {

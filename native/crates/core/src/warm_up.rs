@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, lock};
 use crate::{
-    Batch, Classes, Context, Entry, Error, ErrorKind, Inputs, Lease, Mail, Mailbox, Plan, Reply, Request,
-    Runner, Seat, Step, Wanted,
+    Batch, Bound, Entry, Error, ErrorKind, Inputs, Lease, Mail, Mailbox, Plan, Reply, Request, Runner, Seat,
+    Step, Wanted,
 };
 
 /// How often a warm-up that takes long says how far it is.
@@ -111,21 +111,7 @@ fn drive(lease: Lease) {
 }
 
 fn request_of(sample: &WarmUpSample, now: Instant, reply: Reply) -> Request {
-    Request {
-        id: String::new(),
-        inputs: sample.inputs.clone(),
-        wanted: Wanted::new(),
-        classes: Classes::default(),
-        rows: 1,
-        parameters: Vec::new(),
-        priority: 0,
-        timeout_us: None,
-        sequence: None,
-        deadline: None,
-        arrived: now,
-        context: Context::default(),
-        reply,
-    }
+    Request::new(Bound { inputs: sample.inputs.clone(), wanted: Wanted::new(), rows: 1 }, now, reply)
 }
 
 /// Triton's words, with an "; " behind each error.

@@ -2,8 +2,8 @@
 //! request.
 //!
 //! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
-//! where a reload took its place. [`OnlyResponse`] holds a request to one response. In a [`OneCall`] a thread waits for
-//! it. [`DataPlane`] is all of it together, with what is asked about it and set. Nothing here knows a transport.
+//! where a reload took its place. In a [`OneCall`] a thread waits for its answer. [`DataPlane`] is all of it together,
+//! with what is asked about it and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,6 @@ pub mod metrics;
 mod model_metrics;
 mod observed;
 mod one_call;
-mod only_response;
 mod orders;
 mod pipeline;
 mod plane;
@@ -45,7 +44,6 @@ pub use manage::{
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
 pub use observed::{MetricsOptions, ResponseRow};
 pub use one_call::OneCall;
-pub use only_response::OnlyResponse;
 pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
 pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, ServerMetadata};

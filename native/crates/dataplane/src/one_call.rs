@@ -6,9 +6,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use kushi_core::{End, Mail, Mailbox, Response};
-
-use crate::OnlyResponse;
+use kushi_core::{End, Mail, Mailbox, OnlyResponse, Response};
 
 #[derive(Default)]
 pub struct OneCall {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use kushi_core::{
-    Alarm, Clock as _, End, Error, ErrorKind, ModelSpec, QueuePolicy, Request, Response, Ticket, Timings,
+    Alarm, Clock as _, End, Error, ErrorKind, ModelSpec, OnlyResponse, QueuePolicy, Request, Response,
+    Ticket, Timings,
 };
-use kushi_dataplane::{Inference, OnlyResponse, Registry, Submitted};
+use kushi_dataplane::{Inference, Registry, Submitted};
 use kushi_testkit::{PATIENCE, Scene, echo_spec, queue_of, wide};
 
 fn version(number: u64) -> Scene {

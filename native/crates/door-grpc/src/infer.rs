@@ -4,12 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{
-    Alarm, Bound, Classes, End, Error, ErrorKind, Mail, ModelSpec, Parameter, Reply, Request, Response,
-    Timings,
-};
-use kushi_dataplane::{Event, OnlyResponse, Submitted, Trace, fill_regions, gpu_bytes};
-use kushi_net::{Answering, Owner, Reservation, Waiting};
+use kushi_core::{Bound, Classes, Error, ErrorKind, ModelSpec, Parameter, Request, Response, Timings};
+use kushi_dataplane::{Event, Submitted, Trace, fill_regions, gpu_bytes};
+use kushi_net::{Answering, OnlyAnswer, Owner, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, version_number, wire};
 use kushi_shm::RegionRange;
@@ -75,7 +72,7 @@ async fn message(
     let mut asked = submit(context, &body, answering, frame, Call::Unary, trace).await?;
     drop(body);
     answering.prepared();
-    let (response, end, reservation) = asked.only_answer().await?;
+    let OnlyAnswer { response, end, reservation } = asked.only_answer().await?;
     if let Some(trace) = trace {
         trace.mark(Event::ResponseComplete, Instant::now());
     }
@@ -128,30 +125,21 @@ pub(crate) async fn submit(
                 places.push((index as u16, range));
             }
         }
-        let mut waiting = context.io.pending.open();
-        let window = context.io.net.budget.window();
-        let reply = Reply::with_window(context.io.mailbox.clone(), waiting.key, window);
+        let (waiting, reply) = context.io.open();
         let request = Box::new(Request {
             id: message.id.into(),
-            inputs: bound.inputs,
-            wanted: bound.wanted,
             classes: classes.clone(),
-            rows: bound.rows,
             parameters,
             priority: message.priority,
             timeout_us: message.queue_timeout_us,
             sequence: message.sequence.clone(),
             deadline: frame.deadline,
-            arrived: frame.arrived,
             context: trace.as_ref().map(Trace::context).unwrap_or_default(),
-            reply,
+            ..Request::new(bound, frame.arrived, reply)
         });
         match inference.submit(&plane.registry, request)? {
             Submitted::Queued(ticket, lease) => {
-                waiting.hold(ticket);
-                if let Some(lease) = lease {
-                    context.io.lead(lease);
-                }
+                let waiting = context.io.queued(waiting, ticket, lease);
                 let (id, tells_end) = (message.id.to_owned(), message.tells_end);
                 let places = Places(Arc::new(places));
                 return Ok(Asked { waiting, spec, id, tells_end, classes, places });
@@ -243,39 +231,8 @@ fn check_unary(spec: &ModelSpec) -> Result<(), Error> {
 
 impl Asked {
     /// The one response and the end of the request.
-    pub(crate) async fn only_answer(&mut self) -> Result<(Response, End, Option<Reservation>), Error> {
-        let mut only = OnlyResponse::default();
-        let mut alarm = self.alarm();
-        loop {
-            let (mail, reservation) = self.next_mail(&mut alarm).await?;
-            if let Some(response) = mail.response {
-                only.put((response, reservation));
-            }
-            let Some(mut end) = mail.end else { continue };
-            let (response, reservation) = only.close(&self.spec.name, &mut end)?;
-            return Ok((response, end, reservation));
-        }
-    }
-
-    pub(crate) fn alarm(&self) -> Alarm {
-        self.waiting.ticket().map(Alarm::of).unwrap_or_default()
-    }
-
-    /// What comes next of the request, or that it has expired.
-    pub(crate) async fn next_mail(
-        &mut self,
-        alarm: &mut Alarm,
-    ) -> Result<(Mail, Option<Reservation>), Error> {
-        while let Some(when) = alarm.when() {
-            if let Ok(mail) = tokio::time::timeout_at(when.into(), self.waiting.next()).await {
-                return Ok(mail);
-            }
-            let Some(ticket) = self.waiting.ticket() else { break };
-            if alarm.ring(ticket) {
-                return Err(Error::expired());
-            }
-        }
-        Ok(self.waiting.next().await)
+    pub(crate) async fn only_answer(&mut self) -> Result<OnlyAnswer, Error> {
+        self.waiting.only_answer(&self.spec.name).await
     }
 
     /// A response as a message. `is_final`: in a stream, whether it is the last one.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use kushi_core::{Credit, Error, Mail, Response};
 use kushi_dataplane::{DoorKind, Event, Trace};
-use kushi_net::{Answering, Reservation};
+use kushi_net::{Answering, OnlyAnswer, Reservation};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::wire;
 use smallvec::{SmallVec, smallvec};
@@ -175,18 +175,17 @@ impl Streamed {
         self.mark(Event::ResponseComplete);
         self.wait_for_turn().await;
         self.mark(Event::GrpcSendStart);
-        let (response, _end, _reservation) = answered?;
+        let OnlyAnswer { response, end: _end, reservation: _reservation } = answered?;
         let message = asked.written(&self.context, response, Some(true)).await?;
         self.send(smallvec![streamed(message)]).await;
         Ok(())
     }
 
     async fn responses(&mut self, asked: &mut Asked) -> Result<(), Error> {
-        let mut alarm = asked.alarm();
         let mut has_begun = false;
         loop {
             let mut burst = Burst::default();
-            let mut mail = asked.next_mail(&mut alarm).await?;
+            let mut mail = asked.waiting.next().await?;
             if !std::mem::replace(&mut has_begun, true) {
                 self.mark(Event::GrpcSendStart);
             }
@@ -200,7 +199,7 @@ impl Streamed {
                 if burst.bytes >= BURST_BYTES || !asked.waiting.has_short_mail(SHORT_BYTES) {
                     break None;
                 }
-                mail = match asked.next_mail(&mut alarm).await {
+                mail = match asked.waiting.next().await {
                     Ok(mail) => mail,
                     Err(error) => break Some(Err(error)),
                 };

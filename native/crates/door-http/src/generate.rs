@@ -10,9 +10,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Alarm, Bound, Classes, Context, Error, ModelSpec, Parameter, Request, Response};
-use kushi_dataplane::{DoorKind, Event, Inference, OnlyResponse, Trace};
-use kushi_net::{Activity, Answering, Net, Owner, Reservation, Stage, Waiting};
+use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Request, Response};
+use kushi_dataplane::{DoorKind, Event, Inference, Trace};
+use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
 
@@ -119,25 +119,16 @@ impl Received {
                 let work = move |_: &_| prepare(&body, &spec, &http.limits);
                 Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
             };
-            let (waiting, reply) = infer::open(context);
+            let (waiting, reply) = context.io.open();
             let request = Box::new(Request {
                 id: id.clone(),
-                inputs: bound.inputs,
-                wanted: bound.wanted,
-                classes: Classes::default(),
-                rows: bound.rows,
                 parameters,
-                priority: 0,
-                timeout_us: None,
-                sequence: None,
                 deadline: self.deadline,
-                arrived: self.arrived,
                 context: self.inherited.clone(),
-                reply,
+                ..Request::new(bound, self.arrived, reply)
             });
             if let Some(waiting) = infer::submit(context, &mut inference, waiting, request)? {
-                let alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
-                return Ok(Generation { waiting, alarm, spec: inference.spec().clone(), id });
+                return Ok(Generation { waiting, spec: inference.spec().clone(), id });
             }
         }
     }
@@ -157,7 +148,6 @@ fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepare
 /// A request on its way.
 struct Generation {
     waiting: Waiting,
-    alarm: Alarm,
     spec: Arc<ModelSpec>,
     id: String,
 }
@@ -202,30 +192,23 @@ impl Generation {
         answering: &mut Answering,
         tell_timings: bool,
     ) -> Result<Answer, Error> {
-        let mut only = OnlyResponse::default();
-        loop {
-            let (mail, reservation) = infer::next_mail(&mut self.waiting, &mut self.alarm).await?;
-            if let Some(response) = mail.response {
-                only.put((response, reservation));
-            }
-            let Some(mut end) = mail.end else { continue };
-            let (response, reservation) = only.close_or(&mut end, || {
-                "generate expects model to produce exactly 1 response, use generate stream for model that generates \
-                 various number of responses"
-                    .into()
-            })?;
-            let timings = end.timings;
-            // In the place of the body, which goes with the request.
-            drop(end);
-            answering.reservation = reservation;
-            let reservation = answering.reservation.as_ref();
-            let text = self.write(response, reservation, &context.io.net, generate_json::write).await?;
-            let mut answer = answer::long_json(text);
-            if tell_timings {
-                answer::tell_timings(&mut answer, &timings);
-            }
-            return Ok(answer);
+        let text = |_| {
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates \
+             various number of responses"
+                .into()
+        };
+        let OnlyAnswer { response, end, reservation } = self.waiting.only_answer_or(text).await?;
+        let timings = end.timings;
+        // In the place of the body, which goes with the request.
+        drop(end);
+        answering.reservation = reservation;
+        let reservation = answering.reservation.as_ref();
+        let text = self.write(response, reservation, &context.io.net, generate_json::write).await?;
+        let mut answer = answer::long_json(text);
+        if tell_timings {
+            answer::tell_timings(&mut answer, &timings);
         }
+        Ok(answer)
     }
 
     /// Waits for the first event, which has the status.
@@ -279,7 +262,7 @@ impl Generation {
 
     async fn next_events(&mut self, net: &Net) -> Events {
         let mut events = Events::default();
-        match infer::next_mail(&mut self.waiting, &mut self.alarm).await {
+        match self.waiting.next().await {
             Err(error) => events.fail(error),
             Ok((mail, reservation)) => {
                 if let Some(response) = mail.response {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{Alarm, End, Error, ErrorKind, Mail, Reply, Request, Response};
-use kushi_dataplane::{Event, Inference, OnlyResponse, Trace};
-use kushi_net::{Activity, Answering, Owner, Reservation, Stage, Waiting};
+use kushi_core::{End, Error, ErrorKind, Request};
+use kushi_dataplane::{Event, Inference, Trace};
+use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 use kushi_oip::version_number;
 
 use crate::answer::{self, Answer};
@@ -148,7 +148,7 @@ impl Received {
         }
         let json_length = self.json_length.within(self.body.len())?;
         let Submitted { mut waiting, format, regions: _held } = loop {
-            let (waiting, reply) = open(context);
+            let (waiting, reply) = context.io.open();
             let body = (&self.body, json_length);
             let prepared = prepare(context, inference.spec(), body, self.frame.clone(), reply);
             let Prepared { request, format, regions } = prepared.await?;
@@ -164,7 +164,7 @@ impl Received {
             drop(self.body);
         }
         let spec = inference.spec();
-        let (response, end, reservation) = only_answer(&mut waiting, &spec.name).await?;
+        let OnlyAnswer { response, end, reservation } = waiting.only_answer(&spec.name).await?;
         if let Some(trace) = trace {
             trace.mark(Event::ResponseComplete, Instant::now());
         }
@@ -201,66 +201,17 @@ impl Received {
     }
 }
 
-/// A place for the answer of a request that is yet to be made, and the way to it.
-pub(crate) fn open(context: &HttpContext) -> (Waiting, Reply) {
-    let waiting = context.io.pending.open();
-    let window = context.io.net.budget.window();
-    let reply = Reply::with_window(context.io.mailbox.clone(), waiting.key, window);
-    (waiting, reply)
-}
-
 /// Hands a request to the model. `None`: it has to be prepared again, for the version that serves now.
 pub(crate) fn submit(
     context: &HttpContext,
     inference: &mut Inference,
-    mut waiting: Waiting,
+    waiting: Waiting,
     request: Box<Request>,
 ) -> Result<Option<Waiting>, Error> {
     Ok(match inference.submit(&context.http.plane.registry, request)? {
-        kushi_dataplane::Submitted::Queued(ticket, lease) => {
-            waiting.hold(ticket);
-            if let Some(lease) = lease {
-                context.io.lead(lease);
-            }
-            Some(waiting)
-        }
+        kushi_dataplane::Submitted::Queued(ticket, lease) => Some(context.io.queued(waiting, ticket, lease)),
         kushi_dataplane::Submitted::Moved(_) => None,
     })
-}
-
-/// The one response and the end of a unary request.
-async fn only_answer(
-    waiting: &mut Waiting,
-    model: &str,
-) -> Result<(Response, End, Option<Reservation>), Error> {
-    let mut only = OnlyResponse::default();
-    let mut alarm = waiting.ticket().map(Alarm::of).unwrap_or_default();
-    loop {
-        let (mail, reservation) = next_mail(waiting, &mut alarm).await?;
-        if let Some(response) = mail.response {
-            only.put((response, reservation));
-        }
-        let Some(mut end) = mail.end else { continue };
-        let (response, reservation) = only.close(model, &mut end)?;
-        return Ok((response, end, reservation));
-    }
-}
-
-/// What comes next of a request, or that the time has come which `alarm` tells: when it expires.
-pub(crate) async fn next_mail(
-    waiting: &mut Waiting,
-    alarm: &mut Alarm,
-) -> Result<(Mail, Option<Reservation>), Error> {
-    while let Some(when) = alarm.when() {
-        if let Ok(mail) = tokio::time::timeout_at(when.into(), waiting.next()).await {
-            return Ok(mail);
-        }
-        let Some(ticket) = waiting.ticket() else { break };
-        if alarm.ring(ticket) {
-            return Err(Error::expired());
-        }
-    }
-    Ok(waiting.next().await)
 }
 
 pub(crate) fn timeout(value: Option<&HeaderValue>) -> Result<Option<Duration>, Error> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Reply, Request};
+use kushi_core::{Context, Error, ModelSpec, Parameter, Reply, Request};
 use kushi_net::{BodyMemory, Owner};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
@@ -99,28 +99,24 @@ fn fit(spec: &ModelSpec, request: InferRequest<'_>, frame: Frame, reply: Reply) 
         binary_by_default,
     } = request;
     let regions = inputs.iter().filter_map(|input| input.data.region()).collect();
-    let Bound { inputs, wanted, rows } = {
+    let bound = {
         let names: SmallVec<[&str; 8]> = outputs.iter().map(|output| &*output.name).collect();
         spec.bind(&id, inputs, &names)?
     };
     let classes = spec.classes(outputs.iter().map(|output| (&*output.name, output.classes)))?;
-    let format = Format::new(spec, &wanted, outputs, binary_by_default)?;
+    let format = Format::new(spec, &bound.wanted, outputs, binary_by_default)?;
     let Frame { forwarded, arrived, deadline, inherited } = frame;
     parameters.extend(forwarded);
     let request = Box::new(Request {
         id,
-        inputs,
-        wanted,
         classes,
-        rows,
         parameters,
         priority,
         timeout_us,
         sequence,
         deadline,
-        arrived,
         context: inherited,
-        reply,
+        ..Request::new(bound, arrived, reply)
     });
     Ok(Prepared { request, format, regions })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Reply, Request};
+use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Request};
 use kushi_dataplane::{Parent, Trace};
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
@@ -124,32 +124,21 @@ pub(super) fn submit(
         if let Some(aside) = aside {
             return Ok(Submitted::CopyFirst(aside));
         }
-        let mut waiting = context.io.pending.open_to(sink, id);
+        let (waiting, reply) = context.io.open_to(sink, id);
         let request = Request {
             id: message.id.into(),
-            inputs: bound.inputs,
-            wanted: bound.wanted,
             classes,
-            rows: bound.rows,
             parameters,
             priority: message.priority,
             timeout_us: message.queue_timeout_us,
             sequence: message.sequence.clone(),
             deadline,
-            arrived: arrived.at,
             context: trace.as_ref().map(Trace::context).unwrap_or_default(),
-            reply: Reply::with_window(
-                context.io.mailbox.clone(),
-                waiting.key,
-                context.io.net.budget.window(),
-            ),
+            ..Request::new(bound, arrived.at, reply)
         };
         match inference.submit(&context.plane.registry, request)? {
             kushi_dataplane::Submitted::Queued(ticket, lease) => {
-                waiting.hold(ticket);
-                if let Some(lease) = lease {
-                    context.io.lead(lease);
-                }
+                let waiting = context.io.queued(waiting, ticket, lease);
                 return Ok(Submitted::Queued(waiting, inference.spec().clone()));
             }
             kushi_dataplane::Submitted::Moved(request) => parameters = request.parameters,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Alarm, Credit, End, Error, Mail, ModelSpec, Response};
-use kushi_dataplane::{Counted, OnlyResponse};
+use kushi_core::{Alarm, Credit, End, Error, Mail, ModelSpec, OnlyResponse, Response};
+use kushi_dataplane::Counted;
 use kushi_net::{Answering, Waiting};
 
 pub(super) const MOST_REQUESTS: usize = 65_536;

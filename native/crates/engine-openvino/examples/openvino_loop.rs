@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kushi_core::{
-    Admission, Buffer, Classes, Context, Engine, ModelSpec, Reply, Request, Runner, RunnerOptions, Shape,
-    Tensor, TensorInfo, Wanted,
+    Admission, Bound, Buffer, Engine, ModelSpec, Reply, Request, Runner, RunnerOptions, Shape, Tensor,
+    TensorInfo, Wanted,
 };
 use kushi_engine_openvino::{CompileOptions, CompiledModel, OpenVinoEngine, OpenVinoModel};
 use kushi_testkit::{Letterbox, drive, echo_spec, tensor_spec};
@@ -144,21 +144,9 @@ fn through_runner(
 }
 
 fn ask(runner: &Arc<Runner>, letters: &Arc<Letterbox>, key: u64, inputs: &[Tensor]) {
-    let request = Request {
-        id: String::new(),
-        rows: inputs[0].shape[0] as usize,
-        inputs: inputs.iter().cloned().map(Some).collect(),
-        wanted: Wanted::new(),
-        classes: Classes::default(),
-        parameters: vec![],
-        priority: 0,
-        timeout_us: None,
-        sequence: None,
-        deadline: None,
-        arrived: runner.now(),
-        context: Context::default(),
-        reply: Reply::new(letters.clone(), key),
-    };
+    let rows = inputs[0].shape[0] as usize;
+    let bound = Bound { inputs: inputs.iter().cloned().map(Some).collect(), wanted: Wanted::new(), rows };
+    let request = Request::new(bound, runner.now(), Reply::new(letters.clone(), key));
     match runner.submit(request) {
         Ok((_, Admission::Lead(lease))) => _ = drive(lease),
         Ok((_, Admission::Queued)) => (),

@@ -99,8 +99,13 @@ impl Supervisor {
         let incoming = Incoming::new(process.socket.clone(), released.clone());
         let reading = Arc::new(Reading::new(shared.clone(), process.socket.clone(), incoming));
         shared.has_begun(Outgoing::new(process.socket.clone(), released), reading.clone());
-        let mut watch =
-            Watch { shared: &shared, process: &mut process, reading: &reading, is_renewed: false, keeps_too_many: false };
+        let mut watch = Watch {
+            shared: &shared,
+            process: &mut process,
+            reading: &reading,
+            is_renewed: false,
+            keeps_too_many: false,
+        };
         let why = watch.run();
         let is_renewed = watch.is_renewed;
         shared.is_ending();

@@ -33,6 +33,6 @@ pub use io::{IoContext, IoThreads};
 pub use limits::Limits;
 pub use listen::{Entrance, Guest, Listener, Socket};
 pub use net::{Answering, Chore, Net, NetOptions};
-pub use pending::{Pending, Sink, Waiting};
+pub use pending::{OnlyAnswer, Pending, Sink, Waiting};
 pub use pool::{Begun, Owner, Pool};
 pub use tls::{Inside, Tls, TlsFiles};

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use kushi_core::{Mail, Response, Ticket};
+use kushi_core::{Alarm, End, Error, Mail, OnlyResponse, Response, Ticket};
 
 use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 
@@ -48,6 +48,15 @@ pub struct Waiting {
     pending: Rc<Pending>,
     pub key: u64,
     ticket: Option<Ticket>,
+    /// For a task, which hears by it that the time of its request has passed.
+    alarm: Alarm,
+}
+
+/// The one response to a request, with its share of the budget, and how the request ended.
+pub struct OnlyAnswer {
+    pub response: Response,
+    pub end: End,
+    pub reservation: Option<Reservation>,
 }
 
 /// Takes the mail of many requests for one task, which is woken once for all that has come.
@@ -107,7 +116,7 @@ impl Pending {
         let place = &mut places.all[index as usize];
         place.sink = sink;
         let key = u64::from(place.uses) << 32 | u64::from(index);
-        Waiting { pending: self.clone(), key, ticket: None }
+        Waiting { pending: self.clone(), key, ticket: None, alarm: Alarm::default() }
     }
 
     pub fn deliver(&self, mail: Mail) {
@@ -151,6 +160,7 @@ impl Place {
 impl Waiting {
     /// From now on the request is cancelled when nobody waits for it any more.
     pub fn hold(&mut self, ticket: Ticket) {
+        self.alarm = Alarm::of(&ticket);
         self.ticket = Some(ticket);
     }
 
@@ -180,7 +190,48 @@ impl Waiting {
         })
     }
 
-    pub async fn next(&mut self) -> Counted {
+    /// The response of a request that takes one.
+    pub async fn only_answer(&mut self, model: &str) -> Result<OnlyAnswer, Error> {
+        let (only, mut end) = self.all().await?;
+        let (response, reservation) = only.close(model, &mut end)?;
+        Ok(OnlyAnswer { response, end, reservation })
+    }
+
+    /// The same with another text about any other number of them.
+    pub async fn only_answer_or(&mut self, text: impl FnOnce(usize) -> String) -> Result<OnlyAnswer, Error> {
+        let (only, mut end) = self.all().await?;
+        let (response, reservation) = only.close_or(&mut end, text)?;
+        Ok(OnlyAnswer { response, end, reservation })
+    }
+
+    async fn all(&mut self) -> Result<(OnlyResponse<(Response, Option<Reservation>)>, End), Error> {
+        let mut only = OnlyResponse::default();
+        loop {
+            let (mail, reservation) = self.next().await?;
+            if let Some(response) = mail.response {
+                only.put((response, reservation));
+            }
+            if let Some(end) = mail.end {
+                return Ok((only, end));
+            }
+        }
+    }
+
+    /// What comes next of the request, or that its time has passed.
+    pub async fn next(&mut self) -> Result<Counted, Error> {
+        while let Some(when) = self.alarm.when() {
+            if let Ok(mail) = tokio::time::timeout_at(when.into(), self.next_mail()).await {
+                return Ok(mail);
+            }
+            let Some(ticket) = &self.ticket else { break };
+            if self.alarm.ring(ticket) {
+                return Err(Error::expired());
+            }
+        }
+        Ok(self.next_mail().await)
+    }
+
+    async fn next_mail(&mut self) -> Counted {
         poll_fn(|context| {
             let taken = self.take_or_wait(context.waker());
             // Behind the borrow: who gives up the last ticket of a runner may deliver mail.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Batching, Buffer, Capability, Classes, Clock, Context, DataType, Drivers, DynamicBatcher,
-    Engine, Error, Labels, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, RateLimiter,
-    Reply, Request, Runner, RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction,
-    Wanted,
+    Admission, Batching, Bound, Buffer, Capability, Clock, DataType, Drivers, DynamicBatcher, Engine, Error,
+    Labels, Lease, MetricsSpec, ModelSpec, Placement, QueuePolicy, QueueSpec, RateLimiter, Reply, Request,
+    Runner, RunnerOptions, Scheduler, Shape, Step, Tensor, TensorSpec, Ticket, TimeoutAction, Wanted,
 };
 
 use crate::{LeaseBox, Letterbox, ManualClock, PuppetEngine, until};
@@ -159,21 +158,10 @@ impl Scene {
     }
 
     pub fn request_of(&self, key: u64, input: Tensor) -> Request {
-        Request {
-            id: key.to_string(),
-            rows: input.shape.first().map_or(1, |&rows| rows as usize),
-            inputs: [Some(input)].into_iter().collect(),
-            wanted: Wanted::new(),
-            classes: Classes::default(),
-            parameters: vec![],
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: self.clock.now(),
-            context: Context::default(),
-            reply: Reply::new(self.letters.clone(), key),
-        }
+        let rows = input.shape.first().map_or(1, |&rows| rows as usize);
+        let bound = Bound { inputs: [Some(input)].into_iter().collect(), wanted: Wanted::new(), rows };
+        let reply = Reply::new(self.letters.clone(), key);
+        Request { id: key.to_string(), ..Request::new(bound, self.clock.now(), reply) }
     }
 
     /// Submits a request that must be taken in; a lease goes to the instance threads.

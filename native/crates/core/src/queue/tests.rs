@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::*;
-use crate::{Buffer, DataType, Mail, Mailbox, QueuePolicy, Reply, Shape, Tensor};
+use crate::{Bound, Buffer, DataType, Mail, Mailbox, QueuePolicy, Reply, Shape, Tensor, Wanted};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -50,21 +50,9 @@ fn request(arrived: Instant, timeout: Duration, shapes: &[&[i64]]) -> Request {
             data: Buffer::host(Vec::new()),
         })
     };
-    Request {
-        id: String::new(),
-        inputs: shapes.iter().map(input).collect(),
-        wanted: [].into_iter().collect(),
-        classes: crate::Classes::default(),
-        rows: 1,
-        parameters: vec![],
-        priority: 0,
-        timeout_us: Some(timeout.as_micros() as u64),
-        sequence: None,
-        deadline: None,
-        arrived,
-        context: crate::Context::default(),
-        reply: Reply::new(Arc::new(Nobody), 0),
-    }
+    let bound = Bound { inputs: shapes.iter().map(input).collect(), wanted: Wanted::new(), rows: 1 };
+    let reply = Reply::new(Arc::new(Nobody), 0);
+    Request { timeout_us: Some(timeout.as_micros() as u64), ..Request::new(bound, arrived, reply) }
 }
 
 #[test]

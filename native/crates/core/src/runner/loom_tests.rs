@@ -139,21 +139,9 @@ impl Scene {
     }
 
     fn submit_as_child(&self, key: u64, context: Context) -> Option<(Ticket, Admission)> {
-        let request = Box::new(Request {
-            id: String::new(),
-            inputs: Inputs::default(),
-            wanted: Wanted::default(),
-            classes: Classes::default(),
-            rows: 1,
-            parameters: vec![],
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: Instant::now(),
-            context,
-            reply: Reply::new(self.seen.clone(), key),
-        });
+        let bound = Bound { inputs: Inputs::default(), wanted: Wanted::default(), rows: 1 };
+        let request = Request::new(bound, Instant::now(), Reply::new(self.seen.clone(), key));
+        let request = Box::new(Request { context, ..request });
         self.runner.submit(request).ok()
     }
 

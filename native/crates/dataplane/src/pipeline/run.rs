@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{
-    Admission, Batch, Classes, Context, Credit, Error, ErrorKind, Labels, Lease, Mail, ModelSpec, Reply,
+    Admission, Batch, Bound, Context, Credit, Error, ErrorKind, Labels, Lease, Mail, ModelSpec, Reply,
     Request, Response, Sent, Tensor, Ticket, Window,
 };
 use smallvec::SmallVec;
@@ -241,20 +241,16 @@ impl State {
             answers => Window { answers: answers.min(usual.answers), ..usual },
         };
         let key = pipeline.enter(run);
+        let bound = Bound { inputs, wanted: planned.wanted.clone(), rows };
         let request = Request {
             id: asked.id.clone(),
-            inputs,
-            wanted: planned.wanted.clone(),
-            classes: Classes::default(),
-            rows,
             parameters: asked.parameters.clone(),
             priority: asked.priority,
             timeout_us: asked.timeout_us,
             sequence: asked.sequence.clone(),
             deadline: asked.deadline,
-            arrived: runner.now(),
             context: self.context.clone(),
-            reply: Reply::with_window(pipeline.mailbox(), key, window),
+            ..Request::new(bound, runner.now(), Reply::with_window(pipeline.mailbox(), key, window))
         };
         match runner.submit(request) {
             Ok((ticket, admission)) => {

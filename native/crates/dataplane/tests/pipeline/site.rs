@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Classes, Clock as _, Context, DataType, Error, Lease, ModelSpec, Reply, Request, Runner,
-    RunnerOptions, Tensor, Ticket, Wanted,
+    Admission, Bound, Clock as _, DataType, Error, Lease, ModelSpec, Reply, Request, Runner, RunnerOptions,
+    Tensor, Ticket, Wanted,
 };
 use kushi_dataplane::{
     DataPlane, DataPlaneOptions, InFlight, LogChange, LogSettings, LogSwitch, MetricsOptions, Phase,
@@ -107,21 +107,9 @@ impl Site {
     }
 
     pub fn request_of(&self, key: u64, inputs: impl IntoIterator<Item = Option<Tensor>>) -> Request {
-        Request {
-            id: key.to_string(),
-            inputs: inputs.into_iter().collect(),
-            wanted: Wanted::new(),
-            classes: Classes::default(),
-            rows: 1,
-            parameters: vec![],
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: self.clock.now(),
-            context: Context::default(),
-            reply: Reply::new(self.letters.clone(), key),
-        }
+        let bound = Bound { inputs: inputs.into_iter().collect(), wanted: Wanted::new(), rows: 1 };
+        let reply = Reply::new(self.letters.clone(), key);
+        Request { id: key.to_string(), ..Request::new(bound, self.clock.now(), reply) }
     }
 
     /// Submits a request of one input that must be taken in, and leads.

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use kushi_core::{
-    Admission, Buffer, Context, DataType, Engine, ErrorKind, ModelSpec, Reply, Request, Runner,
-    RunnerOptions, Shape, Tensor, Ticket, Wanted,
+    Admission, Bound, Buffer, DataType, Engine, ErrorKind, ModelSpec, Reply, Request, Runner, RunnerOptions,
+    Shape, Tensor, Ticket, Wanted,
 };
 use kushi_engine_onnx::{OnnxEngine, OnnxSession, SessionOptions};
 use kushi_testkit::{Letterbox, echo_spec, tensor_spec};
@@ -62,21 +62,8 @@ impl Scene {
     fn ask(&self, key: u64, trips: i64) -> Ticket {
         let data = Buffer::host(trips.to_le_bytes().to_vec());
         let input = Tensor { datatype: DataType::Int64, shape: Shape::from_slice(&[1]), data };
-        let request = Request {
-            id: String::new(),
-            inputs: [Some(input)].into_iter().collect(),
-            wanted: Wanted::new(),
-            rows: 1,
-            classes: kushi_core::Classes::default(),
-            parameters: vec![],
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: self.runner.now(),
-            context: Context::default(),
-            reply: Reply::new(self.letters.clone(), key),
-        };
+        let bound = Bound { inputs: [Some(input)].into_iter().collect(), wanted: Wanted::new(), rows: 1 };
+        let request = Request::new(bound, self.runner.now(), Reply::new(self.letters.clone(), key));
         match self.runner.submit(request) {
             Ok((ticket, Admission::Queued | Admission::Lead(_))) => ticket,
             Err((error, _)) => panic!("{error}"),

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::{
-    Admission, Classes, Context, Engine, ModelSpec, Reply, Request, Runner, RunnerOptions, Tensor, Ticket,
-    Wanted,
+    Admission, Bound, Engine, ModelSpec, Reply, Request, Runner, RunnerOptions, Tensor, Ticket, Wanted,
 };
 use kushi_testkit::Letterbox;
 
@@ -23,21 +22,9 @@ impl Asked {
     /// `inputs` are in the order of the specification.
     pub fn ask(&self, key: u64, inputs: Vec<Tensor>) -> Ticket {
         let batched = self.runner.spec().max_batch_size > 0;
-        let request = Request {
-            id: String::new(),
-            rows: if batched { inputs[0].shape[0] as usize } else { 1 },
-            inputs: inputs.into_iter().map(Some).collect(),
-            wanted: Wanted::new(),
-            classes: Classes::default(),
-            parameters: vec![],
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: self.runner.now(),
-            context: Context::default(),
-            reply: Reply::new(self.letters.clone(), key),
-        };
+        let rows = if batched { inputs[0].shape[0] as usize } else { 1 };
+        let bound = Bound { inputs: inputs.into_iter().map(Some).collect(), wanted: Wanted::new(), rows };
+        let request = Request::new(bound, self.runner.now(), Reply::new(self.letters.clone(), key));
         match self.runner.submit(request) {
             Ok((ticket, Admission::Queued | Admission::Lead(_))) => ticket,
             Err((error, _)) => panic!("{error}"),

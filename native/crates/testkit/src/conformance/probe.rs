@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
 use kushi_core::{
-    Admission, Buffer, Classes, Context, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request,
-    Runner, RunnerOptions, Shape, Snapshot, Tensor, Ticket,
+    Admission, Buffer, DataType, Engine, Error, InputDraft, ModelSpec, Reply, Request, Runner, RunnerOptions,
+    Shape, Snapshot, Tensor, Ticket,
 };
 
 use crate::{Letterbox, PATIENCE};
@@ -64,21 +64,7 @@ impl Probe {
         let bound =
             self.runner.spec().bind("", drafts.collect(), outputs).expect("the request fits the model");
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let request = Request {
-            id: String::new(),
-            inputs: bound.inputs,
-            wanted: bound.wanted,
-            classes: Classes::default(),
-            rows: bound.rows,
-            parameters: Vec::new(),
-            priority: 0,
-            timeout_us: None,
-            sequence: None,
-            deadline: None,
-            arrived: self.runner.now(),
-            context: Context::default(),
-            reply: Reply::new(self.letters.clone(), key),
-        };
+        let request = Request::new(bound, self.runner.now(), Reply::new(self.letters.clone(), key));
         let Ok((ticket, admission)) = self.runner.submit(request) else {
             panic!("the runner admits the request");
         };

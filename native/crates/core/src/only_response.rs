@@ -1,6 +1,6 @@
 //! A request that takes one response, and no other number.
 
-use kushi_core::{End, Error, ErrorKind};
+use crate::{End, Error, ErrorKind};
 
 /// What has come before the end. `T` is a response, with whatever its asker keeps beside it.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ impl<T> OnlyResponse<T> {
 
     /// The response, when the request ended well with exactly one. Takes the result out of `end`.
     pub fn close(self, model: &str, end: &mut End) -> Result<T, Error> {
-        let count = self.count;
-        self.close_or(end, || format!("model '{model}' gave {count} responses, expected exactly 1"))
+        self.close_or(end, |count| format!("model '{model}' gave {count} responses, expected exactly 1"))
     }
 
-    /// The same with another text.
-    pub fn close_or(self, end: &mut End, text: impl FnOnce() -> String) -> Result<T, Error> {
+    /// The same with another text about their number.
+    pub fn close_or(self, end: &mut End, text: impl FnOnce(usize) -> String) -> Result<T, Error> {
         std::mem::replace(&mut end.result, Ok(()))?;
-        self.last.filter(|_| self.count == 1).ok_or_else(|| Error::new(ErrorKind::EngineFailed, text()))
+        let count = self.count;
+        self.last.filter(|_| count == 1).ok_or_else(|| Error::new(ErrorKind::EngineFailed, text(count)))
     }
 }
