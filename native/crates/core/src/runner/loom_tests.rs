@@ -13,7 +13,7 @@ mod rates;
 mod slot_tokens;
 
 use crate::{
-    Batching, Capability, Classes, Context, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step,
+    Batching, Bound, Capability, Context, Inputs, Mail, Mailbox, QueuePolicy, QueueSpec, Reply, Step,
     TimeoutAction, Wanted,
 };
 
