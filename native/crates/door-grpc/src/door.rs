@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use kushi_core::Error;
 use kushi_dataplane::DataPlane;
-use kushi_net::{Door, Guest, Inside, IoContext, Serving, Socket, Tls};
+use kushi_net::{Door, Guest, Inside, IoContext, Serving, SmallRequests, Socket, Tls};
 use kushi_oip::{Forwarding, Restricted, Restrictions};
 
 use crate::connection;
@@ -32,10 +32,19 @@ pub struct Grpc {
     pub(crate) watches: AtomicUsize,
 }
 
-/// What a call is served with: the door's own, and the io thread that its connection came to.
+/// What a call is served with: the door's own, its connection's, and the io thread that this came to.
 pub(crate) struct GrpcContext {
     pub(crate) grpc: Arc<Grpc>,
     pub(crate) io: Rc<IoContext>,
+    /// Of its connection.
+    pub(crate) small_requests: SmallRequests,
+}
+
+impl GrpcContext {
+    /// Of a new connection.
+    pub(crate) fn new(grpc: &Arc<Grpc>, io: &Rc<IoContext>) -> Rc<Self> {
+        Rc::new(Self { grpc: grpc.clone(), io: io.clone(), small_requests: SmallRequests::default() })
+    }
 }
 
 struct GrpcDoor(Arc<Grpc>);
@@ -79,7 +88,7 @@ impl Grpc {
 
 impl Door for GrpcDoor {
     fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
-        let context = Rc::new(GrpcContext { grpc: self.0.clone(), io: io.clone() });
+        let context = GrpcContext::new(&self.0, io);
         Box::pin(connection::serve(context, socket, guest))
     }
 

@@ -35,7 +35,7 @@ struct Handed {
 
 impl Door for HandoverDoor {
     fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
-        let context = Rc::new(GrpcContext { grpc: self.0.clone(), io: io.clone() });
+        let context = GrpcContext::new(&self.0, io);
         Box::pin(async move {
             if let Err(error) = serve(context, socket, guest).await {
                 log::warn!("a connection that was handed over is lost: {}", os_text(&error));

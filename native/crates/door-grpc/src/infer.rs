@@ -24,6 +24,9 @@ const COPIED_BYTES: usize = 16 << 10;
 /// Typed fields of so many bytes are read, and of outputs of so many bytes classes are chosen, where nobody waits.
 const LONG_BYTES: usize = 64 << 10;
 
+/// What a parameter holds, however short it is.
+const PARAMETER_BYTES: usize = 128;
+
 /// Where outputs go that are wanted in regions, by their positions.
 #[derive(Clone)]
 struct Places(Arc<SmallVec<[(u16, RegionRange); 2]>>);
@@ -95,6 +98,8 @@ pub(crate) async fn submit(
     trace: &mut Option<Trace>,
 ) -> Result<Asked, Error> {
     let mut message = InferRequest::read(body)?;
+    let held = held_bytes(&message, body);
+    answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
     let version = version_number(message.model_version)?;
     let plane = &context.grpc.plane;
     let mut inference = plane.inference(message.model_name, version)?;
@@ -115,7 +120,7 @@ pub(crate) async fn submit(
     }
     loop {
         let spec = inference.spec().clone();
-        let bound = bind(context, &spec, &message, body, call, answering).await?;
+        let bound = bind(context, &spec, &message, (body, held), call, answering).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         let mut places = SmallVec::new();
         for output in &message.outputs {
@@ -126,6 +131,9 @@ pub(crate) async fn submit(
             }
         }
         let (waiting, reply) = context.io.open();
+        if answering.is_one_of_many() {
+            waiting.count_all();
+        }
         let request = Box::new(Request {
             id: message.id.into(),
             classes: classes.clone(),
@@ -154,19 +162,19 @@ async fn bind(
     context: &GrpcContext,
     spec: &Arc<ModelSpec>,
     message: &InferRequest<'_>,
-    body: &Bytes,
+    (body, held): (&Bytes, usize),
     call: Call,
     answering: &mut Answering,
 ) -> Result<Bound, Error> {
     let typed_bytes = message.inputs.iter().filter_map(|input| input.contents).map(<[u8]>::len).sum();
     // The requests of a stream reach their models in the order in which they came.
     if typed_bytes > LONG_BYTES && call == Call::Unary {
-        return Box::pin(bind_aside(context, spec, body, typed_bytes, answering)).await;
+        return Box::pin(bind_aside(context, spec, (body, held), typed_bytes, answering)).await;
     }
     let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;
     let added_bytes: usize = drafts.iter().map(|draft| draft.data.added_bytes()).sum();
     if added_bytes > 0 {
-        answering.cover(body.len().saturating_add(added_bytes))?;
+        answering.cover(held.saturating_add(added_bytes))?;
     }
     let gpu_bytes: usize = drafts.iter().map(|draft| draft.data.gpu_bytes()).sum();
     if gpu_bytes == 0 {
@@ -189,7 +197,7 @@ async fn bind(
 async fn bind_aside(
     context: &GrpcContext,
     spec: &Arc<ModelSpec>,
-    body: &Bytes,
+    (body, held): (&Bytes, usize),
     typed_bytes: usize,
     answering: &mut Answering,
 ) -> Result<Bound, Error> {
@@ -200,7 +208,7 @@ async fn bind_aside(
         let message = InferRequest::read(&body)?;
         let drafts = inputs::read(&message, &body, &grpc.plane.regions)?;
         let added_bytes: usize = drafts.iter().map(|draft| draft.data.added_bytes()).sum();
-        let bytes = body.len().saturating_add(added_bytes);
+        let bytes = held.saturating_add(added_bytes);
         reservation.cover(bytes)?;
         reservation.settle(bytes);
         spec.bind(message.id, drafts, &output_names(&message)).map(|bound| (bound, reservation))
@@ -208,6 +216,11 @@ async fn bind_aside(
     let (bound, reservation) = context.io.net.pool.run(owner, typed_bytes, work).await??;
     answering.reservation = Some(reservation);
     Ok(bound)
+}
+
+/// Of a request until its end: the message, its name for the model and for the answer, and its parameters.
+fn held_bytes(message: &InferRequest<'_>, body: &Bytes) -> usize {
+    body.len() + 2 * message.id.len() + PARAMETER_BYTES * message.parameters.len()
 }
 
 fn output_names<'a>(message: &InferRequest<'a>) -> SmallVec<[&'a str; 8]> {

@@ -27,7 +27,7 @@ pub(crate) struct Inlet<'a> {
 }
 
 /// A message, and what is owed for it.
-type Read = (Bytes, Answering);
+pub(crate) type Read = (Bytes, Answering);
 type Unfolding<'a> = Pin<Box<dyn Future<Output = Result<Read, Status>> + 'a>>;
 
 /// What a client sends in one call.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use kushi_core::{Credit, Error, Mail, Response};
 use kushi_dataplane::{DoorKind, Event, Trace};
-use kushi_net::{Answering, OnlyAnswer, Reservation};
+use kushi_net::{Answering, COUNTED_BYTES, OnlyAnswer, Reservation};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::wire;
 use smallvec::{SmallVec, smallvec};
@@ -21,7 +21,7 @@ use crate::call::{Frame, Head};
 use crate::closing::closing;
 use crate::door::GrpcContext;
 use crate::infer::{self, Asked, Call, Preamble};
-use crate::message::Messages;
+use crate::message::{Messages, Read};
 use crate::status::{INTERNAL, Status};
 
 /// Of one call: further ones are not read until some have ended.
@@ -59,7 +59,24 @@ async fn converse(
     let mut before = None;
     let entered = context.io.connections.enter();
     let (mut is_open, mut is_closing) = (true, false);
-    while is_open || !requests.is_empty() {
+    let mut read: Option<Read> = None;
+    while is_open || read.is_some() || !requests.is_empty() {
+        if let Some((body, mut answering)) = read.take_if(|(body, _)| has_room(context, requests.len(), body))
+        {
+            // Where it has no room after all, it fails in its turn.
+            let _ = answering.cover_one_of_many(&context.small_requests, body.len(), most_held(&body));
+            let (done, own) = oneshot::channel();
+            let request = Streamed {
+                context: context.clone(),
+                frame: Frame { arrived: Instant::now(), ..head.frame.clone() },
+                fails_at_once: head.fails_at_once,
+                trace: None,
+                sender: sender.clone(),
+                before: before.replace(own),
+                done: Some(done),
+            };
+            requests.spawn_local(request.run(body, answering));
+        }
         tokio::select! {
             biased;
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
@@ -71,21 +88,9 @@ async fn converse(
             Some(ended) = requests.join_next() => if ended.is_err() {
                 return Ok(Status::new(INTERNAL, "a request was lost, see the log of the server"));
             },
-            message = messages.next(), if is_open && requests.len() < MOST_OPEN => {
+            message = messages.next(), if is_open && read.is_none() && requests.len() < MOST_OPEN => {
                 match message {
-                    Ok(Some((body, answering))) => {
-                        let (done, own) = oneshot::channel();
-                        let request = Streamed {
-                            context: context.clone(),
-                            frame: Frame { arrived: Instant::now(), ..head.frame.clone() },
-                            fails_at_once: head.fails_at_once,
-                            trace: None,
-                            sender: sender.clone(),
-                            before: before.replace(own),
-                            done: Some(done),
-                        };
-                        requests.spawn_local(request.run(body, answering));
-                    }
+                    Ok(Some(message)) => read = Some(message),
                     Ok(None) => is_open = false,
                     Err(status) => return Ok(status),
                 }
@@ -93,6 +98,18 @@ async fn converse(
         }
     }
     Ok(if is_closing { answer::closed() } else { Status::ok() })
+}
+
+/// Whether a request begins while so many are open. Where there is no room for it, it waits until one of these has ended.
+fn has_room(context: &GrpcContext, open: usize, body: &Bytes) -> bool {
+    open == 0
+        || body.len() >= COUNTED_BYTES
+        || context.small_requests.have_room(most_held(body), &context.io.net.budget)
+}
+
+/// By a request with a small message, but for an odd one.
+fn most_held(body: &Bytes) -> usize {
+    3 * body.len()
 }
 
 /// One request of a call.
@@ -109,7 +126,6 @@ struct Streamed {
 
 impl Streamed {
     async fn run(mut self, body: Bytes, mut answering: Answering) {
-        let id = InferRequest::read(&body).map(|message| message.id.to_owned()).unwrap_or_default();
         let submitted = infer::submit(
             &self.context,
             &body,
@@ -119,17 +135,23 @@ impl Streamed {
             &mut self.trace,
         )
         .await;
+        let id_of = |body: &Bytes| InferRequest::read(body).map(|message| message.id.to_owned());
+        let failed_id = submitted.is_err().then(|| id_of(&body).unwrap_or_default());
         drop(body);
         answering.prepared();
-        let result = match submitted {
-            Ok(mut asked) if asked.spec.decoupled => {
-                self.pass_turn();
-                self.responses(&mut asked).await
+        let (result, id) = match submitted {
+            Ok(mut asked) => {
+                let result = if asked.spec.decoupled {
+                    self.pass_turn();
+                    self.responses(&mut asked).await
+                } else {
+                    self.only_response(&mut asked).await
+                };
+                (result, asked.id)
             }
-            Ok(mut asked) => self.only_response(&mut asked).await,
             Err(error) => {
                 self.wait_for_turn().await;
-                Err(error)
+                (Err(error), failed_id.unwrap_or_default())
             }
         };
         if let Err(error) = result {

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Credit, Error, ErrorKind, Mail, ModelSpec, Response};
-use kushi_net::{Answering, Reservation, Sink};
+use kushi_net::{Answering, Reservation, Sink, SmallRequests};
 use kushi_oip::{Hello, Kind, PROTOCOL};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -63,6 +63,7 @@ pub(super) struct Connection {
     mail: Vec<(u64, Mail)>,
     client_slots: ClientSlots,
     answer_slots: AnswerSlots,
+    small_requests: SmallRequests,
     alarm: Alarm,
     /// The client has said hello.
     greeted: bool,
@@ -116,6 +117,7 @@ impl Connection {
             mail: Vec::new(),
             client_slots: ClientSlots::default(),
             answer_slots: AnswerSlots::new(&context.io.net.budget),
+            small_requests: SmallRequests::default(),
             alarm: Alarm::default(),
             greeted: false,
             closing: false,

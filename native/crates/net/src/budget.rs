@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kushi_core::{Error, ErrorKind, Window};
 
-/// Requests and answers below this are not counted: there are no more of them than connections.
+/// Requests and answers below this are not counted where a connection has one at a time: there are no more of them than
+/// connections.
 pub const COUNTED_BYTES: usize = 16 << 10;
 /// Reserved at a time, so that a body does not count every piece.
 const STEP_BYTES: usize = 256 << 10;
@@ -81,6 +82,11 @@ impl Budget {
         Err(Error::new(ErrorKind::Overloaded, text))
     }
 
+    /// Whether so many bytes more have room.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.held().saturating_add(bytes) <= self.most
+    }
+
     fn take(&self, bytes: usize) -> Result<(), Error> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if held <= self.most {
@@ -103,7 +109,7 @@ impl Reservation {
 
     /// Whether so many bytes more have room.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.budget.held().saturating_add(bytes) <= self.budget.most
+        self.budget.has_room(bytes)
     }
 
     /// For a body of which so many bytes are there.
@@ -117,6 +123,13 @@ impl Reservation {
         let wanted = bytes.next_multiple_of(step).min(self.budget.most);
         self.budget.take(wanted - self.bytes)?;
         self.bytes = wanted;
+        Ok(())
+    }
+
+    /// Counts so many bytes more, however few they are.
+    pub fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod listen;
 mod net;
 mod pending;
 mod pool;
+mod small_requests;
 mod tls;
 
 pub use activity::{Activity, Span, Stage};
@@ -35,4 +36,5 @@ pub use listen::{Entrance, Guest, Listener, Socket};
 pub use net::{Answering, Chore, Net, NetOptions};
 pub use pending::{OnlyAnswer, Pending, Sink, Waiting};
 pub use pool::{Begun, Owner, Pool};
+pub use small_requests::SmallRequests;
 pub use tls::{Inside, Tls, TlsFiles};

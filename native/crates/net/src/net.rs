@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kushi_core::{Complaints, Count, Drain, Error};
 
-use crate::{Budget, COUNTED_BYTES, Limits, Pool, Reservation, Tls};
+use crate::small_requests::SmallRequest;
+use crate::{Budget, COUNTED_BYTES, Limits, Pool, Reservation, SmallRequests, Tls};
 
 pub struct NetOptions {
     pub io_threads: usize,
@@ -46,6 +47,7 @@ pub struct Answering {
     preparing: bool,
     /// Of a large body or answer.
     pub reservation: Option<Reservation>,
+    small: Option<SmallRequest>,
 }
 
 impl Net {
@@ -65,7 +67,7 @@ impl Net {
 
     pub fn begin_answer(self: &Arc<Self>) -> Answering {
         self.answering.begin();
-        Answering { net: self.clone(), preparing: false, reservation: None }
+        Answering { net: self.clone(), preparing: false, reservation: None, small: None }
     }
 
     /// For a request that takes a while to read: a drain that begins meanwhile lets it get in.
@@ -109,6 +111,31 @@ impl Answering {
         reservation.cover(bytes)?;
         reservation.settle(bytes);
         Ok(())
+    }
+
+    /// The same where a connection may have many at a time: those with small messages count together. A request holds
+    /// its message, and perhaps more, which may be known later.
+    pub fn cover_one_of_many(
+        &mut self,
+        small: &SmallRequests,
+        message_bytes: usize,
+        held: usize,
+    ) -> Result<(), Error> {
+        if message_bytes >= COUNTED_BYTES {
+            return self.cover(held);
+        }
+        match &mut self.small {
+            Some(small) => small.hold(held),
+            None => {
+                self.small = Some(small.begin(held, &self.net.budget)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether its connection has so many requests that even a small answer counts.
+    pub fn is_one_of_many(&self) -> bool {
+        self.small.as_ref().is_some_and(SmallRequest::is_counted)
     }
 
     /// For work that goes on, and holds memory, even if the answer is given up meanwhile.

@@ -38,6 +38,8 @@ struct Place {
     mail: VecDeque<Counted>,
     /// What the mail holds, and what was taken since there was none.
     bytes: usize,
+    /// Even small mail counts.
+    counts_all: bool,
     waker: Option<Waker>,
     /// Takes the mail in place of a task.
     sink: Option<(Rc<Sink>, u64)>,
@@ -140,7 +142,7 @@ impl Place {
     fn put(&mut self, mail: Mail, budget: &Arc<Budget>) {
         let bytes = mail.response.as_ref().map_or(0, Response::byte_size);
         self.bytes += bytes;
-        let reservation = (self.bytes >= COUNTED_BYTES).then(|| {
+        let reservation = (self.bytes >= COUNTED_BYTES || self.counts_all).then(|| {
             let mut reservation = budget.open();
             reservation.owe(bytes);
             reservation
@@ -162,6 +164,11 @@ impl Waiting {
     pub fn hold(&mut self, ticket: Ticket) {
         self.alarm = Alarm::of(&ticket);
         self.ticket = Some(ticket);
+    }
+
+    /// For one of many requests of a connection: even small answers count until they are taken.
+    pub fn count_all(&self) {
+        self.pending.places.borrow_mut().all[self.key as u32 as usize].counts_all = true;
     }
 
     pub fn ticket(&self) -> Option<&Ticket> {
@@ -264,7 +271,7 @@ impl Drop for Waiting {
             place.waker = None;
             // Usually empty, and then its memory serves the next request.
             let left: Vec<Counted> = place.mail.drain(..).collect();
-            place.bytes = 0;
+            (place.bytes, place.counts_all) = (0, false);
             let sink = place.sink.take();
             places.free.push(index);
             (left, sink)

@@ -78,7 +78,7 @@ impl Connection {
             return Ok(());
         }
         let mut answering = self.context.io.net.begin_answer();
-        if let Err(error) = answering.cover(body.len()) {
+        if let Err(error) = answering.cover_one_of_many(&self.small_requests, body.len(), body.len()) {
             self.fail(id, &error);
             return Ok(());
         }

@@ -1,0 +1,102 @@
+//! Small requests of a connection that has many at a time: each holds too little to count, and all together hold much.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kushi_core::Error;
+
+use crate::budget::{Budget, COUNTED_BYTES, Reservation};
+
+/// What those of one connection hold without being counted.
+const UNCOUNTED_BYTES: usize = 16 * COUNTED_BYTES;
+/// What an open request holds beside what its client has sent.
+const OPEN_BYTES: usize = 2 << 10;
+
+/// Those of one connection.
+#[derive(Default)]
+pub struct SmallRequests(Arc<AtomicUsize>);
+
+/// One of them, until it is dropped.
+pub(crate) struct SmallRequest {
+    held: Arc<AtomicUsize>,
+    bytes: usize,
+    /// `None`: it does not count.
+    reservation: Option<Reservation>,
+}
+
+impl SmallRequests {
+    /// Whether there is room for one that holds so many bytes.
+    pub fn have_room(&self, bytes: usize, budget: &Budget) -> bool {
+        let bytes = OPEN_BYTES + bytes;
+        self.0.load(Ordering::Relaxed) + bytes <= UNCOUNTED_BYTES || budget.has_room(bytes)
+    }
+
+    /// One that holds so many bytes, if there is room for it.
+    pub(crate) fn begin(&self, bytes: usize, budget: &Arc<Budget>) -> Result<SmallRequest, Error> {
+        let bytes = OPEN_BYTES + bytes;
+        let held = self.0.load(Ordering::Relaxed) + bytes;
+        let mut request = SmallRequest { held: self.0.clone(), bytes: 0, reservation: None };
+        if held > UNCOUNTED_BYTES {
+            let mut reservation = budget.open();
+            reservation.take(bytes)?;
+            request.reservation = Some(reservation);
+        }
+        request.bytes = bytes;
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Ok(request)
+    }
+}
+
+impl SmallRequest {
+    /// It holds so many bytes, as is known by now.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Error> {
+        let bytes = OPEN_BYTES + bytes;
+        if let Some(reservation) = &mut self.reservation {
+            match bytes.checked_sub(reservation.bytes()) {
+                Some(more) => reservation.take(more)?,
+                None => reservation.settle(bytes),
+            }
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.reservation.is_some()
+    }
+}
+
+impl Drop for SmallRequest {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_hold_much_together_count() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let small = SmallRequests::default();
+        let begin = || small.begin(2 << 10, &budget);
+        let first: Vec<_> = (0..64).map(|_| begin().unwrap()).collect();
+        assert_eq!(budget.held(), 0, "they hold 4 KiB each");
+        let counted: Vec<_> = (0..256).map(|_| begin().unwrap()).collect();
+        assert!(counted.iter().all(SmallRequest::is_counted));
+        assert_eq!(budget.held(), 1 << 20);
+        assert!(begin().is_err(), "there is no room for more");
+        let mut counted = counted;
+        counted[0].hold(0).unwrap();
+        assert_eq!(budget.held(), (1 << 20) - (2 << 10), "it holds less than it seemed to");
+        counted[0].hold(2 << 10).unwrap();
+        assert!(counted[0].hold(3 << 10).is_err());
+        drop(first);
+        assert!(begin().is_err(), "the others hold too much for one that does not count");
+        drop(counted);
+        assert_eq!(budget.held(), 0);
+        assert!(!begin().unwrap().is_counted());
+    }
+}
