@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, tensor
-from tests.raw_http import fetch
+from tests.raw_http import fetch, frame
 from tests.serving import Server, run_to_end
 from tests.waiting import eventually
 
@@ -76,6 +76,41 @@ def streamed(server: Server, count: int) -> int:
     path = "/v2/models/counting/generate_stream"
     answer = fetch(server.http, "POST", path, body=b'{"COUNT": %d}' % count)
     return answer.body.count(b'"NUMBER":')
+
+
+KEEPING_SOME = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = []
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        if pb_utils.get_input_tensor_by_name(request, "WHAT").as_numpy()[0] == b"keep":
+            self.kept.append(request.get_response_sender())
+            print("keeps it", flush=True)
+            return None
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([b"well"], np.object_))])
+"""
+
+
+def test_what_nobody_waits_for_does_not_hold_up_the_next_process(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "keeping", KEEPING_SOME, models.COUNTED_CONFIG + parameter("4"))
+    server = start_server(repository)
+    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["keep"]}]}'
+    for count in range(1, 5):
+        with server.connect() as connection:
+            connection.send(frame("POST", "/v2/models/keeping/infer", body=body))
+            eventually(lambda: server.log.text().count("keeps it") >= count, "it has begun")  # noqa: B023 - it is asked here
+    for _ in range(5):
+        answer = client_of(server).infer("keeping", [tensor("WHAT", np.array([b"x"], np.object_))])
+        assert answer.as_numpy("SAID").tolist() == [b"well"]
+    server.log.wait_for(re.compile("keeping_0 is started again after its share of requests"), 10)
 
 
 def test_a_model_in_process_has_no_process_to_be_replaced(repository: Path) -> None:

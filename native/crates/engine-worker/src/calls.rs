@@ -294,12 +294,12 @@ impl Calls {
     fn pass(&self, shared: &Shared, spec: &ModelSpec, mut mail: Mail) {
         let ended = {
             let mut calls = self.open();
+            // It may have ended meanwhile, without this.
+            let Some(open) = calls.get_mut(&mail.key) else { return };
             if mail.end.is_some() {
                 calls.remove(&mail.key)
             } else {
-                if let Some(open) = calls.get_mut(&mail.key) {
-                    open.credit.push_back(mail.credit.take());
-                }
+                open.credit.push_back(mail.credit.take());
                 None
             }
         };

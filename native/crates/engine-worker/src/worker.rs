@@ -400,9 +400,10 @@ impl Shared {
 }
 
 impl State {
-    /// It is so between two batches.
+    /// It is so between two batches. What the model keeps of requests that nobody waits for does not hold it up.
     fn is_to_renew(&self) -> bool {
-        self.phase == Phase::Ready && self.share.is_used_up() && self.batches.is_empty()
+        let is_over = |running: &Running| running.token.is_none() && running.is_abandoned();
+        self.phase == Phase::Ready && self.share.is_used_up() && self.batches.values().all(is_over)
     }
 
     /// Answers whether the supervisor has to see to the rest.
