@@ -1,6 +1,6 @@
 //! Requests that a model makes to other models, and the answers on their way to it.
 //!
-//! A call ends with the answer of the other model, or without it: when its time has passed, when the model does not wait
+//! A call ends with the answer of the other model, or without it: when its own time has passed, when the model does not wait
 //! for it any more, and when nobody waits for the requests on whose behalf it is made. What comes after its end is dropped.
 //!
 //! Mail is written to the worker's socket by whoever delivers it, under no other lock than that of the worker's state.
@@ -17,6 +17,7 @@ use crate::call_message::{Order, answer_payload, error_payload, read_order};
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
 use crate::parts::{FINAL, Garbage, Payload};
+use crate::running::Parent;
 use crate::worker::Shared;
 
 /// The calls of one worker that have not ended.
@@ -48,6 +49,15 @@ struct Asked {
     spec: Arc<ModelSpec>,
     ticket: Ticket,
     alarm: Alarm,
+    /// When those have no time left on whose behalf it is made.
+    askers_end: Option<Instant>,
+}
+
+impl Asked {
+    /// When to look whether its time has passed. Who waits for its asker says when that one's time has.
+    fn alarm(&self) -> Option<Instant> {
+        self.alarm.when().filter(|&when| self.askers_end.is_none_or(|end| when < end))
+    }
 }
 
 /// When the supervisor has to look whether calls have run out of time.
@@ -76,10 +86,12 @@ pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result
     let key = shared.calls.key(head.id);
     let order = read_order(payload)?;
     shared.calls.open().insert(key, Open { parent: order.parent, ..Open::default() });
-    match submit(shared, key, order) {
+    let parent = shared.parent(order.parent);
+    let askers_end = parent.deadline;
+    match submit(shared, key, order, parent) {
         Ok(Begun { spec, ticket, lease }) => {
             let alarm = Alarm::of(&ticket);
-            shared.calls.has_begun(shared, key, Asked { spec, ticket, alarm });
+            shared.calls.has_begun(shared, key, Asked { spec, ticket, alarm, askers_end });
             if let Some(lease) = lease {
                 lease.run_afterwards();
             }
@@ -122,7 +134,7 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
     shared.calls.looks().earliest = None;
     let waiting: Vec<(u64, Instant)> = {
         let open = shared.calls.open();
-        let alarm = |open: &Open| open.asked.as_ref().and_then(|asked| asked.alarm.when());
+        let alarm = |open: &Open| open.asked.as_ref().and_then(Asked::alarm);
         open.iter().filter_map(|(key, open)| alarm(open).map(|when| (*key, when))).collect()
     };
     for (key, when) in waiting {
@@ -141,8 +153,7 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
     drop(credit);
 }
 
-fn submit(shared: &Arc<Shared>, key: u64, order: Order) -> Result<Begun, Error> {
-    let parent = shared.parent(order.parent);
+fn submit(shared: &Arc<Shared>, key: u64, order: Order, parent: Parent) -> Result<Begun, Error> {
     if parent.is_abandoned {
         return Err(Error::new(ErrorKind::Cancelled, ""));
     }
@@ -229,7 +240,7 @@ impl Calls {
                     return;
                 };
                 if open.early.is_empty() && !open.is_unwanted {
-                    let alarm = asked.alarm.when();
+                    let alarm = asked.alarm();
                     open.asked = Some(asked);
                     drop(calls);
                     if let Some(when) = alarm {
