@@ -136,11 +136,18 @@ class Channel:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def read(self) -> Frame:
-        """Waits for the next frame that is not about slots; raises Closed, or what the handler of a signal raises"""
+    def read(self) -> Frame | None:
+        """
+        Waits for the next frame that is not about slots, or until there is a free slot again where there was none: then
+        it answers with nothing. Raises Closed, or what the handler of a signal raises
+        """
         try:
             while True:
+                # others may have taken the last one meanwhile
+                had_room = self._has_room()
                 frame = self._next() if self._unread else None
+                if frame is None and not had_room and self._has_room():
+                    return None
                 if frame is None:
                     frame = self._receive()
                 if frame is not None:

@@ -186,10 +186,9 @@ class Upcalls:
 
     def is_model_ready(self, name: str, version: str) -> bool:
         try:
-            self._perform("ModelReady", {"name": name, "version": version})
+            return self._perform("ModelReady", {"name": name, "version": version}) is True
         except TritonModelException:
             return False
-        return True
 
     def metric_family(self, name: str, description: str, kind: str) -> Any:
         # one of this name, of another kind, may have just gone
@@ -220,8 +219,8 @@ class Upcalls:
         self._channel.send(kinds.CALL, write_call(request, self._parent(), decoupled=decoupled), id=number)
         return answers
 
-    def _perform(self, name: str, arguments: Mapping[str, Any]) -> None:
-        self._ask("perform", {"name": name, "arguments": arguments})
+    def _perform(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        return self._ask("perform", {"name": name, "arguments": arguments})
 
     def _ask(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         number = next(self._numbers)

@@ -7,11 +7,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tritonclient.http import InferInput
 
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import workers_of
+from tests.integration.python_models.test_models import client_of
 from tests.serving import Server
 from tests.waiting import eventually
 
@@ -87,6 +90,28 @@ def test_a_model_is_as_ready_as_it_says(prefix: str, count: int, repository: Pat
         assert (readiness(server), readiness(server, "around")) == (status, status), mood
         assert server.get("/v2/health/ready").status == 200, "the server asks no model"
     server.log.wait_for(re.compile("a bad mood"), 5)
+
+
+ASKING = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        said = [np.array([pb_utils.is_model_ready("moods")], np.float32) for _ in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("VALUE", one)]) for one in said]
+"""
+
+
+def test_another_model_hears_what_a_model_says(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "asking", ASKING, CONFIG.format(name="VALUE", count=1))
+    server = started(repository, start_server)
+    one = InferInput("VALUE", [1], "FP32")
+    one.set_data_from_numpy(np.zeros(1, np.float32))
+    for mood, said in (("well", 1), ("low", 0), ("bad", 0), ("well", 1)):
+        feel(repository, mood)
+        assert client_of(server).infer("asking", [one]).as_numpy("VALUE").tolist() == [said], mood
 
 
 def test_an_answer_to_an_earlier_question_answers_no_later_one(repository: Path, start_server: StartServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import signal
@@ -16,6 +17,7 @@ from runners.worker import channel as module
 from runners.worker import kinds
 from runners.worker.channel import INLINE_BYTES, Channel, Closed, Frame
 from runners.worker.execution import Key
+from runners.worker.loop import Worker
 from runners.worker.messages import FINAL
 from runners.worker.requests import InferenceRequest
 from runners.worker.responses import RESPONSE_FINAL, InferenceResponse
@@ -50,7 +52,13 @@ def ends() -> Iterator[tuple[Odd, Channel]]:
 
 
 def read(channel: Channel, count: int) -> list[bytes]:
-    return [bytes(channel.read().payload) for _ in range(count)]
+    return [bytes(frame_of(channel).payload) for _ in range(count)]
+
+
+def frame_of(channel: Channel) -> Frame:
+    frame = channel.read()
+    assert frame is not None
+    return frame
 
 
 def test_what_a_destructor_sends_follows_what_is_sent_just_now(ends: tuple[Odd, Channel]) -> None:
@@ -130,7 +138,37 @@ def test_an_answer_that_has_found_no_memory_is_not_the_end(ends: tuple[Odd, Chan
     assert not key.ended
     upcalls.send(key, None, RESPONSE_FINAL)
     assert key.ended
-    assert theirs.read().id == 1
+    assert frame_of(theirs).id == 1
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["nobody_reads", "another_thread_reads"])
+def test_a_sender_hears_of_slots_that_come_back(
+    ends: tuple[Odd, Channel], monkeypatch: pytest.MonkeyPatch, *, is_read: bool
+) -> None:
+    monkeypatch.setattr(module, "_MOST_IN_USE", 2)
+    ours, theirs = ends
+    # who waits for room reads, as long as nobody else does
+    worker = Worker(ours)
+    is_over = threading.Event()
+    if is_read:
+        threading.Thread(target=worker.wait_until, args=(is_over.is_set,), daemon=True).start()
+    for _ in range(2):
+        ours.send(KIND, [LONG])
+    kept = [frame_of(theirs).payload for _ in range(2)]
+    third = threading.Thread(target=ours.send, args=(KIND, [LONG]), daemon=True)
+    third.start()
+    third.join(0.1)
+    assert third.is_alive()
+    kept.clear()
+    gc.collect()
+    # with nothing behind them
+    theirs._write(theirs._releases())
+    third.join(30)
+    assert not third.is_alive()
+    assert read(theirs, 1) == [LONG]
+    is_over.set()
+    # for whoever reads
+    theirs.send(KIND, [b""])
 
 
 def test_threads_share_an_iterator_until_its_end(ends: tuple[Odd, Channel]) -> None:
@@ -144,7 +182,7 @@ def test_threads_share_an_iterator_until_its_end(ends: tuple[Odd, Channel]) -> N
     upcalls = Upcalls(ours, wait_until)
     request = InferenceRequest(model_name="other", inputs=[], requested_output_names=["OUT"])
     answers = upcalls.infer(request, decoupled=True)
-    number = theirs.read().id
+    number = frame_of(theirs).id
     taken: list[InferenceResponse] = []
     takers = [threading.Thread(target=lambda: taken.extend(answers)) for _ in range(4)]
     for taker in takers:
@@ -235,5 +273,5 @@ def test_no_more_slots_are_in_use_than_the_server_takes(ends: tuple[Odd, Channel
     ours.until = until
     for _ in range(2 * module._MOST_IN_USE):
         ours.send(KIND, [LONG])
-        kept.append(theirs.read().payload)
+        kept.append(frame_of(theirs).payload)
     assert waited == [module._MOST_IN_USE]
