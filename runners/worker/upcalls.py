@@ -265,7 +265,8 @@ class _Answers:
         return self
 
     def __next__(self) -> InferenceResponse:
-        while self._arrived or self._upcalls.is_open(self._number):
+        # in this order: the last one arrives before its call is closed
+        while self._upcalls.is_open(self._number) or self._arrived:
             self._upcalls.wait_until(self._has_news)
             try:
                 frame = self._arrived.pop(0)

@@ -171,6 +171,28 @@ def test_a_sender_hears_of_slots_that_come_back(
     theirs.send(KIND, [b""])
 
 
+class Overtaken(Upcalls):
+    """Whose last frame comes just before somebody asks whether it has"""
+
+    last: Frame | None = None
+
+    def is_open(self, number: int) -> bool:
+        last, self.last = self.last, None
+        if last is not None:
+            self.take(last)
+        return super().is_open(number)
+
+
+def test_an_answer_that_comes_just_now_is_not_lost(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    upcalls = Overtaken(ours, lambda done: None)
+    request = InferenceRequest(model_name="other", inputs=[], requested_output_names=["OUT"])
+    answers = upcalls.infer(request, decoupled=True)
+    answer = memoryview(struct.pack("<4I2s", 0, 0, 2, 0, b"{}"))
+    upcalls.last = Frame(kinds.CALL_RESPONSE, FINAL, frame_of(theirs).id, answer)
+    assert len(list(answers)) == 1
+
+
 def test_threads_share_an_iterator_until_its_end(ends: tuple[Odd, Channel]) -> None:
     ours, theirs = ends
     changed = threading.Condition()
