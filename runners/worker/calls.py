@@ -71,7 +71,11 @@ class Model:
             if hasattr(self._model, "finalize"):
                 self._model.finalize()
         finally:
-            self._background.end()
+            self.end()
+
+    def end(self) -> None:
+        """Nothing of it runs any more; once more does no harm"""
+        self._background.end()
 
     def is_ready(self) -> bool:
         """What the model says of itself; one that cannot say it is not ready, and one that has no such method is"""

@@ -63,6 +63,9 @@ _SEALS = 0x0001 | 0x0002 | 0x0004  # sealing, shrinking, growing
 class Closed(Exception):
     """The server has gone"""
 
+    def __str__(self) -> str:
+        return "the server has gone, or this is a process that the model has forked"
+
 
 class Frame(NamedTuple):
     """What came: the payload can be written to, and lives as long as anything that points into it"""

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Execution", "Key"]
 
-# responses of a request that have left and have not been taken
+# responses of a request that have left and have not been taken: so many, and no further one behind so many bytes
 WINDOW = 32
+WINDOW_BYTES = 4 << 20
 
 
 class Key:
@@ -36,21 +37,21 @@ class Key:
         self.position = position
         self.wanted = wanted
         self.decoupled = decoupled
-        # responses that nobody has taken yet, and whether anybody waits for them
-        self.untaken = 0
+        # the lengths of responses that nobody has taken yet, and whether anybody waits for them
+        self.untaken: list[int] = []
         self.gone = False
         self.ended = False
         # whether a thread has found no room, and may wait for it
         self.waits = False
 
-    def has_room(self) -> bool:
+    def has_room(self, length: int) -> bool:
         """Whether a response may leave, which then has its place, or none is of use; under the lock of whoever waits"""
-        if self.untaken >= WINDOW:
+        if len(self.untaken) >= WINDOW or sum(self.untaken) >= WINDOW_BYTES:
             # before it looks whether the request has ended: who ends it does the same in the other order
             self.waits = True
             return self.gone or self.ended
         if not (self.gone or self.ended):
-            self.untaken += 1
+            self.untaken.append(length)
         return True
 
 

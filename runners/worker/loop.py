@@ -66,6 +66,8 @@ class Worker:
         """What still waits for the server hears that it has gone"""
         self._channel.close()
         self._upcalls.end()
+        if self._model is not None:
+            self._model.end()
 
     def leave(self) -> None:
         """In a process that the model has forked"""

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from . import server
 from .errors import TritonError, TritonModelException
@@ -36,8 +37,10 @@ RELEASE_RESCHEDULE = 2
 
 _REQUIRED: Any = object()
 
-# each thread waits for one answer; they are made when they are needed
-_waiting = ThreadPoolExecutor(max_workers=256, thread_name_prefix="kushi-answers")
+# Each thread waits for one answer; they are made when they are needed. Of one event loop: models in one process would
+# otherwise wait for threads that wait for them.
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+_MOST_WAITING = 256
 
 
 class MemoryType(enum.Enum):
@@ -200,7 +203,7 @@ class InferenceRequest:
         answers = server.current().infer(self, decoupled)
         if decoupled:
             return _given(ResponseIterator(answers))
-        answer = loop.run_in_executor(_waiting, _the_one, answers)
+        answer = loop.run_in_executor(_threads_of(loop), _the_one, answers)
         # nobody waits any more: the thread is to be free, and the other model as well
         answer.add_done_callback(partial(_give_up, answers))
         return answer
@@ -298,6 +301,13 @@ class IncomingRequest(InferenceRequest):
 
 async def _given(value: ResponseIterator) -> ResponseIterator:
     return value
+
+
+def _threads_of(loop: asyncio.AbstractEventLoop) -> ThreadPoolExecutor:
+    threads = _waiting.get(loop)
+    if threads is None:
+        threads = _waiting[loop] = ThreadPoolExecutor(_MOST_WAITING, "kushi-answers")
+    return threads
 
 
 def _give_up(answers: Answers, answer: asyncio.Future[InferenceResponse]) -> None:

@@ -66,7 +66,7 @@ class Upcalls:
             key = self._open.get((frame.id, frame.value))
             if key is not None:
                 taken, gone = _TAKEN.unpack(frame.payload)
-                key.untaken -= taken
+                del key.untaken[:taken]
                 key.gone = key.gone or bool(gone)
         elif frame.kind == kinds.CALL_RESPONSE:
             arrived = self._calls.get(frame.id)
@@ -99,8 +99,9 @@ class Upcalls:
         ends = bool(final) or (response is not None and response.has_error())
         parts = [] if response is None else response_parts(response, key.wanted, self.positions)
         answer = write_responses([(key.position, FINAL if final else 0, response, parts)])
+        length = sum(map(len, answer))
         if not ends:
-            self.wait_until(key.has_room)
+            self.wait_until(partial(key.has_room, length))
             if key.gone:
                 raise TritonModelException("Unable to send response. Nobody waits for it any more.")
             if key.ended:
@@ -115,7 +116,7 @@ class Upcalls:
                 # the request still waits
                 key.ended = False
                 if not ends:
-                    key.untaken -= 1
+                    key.untaken.remove(length)
             raise
         if ends:
             self.close(key)

@@ -35,7 +35,7 @@ def leave(server: Server, at_the_end: str = "waiting") -> None:
         server.log.wait_for(re.compile(f"{at_the_end}_0: has begun$"), 20)
 
 
-@pytest.mark.parametrize(
+WAYS = pytest.mark.parametrize(
     ("how", "ask", "decoupled"),
     [
         ("def", "[asked.exec()]", False),
@@ -46,6 +46,9 @@ def leave(server: Server, at_the_end: str = "waiting") -> None:
     ],
     ids=["exec", "async_exec", "two", "exec_decoupled", "async_exec_decoupled"],
 )
+
+
+@WAYS
 def test_calls_end_when_the_asker_has_gone(
     how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
 ) -> None:
@@ -91,18 +94,6 @@ def test_a_deadline_that_passes_ends_the_calls(repository: Path, start_server: S
     server.log.wait_for(re.compile("waiting_0: is cancelled"), 20)
 
 
-WAYS = pytest.mark.parametrize(
-    ("how", "ask", "decoupled"),
-    [
-        ("def", "[asked.exec()]", False),
-        ("async def", "[await asked.async_exec()]", False),
-        ("def", "list(asked.exec(decoupled=True))", True),
-        ("async def", "list(await asked.async_exec(decoupled=True))", True),
-    ],
-    ids=["exec", "async_exec", "exec_decoupled", "async_exec_decoupled"],
-)
-
-
 @WAYS
 def test_calls_of_who_has_gone_end_without_the_model_that_was_asked(
     how: str, ask: str, decoupled: bool, repository: Path, start_server: StartServer
@@ -121,9 +112,12 @@ def test_calls_whose_own_time_has_passed_end_without_the_model_that_was_asked(
 ) -> None:
     models.write(repository, "keeping", *callers.keeping(decoupled=decoupled))
     write_asking(repository, "asking", "keeping", how, ask, timeout_us=300_000)
-    client = client_of(start_server(repository))
+    server = start_server(repository)
     for _ in range(3):
-        assert client.infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))]).get_output("SAID") is None
+        client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
+    server.log.wait_for(re.compile("keeping_0: has begun$"), 20)
+    ended = re.compile(r"asking_0: (__ErrorCode\.UNAVAILABLE ?)+$")
+    eventually(lambda: sum(bool(ended.search(line)) for line in server.log.lines) == 3, "the ends of the calls")
 
 
 def test_a_deadline_that_passes_ends_the_calls_without_the_model_that_was_asked(
@@ -191,11 +185,92 @@ def test_calls_whose_own_time_has_passed_leave_the_queue(repository: Path, start
 def test_a_model_that_never_ends_its_requests_is_named(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "keeping", *callers.keeping(decoupled=False))
     ask = "await asyncio.gather(*[asked.async_exec() for _ in range(1030)])"
-    write_asking(repository, "asking", "keeping", "async def", ask, timeout_us=3_000_000)
+    write_asking(repository, "asking", "keeping", "async def", ask)
+    server = start_server(repository)
+    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
+    named = re.compile(r"keeping_0: 1024 batches are not answered, \d+ of which nobody waits for")
+    with server.connect() as connection:
+        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        server.log.wait_for(named, 20)
+    server.log.wait_for(re.compile(f"asking_0: {CANCELLED}"), 20)
+    assert sum(bool(named.search(line)) for line in server.log.lines) == 1
+
+
+ANSWERING_ALL_BUT_THE_FIRST = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = []
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        if not self.kept:
+            self.kept.append(request.get_response_sender())
+            return None
+        print("answers", flush=True)
+        return pb_utils.InferenceResponse([])
+"""
+
+IN_ORDER = "dynamic_batching { preserve_ordering: true }"
+
+
+def write_in_order(repository: Path, *, timeout_us: int = 0) -> None:
+    """The answers of the second model wait for its first one, which never comes"""
+    models.write(repository, "ordered", ANSWERING_ALL_BUT_THE_FIRST, models.COUNTED_CONFIG + IN_ORDER)
+    ask = "await asyncio.gather(*[asked.async_exec() for _ in range(3)])"
+    write_asking(repository, "asking", "ordered", "async def", ask, timeout_us=timeout_us)
+
+
+def test_calls_whose_own_time_has_passed_end_though_their_answers_wait(
+    repository: Path, start_server: StartServer
+) -> None:
+    write_in_order(repository, timeout_us=1_000_000)
     server = start_server(repository)
     client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
-    server.log.wait_for(re.compile(r"keeping_0: 1024 batches are not answered, \d+ of which nobody waits for"), 20)
-    assert sum("batches are not answered" in line for line in server.log.lines) == 1
+    server.log.wait_for(re.compile("asking_0:( __ErrorCode.UNAVAILABLE){3}$"), 20)
+
+
+def test_calls_of_who_has_gone_end_though_their_answers_wait(repository: Path, start_server: StartServer) -> None:
+    write_in_order(repository)
+    server = start_server(repository)
+    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
+    with server.connect() as connection:
+        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        eventually(lambda: server.log.text().count("ordered_0: answers") == 2, "two are answered")
+    server.log.wait_for(re.compile(f"asking_0:( {CANCELLED}){{3}}$"), 20)
+
+
+ANSWERING_MEANWHILE = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            asked = pb_utils.InferenceRequest(
+                model_name="keeping", requested_output_names=["SAID"], inputs=request.inputs()
+            )
+            answers = asked.exec(decoupled=True)
+            final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+            request.get_response_sender().send(pb_utils.InferenceResponse([]), flags=final)
+            print(*[answer.error().code() for answer in answers], flush=True)
+        return [None for _ in requests]
+"""
+
+
+def test_calls_end_with_the_deadline_of_an_asker_that_has_its_answer(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "keeping", *callers.keeping(decoupled=True))
+    models.write(repository, "asking", ANSWERING_MEANWHILE, models.COUNTED_CONFIG)
+    server = start_server(repository)
+    asked = [tensor("WHAT", np.array([b"x"], np.object_))]
+    client_of(server).infer("asking", asked, headers={"kushi-timeout-us": "2000000"})
+    server.log.wait_for(re.compile(f"asking_0: {CANCELLED}$"), 20)
 
 
 GIVING_UP = """

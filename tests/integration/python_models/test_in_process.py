@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from runners import Engine, EngineOptions
+from runners.errors import EngineFailed
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
@@ -93,6 +95,94 @@ def test_what_a_model_in_the_process_raises_is_an_error_and_one_that_exits_begin
         say(client, "sys.exit")
     server.log.wait_for(re.compile("has asked to exit with 4: its thread ends"), 10)
     assert say(client, "hello") == "hello"
+
+
+LEAVING = """
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        if pb_utils.get_input_tensor_by_name(requests[0], "WHAT").as_numpy()[0] == b"leave":
+            sys.exit(4)
+        return self.answer(requests)
+
+    async def answer(self, requests):
+        said = pb_utils.Tensor("SAID", np.array([b"well"], np.object_))
+        return [pb_utils.InferenceResponse([said]) for _ in requests]
+"""
+
+
+def test_the_coroutines_of_a_model_that_exits_end_with_it(repository: Path) -> None:
+    write(repository, "leaving", LEAVING, models.COUNTED_CONFIG)
+    with Engine(repository) as engine:
+        for _ in range(3):
+            assert engine.infer("leaving", np.array([b"stay"], np.object_))["SAID"].tolist() == [b"well"]
+            with pytest.raises(EngineFailed, match="ended while it executed"):
+                engine.infer("leaving", np.array([b"leave"], np.object_))
+        loops = [thread for thread in threading.enumerate() if thread.name == "kushi-coroutines"]
+        assert len(loops) <= 1
+
+
+ASKING_LATER = """
+import asyncio
+import pathlib
+
+import triton_python_backend_utils as pb_utils
+
+GO = pathlib.Path(__file__).with_name("go")
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        while not GO.exists():
+            await asyncio.sleep(0.01)
+        answers = [
+            await pb_utils.InferenceRequest(
+                model_name="add_sub", requested_output_names=["OUTPUT1"], inputs=request.inputs()
+            ).async_exec()
+            for request in requests
+        ]
+        return [pb_utils.InferenceResponse(answer.output_tensors()) for answer in answers]
+"""
+
+ASKING_OFTEN = """
+import asyncio
+import pathlib
+
+import triton_python_backend_utils as pb_utils
+
+GO = pathlib.Path(__file__).parents[2] / "middle" / "1" / "go"
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        return [await self.answer(request) for request in requests]
+
+    async def answer(self, request):
+        asked = [
+            pb_utils.InferenceRequest(
+                model_name="middle", requested_output_names=["OUTPUT1"], inputs=request.inputs()
+            ).async_exec()
+            for _ in range(300)
+        ]
+        GO.touch()
+        answers = await asyncio.gather(*asked)
+        assert not any(answer.has_error() for answer in answers)
+        return pb_utils.InferenceResponse(answers[-1].output_tensors())
+"""
+
+
+def test_many_calls_of_one_model_leave_threads_for_those_of_another(repository: Path) -> None:
+    write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    write(repository, "middle", ASKING_LATER, models.ADD_SUB_CONFIG)
+    write(repository, "often", ASKING_OFTEN, models.ADD_SUB_CONFIG)
+    a, b = np.ones((1, 1), np.float32), np.full((1, 1), 4, np.float32)
+    with Engine(repository) as engine:
+        assert engine.infer("often", a, b, deadline=60)["OUTPUT1"].tolist() == [[-3]]
 
 
 def test_a_reload_takes_the_new_file(repository: Path, start_server: StartServer) -> None:

@@ -353,28 +353,59 @@ def test_closing_the_client_ends_its_streams(repository: Path) -> None:
             client.stream("endless", np.array([0], np.int32))
 
 
-WINDOW_OF_A_REQUEST = 32
-MANY = models.COUNTING.replace("np.array([number], np.int32)", "np.full(10_000, number, np.int32)").replace(
+MANY = models.COUNTING.replace("np.array([number], np.int32)", "np.full(LENGTH, number, np.int32)").replace(
     "            sender.send(",
-    f"""            if number == {WINDOW_OF_A_REQUEST}:
+    """            if number == HELD:
                 pb_utils.Logger.log_info("has sent all that may wait")
             sender.send(""",
 )
 """Answers that are too large for the socket"""
 
 
-def test_streams_that_nobody_reads_take_nothing_from_the_others(repository: Path, start_server: StartServer) -> None:
+@pytest.mark.parametrize(("length", "clients", "held"), [(10_000, 40, 32), (400_000, 12, 3)], ids=["40 KB", "1.6 MB"])
+def test_streams_that_nobody_reads_take_nothing_from_the_others(
+    length: int, clients: int, held: int, repository: Path, start_server: StartServer
+) -> None:
     config = models.COUNTING_CONFIG.replace("TYPE_INT32 dims: [ 1 ] } ]\nmodel", "TYPE_INT32 dims: [ -1 ] } ]\nmodel")
-    models.write(repository, "many", MANY, config)
+    models.write(repository, "many", MANY.replace("LENGTH", str(length)).replace("HELD", str(held)), config)
     server = start_server(repository)
     body = b'{"COUNT": [100]}'
     head = b"POST /v2/models/many/generate_stream HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % len(body)
     with ExitStack() as stack:
-        for _ in range(40):
+        for _ in range(clients):
             silent = stack.enter_context(socket.create_connection(server.http))
             silent.sendall(head + body)
-        eventually(lambda: server.log.text().count("has sent all that may wait") == 40, "all streams are held")
-        events = server.post("/v2/models/many/generate_stream", body).body.split(b"\n\n")
-        assert len([event for event in events if event]) == 100
-    assert server.post("/v2/models/many/generate_stream", body).body.count(b"\n\n") == 100
+        eventually(lambda: server.log.text().count("has sent all that may wait") == clients, "all streams are held")
+        for _ in range(3):
+            events = server.post("/v2/models/many/generate_stream", b'{"COUNT": [10]}').body.split(b"\n\n")
+            assert len([event for event in events if event]) == 10
+    assert server.post("/v2/models/many/generate_stream", b'{"COUNT": [10]}').body.count(b"\n\n") == 10
     assert "started again" not in server.log.text()
+
+
+HOARDING = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        (request,) = requests
+        sender = request.get_response_sender()
+        count = pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0]
+        for number in range(count):
+            length = LENGTHS[number % len(LENGTHS)]
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", np.full(length, number, np.int32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_answers_of_any_lengths_go_on(repository: Path, way: str) -> None:
+    """However many bytes are on their way when the model hears that some were taken"""
+    config = models.COUNTING_CONFIG.replace("TYPE_INT32 dims: [ 1 ] } ]\nmodel", "TYPE_INT32 dims: [ -1 ] } ]\nmodel")
+    lengths = (1, 900_000, 250_000, 10, 1_048_576, 262_143, 1)
+    models.write(repository, "hoarding", HOARDING.replace("LENGTHS", str(lengths)), config)
+    with asked(repository, way) as client:
+        answers = client.stream("hoarding", np.array([40], np.int32))
+        taken = [(answer["NUMBER"].size, int(answer["NUMBER"][0])) for answer in answers]
+    assert taken == [(lengths[number % len(lengths)], number) for number in range(40)]

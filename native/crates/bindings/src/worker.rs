@@ -31,8 +31,9 @@ pub(crate) struct WorkerModel {
 
 #[pymethods]
 impl WorkerModel {
-    /// Where `is_given_up` says so, its process ends before it is ready. `thread`, where it is given, is called with two descriptors instead of starting a process: the worker's socket,
-    /// and what is to be closed when the worker has ended. It starts a thread for it.
+    /// Where `is_given_up` says so, its process ends before it is ready. `thread`, where it is given, is called with two
+    /// descriptors instead of starting a process: the worker's socket, and what is to be closed when the worker has
+    /// ended. It starts a thread for it.
     #[new]
     #[pyo3(signature = (options_json, is_given_up, thread = None))]
     fn new(
@@ -90,20 +91,29 @@ pub(crate) fn start_workers(
     models: &[&WorkerModel],
 ) -> Result<Vec<Arc<dyn Engine>>, Error> {
     let host: Arc<dyn Host> = Arc::new(Callees(Arc::downgrade(server)));
-    let mut workers: Vec<Worker> = Vec::with_capacity(models.len());
+    let mut started = Started(Vec::with_capacity(models.len()));
     for models in models.chunks(MOST_AT_ONCE) {
-        let first = workers.len();
+        let first = started.0.len();
         for model in models {
-            workers.push(Worker::start(model.options.clone(), host.clone())?);
+            started.0.push(Worker::start(model.options.clone(), host.clone())?);
         }
-        for (model, worker) in models.iter().zip(&workers[first..]) {
+        for (model, worker) in models.iter().zip(&started.0[first..]) {
             if !worker.wait_until_ready(&|| says_yes(&model.is_given_up))? {
-                workers.iter().for_each(Worker::stop);
                 return Err(Error::new(ErrorKind::ModelUnavailable, "the load was given up"));
             }
         }
     }
+    let workers = std::mem::take(&mut started.0);
     Ok(workers.into_iter().map(|worker| Arc::new(WorkerEngine::new(worker)) as Arc<dyn Engine>).collect())
+}
+
+/// Workers that go together, side by side, where not all of them become ready.
+struct Started(Vec<Worker>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Worker::give_up);
+    }
 }
 
 /// The text in the body of a failure.

@@ -13,9 +13,10 @@ use crate::parts::{Garbage, text_of};
 use crate::running::Running;
 use crate::worker::Shared;
 
-/// Responses of a request that were taken and of which its worker hears at once: half of those that it may have on
-/// their way, which `runners/worker/execution.py` says.
+/// Responses of a request that were taken and of which its worker hears at once: half of those, and a quarter of the
+/// bytes, that it may have on their way, which `runners/worker/execution.py` says.
 const GRANTED_TOGETHER: u32 = 16;
+const GRANTED_BYTES: usize = 1 << 20;
 
 /// Answers to requests of one batch, and perhaps the news that the model can take the next one.
 pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<(), Garbage> {
@@ -106,6 +107,7 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
             continue;
         }
         let place = running.places[position];
+        let bytes = response.byte_size();
         match running.batch.send(place, response) {
             Sent::Full(response) => {
                 running.held.push_back((position, *response));
@@ -115,11 +117,12 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
             }
             sent => {
                 let taken = running.taken.entry(position).or_default();
-                *taken += 1;
+                taken.responses += 1;
+                taken.bytes += bytes;
                 let is_gone = matches!(sent, Sent::Abandoned);
-                if is_gone || *taken >= GRANTED_TOGETHER {
+                if is_gone || taken.responses >= GRANTED_TOGETHER || taken.bytes >= GRANTED_BYTES {
                     let grant = grants.entry(position).or_default();
-                    grant.0 += std::mem::take(taken);
+                    grant.0 += std::mem::take(taken).responses;
                     grant.1 |= is_gone;
                 }
             }

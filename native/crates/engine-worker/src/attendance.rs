@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use kushi_core::{Attendance, Attendee};
 
 use crate::Worker;
-use crate::worker::{Phase, Shared, State};
+use crate::state::{Phase, State};
+use crate::worker::Shared;
 
 impl Worker {
     /// From now on this one hears of it.

@@ -31,6 +31,8 @@ pub(crate) struct Calls {
 
 /// The bits of a key that are the number of a call; those above are the life.
 const NUMBER_BITS: u32 = 40;
+/// Whoever asked the model may hear first that its own time has passed, and ends the calls by that.
+const ASKER_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Open {
@@ -39,7 +41,7 @@ struct Open {
     /// It comes once it is known what was asked; an answer may be faster.
     asked: Option<Asked>,
     early: Vec<Mail>,
-    /// Nobody waits for it any more, which was said before it could be cancelled.
+    /// It is to be cancelled, and had not begun when that was said.
     is_unwanted: bool,
     /// Of the answers that the model has not taken.
     credit: VecDeque<Option<Credit>>,
@@ -49,14 +51,31 @@ struct Asked {
     spec: Arc<ModelSpec>,
     ticket: Ticket,
     alarm: Alarm,
-    /// When those have no time left on whose behalf it is made.
+    /// The deadline of the request on whose behalf it is made.
     askers_end: Option<Instant>,
 }
 
 impl Asked {
-    /// When to look whether its time has passed. Who waits for its asker says when that one's time has.
-    fn alarm(&self) -> Option<Instant> {
-        self.alarm.when().filter(|&when| self.askers_end.is_none_or(|end| when < end))
+    /// When to look at it again.
+    fn next_look(&self) -> Option<Instant> {
+        let when = self.alarm.when()?;
+        Some(if self.ends_with_asker(when) { when + ASKER_PATIENCE } else { when })
+    }
+
+    /// Whether its asker has no more time by then either.
+    fn ends_with_asker(&self, when: Instant) -> bool {
+        self.askers_end.is_some_and(|end| when >= end)
+    }
+
+    /// The time for a look has come. An error: it ends with that, unless its end is on its way.
+    fn look(&mut self) -> Option<Error> {
+        if self.alarm.when().is_some_and(|when| self.ends_with_asker(when)) {
+            self.ticket.cancel();
+            return Some(Error::cancelled());
+        }
+        let gives_up = self.alarm.ring(&self.ticket);
+        let is_late = self.ticket.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        (gives_up || is_late).then(Error::expired)
     }
 }
 
@@ -118,9 +137,9 @@ pub(crate) fn cancel_abandoned(shared: &Shared) {
         let state = shared.state();
         state.batches.iter().filter(|(_, running)| running.is_abandoned()).map(|(id, _)| *id).collect()
     };
-    let of_them = |open: &Open| open.parent.is_some_and(|parent| abandoned.contains(&parent));
+    let is_theirs = |open: &Open| open.parent.is_some_and(|parent| abandoned.contains(&parent));
     let keys: Vec<u64> =
-        shared.calls.open().iter().filter(|(_, open)| of_them(open)).map(|(key, _)| *key).collect();
+        shared.calls.open().iter().filter(|(_, open)| is_theirs(open)).map(|(key, _)| *key).collect();
     for key in keys {
         shared.calls.cancel(shared, key);
     }
@@ -134,14 +153,14 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
     shared.calls.looks().earliest = None;
     let waiting: Vec<(u64, Instant)> = {
         let open = shared.calls.open();
-        let alarm = |open: &Open| open.asked.as_ref().and_then(Asked::alarm);
-        open.iter().filter_map(|(key, open)| alarm(open).map(|when| (*key, when))).collect()
+        let next_look = |open: &Open| open.asked.as_ref().and_then(Asked::next_look);
+        open.iter().filter_map(|(key, open)| next_look(open).map(|when| (*key, when))).collect()
     };
     for (key, when) in waiting {
         if when <= now {
-            shared.calls.ring(shared, key);
+            shared.calls.look(shared, key);
         } else {
-            shared.calls.look_at(shared, when);
+            shared.calls.look_by(shared, when);
         }
     }
 }
@@ -155,7 +174,7 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
 
 fn submit(shared: &Arc<Shared>, key: u64, order: Order, parent: Parent) -> Result<Begun, Error> {
     if parent.is_abandoned {
-        return Err(Error::new(ErrorKind::Cancelled, ""));
+        return Err(Error::cancelled());
     }
     let own = (order.timeout > 0).then(|| Instant::now() + Duration::from_micros(order.timeout));
     let call = Call {
@@ -216,15 +235,14 @@ impl Calls {
         }
     }
 
-    /// The call is to be looked at, as its alarm says.
-    fn ring(&self, shared: &Shared, key: u64) {
+    fn look(&self, shared: &Shared, key: u64) {
         let asked = self.open().get_mut(&key).and_then(|open| open.asked.take());
         let Some(mut asked) = asked else { return };
         // Its end may come at once, and waits until this is done.
-        if asked.alarm.ring(&asked.ticket) {
-            self.end(shared, key, &Error::expired());
-        } else {
-            self.has_begun(shared, key, asked);
+        let error = asked.look();
+        self.has_begun(shared, key, asked);
+        if let Some(error) = error {
+            self.end(shared, key, &error);
         }
     }
 
@@ -240,11 +258,11 @@ impl Calls {
                     return;
                 };
                 if open.early.is_empty() && !open.is_unwanted {
-                    let alarm = asked.alarm();
+                    let next_look = asked.next_look();
                     open.asked = Some(asked);
                     drop(calls);
-                    if let Some(when) = alarm {
-                        self.look_at(shared, when);
+                    if let Some(when) = next_look {
+                        self.look_by(shared, when);
                     }
                     return;
                 }
@@ -253,15 +271,16 @@ impl Calls {
             for mail in early {
                 self.pass(shared, &asked.spec, mail);
             }
-            // Otherwise its end is on its way.
-            if is_unwanted && asked.ticket.cancel() {
+            if is_unwanted {
+                asked.ticket.cancel();
+                // Also where its answer is on its way: it may wait for those of others, which come before it.
                 self.end(shared, key, &Error::cancelled());
                 return;
             }
         }
     }
 
-    /// Nothing else is said of it to the model.
+    /// The model hears nothing else of it. Without effect where it has its end.
     fn end(&self, shared: &Shared, key: u64, error: &Error) {
         let ended = self.open().remove(&key);
         if ended.is_some() {
@@ -270,8 +289,8 @@ impl Calls {
         drop(ended);
     }
 
-    /// Sees to it that the supervisor looks by then.
-    fn look_at(&self, shared: &Shared, when: Instant) {
+    /// Has the supervisor look at the calls by then.
+    fn look_by(&self, shared: &Shared, when: Instant) {
         let mut looks = self.looks();
         looks.earliest = Some(looks.earliest.map_or(when, |earliest| earliest.min(when)));
         if looks.next.is_some_and(|next| when < next) {
@@ -316,29 +335,34 @@ impl Calls {
         };
         match &mail.end {
             Some(End { result: Err(error), .. }) => send_error(shared, mail.key, error),
-            end => send(shared, mail.key, spec, mail.response.as_ref(), end.is_some()),
+            end if send(shared, mail.key, spec, mail.response.as_ref(), end.is_some()) => {}
+            _ => {
+                let asked = self.open().remove(&mail.key).and_then(|open| open.asked);
+                if let Some(asked) = asked {
+                    asked.ticket.cancel();
+                }
+                let text = "there is no memory for the answer";
+                send_error(shared, mail.key, &Error::new(ErrorKind::Internal, text));
+            }
         }
         drop(ended);
     }
 }
 
-fn send(shared: &Shared, key: u64, spec: &ModelSpec, response: Option<&Response>, is_last: bool) {
+/// False where there is no memory for it.
+fn send(shared: &Shared, key: u64, spec: &ModelSpec, response: Option<&Response>, is_last: bool) -> bool {
     let payload = match response {
         Some(response) => answer_payload(spec, response),
         // An end alone.
         None => Payload { heads: Vec::new(), tensors: Vec::new(), length: 0 },
     };
-    if !write(shared, key, is_last, &payload) {
-        let text = "there is no memory for the answer";
-        send_error(shared, key, &Error::new(ErrorKind::Internal, text));
-    }
+    write(shared, key, is_last, &payload)
 }
 
 fn send_error(shared: &Shared, key: u64, error: &Error) {
     write(shared, key, true, &error_payload(error));
 }
 
-/// False where there is no memory for it.
 fn write(shared: &Shared, key: u64, is_last: bool, payload: &Payload<'_>) -> bool {
     let number = key & ((1 << NUMBER_BITS) - 1);
     let mut state = shared.state();

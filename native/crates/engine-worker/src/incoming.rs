@@ -14,11 +14,11 @@ use crate::parts::Garbage;
 
 const READ_BYTES: usize = 64 << 10;
 const MOST_SLOTS: usize = 1024;
-/// A worker has an open file for each slot. From so many on small payloads are copied, so that their slots go back at
-/// once: answers that nobody reads hold no more of them.
+/// A worker has an open file for each slot. From so many on payloads are copied, so that their slots go back at once:
+/// answers that nobody reads hold no more of them.
 const CROWD: usize = 128;
-/// Bytes of a payload that is copied then.
-const SMALL: u64 = 1 << 20;
+/// Longer payloads are not: the copy would hold up all others.
+const MOST_COPIED: u64 = 64 << 20;
 
 pub(crate) struct Incoming {
     socket: Arc<OwnedFd>,
@@ -126,7 +126,7 @@ impl Incoming {
     fn frame(&mut self, head: Head) -> Result<Option<News>, Garbage> {
         if head.slot != 0 {
             let view = self.views.get(&head.slot).ok_or(Garbage("a frame names a slot that there is not"))?;
-            let is_copied = self.is_crowded() && head.length <= SMALL;
+            let is_copied = self.is_crowded() && head.length <= MOST_COPIED;
             let release = Release { slot: head.slot, released: self.released.clone() };
             let payload = view.clone().guarded(release).range(0, head.length);
             let payload = payload.ok_or(Garbage("a frame is longer than its slot"))?;
@@ -260,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn in_a_crowd_small_payloads_give_their_slots_back_at_once() {
+    fn in_a_crowd_payloads_give_their_slots_back_at_once() {
         let (theirs, mut incoming) = pair();
-        let slot = Slot::new(SMALL as usize + 1).unwrap();
+        let slot = Slot::new(MOST_COPIED as usize + 1).unwrap();
         slot.write(0, b"payload");
         let frame = |slot, length| bytes_of(Head { kind: kind::LOG, slot, length, ..Head::default() });
         let take = |incoming: &mut Incoming, slot, length| {
@@ -282,7 +282,7 @@ mod tests {
         let copied = take(&mut incoming, 2, 7);
         assert_eq!((&held[..], &copied[..]), (&b"payload"[..], &b"payload"[..]));
         assert_eq!(*incoming.released.lock().unwrap(), [2]);
-        let large = take(&mut incoming, 3, SMALL + 1);
+        let large = take(&mut incoming, 3, MOST_COPIED + 1);
         assert_eq!(*incoming.released.lock().unwrap(), [2]);
         drop((held, large));
         assert_eq!(*incoming.released.lock().unwrap(), [2, 1, 3]);

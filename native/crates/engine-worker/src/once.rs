@@ -12,7 +12,7 @@ use crate::logged::Logged;
 use crate::outgoing::{Outgoing, Released};
 use crate::parts::{TEXT_BYTES, text_of};
 use crate::process::{Launch, Process, timespec};
-use crate::worker::LOOK;
+use crate::worker::STILL_WANTED_EVERY;
 
 /// Of a configuration, as JSON: that of a file has a megabyte at most.
 const MOST_ANSWER_BYTES: usize = 16 << 20;
@@ -61,7 +61,7 @@ fn converse(
             ));
         }
         let interest = if outgoing.is_blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let timeout = timespec(left.min(LOOK));
+        let timeout = timespec(left.min(STILL_WANTED_EVERY));
         let socket = process.socket.clone();
         let mut descriptors = [
             PollFd::from_borrowed_fd(socket.as_fd(), interest),

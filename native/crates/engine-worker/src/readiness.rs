@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use kushi_core::{OnReady, Readiness};
 
 use crate::frame::kind;
-use crate::worker::{Phase, Shared, State};
+use crate::state::{Phase, State};
+use crate::worker::Shared;
 
 /// How long a model may take to say it.
 const PATIENCE: Duration = Duration::from_secs(5);

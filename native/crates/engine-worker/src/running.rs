@@ -25,12 +25,18 @@ pub(crate) struct Running {
     pub(crate) begun: Instant,
     /// Responses that have found no room yet, with the number of their request, in the order in which they came.
     pub(crate) held: VecDeque<(usize, Response)>,
-    /// How many responses to a request were taken since its worker has last heard of it.
-    pub(crate) taken: HashMap<usize, u32>,
+    /// Responses to each request that were taken since its worker has last heard of that.
+    pub(crate) taken: HashMap<usize, Taken>,
     /// Requests that end behind what is held.
     pub(crate) ends: Vec<(usize, Result<(), Error>)>,
     /// Whether the supervisor hears of requests that nobody waits for: it has made calls.
     pub(crate) is_watched: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) responses: u32,
+    pub(crate) bytes: usize,
 }
 
 impl Running {

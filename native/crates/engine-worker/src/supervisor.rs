@@ -15,13 +15,14 @@ use crate::outgoing::{Outgoing, Released};
 use crate::process::{Process, timespec};
 use crate::readiness;
 use crate::reading::{Heard, HeardEnd, Reading};
-use crate::worker::{Phase, Shared};
+use crate::state::Phase;
+use crate::worker::Shared;
 
 /// Between two processes of which the first did not become ready: twice as long after each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the thread sleeps at most before it looks at the time.
-const LOOK: Duration = Duration::from_secs(1);
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// How long a process that has closed its socket may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -104,7 +105,7 @@ impl Supervisor {
             process: &mut process,
             reading: &reading,
             is_renewed: false,
-            keeps_too_many: false,
+            has_complained: false,
         };
         let why = watch.run();
         let is_renewed = watch.is_renewed;
@@ -167,8 +168,8 @@ struct Watch<'a> {
     reading: &'a Reading,
     /// The next one takes its place.
     is_renewed: bool,
-    /// Of what it has not answered, which was said.
-    keeps_too_many: bool,
+    /// It was said that it keeps too much.
+    has_complained: bool,
 }
 
 impl Watch<'_> {
@@ -246,27 +247,27 @@ impl Watch<'_> {
     fn complain(&mut self) {
         let (kept, unwanted) = {
             let state = self.shared.state();
-            if state.batches.len() < UNANSWERED_PER_SLOT {
-                self.keeps_too_many = false;
+            if self.has_complained || state.batches.len() < UNANSWERED_PER_SLOT {
                 return;
             }
             let kept = || state.batches.values().filter(|running| running.token.is_none());
             (kept().count(), kept().filter(|running| running.is_abandoned()).count())
         };
-        let keeps_too_many = kept >= UNANSWERED_PER_SLOT;
-        if keeps_too_many && !self.keeps_too_many {
+        if kept >= UNANSWERED_PER_SLOT {
+            self.has_complained = true;
             log::warn!(
-                "{}: {kept} batches are not answered, {unwanted} of which nobody waits for: with {UNANSWERED_PER_SLOT} \
-                 for each instance a model gets no more until it ends one; it should end those that are cancelled, too",
+                "{}: {kept} batches are not answered, {unwanted} of which nobody waits for: a model with \
+                 {UNANSWERED_PER_SLOT} for each of its instances gets no more until it ends one; it should end those that \
+                 are cancelled, too",
                 self.shared.options.launch.name
             );
         }
-        self.keeps_too_many = keeps_too_many;
     }
 
     /// Waits for news, and deals with it. True: the process has ended.
     fn wait(&mut self, is_blocked: bool, is_ready: bool) -> bool {
-        let look = self.shared.execute_patience().map_or(LOOK, |patience| LOOK.min(patience / 4));
+        let look =
+            self.shared.execute_patience().map_or(LONGEST_SLEEP, |patience| LONGEST_SLEEP.min(patience / 4));
         let look = if is_ready { look } else { look.min(self.shared.start_patience() / 4) };
         let now = Instant::now();
         let timeout = timespec(self.shared.calls.next_look(now + look).saturating_duration_since(now));

@@ -3,28 +3,27 @@
 //! Batches are sent by whoever begins them, under a lock that is held for no longer than that; an io thread or the
 //! supervisor's takes the answers. While there is no process, a batch waits for the next one.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kushi_core::{Attendee, Batch, Error, ErrorKind, Readiness, SlotToken, WatchingThread, os_text};
 
-use crate::batch_message::batch_payload;
 use crate::calls::Calls;
 use crate::frame::kind;
 use crate::host::{Host, Metrics};
 use crate::outgoing::Outgoing;
 use crate::process::Launch;
-use crate::readiness::{self, Question, WorkerReadiness};
+use crate::readiness::{self, WorkerReadiness};
 use crate::reading::Reading;
 use crate::running::{Parent, Running};
 use crate::share::Share;
+use crate::state::{Phase, State};
 use crate::supervisor::Supervisor;
 
-/// How often those are asked whether they still wait who wait for a process.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
+/// How often it is asked whether anybody still waits for a process.
+pub(crate) const STILL_WANTED_EVERY: Duration = Duration::from_millis(200);
 
 /// One instance of a model.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -69,35 +68,6 @@ pub(crate) struct Shared {
     pub(crate) has_abandoned: AtomicBool,
 }
 
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
-    pub(crate) outgoing: Option<Outgoing>,
-    /// Of the process that is there.
-    reading: Option<Arc<Reading>>,
-    pub(crate) batches: HashMap<u64, Running>,
-    /// Not sent yet.
-    waiting: Vec<(SlotToken, Batch)>,
-    pub(crate) next_batch: u64,
-    /// Of the process that is there.
-    pub(crate) share: Share,
-    /// It goes because it has had its share, and the next one is on its way.
-    pub(crate) renews: bool,
-    pub(crate) question: Question,
-    /// The last process that was started did not become ready.
-    pub(crate) has_failed: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
-    #[default]
-    Starting,
-    Ready,
-    /// There is none, for this reason: for good, or until the next one is tried.
-    Failed(Error),
-    Closing,
-}
-
 impl Worker {
     /// Its model can ask the server from now on. See [`Worker::wait_until_ready`].
     pub fn start(options: WorkerOptions, host: Arc<dyn Host>) -> Result<Self, Error> {
@@ -130,8 +100,10 @@ impl Worker {
     pub fn wait_until_ready(&self, is_given_up: &dyn Fn() -> bool) -> Result<bool, Error> {
         loop {
             let state = self.shared.state();
-            let waited =
-                self.shared.changed.wait_timeout_while(state, LOOK, |state| state.phase == Phase::Starting);
+            let waited = self
+                .shared
+                .changed
+                .wait_timeout_while(state, STILL_WANTED_EVERY, |state| state.phase == Phase::Starting);
             match &waited.unwrap_or_else(PoisonError::into_inner).0.phase {
                 Phase::Starting => {}
                 Phase::Failed(error) => return Err(error.clone()),
@@ -145,6 +117,29 @@ impl Worker {
 
     pub(crate) fn readiness(&self) -> Arc<dyn Readiness> {
         Arc::new(WorkerReadiness(self.shared.clone()))
+    }
+
+    /// Nobody needs it. It ends at once where it is not ready, otherwise in peace.
+    pub fn give_up(&self) {
+        let is_ready = self.shared.state().phase == Phase::Ready;
+        if is_ready { self.close() } else { self.stop() }
+    }
+
+    /// It takes no more, and its process is told to end.
+    fn close(&self) {
+        let waiting = {
+            let mut state = self.shared.state();
+            if std::mem::replace(&mut state.phase, Phase::Closing) == Phase::Closing {
+                return;
+            }
+            if let Some(outgoing) = &mut state.outgoing {
+                // Whether it hears of it or not, it ends in time.
+                let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        self.shared.ring();
+        drop(waiting);
     }
 
     /// Ends its process, and what it executes with an error. Takes no lock.
@@ -195,17 +190,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let waiting = {
-            let mut state = self.shared.state();
-            state.phase = Phase::Closing;
-            if let Some(outgoing) = &mut state.outgoing {
-                // Whether it hears of it or not, it ends in time.
-                let _ = outgoing.send_text(kind::FINALIZE, 0, 0, b"");
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        self.shared.ring();
-        drop(waiting);
+        self.close();
         // The last to hold the model may be its own thread, or an io thread, which others need.
         let can_wait = |supervisor: &JoinHandle<()>| {
             supervisor.thread().id() != thread::current().id() && WatchingThread::number() == 0
@@ -396,58 +381,5 @@ impl Shared {
 
     pub(crate) fn execute_patience(&self) -> Option<Duration> {
         (self.options.execute_seconds > 0.0).then(|| Duration::from_secs_f64(self.options.execute_seconds))
-    }
-}
-
-impl State {
-    /// It is so between two batches. What the model keeps of requests that nobody waits for does not hold it up.
-    fn is_to_renew(&self) -> bool {
-        let is_over = |running: &Running| running.token.is_none() && running.is_abandoned();
-        self.phase == Phase::Ready && self.share.is_used_up() && self.batches.values().all(is_over)
-    }
-
-    /// Answers whether the supervisor has to see to the rest.
-    fn send(&mut self, token: SlotToken, batch: Batch) -> Result<bool, Box<Unsent>> {
-        let Some(outgoing) = &mut self.outgoing else {
-            self.waiting.push((token, batch));
-            return Ok(false);
-        };
-        let id = self.next_batch;
-        let places: Vec<usize> = (0..batch.len()).filter(|&index| batch.request(index).is_some()).collect();
-        let sent = outgoing.send(kind::EXECUTE, places.len() as u32, id, &batch_payload(&batch));
-        if let Err(error) = sent {
-            return Err(Box::new(Unsent { token, batch, error }));
-        }
-        self.next_batch += 1;
-        self.share.count(places.len());
-        let is_blocked = outgoing.is_blocked();
-        let running = Running {
-            batch,
-            places,
-            token: Some(token),
-            begun: Instant::now(),
-            held: VecDeque::new(),
-            taken: HashMap::new(),
-            ends: Vec::new(),
-            is_watched: false,
-        };
-        self.batches.insert(id, running);
-        Ok(is_blocked)
-    }
-}
-
-/// A batch that found no memory.
-struct Unsent {
-    token: SlotToken,
-    batch: Batch,
-    error: std::io::Error,
-}
-
-impl Unsent {
-    /// To be called without the lock.
-    fn fail(self) {
-        let text = format!("a batch cannot be handed to its process: {}", os_text(&self.error));
-        self.batch.fail(&Error::new(ErrorKind::EngineFailed, text));
-        drop(self.token);
     }
 }
