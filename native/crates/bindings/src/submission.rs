@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use kushi_client::{Answer, Draft, InferCall, WantedOutput};
 use kushi_core::{
-    Context, End, Error, InputDraft, Lease, ModelSpec, OnlyResponse, Reply, Request, Response, Sequence,
-    Ticket,
+    Context, End, Error, InputDraft, Lease, ModelSpec, OnlyResponse, Recipient, Reply, Request, Response,
+    Sequence, Ticket,
 };
-use kushi_dataplane::{Parent, Trace};
+use kushi_dataplane::{Attempt, Begun, Parent, Refused, Trace};
 use kushi_server::Server;
 use smallvec::SmallVec;
 
@@ -59,23 +59,38 @@ pub(crate) fn submit_child(
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
     let arrived = Instant::now();
-    let mut inference = server.find(&call.model, &call.version)?;
+    let inference = server.find(&call.model, &call.version)?;
     beside.read_sequence(&mut call)?;
     if !beside.streams {
         inference.spec().check_unary()?;
     }
-    loop {
-        let spec = inference.spec().clone();
-        let mut request = request(&spec, call, arrived, reply())?;
+    let mut call = Some(call);
+    let begun = inference.begin(server.registry(), &By(reply), |attempt| {
+        let Attempt { spec, reply, refused } = attempt;
+        let call = refused.map_or_else(|| call.take().unwrap_or_default(), again);
+        let mut request = request(spec, call, arrived, reply)?;
         request.deadline = beside.deadline;
         request.context = beside.context.clone();
         request.sequence.clone_from(&beside.sequence);
-        match inference.submit(server.registry(), request)? {
-            kushi_dataplane::Submitted::Queued(ticket, lease) => {
-                return Ok(Submitted { spec, ticket, lease });
-            }
-            kushi_dataplane::Submitted::Moved(request) => call = again(&spec, *request),
-        }
+        Ok::<_, Error>((request, ()))
+    });
+    let Begun { waiting: (ticket, lease), spec, .. } = begun?;
+    Ok(Submitted { spec, ticket, lease })
+}
+
+/// The answers go where this says. Whoever asks has its own way to wait for them.
+struct By<F>(F);
+
+impl<F: Fn() -> Reply> Recipient for By<F> {
+    type Place = ();
+    type Waiting = (Ticket, Option<Lease>);
+
+    fn open(&self) -> ((), Reply) {
+        ((), self.0())
+    }
+
+    fn queued(&self, (): (), ticket: Ticket, lease: Option<Lease>) -> Self::Waiting {
+        (ticket, lease)
     }
 }
 
@@ -111,7 +126,8 @@ fn request(spec: &ModelSpec, call: InferCall, arrived: Instant, reply: Reply) ->
 }
 
 /// The call of a request that came back, with its inputs by name.
-fn again(spec: &ModelSpec, request: Request) -> InferCall {
+fn again(Refused { spec, request }: Refused) -> InferCall {
+    let request = *request;
     let inputs =
         spec.inputs.iter().zip(request.inputs).filter_map(|(spec, tensor)| {
             tensor.map(|tensor| Draft { name: Some(spec.name.clone()), tensor })

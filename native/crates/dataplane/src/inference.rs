@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Admission, Error, Lease, ModelSpec, Request, Runner, Ticket};
+use kushi_core::{Admission, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner};
 
 use crate::Registry;
 
@@ -15,12 +15,37 @@ pub struct Inference {
     version: Option<u64>,
 }
 
-/// What became of a request that was handed in.
-pub enum Submitted {
-    /// It waits for its answer. With a lease, whoever asks drives it, or leaves it to others.
-    Queued(Ticket, Option<Lease>),
-    /// It came back: another version serves now. It has to be bound to [`Inference::spec`] again, and handed in again.
-    Moved(Box<Request>),
+/// What a request is to be made for.
+pub struct Attempt<'a> {
+    /// What it has to be bound to.
+    pub spec: &'a Arc<ModelSpec>,
+    pub reply: Reply,
+    /// What was made for the version before, which takes nothing any more.
+    pub refused: Option<Refused>,
+}
+
+/// A request that came back.
+pub struct Refused {
+    /// What it was bound to.
+    pub spec: Arc<ModelSpec>,
+    pub request: Box<Request>,
+}
+
+/// A request that has its place in a queue.
+pub struct Begun<W, B> {
+    /// For its answers, and its end behind them. Where this is dropped before, the request is cancelled.
+    pub waiting: W,
+    pub spec: Arc<ModelSpec>,
+    /// What else was prepared.
+    pub beside: B,
+}
+
+impl Attempt<'_> {
+    /// Those of the request that came back, or the `first` ones.
+    pub fn take_parameters(&mut self, first: &mut Vec<(String, Parameter)>) -> Vec<(String, Parameter)> {
+        let own = self.refused.as_mut().map_or(first, |refused| &mut refused.request.parameters);
+        std::mem::take(own)
+    }
 }
 
 impl Inference {
@@ -34,7 +59,7 @@ impl Inference {
         Self { runner, version }
     }
 
-    /// What a request is bound to.
+    /// Of the version that is asked, as far as is known yet.
     pub fn spec(&self) -> &Arc<ModelSpec> {
         self.runner.spec()
     }
@@ -45,21 +70,77 @@ impl Inference {
         self.runner.announce(arrived, bytes)
     }
 
-    /// Hands in a request that is bound to [`Inference::spec`]. Fails when the model takes no requests.
-    pub fn submit(
+    /// Hands in the request that `prepare` makes, which is asked again for each version that takes the place of the one
+    /// before. Fails when the model takes no requests, and as `prepare` does.
+    pub fn begin<R, Q, B, E>(
+        mut self,
+        registry: &Registry,
+        recipient: &R,
+        mut prepare: impl FnMut(Attempt<'_>) -> Result<(Q, B), E>,
+    ) -> Result<Begun<R::Waiting, B>, E>
+    where
+        R: Recipient,
+        Q: Into<Box<Request>>,
+        E: From<Error>,
+    {
+        let mut refused = None;
+        loop {
+            let (place, reply) = recipient.open();
+            let spec = self.runner.spec().clone();
+            let (request, beside) = prepare(Attempt { spec: &spec, reply, refused })?;
+            match self.submit(registry, recipient, place, request.into())? {
+                Ok(waiting) => return Ok(Begun { waiting, spec, beside }),
+                Err(request) => refused = Some(Refused { spec, request }),
+            }
+        }
+    }
+
+    /// The same where the request is made on other threads, or by those.
+    pub async fn begin_later<R, Q, B, E>(
+        mut self,
+        registry: &Registry,
+        recipient: &R,
+        mut prepare: impl AsyncFnMut(Attempt<'_>) -> Result<(Q, B), E>,
+    ) -> Result<Begun<R::Waiting, B>, E>
+    where
+        R: Recipient,
+        Q: Into<Box<Request>>,
+        E: From<Error>,
+    {
+        let mut refused = None;
+        loop {
+            let (place, reply) = recipient.open();
+            let spec = self.runner.spec().clone();
+            let (request, beside) = prepare(Attempt { spec: &spec, reply, refused }).await?;
+            match self.submit(registry, recipient, place, request.into())? {
+                Ok(waiting) => return Ok(Begun { waiting, spec, beside }),
+                Err(request) => refused = Some(Refused { spec, request }),
+            }
+        }
+    }
+
+    /// The request comes back where another version serves now, to which it has to be bound again.
+    fn submit<R: Recipient>(
         &mut self,
         registry: &Registry,
-        request: impl Into<Box<Request>>,
-    ) -> Result<Submitted, Error> {
+        recipient: &R,
+        place: R::Place,
+        request: Box<Request>,
+    ) -> Result<Result<R::Waiting, Box<Request>>, Error> {
         let (error, request) = match self.runner.submit(request) {
-            Ok((ticket, Admission::Lead(lease))) => return Ok(Submitted::Queued(ticket, Some(lease))),
-            Ok((ticket, Admission::Queued)) => return Ok(Submitted::Queued(ticket, None)),
+            Ok((ticket, admission)) => {
+                let lease = match admission {
+                    Admission::Lead(lease) => Some(lease),
+                    Admission::Queued => None,
+                };
+                return Ok(Ok(recipient.queued(place, ticket, lease)));
+            }
             Err(refused) => refused,
         };
         match registry.moved(&self.runner, self.version) {
             Some(next) => self.runner = next?,
             None => return Err(error.of_request(&request.id)),
         }
-        Ok(Submitted::Moved(request))
+        Ok(Err(request))
     }
 }

@@ -1,8 +1,8 @@
 //! What is the same for every way in: the models, what can be asked of them and about them, and what becomes of a
 //! request.
 //!
-//! [`Registry`] knows the versions. An [`Inference`] finds one, hands it a request, and goes on to the next one
-//! where a reload took its place. In a [`OneCall`] a thread waits for its answer. [`DataPlane`] is all of it together,
+//! [`Registry`] knows the versions. An [`Inference`] finds one and begins there: it hands in the request that is made for
+//! it, and goes on to the next one where a reload took its place. In a [`OneCall`] a thread waits for its answer. [`DataPlane`] is all of it together,
 //! with what is asked about it and set. Nothing here knows a transport.
 
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ mod registry;
 mod rings;
 mod traffic;
 
-pub use inference::{Inference, Submitted};
+pub use inference::{Attempt, Begun, Inference, Refused};
 pub use kushi_gpu::GpuOptions;
 pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};
 pub use kushi_trace::{

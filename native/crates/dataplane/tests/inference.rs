@@ -1,12 +1,15 @@
 //! A request finds its model, whatever is loaded meanwhile, and ends with one response or an error.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kushi_core::{
-    Alarm, Clock as _, End, Error, ErrorKind, ModelSpec, OnlyResponse, QueuePolicy, Request, Response,
-    Ticket, Timings,
+    Alarm, Clock as _, End, Error, ErrorKind, Lease, ModelSpec, OnlyResponse, QueuePolicy, Recipient, Reply,
+    Request, Response, Ticket, Timings,
 };
-use kushi_dataplane::{Inference, Registry, Submitted};
+use kushi_dataplane::{Attempt, Begun, Inference, Registry};
 use kushi_testkit::{PATIENCE, Scene, echo_spec, queue_of, wide};
 
 fn version(number: u64) -> Scene {
@@ -29,31 +32,101 @@ fn reload(registry: &Registry, scene: &Scene) {
     }
 }
 
-fn refusal(inference: &mut Inference, registry: &Registry, request: Request) -> Error {
-    inference.submit(registry, request).err().expect("it is refused")
+/// Waits in the letters of a scene, and keeps the ticket.
+struct Reader<'a>(&'a Scene);
+
+impl Recipient for Reader<'_> {
+    type Place = &'static str;
+    type Waiting = (&'static str, Ticket);
+
+    fn open(&self) -> (&'static str, Reply) {
+        ("a place", Reply::new(self.0.letters.clone(), 7))
+    }
+
+    fn queued(&self, place: &'static str, ticket: Ticket, lease: Option<Lease>) -> Self::Waiting {
+        drop(lease);
+        (place, ticket)
+    }
+}
+
+/// Made for an attempt, or what came back of the one before.
+fn remade(scene: &Scene, attempt: Attempt<'_>) -> Request {
+    let id =
+        attempt.refused.map_or_else(|| "first".into(), |refused| format!("{} again", refused.request.id));
+    Request { id, reply: attempt.reply, ..scene.request(7, 1) }
+}
+
+fn refusal(inference: Inference, registry: &Registry, scene: &Scene, id: &str) -> Error {
+    let begun = inference.begin(registry, &Reader(scene), |attempt| {
+        Ok::<_, Error>((Request { id: id.into(), reply: attempt.reply, ..scene.request(7, 1) }, ()))
+    });
+    begun.err().expect("it is refused")
 }
 
 #[test]
 fn a_request_that_meets_a_reload_goes_to_the_version_that_serves_now() {
     let (old, new) = (version(1), version(2));
     let registry = serving(&old);
-    let mut inference = find(&registry, None);
+    let mut asked = Vec::new();
+    let begun = find(&registry, None).begin(&registry, &Reader(&new), |attempt| {
+        if asked.is_empty() {
+            reload(&registry, &new);
+        }
+        asked.push((attempt.spec.version, attempt.refused.as_ref().map(|refused| refused.spec.version)));
+        Ok::<_, Error>((remade(&new, attempt), "beside"))
+    });
+    let Begun { waiting: (place, _ticket), spec, beside } = begun.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((place, spec.version, beside), ("a place", 2, "beside"));
+    assert_eq!(asked, [(1, None), (2, Some(1))]);
+    let answer = new.letters.answer(7);
+    assert!(answer.error().is_none());
+    assert_eq!(answer.end.request.id, "first again");
+}
+
+#[test]
+fn so_does_one_that_is_made_later() {
+    let (old, new) = (version(1), version(2));
+    let registry = serving(&old);
+    let (reader, mut made) = (Reader(&new), 0);
+    let mut begun = pin!(find(&registry, None).begin_later(&registry, &reader, async |attempt| {
+        made += 1;
+        // Somebody else has a turn meanwhile.
+        let mut has_waited = false;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok::<_, Error>((remade(&new, attempt), made))
+    }));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(begun.as_mut().poll(&mut context).is_pending());
     reload(&registry, &new);
-    let Ok(Submitted::Moved(request)) = inference.submit(&registry, new.request(7, 1)) else {
-        panic!("the old version takes nothing more");
+    assert!(begun.as_mut().poll(&mut context).is_pending(), "it is made for the other version");
+    let Poll::Ready(Ok(Begun { spec, beside: made, .. })) = begun.as_mut().poll(&mut context) else {
+        panic!("it has its place");
     };
-    assert_eq!(inference.spec().version, 2);
-    assert!(matches!(inference.submit(&registry, request), Ok(Submitted::Queued(..))));
-    assert!(new.letters.answer(7).error().is_none());
+    assert_eq!((spec.version, made), (2, 2));
+    assert_eq!(new.letters.answer(7).end.request.id, "first again");
+}
+
+#[test]
+fn what_cannot_be_made_asks_nobody() {
+    let scene = version(1);
+    let registry = serving(&scene);
+    let begun = find(&registry, None)
+        .begin(&registry, &Reader(&scene), |_| Err::<(Request, ()), _>(Error::invalid("it makes no sense")));
+    assert_eq!(begun.err().map(|error| error.message.into_owned()).as_deref(), Some("it makes no sense"));
+    assert_eq!(scene.puppet.seen().len(), 0);
 }
 
 #[test]
 fn one_whose_version_has_gone_hears_so() {
     let (old, new) = (version(1), version(2));
     let registry = serving(&old);
-    let mut inference = find(&registry, Some(1));
+    let inference = find(&registry, Some(1));
     reload(&registry, &new);
-    let error = refusal(&mut inference, &registry, new.request(7, 1));
+    let error = refusal(inference, &registry, &new, "7");
     let text = "Request for unknown model: 'echo' version 1 is not at ready state";
     assert_eq!((error.kind, &*error.message), (ErrorKind::ModelUnavailable, text));
 }
@@ -62,13 +135,13 @@ fn one_whose_version_has_gone_hears_so() {
 fn a_server_that_closes_moves_no_request() {
     let scene = version(1);
     let registry = serving(&scene);
-    let mut inference = find(&registry, None);
+    let (before, after) = (find(&registry, None), find(&registry, None));
     scene.runner.stop_admitting();
-    let error = refusal(&mut inference, &registry, scene.request(7, 1));
+    let error = refusal(before, &registry, &scene, "7");
     assert_eq!(error.kind, ErrorKind::ShuttingDown);
     assert!(error.message.starts_with("[request id: 7] Server is stopping"), "{error}");
     assert!(scene.runner.retire(PATIENCE));
-    assert_eq!(refusal(&mut inference, &registry, scene.request(8, 1)).kind, ErrorKind::ShuttingDown);
+    assert_eq!(refusal(after, &registry, &scene, "8").kind, ErrorKind::ShuttingDown);
 }
 
 #[test]
@@ -78,10 +151,8 @@ fn a_refusal_names_its_request() {
     let registry = serving(&scene);
     scene.plug();
     scene.submit(scene.request(1, 1));
-    let mut inference = find(&registry, None);
     for (id, text) in [("mine", "[request id: mine] "), ("", "[request id: <id_unknown>] ")] {
-        let request = Request { id: id.into(), ..scene.request(2, 1) };
-        let error = refusal(&mut inference, &registry, request);
+        let error = refusal(find(&registry, None), &registry, &scene, id);
         assert_eq!(*error.message, format!("{text}Exceeds maximum queue size"));
     }
     scene.puppet.release_all();

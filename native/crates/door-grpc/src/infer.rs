@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use kushi_core::{Bound, Classes, Error, ErrorKind, ModelSpec, Parameter, Request, Response, Timings};
-use kushi_dataplane::{Event, Submitted, Trace, fill_regions, gpu_bytes};
-use kushi_net::{Answering, OnlyAnswer, Owner, Waiting};
+use kushi_core::{
+    Bound, Classes, Error, ErrorKind, Lease, ModelSpec, Parameter, Recipient, Reply, Request, Response,
+    Ticket, Timings,
+};
+use kushi_dataplane::{Attempt, Begun, Event, Trace, fill_regions, gpu_bytes};
+use kushi_net::{Answering, IoContext, OnlyAnswer, Owner, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, version_number, wire};
 use kushi_shm::RegionRange;
@@ -102,7 +105,7 @@ pub(crate) async fn submit(
     answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
     let version = version_number(message.model_version)?;
     let plane = &context.grpc.plane;
-    let mut inference = plane.inference(message.model_name, version)?;
+    let inference = plane.inference(message.model_name, version)?;
     if call == Call::Unary {
         check_unary(inference.spec())?;
     }
@@ -111,16 +114,19 @@ pub(crate) async fn submit(
         trace.mark(Event::GrpcWaitReadStart, frame.arrived);
         trace.mark(Event::GrpcWaitReadEnd, Instant::now());
     }
-    let mut parameters = std::mem::take(&mut message.parameters);
-    parameters.extend(frame.forwarded);
+    let mut first_parameters = std::mem::take(&mut message.parameters);
+    first_parameters.extend(frame.forwarded);
     let names = output_names(&message);
     if let Some(name) = twice(&names) {
         let error = Error::invalid(format!("output '{name}' already exists in request"));
         return Err(error.of_request(message.id));
     }
-    loop {
-        let spec = inference.spec().clone();
-        let bound = bind(context, &spec, &message, (body, held), call, answering).await?;
+    let recipient = OneOfMany { io: &context.io, is_one: answering.is_one_of_many() };
+    let inherited = trace.as_ref().map(Trace::context).unwrap_or_default();
+    let begun = inference.begin_later(&plane.registry, &recipient, async |mut attempt| {
+        let parameters = attempt.take_parameters(&mut first_parameters);
+        let Attempt { spec, reply, .. } = attempt;
+        let bound = bind(context, spec, &message, (body, held), call, answering).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         let mut places = SmallVec::new();
         for output in &message.outputs {
@@ -130,10 +136,6 @@ pub(crate) async fn submit(
                 places.push((index as u16, range));
             }
         }
-        let (waiting, reply) = context.io.open();
-        if answering.is_one_of_many() {
-            waiting.count_all();
-        }
         let request = Box::new(Request {
             id: message.id.into(),
             classes: classes.clone(),
@@ -142,18 +144,35 @@ pub(crate) async fn submit(
             timeout_us: message.queue_timeout_us,
             sequence: message.sequence.clone(),
             deadline: frame.deadline,
-            context: trace.as_ref().map(Trace::context).unwrap_or_default(),
+            context: inherited.clone(),
             ..Request::new(bound, frame.arrived, reply)
         });
-        match inference.submit(&plane.registry, request)? {
-            Submitted::Queued(ticket, lease) => {
-                let waiting = context.io.queued(waiting, ticket, lease);
-                let (id, tells_end) = (message.id.to_owned(), message.tells_end);
-                let places = Places(Arc::new(places));
-                return Ok(Asked { waiting, spec, id, tells_end, classes, places });
-            }
-            Submitted::Moved(request) => parameters = request.parameters,
+        Ok::<_, Error>((request, (classes, Places(Arc::new(places)))))
+    });
+    let Begun { waiting, spec, beside: (classes, places) } = begun.await?;
+    Ok(Asked { waiting, spec, id: message.id.to_owned(), tells_end: message.tells_end, classes, places })
+}
+
+/// Where a request is one of many of its connection, even small answers to it count.
+struct OneOfMany<'a> {
+    io: &'a IoContext,
+    is_one: bool,
+}
+
+impl Recipient for OneOfMany<'_> {
+    type Place = Waiting;
+    type Waiting = Waiting;
+
+    fn open(&self) -> (Waiting, Reply) {
+        let (waiting, reply) = self.io.open();
+        if self.is_one {
+            waiting.count_all();
         }
+        (waiting, reply)
+    }
+
+    fn queued(&self, waiting: Waiting, ticket: Ticket, lease: Option<Lease>) -> Waiting {
+        self.io.queued(waiting, ticket, lease)
     }
 }
 

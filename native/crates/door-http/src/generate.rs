@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Request, Response};
-use kushi_dataplane::{DoorKind, Event, Inference, Trace};
+use kushi_dataplane::{Attempt, Begun, DoorKind, Event, Inference, Trace};
 use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
@@ -109,17 +109,17 @@ struct Prepared {
 }
 
 impl Received {
-    async fn submit(&self, context: &HttpContext, mut inference: Inference) -> Result<Generation, Error> {
-        loop {
+    async fn submit(&self, context: &HttpContext, inference: Inference) -> Result<Generation, Error> {
+        let begun = inference.begin_later(&context.http.plane.registry, &*context.io, async |attempt| {
+            let Attempt { spec, reply, .. } = attempt;
             let Prepared { id, parameters, bound } = if self.body.len() < LONG_JSON {
-                prepare(&self.body, inference.spec(), &context.http.limits)?
+                prepare(&self.body, spec, &context.http.limits)?
             } else {
-                let (http, spec, body) = (context.http.clone(), inference.spec().clone(), self.body.clone());
+                let (http, spec, body) = (context.http.clone(), spec.clone(), self.body.clone());
                 let (owner, bytes) = (Owner::model(&spec), body.len());
                 let work = move |_: &_| prepare(&body, &spec, &http.limits);
                 Box::pin(context.io.net.pool.run(owner, bytes, work)).await??
             };
-            let (waiting, reply) = context.io.open();
             let request = Box::new(Request {
                 id: id.clone(),
                 parameters,
@@ -127,10 +127,10 @@ impl Received {
                 context: self.inherited.clone(),
                 ..Request::new(bound, self.arrived, reply)
             });
-            if let Some(waiting) = infer::submit(context, &mut inference, waiting, request)? {
-                return Ok(Generation { waiting, spec: inference.spec().clone(), id });
-            }
-        }
+            Ok::<_, Error>((request, id))
+        });
+        let Begun { waiting, spec, beside: id } = begun.await?;
+        Ok(Generation { waiting, spec, id })
     }
 }
 

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use kushi_core::{End, Error, ErrorKind, Request};
-use kushi_dataplane::{Event, Inference, Trace};
-use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage, Waiting};
+use kushi_core::{End, Error, ErrorKind};
+use kushi_dataplane::{Attempt, Begun, Event, Inference, Trace};
+use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage};
 use kushi_oip::version_number;
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
 use crate::infer_headers::{InferHeaders, TIMEOUT};
 use crate::json_length::JsonLength;
-use crate::prepare::{Frame, HeldRegions, Prepared, prepare};
+use crate::prepare::{Frame, prepare};
 use crate::refusal::Refusal;
-use crate::response::{self, Format};
+use crate::response;
 use crate::{HttpContext, READ_BUFFER_BYTES, coding, load_report};
 
 /// Longer JSON is written aside, by the bytes of its tensors: each becomes several characters.
@@ -123,19 +123,12 @@ struct Received {
     tell_timings: bool,
 }
 
-/// A request on its way, and how its answer is to be written.
-struct Submitted {
-    waiting: Waiting,
-    format: Format,
-    regions: HeldRegions,
-}
-
 impl Received {
     async fn run(
         mut self,
         context: &HttpContext,
         answering: &mut Answering,
-        mut inference: Inference,
+        inference: Inference,
         trace: Option<&Trace>,
     ) -> Result<Answer, Error> {
         if self.compressed {
@@ -147,15 +140,12 @@ impl Received {
             (self.body, answering.reservation) = (body, Some(reserved));
         }
         let json_length = self.json_length.within(self.body.len())?;
-        let Submitted { mut waiting, format, regions: _held } = loop {
-            let (waiting, reply) = context.io.open();
-            let body = (&self.body, json_length);
-            let prepared = prepare(context, inference.spec(), body, self.frame.clone(), reply);
-            let Prepared { request, format, regions } = prepared.await?;
-            if let Some(waiting) = submit(context, &mut inference, waiting, request)? {
-                break Submitted { waiting, format, regions };
-            }
-        };
+        let body = (&self.body, json_length);
+        let begun = inference.begin_later(&context.http.plane.registry, &*context.io, async |attempt| {
+            let Attempt { spec, reply, .. } = attempt;
+            prepare(context, spec, body, self.frame.clone(), reply).await
+        });
+        let Begun { mut waiting, spec, beside: (format, _held) } = begun.await?;
         answering.prepared();
         let large = self.body.len() >= LARGE_BODY;
         if large {
@@ -163,7 +153,6 @@ impl Received {
         } else {
             drop(self.body);
         }
-        let spec = inference.spec();
         let OnlyAnswer { response, end, reservation } = waiting.only_answer(&spec.name).await?;
         if let Some(trace) = trace {
             trace.mark(Event::ResponseComplete, Instant::now());
@@ -183,7 +172,7 @@ impl Received {
         let text_bytes = format.text_bytes(&response, &request.classes);
         let gpu_bytes = format.gpu_bytes(&response);
         let mut answer = if text_bytes < LONG_ANSWER && gpu_bytes == 0 {
-            response::write(spec, &request, response, &format)?
+            response::write(&spec, &request, response, &format)?
         } else {
             let (spec, budget) = (spec.clone(), context.io.net.budget.clone());
             let owner = Owner::model(&spec);
@@ -199,19 +188,6 @@ impl Received {
         }
         Ok(answer)
     }
-}
-
-/// Hands a request to the model. `None`: it has to be prepared again, for the version that serves now.
-pub(crate) fn submit(
-    context: &HttpContext,
-    inference: &mut Inference,
-    waiting: Waiting,
-    request: Box<Request>,
-) -> Result<Option<Waiting>, Error> {
-    Ok(match inference.submit(&context.http.plane.registry, request)? {
-        kushi_dataplane::Submitted::Queued(ticket, lease) => Some(context.io.queued(waiting, ticket, lease)),
-        kushi_dataplane::Submitted::Moved(_) => None,
-    })
 }
 
 pub(crate) fn timeout(value: Option<&HeaderValue>) -> Result<Option<Duration>, Error> {

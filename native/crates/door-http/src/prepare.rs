@@ -28,13 +28,9 @@ pub(crate) struct Frame {
     pub inherited: Context,
 }
 
-/// A request that fits its model.
-pub(crate) struct Prepared {
-    /// Boxed at once: it is large, and goes a long way.
-    pub request: Box<Request>,
-    pub format: Format,
-    pub regions: HeldRegions,
-}
+/// A request that fits its model, and how its answer is to be written. It is boxed at once: it is large, and goes a long
+/// way.
+pub(crate) type Prepared = (Box<Request>, (Format, HeldRegions));
 
 /// Where inputs came from, held until the answer.
 pub(crate) type HeldRegions = Vec<Arc<RegionRange>>;
@@ -118,5 +114,5 @@ fn fit(spec: &ModelSpec, request: InferRequest<'_>, frame: Frame, reply: Reply) 
         context: inherited,
         ..Request::new(bound, arrived, reply)
     });
-    Ok(Prepared { request, format, regions })
+    Ok((request, (format, regions)))
 }

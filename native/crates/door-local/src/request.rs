@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Request};
-use kushi_dataplane::{Parent, Trace};
+use kushi_dataplane::{Attempt, Begun, Parent, Trace};
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::version_number;
@@ -95,14 +95,14 @@ pub(super) fn submit(
 ) -> Result<Submitted, RangeFault> {
     let mut message = InferRequest::read(&arrived.body)?;
     let version = version_number(message.model_version)?;
-    let mut inference = context.plane.inference(message.model_name, version)?;
+    let inference = context.plane.inference(message.model_name, version)?;
     if arrived.streams {
         check_no_classes(&message)?;
     } else {
         inference.spec().check_unary()?;
     }
     let mut data = data(&message, arrived, slots)?;
-    let aside = aside(&message, &data);
+    let mut aside = aside(&message, &data);
     if aside.is_some() {
         data.iter_mut().for_each(Data::leave);
     }
@@ -114,17 +114,16 @@ pub(super) fn submit(
         0 => None,
         timeout => arrived.at.checked_add(Duration::from_micros(timeout)),
     };
-    let mut parameters = std::mem::take(&mut message.parameters);
+    let mut first_parameters = std::mem::take(&mut message.parameters);
     let names: SmallVec<[&str; 8]> = message.outputs.iter().map(|output| output.name).collect();
-    loop {
-        let spec = inference.spec();
-        let drafts = drafts(&message, spec, &data)?;
-        let bound = spec.bind(message.id, drafts, &names)?;
+    let begun = inference.begin(&context.plane.registry, &context.io.to(sink, id), |mut attempt| {
+        let parameters = attempt.take_parameters(&mut first_parameters);
+        let Attempt { spec, reply, .. } = attempt;
+        let bound = spec.bind(message.id, drafts(&message, spec, &data)?, &names)?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
-        if let Some(aside) = aside {
-            return Ok(Submitted::CopyFirst(aside));
+        if let Some(aside) = aside.take() {
+            return Err(NotYet::CopyFirst(Box::new(aside)));
         }
-        let (waiting, reply) = context.io.open_to(sink, id);
         let request = Request {
             id: message.id.into(),
             classes,
@@ -136,13 +135,24 @@ pub(super) fn submit(
             context: trace.as_ref().map(Trace::context).unwrap_or_default(),
             ..Request::new(bound, arrived.at, reply)
         };
-        match inference.submit(&context.plane.registry, request)? {
-            kushi_dataplane::Submitted::Queued(ticket, lease) => {
-                let waiting = context.io.queued(waiting, ticket, lease);
-                return Ok(Submitted::Queued(waiting, inference.spec().clone()));
-            }
-            kushi_dataplane::Submitted::Moved(request) => parameters = request.parameters,
-        }
+        Ok((request, ()))
+    });
+    match begun {
+        Ok(Begun { waiting, spec, .. }) => Ok(Submitted::Queued(waiting, spec)),
+        Err(NotYet::CopyFirst(aside)) => Ok(Submitted::CopyFirst(*aside)),
+        Err(NotYet::Wrong(error)) => Err(error.into()),
+    }
+}
+
+/// Why a request is not in a queue.
+enum NotYet {
+    Wrong(Error),
+    CopyFirst(Box<Aside>),
+}
+
+impl From<Error> for NotYet {
+    fn from(error: Error) -> Self {
+        Self::Wrong(error)
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, Reply, Ticket, WatchingThread, os_text};
+use kushi_core::{Count, Inbox, Lease, Mail, Mailbox, Reply, WatchingThread, os_text};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
 
@@ -31,7 +31,7 @@ use crate::io::duties::{Duties, Duty};
 use crate::io::watching::Tasks;
 use crate::listen::{Guest, Socket};
 use crate::net::Net;
-use crate::pending::{Pending, Sink, Waiting};
+use crate::pending::{Pending, Waiting};
 
 pub use crate::io::threads::IoThreads;
 
@@ -82,7 +82,7 @@ struct Counted {
 /// What tasks on an io thread share.
 pub struct IoContext {
     pub net: Arc<Net>,
-    pub pending: Rc<Pending>,
+    pub(crate) pending: Rc<Pending>,
     pub mailbox: Arc<dyn Mailbox>,
     pub connections: Connections,
     pub departures: Departures,
@@ -100,7 +100,7 @@ thread_local! {
 
 struct OwnMail {
     thread: Arc<IoThread>,
-    pending: Rc<Pending>,
+    pub(crate) pending: Rc<Pending>,
     burst: Rc<RefCell<VecDeque<Item>>>,
 }
 
@@ -314,31 +314,13 @@ impl IoContext {
         }
     }
 
-    /// A place for the answers to a request that is yet to be made, and the way to it.
-    pub fn open(&self) -> (Waiting, Reply) {
-        self.with_reply(self.pending.open())
-    }
-
-    /// The same where the answers go to `sink`, under `name`.
-    pub fn open_to(&self, sink: &Rc<Sink>, name: u64) -> (Waiting, Reply) {
-        self.with_reply(self.pending.open_to(sink, name))
-    }
-
-    fn with_reply(&self, waiting: Waiting) -> (Waiting, Reply) {
+    pub(crate) fn with_reply(&self, waiting: Waiting) -> (Waiting, Reply) {
         let reply = Reply::with_window(self.mailbox.clone(), waiting.key, self.net.budget.window());
         (waiting, reply)
     }
 
-    /// The request has its place in a queue. With a lease this thread drives it.
-    pub fn queued(&self, mut waiting: Waiting, ticket: Ticket, lease: Option<Lease>) -> Waiting {
-        waiting.hold(ticket);
-        if let Some(lease) = lease {
-            self.lead(lease);
-        }
-        waiting
-    }
-
-    fn lead(&self, lease: Lease) {
+    /// This thread drives a model.
+    pub(crate) fn lead(&self, lease: Lease) {
         self.driver.add(lease, Counted::lease(&self.thread));
     }
 

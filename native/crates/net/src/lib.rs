@@ -20,6 +20,7 @@ mod listen;
 mod net;
 mod pending;
 mod pool;
+mod recipients;
 mod small_requests;
 mod tls;
 
@@ -36,5 +37,6 @@ pub use listen::{Entrance, Guest, Listener, Socket};
 pub use net::{Answering, Chore, Net, NetOptions};
 pub use pending::{OnlyAnswer, Pending, Sink, Waiting};
 pub use pool::{Begun, Owner, Pool};
+pub use recipients::ToSink;
 pub use small_requests::SmallRequests;
 pub use tls::{Inside, Tls, TlsFiles};
