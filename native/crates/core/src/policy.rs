@@ -1,8 +1,8 @@
 //! When to run which part of the queue: a pure function of a snapshot.
 //!
-//! A batch is always a prefix of the queue. It never exceeds the maximum and never mixes requests
-//! whose other dimensions differ. As in Triton: a preferred size that is reachable is taken at once;
-//! without one the oldest request waits at most the configured delay for company.
+//! A batch is made of requests that may share one, the first of them in their order, and never exceeds the maximum. As
+//! in Triton: a preferred size that is reachable is taken at once; without one the oldest request waits at most the
+//! configured delay for company.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,12 @@ pub struct BatchPolicy {
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     pub rows: usize,
-    pub bytes: usize,
     pub since: Instant,
-    /// Whether this request may share a batch with the one before it in the queue.
-    pub joins_previous: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Run the first `requests` of the queue as one batch.
+    /// Run the first `requests` of these as one batch.
     Run {
         requests: usize,
     },
@@ -45,15 +42,21 @@ impl BatchPolicy {
     }
 }
 
-pub fn decide(policy: &BatchPolicy, queue: impl IntoIterator<Item = Waiting>, now: Instant) -> Decision {
-    let mut queue = queue.into_iter();
-    let Some(first) = queue.next() else {
+/// About requests that may share a batch, in their order. `is_closed`: none will join them.
+pub fn decide(
+    policy: &BatchPolicy,
+    group: impl IntoIterator<Item = Waiting>,
+    is_closed: bool,
+    now: Instant,
+) -> Decision {
+    let mut group = group.into_iter();
+    let Some(first) = group.next() else {
         return Decision::Idle;
     };
     if !policy.joins {
         return Decision::Run { requests: 1 };
     }
-    let prefix = measure(policy, first, queue);
+    let prefix = measure(policy, first, group);
     let age = now.saturating_duration_since(prefix.oldest);
     let delay_is_over = age >= policy.max_delay;
     if let Some(requests) = prefix.preferred
@@ -61,7 +64,7 @@ pub fn decide(policy: &BatchPolicy, queue: impl IntoIterator<Item = Waiting>, no
     {
         return Decision::Run { requests };
     }
-    if delay_is_over || prefix.cannot_grow {
+    if delay_is_over || prefix.cannot_grow || is_closed {
         Decision::Run { requests: prefix.requests }
     } else {
         Decision::Wait { until: prefix.oldest + policy.max_delay }
@@ -77,7 +80,7 @@ struct Prefix {
     oldest: Instant,
 }
 
-fn measure(policy: &BatchPolicy, first: Waiting, queue: impl Iterator<Item = Waiting>) -> Prefix {
+fn measure(policy: &BatchPolicy, first: Waiting, others: impl Iterator<Item = Waiting>) -> Prefix {
     let largest_preferred = policy.largest_preferred();
     let is_preferred = |rows| policy.preferred_rows.contains(&rows);
     let mut rows = first.rows;
@@ -90,8 +93,8 @@ fn measure(policy: &BatchPolicy, first: Waiting, queue: impl Iterator<Item = Wai
     if rows >= policy.max_rows {
         return prefix;
     }
-    for next in queue {
-        if !next.joins_previous || rows + next.rows > policy.max_rows {
+    for next in others {
+        if rows + next.rows > policy.max_rows {
             prefix.cannot_grow = true;
             break;
         }
@@ -123,8 +126,9 @@ mod tests {
         name: &'static str,
         preferred: &'static [usize],
         delay_ms: u32,
-        /// (rows, joins the previous)
-        queue: &'static [(usize, bool)],
+        /// Rows.
+        group: &'static [usize],
+        is_closed: bool,
         age_ms: u32,
         expected: Result<usize, u32>,
     }
@@ -132,18 +136,18 @@ mod tests {
     /// `Ok(n)`: run n requests; `Err(ms)`: wait until the oldest is so old; maximum 8 rows.
     #[rustfmt::skip]
     const TABLE: &[Case] = &[
-        Case { name: "takes all that is there without a delay", preferred: &[8], delay_ms: 0, queue: &[(1, true); 3], age_ms: 0, expected: Ok(3) },
-        Case { name: "stops at the maximum", preferred: &[8], delay_ms: 0, queue: &[(3, true); 3], age_ms: 0, expected: Ok(2) },
-        Case { name: "takes the largest reachable preferred size", preferred: &[2, 4], delay_ms: 0, queue: &[(1, true); 5], age_ms: 0, expected: Ok(4) },
-        Case { name: "a delay waits for a preferred size", preferred: &[4], delay_ms: 5, queue: &[(1, true); 3], age_ms: 2, expected: Err(5) },
-        Case { name: "a preferred size ends the wait", preferred: &[4], delay_ms: 5, queue: &[(1, true); 4], age_ms: 2, expected: Ok(4) },
-        Case { name: "the end of the delay takes all, preferred or not", preferred: &[2], delay_ms: 5, queue: &[(1, true); 3], age_ms: 5, expected: Ok(3) },
-        Case { name: "before its end a preferred size goes", preferred: &[2], delay_ms: 5, queue: &[(1, true); 3], age_ms: 4, expected: Ok(2) },
-        Case { name: "a different shape closes the batch", preferred: &[8], delay_ms: 5, queue: &[(1, true), (1, true), (1, false)], age_ms: 0, expected: Ok(2) },
-        Case { name: "a full batch does not wait", preferred: &[4], delay_ms: 5, queue: &[(8, true)], age_ms: 0, expected: Ok(1) },
-        Case { name: "a batch that the next would overfill does not wait", preferred: &[8], delay_ms: 5, queue: &[(5, true), (4, true)], age_ms: 0, expected: Ok(1) },
-        Case { name: "what passes every preferred size goes without the last", preferred: &[4], delay_ms: 5, queue: &[(3, true), (3, true)], age_ms: 0, expected: Ok(1) },
-        Case { name: "one row alone waits too", preferred: &[8], delay_ms: 5, queue: &[(1, true)], age_ms: 0, expected: Err(5) },
+        Case { name: "takes all that is there without a delay", preferred: &[8], delay_ms: 0, group: &[1; 3], is_closed: false, age_ms: 0, expected: Ok(3) },
+        Case { name: "stops at the maximum", preferred: &[8], delay_ms: 0, group: &[3; 3], is_closed: false, age_ms: 0, expected: Ok(2) },
+        Case { name: "takes the largest reachable preferred size", preferred: &[2, 4], delay_ms: 0, group: &[1; 5], is_closed: false, age_ms: 0, expected: Ok(4) },
+        Case { name: "a delay waits for a preferred size", preferred: &[4], delay_ms: 5, group: &[1; 3], is_closed: false, age_ms: 2, expected: Err(5) },
+        Case { name: "a preferred size ends the wait", preferred: &[4], delay_ms: 5, group: &[1; 4], is_closed: false, age_ms: 2, expected: Ok(4) },
+        Case { name: "the end of the delay takes all, preferred or not", preferred: &[2], delay_ms: 5, group: &[1; 3], is_closed: false, age_ms: 5, expected: Ok(3) },
+        Case { name: "before its end a preferred size goes", preferred: &[2], delay_ms: 5, group: &[1; 3], is_closed: false, age_ms: 4, expected: Ok(2) },
+        Case { name: "a batch that nobody joins does not wait", preferred: &[8], delay_ms: 5, group: &[1, 1], is_closed: true, age_ms: 0, expected: Ok(2) },
+        Case { name: "a full batch does not wait", preferred: &[4], delay_ms: 5, group: &[8], is_closed: false, age_ms: 0, expected: Ok(1) },
+        Case { name: "a batch that the next would overfill does not wait", preferred: &[8], delay_ms: 5, group: &[5, 4], is_closed: false, age_ms: 0, expected: Ok(1) },
+        Case { name: "what passes every preferred size goes without the last", preferred: &[4], delay_ms: 5, group: &[3, 3], is_closed: false, age_ms: 0, expected: Ok(1) },
+        Case { name: "one row alone waits too", preferred: &[8], delay_ms: 5, group: &[1], is_closed: false, age_ms: 0, expected: Err(5) },
     ];
 
     #[test]
@@ -156,17 +160,12 @@ mod tests {
                 preferred_rows: case.preferred.to_vec(),
                 max_delay: MS * case.delay_ms,
             };
-            let queue = case.queue.iter().map(|&(rows, joins_previous)| Waiting {
-                rows,
-                bytes: 4,
-                since: start,
-                joins_previous,
-            });
+            let group = case.group.iter().map(|&rows| Waiting { rows, since: start });
             let expected = match case.expected {
                 Ok(requests) => Decision::Run { requests },
                 Err(ms) => Decision::Wait { until: start + MS * ms },
             };
-            let decision = decide(&policy, queue, start + MS * case.age_ms);
+            let decision = decide(&policy, group, case.is_closed, start + MS * case.age_ms);
             assert_eq!(decision, expected, "{}", case.name);
         }
     }
@@ -175,18 +174,18 @@ mod tests {
     fn an_empty_queue_is_idle_and_a_model_without_batching_runs_one() {
         let policy = BatchPolicy { max_rows: 8, joins: false, preferred_rows: vec![], max_delay: MS };
         let now = Instant::now();
-        let waiting = Waiting { rows: 1, bytes: 4, since: now, joins_previous: true };
-        assert_eq!(decide(&policy, [], now), Decision::Idle);
-        assert_eq!(decide(&policy, [waiting; 4], now), Decision::Run { requests: 1 });
+        let waiting = Waiting { rows: 1, since: now };
+        assert_eq!(decide(&policy, [], false, now), Decision::Idle);
+        assert_eq!(decide(&policy, [waiting; 4], false, now), Decision::Run { requests: 1 });
     }
 
     #[test]
     fn the_oldest_request_ends_the_wait_wherever_it_stands() {
         let policy = BatchPolicy { max_rows: 8, joins: true, preferred_rows: vec![8], max_delay: 5 * MS };
         let start = Instant::now();
-        let queue =
-            [3, 1, 2].map(|ms| Waiting { rows: 1, bytes: 4, since: start + ms * MS, joins_previous: true });
-        assert_eq!(decide(&policy, queue, start + 5 * MS), Decision::Wait { until: start + 6 * MS });
-        assert_eq!(decide(&policy, queue, start + 6 * MS), Decision::Run { requests: 3 });
+        let group = [3, 1, 2].map(|ms| Waiting { rows: 1, since: start + ms * MS });
+        let decide = |ms| decide(&policy, group, false, start + ms * MS);
+        assert_eq!(decide(5), Decision::Wait { until: start + 6 * MS });
+        assert_eq!(decide(6), Decision::Run { requests: 3 });
     }
 }

@@ -1,12 +1,19 @@
 //! What waits for a model, in the order in which it runs: level by level, inside a level first in,
-//! first out, and behind all others of its level what has waited past a timeout that delays.
+//! first out, and behind all others of its level what has waited past a timeout that delays. Requests of equal shapes,
+//! which may share a batch, pass the others of their level.
 //!
 //! Stands under its runner's lock.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod lane;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
+pub(crate) use self::lane::Grouping;
+use self::lane::{Lane, Links};
 use crate::policy::Waiting;
 use crate::{Error, Plan, QueueSpec, Request, Seat, TimeoutAction};
 
@@ -21,7 +28,7 @@ pub struct Entry {
     gives_way: Option<Instant>,
     level: usize,
     bytes: usize,
-    joins_previous: bool,
+    links: Links,
 }
 
 impl Entry {
@@ -40,7 +47,7 @@ impl Entry {
             expires,
             gives_way,
             level,
-            joins_previous: false,
+            links: Links::default(),
         }
     }
 
@@ -110,6 +117,8 @@ pub struct Backlog {
 pub struct Queue {
     /// The first is served first.
     levels: Box<[Level]>,
+    /// By input, whether shapes make no difference.
+    ragged: Arc<[bool]>,
     max_bytes: usize,
     backlog: Backlog,
     /// What time changes: when, which entry, and its level.
@@ -124,22 +133,26 @@ struct Level {
     delayed: BTreeMap<u64, Entry>,
 }
 
-/// Entries in the order of their numbers. One that leaves from between others leaves a gap, so that none of
-/// those behind it moves; gaps are never more than the entries.
-struct Lane {
-    ragged: Arc<[bool]>,
-    /// `joins_previous` of an entry holds if there is no gap before it.
-    places: VecDeque<(u64, Option<Entry>)>,
-    gaps: usize,
+/// The first of requests that may share a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    level: usize,
+    number: u64,
 }
 
 impl Queue {
+    /// Of requests that run one by one, as far as this knows.
     pub fn new(spec: &QueueSpec) -> Self {
+        Self::grouped(spec, Grouping::None)
+    }
+
+    pub(crate) fn grouped(spec: &QueueSpec, grouping: Grouping) -> Self {
         let ragged: Arc<[bool]> = spec.ragged.clone().into();
-        let lane = || Lane { ragged: ragged.clone(), places: VecDeque::new(), gaps: 0 };
+        let lane = || Lane::new(grouping, ragged.clone());
         let level = |max_requests| Level { max_requests, prompt: lane(), delayed: BTreeMap::new() };
         Self {
             levels: spec.levels.iter().map(|policy| level(policy.max_requests)).collect(),
+            ragged: ragged.clone(),
             max_bytes: spec.max_bytes,
             backlog: Backlog::default(),
             changes: BTreeSet::new(),
@@ -153,7 +166,7 @@ impl Queue {
     /// When the request came that has waited the longest. Those of a lane came one after the other.
     pub fn oldest(&self) -> Option<Instant> {
         let first = |level: &Level| {
-            let prompt = level.prompt.iter().next().map(|(entry, _)| entry.request.arrived);
+            let prompt = level.prompt.iter().next().map(|entry| entry.request.arrived);
             earlier(prompt, level.delayed.values().next().map(|entry| entry.request.arrived))
         };
         self.levels.iter().filter_map(first).min()
@@ -187,25 +200,43 @@ impl Queue {
         self.backlog.requests > 0 && self.backlog.bytes.saturating_add(bytes) > self.max_bytes
     }
 
+    /// All of them, in their order.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
-        let entries = self.levels.iter().flat_map(|level| {
-            let ragged = &level.prompt.ragged;
-            let delayed = level.delayed.values().map(move |entry| (entry, false, ragged));
-            level.prompt.iter().map(move |(entry, knows)| (entry, knows, ragged)).chain(delayed)
-        });
+        self.levels.iter().flat_map(Level::iter).map(Waiting::of)
+    }
+
+    /// Where batches may begin: with the first of each group of the first level that has any, in the order in which those
+    /// came.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = Head> {
+        let level = self.levels.iter().find(|level| level.len() > 0);
+        let delayed =
+            level.filter(|level| level.prompt.len() == 0).and_then(|level| level.delayed.values().next());
+        let prompt = level.into_iter().flat_map(|level| level.prompt.heads());
+        prompt.chain(delayed).map(|entry| Head { level: entry.level, number: entry.number })
+    }
+
+    /// Whether others wait that came behind these and may not join them: where the order counts, none joins them any more.
+    pub(crate) fn is_followed(&self, head: Head) -> bool {
+        !self.levels[head.level].prompt.has_one_group()
+    }
+
+    /// Those that may share a batch, in their order.
+    pub(crate) fn group(&self, head: Head) -> impl Iterator<Item = Waiting> {
+        self.group_entries(head).map(Waiting::of)
+    }
+
+    /// Where nobody else of its level waits, those of lower levels that join it follow.
+    fn group_entries(&self, head: Head) -> impl Iterator<Item = &Entry> {
+        let level = &self.levels[head.level];
+        let own = level.prompt.group_from(head.number).map(|entry| (entry, true));
+        let lower = self.levels[head.level + 1..].iter().flat_map(Level::iter);
+        let rest = level.delayed.values().chain(lower).map(|entry| (entry, false));
+        let has_rest = level.prompt.has_one_group();
         let mut last: Option<&Entry> = None;
-        entries.map(move |(entry, knows_previous, ragged)| {
+        own.chain(rest.take_while(move |_| has_rest)).map_while(move |(entry, is_own)| {
             let previous = last.replace(entry);
-            Waiting {
-                rows: entry.request.rows,
-                bytes: entry.bytes,
-                since: entry.request.arrived,
-                joins_previous: if knows_previous {
-                    entry.joins_previous
-                } else {
-                    previous.is_some_and(|previous| entry.may_join(previous, ragged))
-                },
-            }
+            let joins = is_own || previous.is_none_or(|previous| entry.may_join(previous, &self.ragged));
+            joins.then_some(entry)
         })
     }
 
@@ -216,6 +247,20 @@ impl Queue {
             && let Some(entry) = self.pop()
         {
             seats.push(Seat::from(entry));
+        }
+        Plan { seats, inputs: Vec::new() }
+    }
+
+    /// Takes the first `requests` of those out that may share a batch.
+    pub(crate) fn take_group(&mut self, head: Head, requests: usize) -> Plan {
+        let group = self.group_entries(head).take(requests);
+        let numbers: SmallVec<[(usize, u64); 32]> = group.map(|entry| (entry.level, entry.number)).collect();
+        let mut seats = Vec::with_capacity(numbers.len());
+        for (level, number) in numbers {
+            if let Some(entry) = self.levels[level].remove(number) {
+                self.forget(&entry);
+                seats.push(Seat::from(entry));
+            }
         }
         Plan { seats, inputs: Vec::new() }
     }
@@ -271,8 +316,16 @@ impl Queue {
 }
 
 impl Level {
+    fn len(&self) -> usize {
+        self.prompt.len() + self.delayed.len()
+    }
+
     fn is_full(&self) -> bool {
-        self.max_requests > 0 && self.prompt.len() + self.delayed.len() >= self.max_requests
+        self.max_requests > 0 && self.len() >= self.max_requests
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.prompt.iter().chain(self.delayed.values())
     }
 
     fn pop(&mut self) -> Option<Entry> {
@@ -284,63 +337,13 @@ impl Level {
     }
 }
 
-impl Lane {
-    fn len(&self) -> usize {
-        self.places.len() - self.gaps
-    }
-
-    /// Each with whether its `joins_previous` is about the entry before it here.
-    fn iter(&self) -> impl Iterator<Item = (&Entry, bool)> {
-        let mut behind_entry = false;
-        self.places.iter().filter_map(move |(_, place)| {
-            let knows_previous = std::mem::replace(&mut behind_entry, place.is_some());
-            place.as_ref().map(|entry| (entry, knows_previous))
-        })
-    }
-
-    /// Behind all others.
-    fn push(&mut self, mut entry: Entry) {
-        let last = self.places.back().and_then(|(_, place)| place.as_ref());
-        entry.joins_previous = last.is_some_and(|last| entry.may_join(last, &self.ragged));
-        self.places.push_back((entry.number, Some(entry)));
-    }
-
-    /// The first one.
-    fn pop(&mut self) -> Option<Entry> {
-        let entry = self.places.pop_front()?.1;
-        self.close_gaps();
-        entry
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Entry> {
-        let place = self.places.binary_search_by_key(&number, |&(number, _)| number).ok()?;
-        let entry = self.places[place].1.take()?;
-        self.gaps += 1;
-        self.close_gaps();
-        Some(entry)
-    }
-
-    /// Those at both ends at once, so that the first place and the last hold entries; the others once they
-    /// are the larger part: that costs no more than it took to make them.
-    fn close_gaps(&mut self) {
-        if self.gaps == 0 {
-            return;
-        }
-        while let Some((_, None)) = self.places.front() {
-            self.places.pop_front();
-            self.gaps -= 1;
-        }
-        while let Some((_, None)) = self.places.back() {
-            self.places.pop_back();
-            self.gaps -= 1;
-        }
-        if self.gaps > self.len() {
-            let places = std::mem::take(&mut self.places);
-            self.gaps = 0;
-            places.into_iter().filter_map(|(_, place)| place).for_each(|entry| self.push(entry));
-        }
+impl Waiting {
+    fn of(entry: &Entry) -> Self {
+        Self { rows: entry.request.rows, since: entry.request.arrived }
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod group_tests;
 #[cfg(test)]
 mod tests;

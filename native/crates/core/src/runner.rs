@@ -145,7 +145,8 @@ impl Runner {
         engines: Vec<Arc<dyn Engine>>,
         options: RunnerOptions,
     ) -> Result<Arc<Self>, Error> {
-        let scheduler = Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue));
+        let scheduler =
+            Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue, spec.preserves_order()));
         Self::start_with(spec, scheduler, engines, options)
     }
 

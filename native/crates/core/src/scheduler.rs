@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::policy::{Decision, decide};
+use crate::queue::{Grouping, Head};
 use crate::{Backlog, BatchPolicy, Entry, Error, FreeSlots, Plan, Queue, QueueSpec};
 
 pub enum Action {
@@ -81,19 +82,51 @@ pub trait Scheduler: Send {
     fn oldest(&self) -> Option<Instant>;
 }
 
-/// Batches from the front of the queue, joined as [`decide`] says.
+/// Batches of requests that may share one, joined as [`decide`] says. Where several may begin, the one whose first
+/// request is the oldest does.
 pub struct DynamicBatcher {
     policy: BatchPolicy,
     queue: Queue,
+    /// How many groups are looked at: of so many different shapes, one of which has its batch full or has waited long
+    /// enough.
+    looks_at: usize,
 }
 
+/// What is to be done now.
+enum Choice {
+    Run(Head, usize),
+    Wait(Instant),
+    Idle,
+}
+
+/// The others have come later than all of these, which wait for company.
+const MOST_GROUPS: usize = 16;
+
 impl DynamicBatcher {
-    pub fn new(policy: BatchPolicy, queue: &QueueSpec) -> Self {
-        Self { policy, queue: Queue::new(queue) }
+    /// `keeps_order`: batches follow each other as their requests have come.
+    pub fn new(policy: BatchPolicy, queue: &QueueSpec, keeps_order: bool) -> Self {
+        let (grouping, looks_at) = match (policy.joins, keeps_order) {
+            (false, _) => (Grouping::None, 1),
+            (true, true) => (Grouping::Neighbours, 1),
+            (true, false) => (Grouping::Shapes, MOST_GROUPS),
+        };
+        Self { policy, queue: Queue::grouped(queue, grouping), looks_at }
     }
 
-    fn decide(&self, now: Instant) -> Decision {
-        decide(&self.policy, self.queue.waiting(), now)
+    fn choose(&self, now: Instant) -> Choice {
+        let mut choice = Choice::Idle;
+        for head in self.queue.heads().take(self.looks_at) {
+            let is_closed = self.looks_at == 1 && self.queue.is_followed(head);
+            match decide(&self.policy, self.queue.group(head), is_closed, now) {
+                Decision::Run { requests } => return Choice::Run(head, requests),
+                Decision::Wait { until } => {
+                    let earlier = if let Choice::Wait(earlier) = choice { earlier.min(until) } else { until };
+                    choice = Choice::Wait(earlier);
+                }
+                Decision::Idle => {}
+            }
+        }
+        choice
     }
 
     fn has_whole_batch(&self) -> bool {
@@ -118,10 +151,10 @@ impl Scheduler for DynamicBatcher {
 
     fn next(&mut self, now: Instant, _slot: usize) -> Next {
         let dropped = self.queue.settle(now);
-        let action = match self.decide(now) {
-            Decision::Run { requests } => Action::Run(self.queue.take(requests)),
-            Decision::Wait { until } => Action::Wait(self.alarm(until)),
-            Decision::Idle => Action::Idle,
+        let action = match self.choose(now) {
+            Choice::Run(head, requests) => Action::Run(self.queue.take_group(head, requests)),
+            Choice::Wait(until) => Action::Wait(self.alarm(until)),
+            Choice::Idle => Action::Idle,
         };
         Next { action, dropped }
     }
@@ -134,10 +167,10 @@ impl Scheduler for DynamicBatcher {
         if self.policy.max_delay.is_zero() {
             return if self.queue.backlog().requests == 0 { Due::Nothing } else { any() };
         }
-        match self.decide(now) {
-            Decision::Run { .. } => any(),
-            Decision::Wait { until } => Due::Later(self.alarm(until)),
-            Decision::Idle => Due::Nothing,
+        match self.choose(now) {
+            Choice::Run(..) => any(),
+            Choice::Wait(until) => Due::Later(self.alarm(until)),
+            Choice::Idle => Due::Nothing,
         }
     }
 

@@ -77,7 +77,7 @@ pub fn int32(shape: &[i64], values: impl IntoIterator<Item = i32>) -> Tensor {
 }
 
 fn usual(spec: &ModelSpec) -> Box<dyn Scheduler> {
-    Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue))
+    Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue, spec.preserves_order()))
 }
 
 pub struct Scene {

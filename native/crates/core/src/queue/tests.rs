@@ -19,7 +19,7 @@ impl Mailbox for Nobody {
     fn deliver(&self, _: Vec<Mail>) {}
 }
 
-fn spec(timeout_action: TimeoutAction) -> QueueSpec {
+pub(super) fn spec(timeout_action: TimeoutAction) -> QueueSpec {
     let level = QueuePolicy {
         max_requests: 0,
         default_timeout_us: 3_600_000_000,
@@ -42,7 +42,7 @@ fn queue(action: TimeoutAction, start: Instant, timeouts: impl Iterator<Item = D
 }
 
 /// With an input of each of these shapes.
-fn request(arrived: Instant, timeout: Duration, shapes: &[&[i64]]) -> Request {
+pub(super) fn request(arrived: Instant, timeout: Duration, shapes: &[&[i64]]) -> Request {
     let input = |shape: &&[i64]| {
         Some(Tensor {
             datatype: DataType::Int32,
@@ -53,26 +53,6 @@ fn request(arrived: Instant, timeout: Duration, shapes: &[&[i64]]) -> Request {
     let bound = Bound { inputs: shapes.iter().map(input).collect(), wanted: Wanted::new(), rows: 1 };
     let reply = Reply::new(Arc::new(Nobody), 0);
     Request { timeout_us: Some(timeout.as_micros() as u64), ..Request::new(bound, arrived, reply) }
-}
-
-#[test]
-fn shapes_of_ragged_inputs_may_differ_among_those_that_join() {
-    let start = Instant::now();
-    let shapes: [[&[i64]; 2]; 4] =
-        [[&[1, 2], &[1, 3]], [&[2, 9], &[1, 3]], [&[1, 9], &[1, 4]], [&[1, 9, 1], &[1, 4]]];
-    let joins = |ragged: Vec<bool>| {
-        let spec = QueueSpec { ragged, ..spec(TimeoutAction::Reject) };
-        let mut queue = Queue::new(&spec);
-        for (number, shapes) in shapes.iter().enumerate() {
-            let request = request(start, Duration::from_secs(1), shapes);
-            let entry = Entry { number: number as u64, ..Entry::new(request.into(), &spec) };
-            assert!(queue.admit(entry).is_ok());
-        }
-        queue.waiting().skip(1).map(|waiting| waiting.joins_previous).collect::<Vec<_>>()
-    };
-    assert_eq!(joins(Vec::new()), [false, false, false]);
-    assert_eq!(joins(vec![true, false]), [true, false, true]);
-    assert_eq!(joins(vec![true, true]), [true, true, true]);
 }
 
 /// Timeouts that are as mixed up as can be.
@@ -107,8 +87,9 @@ fn entries_leave_in_order_and_know_their_neighbours_wherever_others_have_left() 
         }
         let left = if action == TimeoutAction::Reject { 20 } else { 100 };
         assert_eq!((queue.backlog().requests, queue.waiting().count()), (left, left));
-        // All are of one shape: each may join the one before.
-        assert!(queue.waiting().skip(1).all(|waiting| waiting.joins_previous));
+        // All are of one shape.
+        let heads: Vec<_> = queue.heads().collect();
+        assert!(matches!(&heads[..], [head] if queue.group(*head).count() == left), "{heads:?}");
         assert_eq!(queue.next_change(), Some(start + 81 * MS));
         let numbers: Vec<u64> = queue.clear().iter().map(|entry| entry.number).collect();
         assert!(numbers[..20].is_sorted() && numbers[20..].is_sorted(), "{numbers:?}");

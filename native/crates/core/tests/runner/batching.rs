@@ -64,7 +64,37 @@ fn requests_whose_other_dimensions_differ_never_meet() {
     }
     scene.puppet.release_all();
     scene.letters.answers(5);
+    assert_eq!(ids(&scene.puppet), [vec!["1", "2", "4"], vec!["3"]]);
+}
+
+#[test]
+fn requests_of_other_shapes_keep_their_order_where_it_counts() {
+    let mut spec = echo_spec();
+    spec.batching.iter_mut().for_each(|batching| batching.preserve_ordering = true);
+    let scene = Scene::new(spec);
+    scene.plug();
+    for (key, width) in [(1, 1), (2, 1), (3, 2), (4, 1)] {
+        scene.submit(scene.request_of(key, int32(&[1, width], 0..width as i32)));
+    }
+    scene.puppet.release_all();
+    scene.letters.answers(5);
     assert_eq!(ids(&scene.puppet), [vec!["1", "2"], vec!["3"], vec!["4"]]);
+}
+
+#[test]
+fn a_full_batch_does_not_wait_behind_others_that_wait_for_company() {
+    let batching =
+        Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 2000, preserve_ordering: false };
+    let scene = Scene::new(ModelSpec { batching: Some(batching), ..echo_spec() });
+    scene.ask([1]);
+    for key in 2..10 {
+        scene.submit(scene.request_of(key, int32(&[1, 2], [1, 2])));
+    }
+    assert_eq!(scene.puppet.await_batches(1)[0].rows, 8);
+    scene.ask([10]);
+    scene.clock.advance(Duration::from_millis(2));
+    assert_eq!(scene.puppet.await_batches(2)[1].ids, ["1", "10"]);
+    scene.letters.answers(10);
 }
 
 #[test]
@@ -86,7 +116,7 @@ fn requests_with_other_optional_inputs_never_meet() {
     }
     scene.puppet.release_all();
     scene.letters.answers(6);
-    assert_eq!(ids(&scene.puppet), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
+    assert_eq!(ids(&scene.puppet), [vec!["1", "2", "5"], vec!["3", "4"]]);
 }
 
 #[test]

@@ -27,9 +27,9 @@ fn an_instance_that_is_busy_leaves_the_delay_of_the_next_batch_to_another() {
         Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 2000, preserve_ordering: false };
     let scene = Scene::new(ModelSpec { instances: 2, batching: Some(batching), ..echo_spec() });
     scene.puppet.hold();
-    scene.ask([1]);
-    // Another width: the first batch cannot grow and goes at once.
-    scene.submit(scene.request_of(2, int32(&[1, 2], [1, 2])));
+    // A full batch goes at once.
+    scene.submit_rows(1, 8);
+    scene.ask([2]);
     scene.puppet.await_batches(1);
     scene.clock.advance(Duration::from_millis(2));
     assert_eq!(scene.puppet.await_batches(2)[1].ids, ["2"]);

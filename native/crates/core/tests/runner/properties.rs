@@ -160,7 +160,7 @@ fn play(scene: &Scene, thread: usize, events: &[Event]) -> (Vec<(u64, usize)>, u
         match *event {
             Event::Submit { rows, width, deadline_ms, priority } => {
                 let level = scene.runner.spec().queue.level(priority);
-                let key = (thread * 10_000 + level * 1000 + number) as u64;
+                let key = (thread * 10_000 + level * 1000 + (width as usize - 1) * 500 + number) as u64;
                 let values = std::iter::repeat_n(key as i32, rows * width as usize);
                 let request = scene.request_of(key, int32(&[rows as i64, width], values));
                 let mut request = Request { priority, ..request };
@@ -267,11 +267,11 @@ proptest! {
         let seen = &scene.puppet.seen()[warm..];
         for batch in seen {
             prop_assert!(batch.rows <= 8);
-            prop_assert!(in_order_of_each_thread_and_level(&batch.ids), "{:?}", batch.ids);
+            prop_assert!(are_in_order(&batch.ids, plan.preserve_ordering), "{:?}", batch.ids);
         }
         if plan.instances == 1 {
             let all: Vec<String> = seen.iter().flat_map(|batch| batch.ids.clone()).collect();
-            prop_assert!(in_order_of_each_thread_and_level(&all), "{:?}", all);
+            prop_assert!(are_in_order(&all, plan.preserve_ordering), "{:?}", all);
         }
 
         let statistics = scene.runner.statistics();
@@ -281,10 +281,12 @@ proptest! {
     }
 }
 
-/// First in, first out: the keys of each submitting thread and level ascend.
-fn in_order_of_each_thread_and_level(ids: &[String]) -> bool {
+/// First in, first out: the numbers of each submitting thread and level ascend, and unless all keep their order, those of
+/// one width.
+fn are_in_order(ids: &[String], of_all_widths: bool) -> bool {
     let mut last = BTreeMap::new();
+    let lane = |key: u64| if of_all_widths { key / 1000 * 1000 } else { key / 500 * 500 };
     ids.iter()
         .filter_map(|id| id.parse::<u64>().ok())
-        .all(|key| last.insert(key / 1000, key).is_none_or(|before| before < key))
+        .all(|key| last.insert(lane(key), key % 500).is_none_or(|before| before < key % 500))
 }
