@@ -234,13 +234,26 @@ def test_a_call_is_a_post_of_grpc(client: Http2, method: str, content_type: str,
 
 
 @pytest.mark.alone
+def test_one_connection_has_a_part_of_the_watches(server: Server) -> None:
+    with Http2(("127.0.0.1", port_of(server))) as greedy:
+        for number in range(1, 512, 2):
+            greedy.ask(number, WATCH, b"")
+            assert greedy.until_kind(Kind.DATA)
+        greedy.ask(513, WATCH, b"")
+        assert greedy.status(513) == 8
+        with Http2(("127.0.0.1", port_of(server))) as another:
+            another.ask(1, WATCH, b"")
+            assert another.until_kind(Kind.DATA)
+
+
+@pytest.mark.alone
 def test_watches_beyond_the_bound_are_refused_and_the_others_go_on(server: Server) -> None:
     address = ("127.0.0.1", port_of(server))
     before = server.memory_kib()
-    watching = [Http2(address) for _ in range(4)]
+    watching = [Http2(address) for _ in range(16)]
     try:
         for opened in watching:
-            for first in range(1, 2048, 128):
+            for first in range(1, 512, 128):
                 calls = (
                     frame(Kind.HEADERS, END_HEADERS, stream, head(WATCH))
                     + frame(Kind.DATA, END_STREAM, stream, message(b""))
@@ -248,7 +261,7 @@ def test_watches_beyond_the_bound_are_refused_and_the_others_go_on(server: Serve
                 )
                 opened.send(*calls)
             # each has been told what is now
-            for _ in range(1024):
+            for _ in range(256):
                 assert opened.until_kind(Kind.DATA)
         assert server.memory_kib() - before < 2 * SPARE_KIB
         with Http2(address) as another:

@@ -1,5 +1,6 @@
 //! What the gRPC doors of a server share.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
@@ -38,12 +39,19 @@ pub(crate) struct GrpcContext {
     pub(crate) io: Rc<IoContext>,
     /// Of its connection.
     pub(crate) small_requests: SmallRequests,
+    /// Of health, that are open on its connection.
+    pub(crate) watches: Cell<usize>,
 }
 
 impl GrpcContext {
     /// Of a new connection.
     pub(crate) fn new(grpc: &Arc<Grpc>, io: &Rc<IoContext>) -> Rc<Self> {
-        Rc::new(Self { grpc: grpc.clone(), io: io.clone(), small_requests: SmallRequests::default() })
+        Rc::new(Self {
+            grpc: grpc.clone(),
+            io: io.clone(),
+            small_requests: SmallRequests::default(),
+            watches: Cell::new(0),
+        })
     }
 }
 

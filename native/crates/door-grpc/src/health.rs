@@ -1,6 +1,6 @@
 //! The health protocol of gRPC: what probes of Kubernetes ask, and what load balancers watch.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kushi_core::ErrorKind;
@@ -24,24 +24,37 @@ const SERVICE_UNKNOWN: i32 = 3;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Of a server, at the same time. A client has one for each channel.
 const MOST_WATCHES: usize = 4096;
+/// Of these one connection may have so many: a client that takes all needs many connections, which are bounded too.
+const MOST_OF_ONE: usize = 256;
 
 /// One that is open.
-struct Place<'a>(&'a AtomicUsize);
+struct Place<'a>(&'a GrpcContext);
 
 impl<'a> Place<'a> {
-    fn take(watches: &'a AtomicUsize) -> Result<Self, Status> {
-        let place = Self(watches);
-        if watches.fetch_add(1, Ordering::Relaxed) < MOST_WATCHES {
-            return Ok(place);
+    fn take(context: &'a GrpcContext) -> Result<Self, Status> {
+        let own = context.watches.get();
+        if own >= MOST_OF_ONE {
+            return Err(exhausted(format!(
+                "{MOST_OF_ONE} watches of this connection are open, it has no more"
+            )));
         }
-        let text = format!("{MOST_WATCHES} watches are open, this server has no more: ask by Check");
-        Err(Status::new(RESOURCE_EXHAUSTED, text))
+        if context.grpc.watches.fetch_add(1, Ordering::Relaxed) >= MOST_WATCHES {
+            context.grpc.watches.fetch_sub(1, Ordering::Relaxed);
+            return Err(exhausted(format!("{MOST_WATCHES} watches are open, this server has no more")));
+        }
+        context.watches.set(own + 1);
+        Ok(Self(context))
     }
+}
+
+fn exhausted(text: String) -> Status {
+    Status::new(RESOURCE_EXHAUSTED, text + ": ask by Check")
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.watches.set(self.0.watches.get() - 1);
+        self.0.grpc.watches.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -69,7 +82,7 @@ pub(crate) async fn watch(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
         }
         Err(status) => Err(status),
     };
-    let begun = service.and_then(|service| Ok((service, Place::take(&context.grpc.watches)?)));
+    let begun = service.and_then(|service| Ok((service, Place::take(context)?)));
     let (service, _place) = match begun {
         Ok(begun) => begun,
         Err(status) => return Answer::failed(status).send(outlet).await,
