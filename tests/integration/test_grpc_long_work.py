@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from tritonclient.grpc import InferenceServerClient as Client
 
 from tests import models
 from tests.integration.grpc_doors import port_of
+from tests.integration.python_models import models as python_models
 from tests.integration.test_grpc import array_input, request
 from tests.serving import thread_names
 
@@ -48,13 +50,36 @@ def test_classes_of_many_elements_are_chosen_aside(server: Server, elements: int
     assert has_worked_aside(server) == is_long
 
 
-def test_the_requests_of_a_stream_keep_their_order(server: Server) -> None:
-    # what is read aside would be overtaken by what comes behind it
-    asked = request("FP32", [1, LONG], fp32_contents=range(LONG))
+TELLING = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            print("got", request.inputs()[0].as_numpy().size, flush=True)
+        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
+"""
+
+TELLING_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+"""
+
+
+def test_the_requests_of_a_stream_keep_their_order(repository: Path, start_server: StartServer) -> None:
+    python_models.write(repository, "identity_fp32", TELLING, TELLING_CONFIG)
+    server = start_server(repository)
+    lengths = [LONG, 1, 2, LONG + 1, 3, LONG + 2, LONG + 3, 4] * 3
+    asked = [request("FP32", [1, length], fp32_contents=range(length)) for length in lengths]
     with Client(f"127.0.0.1:{port_of(server)}") as client:
-        (answer,) = client._client_stub.ModelStreamInfer(iter([asked]))
-    assert triton.InferResult(answer.infer_response).as_numpy("OUTPUT0").shape == (1, LONG)
-    assert not has_worked_aside(server)
+        answers = [answer.infer_response for answer in client._client_stub.ModelStreamInfer(iter(asked))]
+    assert [triton.InferResult(answer).as_numpy("INPUT0").size for answer in answers] == lengths
+    assert has_worked_aside(server)
+    got = [int(found[1]) for line in server.log.lines if (found := re.search(r"_0: got (\d+)$", line))]
+    assert got == lengths
 
 
 @pytest.mark.parametrize(("elements", "is_long"), [(SHORT, False), (LONG, True)])

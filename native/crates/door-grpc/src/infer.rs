@@ -25,7 +25,7 @@ use crate::status::Status;
 const COPIED_BYTES: usize = 16 << 10;
 
 /// Typed fields of so many bytes are read, and of outputs of so many bytes classes are chosen, where nobody waits.
-const LONG_BYTES: usize = 64 << 10;
+pub(crate) const LONG_BYTES: usize = 64 << 10;
 
 /// What a parameter holds, however short it is.
 const PARAMETER_BYTES: usize = 128;
@@ -126,7 +126,7 @@ pub(crate) async fn submit(
     let begun = inference.begin_later(&plane.registry, &recipient, async |mut attempt| {
         let parameters = attempt.take_parameters(&mut first_parameters);
         let Attempt { spec, reply, .. } = attempt;
-        let bound = bind(context, spec, &message, (body, held), call, answering).await?;
+        let bound = bind(context, spec, &message, (body, held), answering).await?;
         let classes = spec.classes(message.outputs.iter().map(|output| (output.name, output.classes)))?;
         let mut places = SmallVec::new();
         for output in &message.outputs {
@@ -182,12 +182,10 @@ async fn bind(
     spec: &Arc<ModelSpec>,
     message: &InferRequest<'_>,
     (body, held): (&Bytes, usize),
-    call: Call,
     answering: &mut Answering,
 ) -> Result<Bound, Error> {
     let typed_bytes = message.inputs.iter().filter_map(|input| input.contents).map(<[u8]>::len).sum();
-    // The requests of a stream reach their models in the order in which they came.
-    if typed_bytes > LONG_BYTES && call == Call::Unary {
+    if typed_bytes > LONG_BYTES {
         return Box::pin(bind_aside(context, spec, (body, held), typed_bytes, answering)).await;
     }
     let drafts = inputs::read(message, body, &context.grpc.plane.regions)?;

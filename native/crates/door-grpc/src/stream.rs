@@ -60,12 +60,21 @@ async fn converse(
     let entered = context.io.connections.enter();
     let (mut is_open, mut is_closing) = (true, false);
     let mut read: Option<Read> = None;
+    // Of one that may be read aside: those behind it must not overtake it on the way to their models.
+    let mut beginning: Option<oneshot::Receiver<()>> = None;
     while is_open || read.is_some() || !requests.is_empty() {
-        if let Some((body, mut answering)) = read.take_if(|(body, _)| has_room(context, requests.len(), body))
+        if beginning.is_none()
+            && let Some((body, mut answering)) =
+                read.take_if(|(body, _)| has_room(context, requests.len(), body))
         {
             // Where it has no room after all, it fails in its turn.
             let _ = answering.cover_one_of_many(&context.small_requests, body.len(), most_held(&body));
             let (done, own) = oneshot::channel();
+            let begun = (body.len() > infer::LONG_BYTES).then(|| {
+                let (begun, begins) = oneshot::channel();
+                beginning = Some(begins);
+                begun
+            });
             let request = Streamed {
                 context: context.clone(),
                 frame: Frame { arrived: Instant::now(), ..head.frame.clone() },
@@ -74,6 +83,7 @@ async fn converse(
                 sender: sender.clone(),
                 before: before.replace(own),
                 done: Some(done),
+                begun,
             };
             requests.spawn_local(request.run(body, answering));
         }
@@ -81,6 +91,7 @@ async fn converse(
             biased;
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
             over = stream.over() => return over,
+            () = has_ended(&mut beginning), if beginning.is_some() => beginning = None,
             Some(sent) = outgoing.recv() => match sent {
                 Ok(messages) => stream.send_all(messages).await?,
                 Err(status) => return Ok(status),
@@ -98,6 +109,13 @@ async fn converse(
         }
     }
     Ok(if is_closing { answer::closed() } else { Status::ok() })
+}
+
+/// Once the other end has gone.
+async fn has_ended(other: &mut Option<oneshot::Receiver<()>>) {
+    if let Some(other) = other {
+        let _ = other.await;
+    }
 }
 
 /// Whether a request begins while so many are open. Where there is no room for it, it waits until one of these has ended.
@@ -122,6 +140,8 @@ struct Streamed {
     /// Ends when the request before has been answered.
     before: Option<oneshot::Receiver<()>>,
     done: Option<oneshot::Sender<()>>,
+    /// Ends when it has its place in a queue, or gets none.
+    begun: Option<oneshot::Sender<()>>,
 }
 
 impl Streamed {
@@ -135,6 +155,7 @@ impl Streamed {
             &mut self.trace,
         )
         .await;
+        drop(self.begun.take());
         let id_of = |body: &Bytes| InferRequest::read(body).map(|message| message.id.to_owned());
         let failed_id = submitted.is_err().then(|| id_of(&body).unwrap_or_default());
         drop(body);
