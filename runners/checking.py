@@ -11,6 +11,7 @@ from pathlib import Path
 from .alternatives import candidates, samples_file
 from .composition import in_order
 from .errors import ConfigInvalid, KushiError, about
+from .loading import failure_of
 from .repository.advice import lies_beside
 from .repository.complete import completes_itself
 from .repository.discovery import descriptor_of
@@ -57,8 +58,8 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[F
             _check_files(source, resolved)
             _check_named(source, resolved)
             stated = _as_stated(resolved)
-        except (KushiError, OSError) as error:
-            findings[source.name] = Finding(source.name, "", (), str(error))
+        except Exception as error:  # noqa: BLE001 - one model's: the others are checked as well
+            findings[source.name] = Finding(source.name, "", (), str(failure_of(error, source.path)))
         else:
             backend = resolved.config.backend or resolved.config.platform
             findings[source.name] = Finding(source.name, backend, resolved.versions)

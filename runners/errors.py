@@ -53,7 +53,8 @@ class KushiError(Exception):
         request_id: str | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(message)
+        # names of files need not be text, and all that hear of it take text alone
+        super().__init__(message.encode("utf-8", "backslashreplace").decode())
         self.model = model
         self.request_id = request_id
         self._status = status

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from kushi_native import leave_threads_at_exit
@@ -30,6 +31,8 @@ MOST_LEFT = 8
 _LOWEST_PRIORITY = 19
 _USUAL_END_SECONDS = 5.0
 """What is given up has mostly ended by then, and the next load of its model waits for that"""
+_END_SECONDS = 1.0
+_LOOK_SECONDS = 0.0002
 _threads_left: list[Future[None]] = []
 """The ends of all threads of this process that were left alone"""
 
@@ -179,6 +182,19 @@ class Load:
             # the same for a signal that ends the wait
             if step.cancel():
                 self._loads.leave(self._model, thread, ended)
+            else:
+                _wait_until_gone(thread)
+
+
+def _wait_until_gone(thread: threading.Thread) -> None:
+    """
+    A thread that has done its work still gives back what libraries keep for it, as OpenVINO does: nothing that it has
+    opened may be freed meanwhile. Python's own end of it comes before that
+    """
+    place = Path(f"/proc/self/task/{thread.native_id}")
+    until = time.monotonic() + _END_SECONDS
+    while place.exists() and time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
 
 
 class _Broken(Exception):

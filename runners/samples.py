@@ -70,10 +70,15 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         if unpacked <= _MOST_BYTES:
             # NumPy leaves a file open that is none of its own
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
+                found = dict(arrays)
+            # of a member that is no array NumPy gives the bytes
+            if no_array := next((name for name, one in found.items() if not isinstance(one, np.ndarray)), None):
+                raise InvalidInput(f"samples '{path}': expected an .npz file: '{no_array}' is no array")
+            return found
     except KushiError:
         raise
-    except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error) as error:
+    # RuntimeError: it is encrypted; NotImplementedError: it is packed in an unknown way
+    except (OSError, ValueError, EOFError, TypeError, RuntimeError, BadZipFile, zlib.error) as error:
         raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
     raise InvalidInput(
         f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out some rows"

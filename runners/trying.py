@@ -7,6 +7,7 @@ far the answers of the others are from those of the first stands in its configur
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -121,8 +122,15 @@ def _ask(
 def _answers_of(
     core: Core, resolved: Resolved, version: int, open_version: _Open, rows: _FindRows
 ) -> Sequence[Mapping[str, _Array]]:
+    with closing(core):
+        # on this thread, which has asked it, before it ends
+        return _answers_from(core, resolved, open_version(resolved, version), version, rows)
+
+
+def _answers_from(
+    core: Core, resolved: Resolved, loaded: Loaded, version: int, rows: _FindRows
+) -> Sequence[Mapping[str, _Array]]:
     name = resolved.source.name
-    loaded = open_version(resolved, version)
     # it waits for nobody's resources
     specification = loaded.specification.model_copy(update={"rates": ()})
     core.publish(name, [core.start(name, specification.model_dump_json(), loaded.sessions)])

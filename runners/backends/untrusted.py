@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from .._version import __version__
 from ..environment import cache_directory
@@ -35,6 +36,7 @@ _MOST_TRIALS = 3
 """Of files that change meanwhile"""
 _BLOCK = 1024 * 1024
 _MOST_FILES = 100_000
+_MOST_DEPTH = 64
 _MOST_BYTES = 256 * 1024**3
 """Of what is looked at to know a content again: a link may lead to all files of the machine, or to its memory"""
 _CRASH = re.compile(r"it was killed by signal (4|5|6|7|8|11|31) ")
@@ -42,7 +44,7 @@ _CRASH = re.compile(r"it was killed by signal (4|5|6|7|8|11|31) ")
 _EXIT = "it exited with code "
 
 
-_Seen = list[tuple[str, int, int, int, int]]
+_Seen = list[tuple[str, int, int, int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def _seen(path: Path, beside: Iterable[Path]) -> _Seen:
     """
     files = [path, *beside, *(_below(path, set()) if path.is_dir() else ())]
     found = ((str(file), file.stat()) for file in sorted(files))
-    return [(name, one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found]
+    # who writes may put the time of that back, and not the time of the change
+    return [(name, one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found]
 
 
 def _tried(order: Order, seconds: float) -> _Outcome:
@@ -124,7 +127,10 @@ def _tried(order: Order, seconds: float) -> _Outcome:
         crashed = bool(_CRASH.search(str(error)))
         what = "ended the process that tried it" if crashed or _EXIT in str(error) else "could not be tried"
         return _Outcome(f"{what}, so that it is not loaded (--model-trust=none): {error}", lasts=crashed)
-    return _Outcome("", lasts=json.loads(answer)["is_over"])
+    came: dict[str, Any] = json.loads(answer)
+    if refused := came.get("refused"):
+        return _Outcome(f"{refused}: it is not loaded (--model-trust=none)", lasts=True)
+    return _Outcome("", lasts=came["is_over"])
 
 
 class _Verdict:
@@ -157,6 +163,7 @@ def _key(order: Order, path: Path, beside: Iterable[Path]) -> str:
     descriptor = descriptor_of(order.config.backend)
     versions = [f"{name}={found}" for name in descriptor.packages if (found := _version(name))]
     about = [__version__, *versions, order.config.backend, json.dumps(dict(order.settings), sort_keys=True)]
+    about.append(f"auto_complete={order.auto_complete}")
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(order.config.SerializeToString(deterministic=True))
     left = _MOST_BYTES
@@ -205,7 +212,10 @@ def _below(directory: Path, others: set[str]) -> Iterator[Path]:
     """Regular files, those behind links as well, but for what stands in `others`; no directory twice"""
     seen = set[str]()
     count = 0
-    for folder, folders, names in os.walk(os.path.abspath(directory), followlinks=True):  # noqa: PTH100
+    top = os.path.abspath(directory)  # noqa: PTH100
+    for folder, folders, names in os.walk(top, followlinks=True):
+        if folder.count(os.sep) - top.count(os.sep) > _MOST_DEPTH:
+            raise ConfigInvalid(f"'{directory}' has directories more than {_MOST_DEPTH} deep: --model-trust=none")
         seen.add(os.path.realpath(folder))
         # by its own path: another version may be a link to this one
         paths = {name: os.path.join(folder, name) for name in folders}  # noqa: PTH118

@@ -42,6 +42,8 @@ _VALUES = (0, 1, -1, 1e9)
 _MOST_ELEMENTS = 16 * 1024 * 1024
 """Of a row, but for the smallest one"""
 _MOST_OF_THE_SMALLEST = 16 * _MOST_ELEMENTS
+_MOST_DIMS = 64
+"""Of NumPy's arrays; 32 before its version 2"""
 _TYPES: Mapping[str, Any] = {**NUMBERS, "BYTES": np.object_, **({"BF16": bfloat16} if bfloat16 else {})}
 
 
@@ -56,14 +58,24 @@ class TriedModel:
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
         plain: dict[str, Any] = config.as_dict()
         order = Order.of(plain)
-        is_over = _try(order, min(_ENOUGH_SECONDS, plain["seconds"] / 3))
+        seconds = min(_ENOUGH_SECONDS, plain["seconds"] / 3)
         plain.clear()
-        plain["is_over"] = is_over
+        try:
+            plain["is_over"] = _try(order, seconds)
+        except _NotAsked as error:
+            plain["refused"] = str(error)
         return config
 
 
+class _NotAsked(Exception):
+    """It cannot be asked anything here, so that nobody knows what it does then"""
+
+
 def _try(order: Order, seconds: float) -> bool:
-    """Whether it came to its end: memory, threads or files may have been missing, and be there the next time"""
+    """
+    Whether it was asked to the end. Memory, threads or files may have been missing, and be there the next time; what a
+    load refuses under these settings, another one may open
+    """
     register_errors(factories())
     try:
         loaded = pipeline.load(
@@ -76,6 +88,7 @@ def _try(order: Order, seconds: float) -> bool:
         )
         core = Core(_OPTIONS.to_json((), logs=False))
         specification = loaded.specification.model_copy(update={"rates": ()})
+        _check_ranks(specification)
         started = core.start(specification.name, specification.model_dump_json(), loaded.sessions)
         if loaded.warm_up:
             started.warm_up(loaded.warm_up)
@@ -86,12 +99,22 @@ def _try(order: Order, seconds: float) -> bool:
         asking.join(seconds)
         # it has answered, or still computes
         return is_over.is_set() or asking.is_alive()
-    except (ConfigInvalid, Unsupported):
-        # the server will refuse it as well
-        return True
+    except _NotAsked:
+        raise
+    except (ConfigInvalid, Unsupported) as error:
+        _LOG.info("'%s' is refused, and not tried: %s", order.config.name, error)
+        return False
     except Exception as error:  # noqa: BLE001 - whatever was missing
         _LOG.warning("'%s' was not tried to the end: %s", order.config.name, error)
         return False
+
+
+def _check_ranks(specification: Specification) -> None:
+    for one in specification.inputs:
+        if len(one.dims) + bool(specification.max_batch_size) > _MOST_DIMS:
+            raise _NotAsked(
+                f"has the input '{one.name}' of more than {_MOST_DIMS} dimensions, which it cannot be asked with"
+            )
 
 
 def _ask(core: Core, specification: Specification, is_over: threading.Event) -> None:

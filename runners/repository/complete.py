@@ -91,30 +91,32 @@ def check_against_model(config: ModelConfig, inputs: Sequence[TensorInfo], outpu
     """Holds a complete configuration against the tensors of the model"""
     declared = {info.name for info in inputs}
     # an optional input has a default in the model file, and is then not among the inputs that it declares
-    stated = [tensor for tensor in config.input if not tensor.optional or tensor.name in declared]
+    stated = [tensor.name for tensor in config.input if not tensor.optional or tensor.name in declared]
     if len(stated) != len(inputs):
         raise ConfigInvalid(
             f"unable to load model '{config.name}', configuration expects {len(stated)} inputs, model provides "
             f"{len(inputs)}"
         )
+    inputs_by_name, expected = {info.name: info for info in inputs}, set(stated)
     for tensor in config.input:
         if tensor.optional and config.max_batch_size != 0:
             raise ConfigInvalid(
                 f"unable to load model '{config.name}', optional input '{tensor.name}' is not supported for models "
                 "that support batching"
             )
-        if tensor in stated:
-            _check_tensor(config, tensor, inputs, "input", exact=False)
+        if tensor.name in expected:
+            _check_tensor(config, tensor, inputs_by_name, "input", exact=False)
+    outputs_by_name = {info.name: info for info in outputs}
     for output in config.output:
-        _check_tensor(config, output, outputs, "output", exact=True)
+        _check_tensor(config, output, outputs_by_name, "output", exact=True)
 
 
 def _check_tensor(
-    config: ModelConfig, tensor: ModelInput | ModelOutput, infos: Sequence[TensorInfo], role: str, *, exact: bool
+    config: ModelConfig, tensor: ModelInput | ModelOutput, infos: Mapping[str, TensorInfo], role: str, *, exact: bool
 ) -> None:
-    info = next((info for info in infos if info.name == tensor.name), None)
+    info = infos.get(tensor.name)
     if info is None:
-        allowed = ", ".join(sorted(info.name for info in infos))
+        allowed = ", ".join(sorted(infos))
         raise ConfigInvalid(f"unexpected inference {role} '{tensor.name}', allowed {role}s are: {allowed}")
     if protocol_type(tensor.data_type) != info.datatype:
         raise ConfigInvalid(

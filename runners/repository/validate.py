@@ -1,5 +1,6 @@
 """The rules of Triton's model configuration, with its messages, for the fields that are honoured here"""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from math import prod
@@ -134,8 +135,8 @@ def check_tensors(config: ModelConfig) -> None:
     for output in config.output:
         _check_tensor(output, config, "model output ")
     for role, tensors in (("input", config.input), ("output", config.output)):
-        names = [tensor.name for tensor in tensors]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        counts = Counter(tensor.name for tensor in tensors)
+        if twice := next((name for name, count in counts.items() if count > 1), None):
             raise ConfigInvalid(f"model {role} '{twice}' is specified more than once for {config.name}")
 
 

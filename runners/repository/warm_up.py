@@ -7,7 +7,6 @@ inputs are those of the model is checked where requests are.
 
 import os
 import random
-from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from .tensors import BYTES_OF, protocol_type
 __all__ = ["WarmUpInput", "WarmUpSample", "warm_up_samples"]
 
 _MOST_BYTES = 1024 * 1024 * 1024
+_MOST_COUNTED = 2**63 - 1
 _MOST_OF_A_MODEL = 4 * 1024 * 1024 * 1024
 """Over all samples, each with all rows of its batch"""
 _PIECE_BYTES = 64 * 1024 * 1024
@@ -75,16 +75,28 @@ def _check_whole(model: str, size: int) -> None:
         )
 
 
+def _product(numbers: tuple[int, ...]) -> int:
+    """Or any number above the largest one that is counted: a product of many has no end"""
+    product = 1
+    for number in () if 0 in numbers else numbers:
+        product *= number
+        if product > _MOST_COUNTED:
+            return product
+    return 0 if 0 in numbers else product
+
+
 def _size(sample: str, name: str, given: ModelWarmup.Input) -> int:
     """In bytes, of one row"""
     if given.data_type == DataType.Value("TYPE_INVALID"):
         raise ConfigInvalid(f"warmup sample '{sample}': input '{name}' must specify 'data_type'")
     if any(dim < 0 for dim in given.dims):
         raise ConfigInvalid(f"warmup setting expects all variable-size dimensions are specified for input '{name}'")
-    size = prod(given.dims) * BYTES_OF[protocol_type(given.data_type)]
+    size = _product((BYTES_OF[protocol_type(given.data_type)], *given.dims))
     if size > _MOST_BYTES:
+        more = "more than " if size > _MOST_COUNTED else ""
+        size = min(size, _MOST_COUNTED)
         raise ConfigInvalid(
-            f"warmup sample '{sample}': input '{name}' has {size} bytes, expected at most {_MOST_BYTES}"
+            f"warmup sample '{sample}': input '{name}' has {more}{size} bytes, expected at most {_MOST_BYTES}"
         )
     return size
 

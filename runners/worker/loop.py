@@ -66,8 +66,11 @@ class Worker:
         """What still waits for the server hears that it has gone"""
         self._channel.close()
         self._upcalls.end()
+        server.forget(self._upcalls)
         if self._model is not None:
             self._model.end()
+        # nothing refers to itself by these any more, so that the model's memory goes without a collection
+        self._model = self._execution = self._channel.until = None
 
     def leave(self) -> None:
         """In a process that the model has forked"""
@@ -162,15 +165,14 @@ class Worker:
                 self._channel.send(kinds.READY, [text.encode()], count=int(has_opinion))
         return True
 
-    @staticmethod
-    def _complete(order: dict[str, Any]) -> str:
-        return calls.auto_complete(model_class(order["path"], order["directories"]), order["config"])
+    def _complete(self, order: dict[str, Any]) -> str:
+        return calls.auto_complete(model_class(order["path"], order["directories"], self._upcalls), order["config"])
 
     def _initialize(self, order: dict[str, Any]) -> str:
         args = order["args"]
         self._upcalls.directory = args["model_repository"]
         self._upcalls.instance = order["instance"]
-        found = model_class(order["path"], order["directories"])
+        found = model_class(order["path"], order["directories"], self._upcalls)
         model = calls.Model(found, order["instance"], decoupled=order["decoupled"])
         model.initialize(args)
         self._model = model

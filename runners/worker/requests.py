@@ -88,6 +88,7 @@ class InferenceRequest:
         "_preferred_memory",
         "_request_id",
         "_requested_output_names",
+        "_server",
         "_timeout",
         "_trace",
     )
@@ -143,6 +144,8 @@ class InferenceRequest:
         self._preferred_memory = preferred_memory
         self._trace = trace
         self._parameters = as_json(parameters)
+        # it may be handed to a thread that does not know whose it is
+        self._server = server.found()
 
     def inputs(self) -> list[Tensor]:
         """Its tensors"""
@@ -194,13 +197,13 @@ class InferenceRequest:
 
     def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:  # noqa: FBT001, FBT002
         """Ask, and wait: for the one response, or with `decoupled` for an iterator over any number"""
-        answers = server.current().infer(self, decoupled)
+        answers = (self._server or server.current()).infer(self, decoupled)
         return ResponseIterator(answers) if decoupled else _the_one(answers)
 
     def async_exec(self, decoupled: bool = False) -> Any:  # noqa: FBT001, FBT002 - an awaitable of one or the other
         """Ask, and return an awaitable of what `exec` returns; the request has left when this returns"""
         loop = asyncio.get_running_loop()
-        answers = server.current().infer(self, decoupled)
+        answers = (self._server or server.current()).infer(self, decoupled)
         if decoupled:
             return _given(ResponseIterator(answers))
         answer = loop.run_in_executor(_threads_of(loop), _the_one, answers)
@@ -243,6 +246,7 @@ class IncomingRequest(InferenceRequest):
         parameters: str = "",
         trace_context: str | None = None,
     ) -> None:
+        self._server = server.found()
         self._key = key
         self._inputs = inputs
         self._decoupled = decoupled
@@ -259,7 +263,7 @@ class IncomingRequest(InferenceRequest):
         self._trace = None if trace_context is None else InferenceTrace(trace_context)
         self._release_flags = RELEASE_ALL
         # of a decoupled request at once: where it is dropped without a sender, nobody can end it either
-        self._sender = InferenceResponseSender(key, decoupled) if decoupled else None
+        self._sender = InferenceResponseSender(key, decoupled, self._server) if decoupled else None
 
     def priority(self) -> int:
         """Its level, of which 1 is the highest; 0 for that of the model"""
@@ -268,14 +272,14 @@ class IncomingRequest(InferenceRequest):
     def get_response_sender(self) -> InferenceResponseSender:
         """Where the responses to it go; always the same one"""
         if self._sender is None:
-            self._sender = InferenceResponseSender(self._key, self._decoupled)
+            self._sender = InferenceResponseSender(self._key, self._decoupled, self._server)
         return self._sender
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for it any more, though it has not ended"""
         if self._sender is not None and self._sender.has_ended:
             return False
-        return server.current().is_cancelled(self._key)
+        return (self._server or server.current()).is_cancelled(self._key)
 
     def set_release_flags(self, flags: int) -> None:
         """What happens to it when `execute` returns: it is over, or it is scheduled again"""

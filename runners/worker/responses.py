@@ -14,7 +14,7 @@ from .tensors import Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .server import Answers
+    from .server import Answers, Server
 
 __all__ = ["RESPONSE_FINAL", "InferenceResponse", "InferenceResponseSender", "ResponseIterator"]
 
@@ -82,8 +82,8 @@ class InferenceResponseSender:
     # the request has got its end, or gets it in another way
     _ended: bool
 
-    def __init__(self, key: Any, decoupled: bool) -> None:  # noqa: FBT001 - the server's own key
-        self._server = server.current()
+    def __init__(self, key: Any, decoupled: bool, asker: Server | None = None) -> None:  # noqa: FBT001
+        self._server = asker or server.current()
         self._key = key
         self._decoupled = decoupled
         self._lock = threading.Lock()
@@ -95,21 +95,20 @@ class InferenceResponseSender:
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"expected an InferenceResponse, got {type(response).__name__}")
         flags = integer(flags, "flags")
-        has_begun = False
+        ends = False
         try:
             with self._lock:
                 self._check(response, flags)
-                has_begun = True
-                self._closed = flags == RESPONSE_FINAL
+                self._closed = ends = flags == RESPONSE_FINAL
                 if not self._decoupled and response is not None:
                     flags = RESPONSE_FINAL
                 elif not self._decoupled:
                     return
-                self._ended = flags == RESPONSE_FINAL
+                self._ended = ends = flags == RESPONSE_FINAL
             self._server.send(self._key, response, flags)
         except BaseException:
-            # the request still waits, for another try or for the error of its batch
-            if has_begun:
+            # the request still waits, for another try or for the error of its batch; another thread may have ended it
+            if ends:
                 with self._lock:
                     self._closed = self._ended = False
             raise

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .requests import InferenceRequest
     from .responses import InferenceResponse
 
-__all__ = ["Answers", "Server", "current", "executing", "log", "set_current"]
+__all__ = ["OWNER", "Answers", "Server", "current", "executing", "forget", "found", "log", "set_current"]
 
 
 class Answers(Protocol):
@@ -112,32 +112,63 @@ executing: ContextVar[tuple[Any, ...]] = ContextVar("executing", default=())
 
 # several where models run in the process of the server: each on a thread of its own
 _of_thread: ContextVar[Server | None] = ContextVar("server", default=None)
-_last: Server | None = None
+_all: list[Server] = []
+# in the globals of a model's file, whose functions may run on threads that know nothing of it: a weak reference
+OWNER = "__kushi_server__"
 
 
 def set_current(server: Server | None) -> None:
     """Who answers the API on this thread from now on, and on the threads that models start"""
-    global _last  # noqa: PLW0603 - what has no context of its own takes it
     _of_thread.set(server)
-    _last = server
+    if server is None:
+        _all.clear()
+    elif server not in _all:
+        _all.append(server)
+
+
+def forget(server: Server) -> None:
+    """It answers nobody any more"""
+    if server in _all:
+        _all.remove(server)
 
 
 def current() -> Server:
     """Who answers the API"""
-    server = _found()
-    if server is None:
-        raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
-    return server
+    server = found()
+    if server is not None:
+        return server
+    if _all:
+        raise TritonModelException(
+            "several models run in this process, and this thread does not say which one asks: call the API from a "
+            "function of its own file, or start the thread with the context of one (contextvars.copy_context)"
+        )
+    raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
 
 
 def log(level: str, text: str) -> None:
     """A line for its log; in a process that a model has started it is printed, which the server reads as well"""
-    server = _found()
+    server = found()
     if server is None:
         sys.stderr.write(f"{text}\n")
     else:
         server.log(level, text)
 
 
-def _found() -> Server | None:
-    return _of_thread.get() or _last
+def found() -> Server | None:
+    """Who answers the API, if that is known here"""
+    server = _of_thread.get()
+    if server is None and len(_all) == 1:
+        return _all[0]
+    return _of_code() if server is None else server
+
+
+def _of_code() -> Server | None:
+    """That of the model whose file is at work on this thread"""
+    frame = sys._getframe(1)  # noqa: SLF001 - the way to it, for the debugger and for this
+    while frame is not None:
+        owner = frame.f_globals.get(OWNER)
+        if owner is not None:
+            server: Server | None = owner()
+            return server
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

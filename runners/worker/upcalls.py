@@ -122,8 +122,10 @@ class Upcalls:
             self.close(key)
 
     def end(self) -> None:
-        """Nothing more can be sent"""
+        """Nothing more can be sent, nor waited for"""
         self._dropped.put(_closed)
+        # that of the worker, which refers to this
+        self.wait_until = _never
 
     def _end_dropped(self) -> None:
         """A destructor must not wait, so a thread does"""
@@ -251,6 +253,10 @@ class Upcalls:
 
 
 def _closed() -> None:
+    raise Closed
+
+
+def _never(_: Callable[[], bool]) -> None:
     raise Closed
 
 

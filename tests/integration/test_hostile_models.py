@@ -368,3 +368,25 @@ def test_a_repository_that_is_gone_does_not_hide_what_serves(explicit: Server, r
         assert change(explicit, "add_sub", "load").status == 200
     complaint = re.compile("model repository '.*' cannot be read: No such file or directory")
     assert len(complaint.findall(explicit.log.text())) == 1
+
+
+@pytest.mark.parametrize("what", ["config.pbtxt", "model.onnx", "a link"])
+def test_names_of_files_need_not_be_text(repository: Path, start_server: StartServer, what: str) -> None:
+    models.write_add_sub(repository)
+    models.write_add_sub(repository, "odd")
+    version = repository / "odd/1"
+    if what == "config.pbtxt":
+        (repository / "odd/config.pbtxt").unlink()
+        (repository / "odd/config.pbtxt").symlink_to(os.fsdecode(b"\xff"))
+    elif what == "model.onnx":
+        (version / "model.onnx").rename(version / os.fsdecode(b"\xff.onnx"))
+    else:
+        (version / "model.onnx").unlink()
+        (version / "model.onnx").symlink_to(os.fsdecode(b"\xff.onnx"))
+    server = start_server(repository, "--exit-on-error=false", "--strict-readiness=false")
+    assert reasons(server, "add_sub") == [("READY", "")]
+    ((state, reason), *_) = reasons(server, "odd")
+    assert state == "UNAVAILABLE"
+    assert reason
+    assert change(server, "odd", "load").status in {400, 503}
+    assert "Traceback" not in server.log.text()

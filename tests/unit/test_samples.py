@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -32,3 +33,25 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows.npz")
     with pytest.raises(ConfigInvalid, match="is a pipe, expected a regular file"):
         samples.read_arrays(tmp_path / "rows.npz")
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, allow_pickle=False, X=np.zeros(3, np.int8))
+    with ZipFile(path, "a") as archive:
+        archive.writestr("text", b"no array")
+    with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: 'text' is no array"):
+        samples.read_arrays(path)
+
+
+@pytest.mark.parametrize("at", [6, 8], ids=["encrypted", "packed in an unknown way"])
+def test_a_member_that_cannot_be_unpacked_is_refused(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, allow_pickle=False, X=np.zeros(3, np.int8))
+    content = bytearray(path.read_bytes())
+    # its flags, or its method, before it and in the directory at the end
+    for head in (content.find(b"PK\3\4"), content.find(b"PK\1\2") + 2):
+        content[head + at] = 1 if at == 6 else 99
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: "):
+        samples.read_arrays(path)

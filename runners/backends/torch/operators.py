@@ -20,6 +20,11 @@ __all__ = ["check_program"]
 _WORD = r"(?!__)\w+"
 _DUNDER = r"__i?(?:and|or|xor|lshift|rshift)__"
 _OPERATOR = re.compile(rf"torch\.ops\.{_WORD}\.(?:{_WORD}|{_DUNDER})(?:\.{_WORD})?")
+# what reads and writes files, and what talks to other processes; operators of PyTorch's for saving are among them
+_BEYOND = re.compile(
+    r"torch\.ops\.(?:aten\.save|debugprims\.\w+|_?c10d\w*\.\w+|symm_mem\.\w+|profiler\.\w+|\w+\.(?:\w+_)?files?(?:_\w+)?)"
+    r"(?:\.\w+)?"
+)
 # functions of math that answer integers of any length are not among them
 _MATH = r"a?(?:sin|cos|tan)h?|atan2|ceil|exp|fabs|floor|fmod|log(?:2|10|1p)?|pow|sqrt|trunc"
 _SYMBOLIC = re.compile(rf"torch\.(?:sym_\w+|_sym_\w+)|math\.(?:{_MATH})")
@@ -40,6 +45,8 @@ def check_program(program: object, path: Path) -> None:
     for key, value in _strings(program):
         if key in {"target", "as_operator"} and not _is_operator(value):
             raise ConfigInvalid(f"'{path}' calls '{value}', which is no operator of PyTorch")
+        if key in {"target", "as_operator"} and _BEYOND.fullmatch(value):
+            raise ConfigInvalid(f"'{path}' calls '{value}', which does more than compute")
         if key == "expr_str" and not is_arithmetic(value):
             raise ConfigInvalid(
                 f"'{path}' has the size '{value[:_MOST_SHOWN]}', which is no arithmetic of small numbers"

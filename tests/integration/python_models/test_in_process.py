@@ -1,10 +1,13 @@
 """Python models in the process of the server"""
 
+import gc
 import os
 import re
 import subprocess
 import sys
 import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,17 @@ from tritonclient.utils import InferenceServerException
 
 from runners import Engine, EngineOptions
 from runners.errors import EngineFailed
+from runners.settings import ModelOptions
+from runners.worker.loop import Worker
 from tests.conftest import StartServer
 from tests.integration.python_models import models
 from tests.integration.python_models.test_faults import say, workers_of
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.raw_http import fetch
 from tests.serving import ROOT
+from tests.waiting import eventually
 
+EXPLICIT = EngineOptions(models=ModelOptions(control="explicit", load=("*",)))
 IN_PROCESS = 'parameters { key: "kushi.inprocess" value { string_value: "true" } }'
 ASKING = models.ASKING.replace("NAME", "add_sub")
 
@@ -183,6 +190,105 @@ def test_many_calls_of_one_model_leave_threads_for_those_of_another(repository: 
     a, b = np.ones((1, 1), np.float32), np.full((1, 1), 4, np.float32)
     with Engine(repository) as engine:
         assert engine.infer("often", a, b, deadline=60)["OUTPUT1"].tolist() == [[-3]]
+
+
+SENDING_FROM_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+pool = ThreadPoolExecutor(4)
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        list(pool.map(self.answer, requests))
+        return [None for _ in requests]
+
+    def answer(self, request):
+        said = pb_utils.Tensor("SAID", request.inputs()[0].as_numpy())
+        assert not request.is_cancelled()
+        request.get_response_sender().send(
+            pb_utils.InferenceResponse([said]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        )
+"""
+
+
+def test_threads_of_models_answer_their_own_clients(repository: Path) -> None:
+    for name in ("one", "other"):
+        write(repository, name, SENDING_FROM_THREADS, models.COUNTED_CONFIG + "instance_group { count: 2 }")
+
+    def ask(number: int) -> bool:
+        model, word = ("one", "other")[number % 2], f"{number}".encode()
+        asked = np.array([word], np.object_)
+        return bool(engine.infer(model, asked, deadline=20)["SAID"].tolist() == [word])
+
+    with Engine(repository) as engine, ThreadPoolExecutor(8) as askers:
+        assert all(askers.map(ask, range(200)))
+
+
+ASKING_FROM_THREADS = """
+import asyncio
+import functools
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def asked(request):
+    return pb_utils.InferenceRequest(
+        model_name="add_sub", requested_output_names=["OUTPUT1"], inputs=request.inputs()
+    )
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        loop = asyncio.get_running_loop()
+        answers = []
+        for request in requests:
+            # one that knows nothing of the model but what it is handed, and one that runs a function of its file
+            handed = await loop.run_in_executor(None, asked(request).exec)
+            own = []
+            thread = threading.Thread(target=lambda: own.append((asked(request).exec(), pb_utils.get_model_dir())))
+            thread.start()
+            thread.join()
+            ((answer, directory),) = own
+            assert not handed.has_error() and not answer.has_error(), (handed.error(), answer.error())
+            assert directory == HERE
+            answers.append(pb_utils.InferenceResponse(answer.output_tensors()))
+        return answers
+"""
+
+
+def test_threads_of_models_ask_as_their_own_models(repository: Path) -> None:
+    write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    for name in ("one", "other", "third"):
+        source = ASKING_FROM_THREADS.replace("HERE", repr(str(repository / name)))
+        write(repository, name, source, models.ADD_SUB_CONFIG)
+    a, b = np.ones((1, 1), np.float32), np.full((1, 1), 4, np.float32)
+    with Engine(repository, options=EXPLICIT) as engine:
+        for _ in range(2):
+            for name in ("one", "other"):
+                assert engine.infer(name, a, b, deadline=20)["OUTPUT1"].tolist() == [[-3]]
+            # the one that may have been loaded last
+            engine.unload_model("third")
+
+
+def test_a_model_that_is_unloaded_leaves_no_memory(repository: Path) -> None:
+    write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    with Engine(repository, options=EXPLICIT) as engine:
+        gc.collect()
+        gc.disable()
+        try:
+            workers = [one for one in gc.get_objects() if isinstance(one, Worker)]
+            (worker,) = map(weakref.ref, workers)
+            del workers
+            engine.unload_model("faulty")
+            eventually(lambda: worker() is None, "it has gone without a collection")
+        finally:
+            gc.enable()
 
 
 def test_a_reload_takes_the_new_file(repository: Path, start_server: StartServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from contextlib import ExitStack, contextmanager
@@ -409,3 +410,52 @@ def test_answers_of_any_lengths_go_on(repository: Path, way: str) -> None:
         answers = client.stream("hoarding", np.array([40], np.int32))
         taken = [(answer["NUMBER"].size, int(answer["NUMBER"][0])) for answer in answers]
     assert taken == [(lengths[number % len(lengths)], number) for number in range(40)]
+
+
+ENDED_BY_THE_SERVER = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            # when `execute` has returned
+            threading.Timer(0.2, self.answer, args=(request,)).start()
+
+    def answer(self, request):
+        sender = request.get_response_sender()
+        number = int(pb_utils.get_input_tensor_by_name(request, "COUNT").as_numpy()[0])
+        try:
+            if number < 0:
+                array = np.zeros(8, np.int32)
+                tensor = pb_utils.Tensor("NUMBER", array)
+                # its bytes do not fill its shape any more
+                array.resize(5, refcheck=False)
+                sender.send(pb_utils.InferenceResponse([tensor]))
+            for _ in range(100):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("NUMBER", np.zeros(1, np.int32))], **ADDED))
+        except pb_utils.TritonModelException as error:
+            print(error, flush=True)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_a_model_hears_that_the_server_has_ended_its_request(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "resizing", ENDED_BY_THE_SERVER.replace("**ADDED", ""), models.COUNTING_CONFIG)
+    server = start_server(repository)
+    for _ in range(2):
+        body = server.post("/v2/models/resizing/generate_stream", b'{"COUNT": -1}').body
+        assert b"do not fill its shape" in body
+        server.log.wait_for(re.compile("resizing_0: .*Nobody waits for it any more"), 20)
+        assert server.post("/v2/models/resizing/generate_stream", b'{"COUNT": 1}').body.count(b"NUMBER") == 100
+        server.log.lines.clear()
+
+
+def test_parameters_that_are_longer_on_the_way_hold_nothing_up(repository: Path, start_server: StartServer) -> None:
+    added = 'parameters={"raw": "\\x1b\\x00" * 50_000}'
+    models.write(repository, "escaping", ENDED_BY_THE_SERVER.replace("**ADDED", added), models.COUNTING_CONFIG)
+    server = start_server(repository)
+    assert server.post("/v2/models/escaping/generate_stream", b'{"COUNT": 1}').body.count(b'"NUMBER"') == 100

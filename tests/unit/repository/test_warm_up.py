@@ -114,6 +114,10 @@ def test_a_file_outside_of_its_directory_is_not_read(tmp_path: Path, name: str) 
             "data_type: TYPE_FP64 dims: [ 1000000000, 9 ] zero_data: true",
             "warmup sample 'w': input 'A' has 72000000000 bytes, expected at most 1073741824",
         ),
+        (
+            "data_type: TYPE_FP64 zero_data: true" + 48_000 * f" dims: {2**63 - 1}",
+            f"warmup sample 'w': input 'A' has more than {2**63 - 1} bytes, expected at most 1073741824",
+        ),
     ],
 )
 def test_an_input_that_cannot_be_made_is_refused(tmp_path: Path, given: str, text: str) -> None:

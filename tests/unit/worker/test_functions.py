@@ -132,7 +132,7 @@ def test_a_line_is_a_string(server: AnsweringServer, log: Any) -> None:
 
 def test_the_api_says_where_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     # a model that ran in this process before may have left its own
-    monkeypatch.setattr(servers, "_last", None)
+    monkeypatch.setattr(servers, "_all", [])
     servers._of_thread.set(None)
     with pytest.raises(TritonModelException, match="there is no server here"):
         servers.current()
@@ -141,7 +141,7 @@ def test_the_api_says_where_there_is_no_server(monkeypatch: pytest.MonkeyPatch) 
 def test_a_line_is_printed_where_there_is_no_server(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(servers, "_last", None)
+    monkeypatch.setattr(servers, "_all", [])
     servers._of_thread.set(None)
     Logger.log_info("text")
     assert capfd.readouterr().err == "text\n"

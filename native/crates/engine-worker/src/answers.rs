@@ -10,7 +10,7 @@ use crate::answer_message::{Answer, read_answers, reshape};
 use crate::frame::{Head, kind};
 use crate::metrics;
 use crate::parts::{Garbage, text_of};
-use crate::running::Running;
+use crate::running::{Held, Running};
 use crate::worker::Shared;
 
 /// Responses of a request that were taken and of which its worker hears at once: half of those, and a quarter of the
@@ -29,13 +29,20 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         }
         state.batches.remove(&head.id)
     };
-    // All its requests have their ends: an error was one, and the model says once more that it is done.
-    let Some(mut running) = running else { return Ok(()) };
+    // All its requests have their ends: an error was one, and the model says once more that it is done, or goes on.
+    let Some(mut running) = running else {
+        let further = answers.iter().filter(|answer| answer.end.is_none());
+        let grants = further.map(|answer| (answer.position, (1, true))).collect();
+        send_grants(shared, head.id, grants);
+        return Ok(());
+    };
     if answers.iter().any(|answer| answer.position >= running.places.len()) {
         shared.state().batches.insert(head.id, running);
         return Err(Garbage("an answer to a request that there is not"));
     }
     running.batch.computed();
+    // One that is held came alone.
+    let bytes = payload.len() / answers.len().max(1);
     let mut last = Vec::with_capacity(answers.len());
     for Answer { position, mut response, mut end } in answers {
         if let Some(error) = response.as_ref().and_then(|it| broken_output(running.batch.spec(), it)) {
@@ -44,11 +51,11 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         if let Some(response) = &mut response {
             reshape(running.batch.spec(), response);
         }
-        let waits = running.held.iter().any(|(other, _)| *other == position);
+        let waits = running.held.iter().any(|held| held.position == position);
         match end {
             Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),
             end => {
-                running.held.extend(response.map(|response| (position, response)));
+                running.held.extend(response.map(|response| Held { position, response, bytes }));
                 running.ends.extend(end.map(|end| (position, end)));
             }
         }
@@ -98,19 +105,18 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
     if running.held.is_empty() {
         return;
     }
-    // By the number of the request: how many responses were taken, and whether anybody waits for more.
-    let mut grants: BTreeMap<usize, (u32, bool)> = BTreeMap::new();
+    let mut grants = Grants::new();
     let mut full: Vec<usize> = Vec::new();
-    for (position, response) in std::mem::take(&mut running.held) {
+    for held in std::mem::take(&mut running.held) {
+        let Held { position, response, bytes } = held;
         if full.contains(&position) {
-            running.held.push_back((position, response));
+            running.held.push_back(Held { position, response, bytes });
             continue;
         }
         let place = running.places[position];
-        let bytes = response.byte_size();
         match running.batch.send(place, response) {
             Sent::Full(response) => {
-                running.held.push_back((position, *response));
+                running.held.push_back(Held { position, response: *response, bytes });
                 full.push(position);
                 let shared = shared.clone();
                 running.batch.when_room(place, move || shared.ring());
@@ -135,6 +141,13 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
             running.batch.end(running.places[position], end);
         }
     }
+    send_grants(shared, id, grants);
+}
+
+/// By the number of the request: how many responses were taken, and whether nobody waits for more.
+type Grants = BTreeMap<usize, (u32, bool)>;
+
+fn send_grants(shared: &Arc<Shared>, id: u64, grants: Grants) {
     if grants.is_empty() {
         return;
     }

@@ -23,14 +23,22 @@ pub(crate) struct Running {
     /// `None` once the model can take the next batch.
     pub(crate) token: Option<SlotToken>,
     pub(crate) begun: Instant,
-    /// Responses that have found no room yet, with the number of their request, in the order in which they came.
-    pub(crate) held: VecDeque<(usize, Response)>,
+    /// Responses that have found no room yet, in the order in which they came.
+    pub(crate) held: VecDeque<Held>,
     /// Responses to each request that were taken since its worker has last heard of that.
     pub(crate) taken: HashMap<usize, Taken>,
     /// Requests that end behind what is held.
     pub(crate) ends: Vec<(usize, Result<(), Error>)>,
     /// Whether the supervisor hears of requests that nobody waits for: it has made calls.
     pub(crate) is_watched: bool,
+}
+
+pub(crate) struct Held {
+    /// The number of its request.
+    pub(crate) position: usize,
+    pub(crate) response: Response,
+    /// As its worker has counted them.
+    pub(crate) bytes: usize,
 }
 
 #[derive(Default)]

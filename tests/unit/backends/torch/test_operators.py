@@ -24,6 +24,8 @@ def sized(expression: str) -> dict[str, Any]:
         "torch.ops.aten.__and__.Tensor",
         "torch.ops.higher_order.cond",
         "torch.ops.torchvision.nms.default",
+        "torch.ops.aten.profiled.default",
+        "torch.ops.quantized.add.default",
         "torch.sym_max",
         "math.trunc",
         "_operator.floordiv",
@@ -31,6 +33,26 @@ def sized(expression: str) -> dict[str, Any]:
 )
 def test_operators_pass(target: str) -> None:
     check_program(calling(target), Path("model.pt2"))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "torch.ops.aten.from_file.default",
+        "torch.ops.aten.from_file",
+        "torch.ops.aten.save.default",
+        "torch.ops.image.read_file.default",
+        "torch.ops.image.write_file",
+        "torch.ops.debugprims.load_tensor.default",
+        "torch.ops._c10d_functional.broadcast.default",
+        "torch.ops.symm_mem.one_shot_all_reduce.default",
+    ],
+)
+def test_what_reads_files_or_talks_to_others_is_refused(target: str) -> None:
+    for program in (calling(target), {"inputs": [{"as_operator": target}]}):
+        with pytest.raises(ConfigInvalid) as raised:
+            check_program(program, Path("model.pt2"))
+        assert str(raised.value) == f"'model.pt2' calls '{target}', which does more than compute"
 
 
 @pytest.mark.parametrize(
