@@ -358,3 +358,38 @@ def test_an_instance_that_cannot_be_started_again_is_given_nothing_while_another
     assert client.is_model_ready("faulty")
     broken.unlink()
     eventually(lambda: say(client, "who") != works, "its successor takes requests again")
+
+
+ASKING_WITH_ANOTHER_LENGTH = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        array = np.zeros((1, 64), np.float32)
+        inputs = [pb_utils.Tensor("INPUT0", array), pb_utils.Tensor("INPUT1", array.copy())]
+        # its bytes do not fill its shape any more
+        array.resize(5, refcheck=False)
+        asked = pb_utils.InferenceRequest(
+            model_name="add_sub", requested_output_names=["OUTPUT0"], inputs=inputs
+        ).exec()
+        said = np.array([asked.error().message().encode()], np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("SAID", said)])
+"""
+
+
+def test_an_input_of_a_call_that_does_not_fill_its_shape_fails_that_call(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
+    models.write(repository, "asking", ASKING_WITH_ANOTHER_LENGTH, models.FAULTY_CONFIG)
+    server = start_server(repository)
+    with client_of(server) as client:
+        for _ in range(2):
+            said = client.infer("asking", [tensor("WHAT", np.array([b"?"], np.object_))]).as_numpy("SAID")[0]
+            assert b"input byte size mismatch for input 'INPUT0' for model 'add_sub'. Expected 256, got 20" in said
+    assert "started again" not in server.log.text()
