@@ -72,8 +72,8 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 found = dict(arrays)
             # of a member that is no array NumPy gives the bytes
-            if no_array := next((name for name, one in found.items() if not isinstance(one, np.ndarray)), None):
-                raise InvalidInput(f"samples '{path}': expected an .npz file: '{no_array}' is no array")
+            if no_array := [name for name, one in found.items() if not isinstance(one, np.ndarray)]:
+                raise InvalidInput(f"samples '{path}': expected an .npz file: '{no_array[0]}' is no array")
             return found
     except KushiError:
         raise

@@ -35,11 +35,15 @@ class Background:
         running.add_done_callback(self._running.discard)
         return running
 
-    def end(self) -> None:
-        """Cancel what still runs, and close the loop"""
+    def end(self, patience: float | None = None) -> None:
+        """Cancel what still runs, and close the loop. What has not ended by then is left alone"""
         if self._loop is None or self._thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
+        try:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(patience)
+        except TimeoutError:
+            self._loop = None
+            return
         self._ending = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

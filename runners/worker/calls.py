@@ -73,9 +73,9 @@ class Model:
         finally:
             self.end()
 
-    def end(self) -> None:
-        """Nothing of it runs any more; once more does no harm"""
-        self._background.end()
+    def end(self, patience: float | None = None) -> None:
+        """Nothing of it runs any more, or is waited for; once more does no harm"""
+        self._background.end(patience)
 
     def is_ready(self) -> bool:
         """What the model says of itself; one that cannot say it is not ready, and one that has no such method is"""

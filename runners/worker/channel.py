@@ -172,8 +172,9 @@ class Channel:
             self._later.append((kind, payload, count, id))
             return
         length = sum(map(len, payload))
-        if length > INLINE_BYTES and not self._has_room() and self.until:
-            self.until(self._has_room)
+        until = self.until
+        if length > INLINE_BYTES and until and not self._has_room():
+            until(self._has_room)
         try:
             with self._sending:
                 self._send(kind, payload, length, count, id)

@@ -31,6 +31,10 @@ __all__ = ["Worker"]
 _WORK = frozenset({kinds.INITIALIZE, kinds.AUTO_COMPLETE, kinds.EXECUTE, kinds.FINALIZE, kinds.IS_READY})
 
 
+# for coroutines of a model whose life ends without its `finalize`
+_END_SECONDS = 0.5
+
+
 class Worker:
     """The loop; what models ask of the server goes through `Upcalls`"""
 
@@ -68,7 +72,7 @@ class Worker:
         self._upcalls.end()
         server.forget(self._upcalls)
         if self._model is not None:
-            self._model.end()
+            self._model.end(_END_SECONDS)
         # nothing refers to itself by these any more, so that the model's memory goes without a collection
         self._model = self._execution = self._channel.until = None
 

@@ -197,19 +197,23 @@ class InferenceRequest:
 
     def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:  # noqa: FBT001, FBT002
         """Ask, and wait: for the one response, or with `decoupled` for an iterator over any number"""
-        answers = (self._server or server.current()).infer(self, decoupled)
+        answers = self._asked().infer(self, decoupled)
         return ResponseIterator(answers) if decoupled else _the_one(answers)
 
     def async_exec(self, decoupled: bool = False) -> Any:  # noqa: FBT001, FBT002 - an awaitable of one or the other
         """Ask, and return an awaitable of what `exec` returns; the request has left when this returns"""
         loop = asyncio.get_running_loop()
-        answers = (self._server or server.current()).infer(self, decoupled)
+        answers = self._asked().infer(self, decoupled)
         if decoupled:
             return _given(ResponseIterator(answers))
         answer = loop.run_in_executor(_threads_of(loop), _the_one, answers)
         # nobody waits any more: the thread is to be free, and the other model as well
         answer.add_done_callback(partial(_give_up, answers))
         return answer
+
+    def _asked(self) -> server.Server:
+        """By the model that is at work here, or else by the one that has made it"""
+        return server.of_thread() or self._server or server.current()
 
     def get_response_sender(self) -> InferenceResponseSender:
         """Where the responses to it go"""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .errors import TritonModelException
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Iterator, Mapping, Sequence
 
     from .requests import InferenceRequest
     from .responses import InferenceResponse
 
-__all__ = ["OWNER", "Answers", "Server", "current", "executing", "forget", "found", "log", "set_current"]
+__all__ = ["OWNER", "Answers", "Server", "current", "executing", "forget", "found", "log", "of_thread", "set_current"]
 
 
 class Answers(Protocol):
@@ -139,8 +140,9 @@ def current() -> Server:
         return server
     if _all:
         raise TritonModelException(
-            "several models run in this process, and this thread does not say which one asks: call the API from a "
-            "function of its own file, or start the thread with the context of one (contextvars.copy_context)"
+            "the model that asks has gone, or several run in this process and this thread does not say which one asks: "
+            "call the API from a function of its own file, or start the thread with the context of the model "
+            "(contextvars.copy_context)"
         )
     raise TritonModelException("there is no server here: the API of Python models works where a server runs one")
 
@@ -157,18 +159,27 @@ def log(level: str, text: str) -> None:
 def found() -> Server | None:
     """Who answers the API, if that is known here"""
     server = _of_thread.get()
-    if server is None and len(_all) == 1:
-        return _all[0]
-    return _of_code() if server is None else server
+    if server is not None:
+        return server
+    owner = _owner()
+    if owner is not None:
+        return owner()
+    # others may come and go meanwhile
+    known = [*_all]
+    return known[0] if len(known) == 1 else None
 
 
-def _of_code() -> Server | None:
-    """That of the model whose file is at work on this thread"""
+def of_thread() -> Server | None:
+    """Who answers the API on this thread, if it is one of a model's own"""
+    return _of_thread.get()
+
+
+def _owner() -> weakref.ref[Server] | None:
+    """That of the model whose file is at work on this thread; it may have gone"""
     frame = sys._getframe(1)  # noqa: SLF001 - the way to it, for the debugger and for this
     while frame is not None:
-        owner = frame.f_globals.get(OWNER)
+        owner: weakref.ref[Server] | None = frame.f_globals.get(OWNER)
         if owner is not None:
-            server: Server | None = owner()
-            return server
+            return owner
         frame = frame.f_back  # type: ignore[assignment]
     return None

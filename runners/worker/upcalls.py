@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 from base64 import b64encode
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable
@@ -116,7 +117,8 @@ class Upcalls:
                 # the request still waits
                 key.ended = False
                 if not ends:
-                    key.untaken.remove(length)
+                    with suppress(ValueError):
+                        key.untaken.remove(length)
             raise
         if ends:
             self.close(key)

@@ -40,5 +40,7 @@ def _run(cores: Collection[int], socket: int, ending: int) -> None:
     except SystemExit as error:
         _LOG.error("a Python model in this process has asked to exit with %r: its thread ends", error.code)
     finally:
-        worker.close()
-        os.close(ending)
+        try:
+            worker.close()
+        finally:
+            os.close(ending)

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,9 @@ def workers_of(server: Server) -> list[int]:
     """The processes that the server has started"""
     found = []
     for task in Path(f"/proc/{server.pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        # a thread may end meanwhile: its children are another one's then, and those who wait look again
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child) for child in (task / "children").read_text().split()]
     return found
 
 

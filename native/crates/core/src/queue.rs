@@ -205,14 +205,13 @@ impl Queue {
         self.levels.iter().flat_map(Level::iter).map(Waiting::of)
     }
 
-    /// Where batches may begin: with the first of each group of the first level that has any, in the order in which those
-    /// came.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = Head> {
-        let level = self.levels.iter().find(|level| level.len() > 0);
-        let delayed =
-            level.filter(|level| level.prompt.len() == 0).and_then(|level| level.delayed.values().next());
-        let prompt = level.into_iter().flat_map(|level| level.prompt.heads());
-        prompt.chain(delayed).map(|entry| Head { level: entry.level, number: entry.number })
+    /// Where batches may begin: level by level with the first of each group, in the order in which those came, of the
+    /// first `most` of them, and with the first that gives way to others of its level.
+    pub(crate) fn heads(&self, most: usize) -> impl Iterator<Item = Head> {
+        let levels = self.levels.iter();
+        let entries = levels
+            .flat_map(move |level| level.prompt.heads().take(most).chain(level.delayed.values().next()));
+        entries.map(|entry| Head { level: entry.level, number: entry.number })
     }
 
     /// Whether others wait that came behind these and may not join them: where the order counts, none joins them any more.
@@ -231,7 +230,7 @@ impl Queue {
         let own = level.prompt.group_from(head.number).map(|entry| (entry, true));
         let lower = self.levels[head.level + 1..].iter().flat_map(Level::iter);
         let rest = level.delayed.values().chain(lower).map(|entry| (entry, false));
-        let has_rest = level.prompt.has_one_group();
+        let has_rest = level.prompt.has_one_group() || level.delayed.contains_key(&head.number);
         let mut last: Option<&Entry> = None;
         own.chain(rest.take_while(move |_| has_rest)).map_while(move |(entry, is_own)| {
             let previous = last.replace(entry);

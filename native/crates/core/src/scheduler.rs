@@ -82,13 +82,12 @@ pub trait Scheduler: Send {
     fn oldest(&self) -> Option<Instant>;
 }
 
-/// Batches of requests that may share one, joined as [`decide`] says. Where several may begin, the one whose first
-/// request is the oldest does.
+/// Batches of requests that may share one, joined as [`decide`] says. Where several may begin, that of the first level
+/// does, and of this level the one whose first request is the oldest. Whoever waits for company holds up nobody behind.
 pub struct DynamicBatcher {
     policy: BatchPolicy,
     queue: Queue,
-    /// How many groups are looked at: of so many different shapes, one of which has its batch full or has waited long
-    /// enough.
+    /// At how many groups of a level.
     looks_at: usize,
 }
 
@@ -99,7 +98,7 @@ enum Choice {
     Idle,
 }
 
-/// The others have come later than all of these, which wait for company.
+/// Of one level. The others have come later than all of these, which wait for company.
 const MOST_GROUPS: usize = 16;
 
 impl DynamicBatcher {
@@ -115,7 +114,7 @@ impl DynamicBatcher {
 
     fn choose(&self, now: Instant) -> Choice {
         let mut choice = Choice::Idle;
-        for head in self.queue.heads().take(self.looks_at) {
+        for head in self.queue.heads(self.looks_at) {
             let is_closed = self.looks_at == 1 && self.queue.is_followed(head);
             match decide(&self.policy, self.queue.group(head), is_closed, now) {
                 Decision::Run { requests } => return Choice::Run(head, requests),

@@ -337,8 +337,8 @@ impl Calls {
             Some(End { result: Err(error), .. }) => send_error(shared, mail.key, error),
             end if send(shared, mail.key, spec, mail.response.as_ref(), end.is_some()) => {}
             _ => {
-                let asked = self.open().remove(&mail.key).and_then(|open| open.asked);
-                if let Some(asked) = asked {
+                let ended = self.open().remove(&mail.key);
+                if let Some(asked) = ended.as_ref().and_then(|open| open.asked.as_ref()) {
                     asked.ticket.cancel();
                 }
                 let text = "there is no memory for the answer";

@@ -18,7 +18,7 @@ const MOST_SLOTS: usize = 1024;
 /// answers that nobody reads hold no more of them.
 const CROWD: usize = 128;
 /// Longer payloads are not: the copy would hold up all others.
-const MOST_COPIED: u64 = 64 << 20;
+const MOST_COPIED: u64 = 8 << 20;
 
 pub(crate) struct Incoming {
     socket: Arc<OwnedFd>,

@@ -197,6 +197,27 @@ struct Known {
     cancelled: bool,
 }
 
+#[test]
+fn a_level_that_waits_for_company_does_not_hold_up_the_next() {
+    let mut spec = ModelSpec { queue: queue_of(vec![wide(); 2]), ..echo_spec() };
+    spec.batching.iter_mut().for_each(|batching| batching.max_queue_delay_us = 2000);
+    let scene = Scene::new(spec);
+    let ask = |key, width, priority| {
+        let request = scene.request_of(key, int32(&[1, width], vec![0; width as usize]));
+        scene.submit(Request { priority, ..request });
+    };
+    ask(1, 1, 1);
+    ask(2, 2, 1);
+    for key in 3..11 {
+        ask(key, 3, 2);
+    }
+    assert_eq!(scene.puppet.await_batches(1)[0].ids, ["3", "4", "5", "6", "7", "8", "9", "10"]);
+    scene.clock.advance(Duration::from_millis(2));
+    let batches = scene.puppet.await_batches(3);
+    assert_eq!((&batches[1].ids, &batches[2].ids), (&vec!["1".to_owned()], &vec!["2".to_owned()]));
+    scene.letters.answers(10);
+}
+
 /// The keys of those of equal width that run together, of these in their order: the first one's of the first level, or
 /// where those are all of that level, the others that join them from behind.
 fn next_batch(waiting: &[&Known], is_late: impl Fn(&Known) -> bool) -> Vec<u64> {
