@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from concurrent.futures import TimeoutError as NotYet  # before Python 3.11 another one than the builtin
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Background:
             return
         try:
             asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(patience)
-        except TimeoutError:
+        except NotYet:
             self._loop = None
             return
         self._ending = True

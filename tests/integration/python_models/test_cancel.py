@@ -17,6 +17,11 @@ from tests.serving import Server
 from tests.waiting import eventually
 
 CANCELLED = "__ErrorCode.CANCELLED"
+ASKED = frame(
+    "POST",
+    "/v2/models/asking/infer",
+    body=b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}',
+)
 
 
 def write_asking(
@@ -29,9 +34,8 @@ def write_asking(
 
 def leave(server: Server, at_the_end: str = "waiting") -> None:
     """Asks, and goes when the model at the end has begun"""
-    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
     with server.connect() as connection:
-        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        connection.send(ASKED)
         server.log.wait_for(re.compile(f"{at_the_end}_0: has begun$"), 20)
 
 
@@ -187,10 +191,9 @@ def test_a_model_that_never_ends_its_requests_is_named(repository: Path, start_s
     ask = "await asyncio.gather(*[asked.async_exec() for _ in range(1030)])"
     write_asking(repository, "asking", "keeping", "async def", ask)
     server = start_server(repository)
-    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
     named = re.compile(r"keeping_0: 1024 batches are not answered, \d+ of which nobody waits for")
     with server.connect() as connection:
-        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        connection.send(ASKED)
         server.log.wait_for(named, 20)
     server.log.wait_for(re.compile(f"asking_0: {CANCELLED}"), 20)
     assert sum(bool(named.search(line)) for line in server.log.lines) == 1
@@ -237,9 +240,8 @@ def test_calls_whose_own_time_has_passed_end_though_their_answers_wait(
 def test_calls_of_who_has_gone_end_though_their_answers_wait(repository: Path, start_server: StartServer) -> None:
     write_in_order(repository)
     server = start_server(repository)
-    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}'
     with server.connect() as connection:
-        connection.send(frame("POST", "/v2/models/asking/infer", body=body))
+        connection.send(ASKED)
         eventually(lambda: server.log.text().count("ordered_0: answers") == 2, "two are answered")
     server.log.wait_for(re.compile(f"asking_0:( {CANCELLED}){{3}}$"), 20)
 

@@ -277,15 +277,23 @@ def test_threads_of_models_ask_as_their_own_models(repository: Path) -> None:
             engine.unload_model("third")
 
 
+def workers_alive() -> list[Worker]:
+    return [one for one in gc.get_objects() if isinstance(one, Worker)]
+
+
 def test_a_model_that_is_unloaded_leaves_no_memory(repository: Path) -> None:
     write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+    gc.collect()
+    # of other tests, which may have left some
+    before = weakref.WeakSet(workers_alive())
     with Engine(repository, options=EXPLICIT) as engine:
         gc.collect()
         gc.disable()
         try:
-            workers = [weakref.ref(one) for one in gc.get_objects() if isinstance(one, Worker)]
+            workers = [weakref.ref(one) for one in workers_alive() if one not in before]
+            assert len(workers) == 1
             engine.unload_model("faulty")
-            eventually(lambda: any(worker() is None for worker in workers), "it has gone without a collection")
+            eventually(lambda: workers[0]() is None, "it has gone without a collection")
         finally:
             gc.enable()
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import queue
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -188,3 +189,20 @@ def test_the_loop_of_coroutines_begins_again_after_its_end() -> None:
     for _ in range(2):
         assert background.begin(one()).result(30) == 1
         background.end()
+
+
+def test_a_coroutine_that_does_not_end_is_left_alone() -> None:
+    background, begun = Background(), threading.Event()
+
+    async def stubborn() -> None:
+        ended = asyncio.Event()
+        while not ended.is_set():
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await ended.wait()
+
+    background.begin(stubborn())
+    assert begun.wait(20)
+    # once more does no harm
+    for _ in range(2):
+        background.end(0.05)

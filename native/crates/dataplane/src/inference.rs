@@ -95,7 +95,7 @@ impl Inference {
         }
     }
 
-    /// The same where the request is made on other threads, or by those.
+    /// The same where another thread may make the request, which is waited for.
     pub async fn begin_later<R, Q, B, E>(
         mut self,
         registry: &Registry,
