@@ -23,6 +23,8 @@ __all__ = ["ProcessLimits", "Workers", "directory_of", "process_limits"]
 
 _WORKER = Path(__file__).parents[1] / "worker"
 _FINALIZE_SECONDS = 10.0
+_CALL_SECONDS = 300.0
+_CALL_TIMEOUT = "kushi.call_timeout"
 _EXECUTE_TIMEOUT = "kushi.execute_timeout"
 _MAX_REQUESTS = "kushi.max_requests"
 _NUMBER = re.compile(r"[0-9]{1,16}")
@@ -34,11 +36,17 @@ class ProcessLimits:
 
     execute_seconds: float
     max_requests: int
+    call_seconds: float = _CALL_SECONDS
+    """How long a model may take no answer of another one that waits for that"""
 
 
 def process_limits(config: ModelConfig) -> ProcessLimits:
     """Those that the configuration states"""
-    return ProcessLimits(_seconds(config, _EXECUTE_TIMEOUT), _count(config, _MAX_REQUESTS))
+    return ProcessLimits(
+        execute_seconds=_seconds(config, _EXECUTE_TIMEOUT),
+        max_requests=_count(config, _MAX_REQUESTS),
+        call_seconds=_seconds(config, _CALL_TIMEOUT) or _CALL_SECONDS,
+    )
 
 
 def directory_of(source: ModelSource) -> Path:
@@ -108,6 +116,7 @@ class Workers:
             "start_seconds": self.start_seconds,
             "execute_seconds": self.limits.execute_seconds,
             "finalize_seconds": _FINALIZE_SECONDS,
+            "call_seconds": self.limits.call_seconds,
             "max_requests": self.limits.max_requests,
         }
         return WorkerModel(json.dumps(options), is_given_up, self.thread and partial(self.thread, cores))

@@ -53,6 +53,10 @@ _KEPT_SLOTS = 8
 _KEPT_BYTES = 256 << 20
 # each is an open file; the server refuses 1,024 of them, and gives small ones back early (`CROWD` in incoming.rs)
 _MOST_IN_USE = 256
+# the server has an open file for each of its slots, too: from so many on that the model keeps, what comes is copied, so
+# that its slot goes back at once; longer payloads are not
+_CROWD = 128
+_MOST_COPIED = 8 << 20
 
 _GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EBADF, errno.ENOTCONN, errno.ENOTSOCK})
 
@@ -127,7 +131,8 @@ class Channel:
         self._later: deque[tuple[int, list[Any], int, int]] = deque()
         # slots that came back meanwhile
         self._returned: deque[int] = deque()
-        # slots of the server's that nobody here needs any more
+        # slots of the server's that something here points into, and those that nobody here needs any more
+        self._kept: set[int] = set()
         self._released: list[int] = []
         self._own: dict[int, _Slot] = {}
         self._free: list[_Slot] = []
@@ -282,8 +287,17 @@ class Channel:
     def _block(self, slot: int, length: int) -> Any:
         # of the mapping itself: of two arrays in a row, NumPy's views refer to the inner one alone
         block = _Block(length, np.uint8, self._theirs[slot])
-        weakref.finalize(block, self._released.append, slot).atexit = False
+        if len(self._kept) >= _CROWD and length <= _MOST_COPIED:
+            copy = block.copy()
+            self._released.append(slot)
+            return copy
+        self._kept.add(slot)
+        weakref.finalize(block, self._no_longer_kept, slot).atexit = False
         return block
+
+    def _no_longer_kept(self, slot: int) -> None:
+        self._kept.discard(slot)
+        self._released.append(slot)
 
     def _releases(self) -> bytes:
         released = self._released

@@ -22,6 +22,7 @@ DESCRIPTOR = Descriptor(
     parameters=(
         "EXECUTION_ENV_PATH",
         "FORCE_CPU_ONLY_INPUT_TENSORS",
+        "kushi.call_timeout",
         "kushi.execute_timeout",
         "kushi.inprocess",
         "kushi.max_requests",

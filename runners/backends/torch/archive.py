@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from enum import Enum
+from itertools import islice
 from math import prod
 from pathlib import Path
 
@@ -32,6 +33,9 @@ _MOST_INFLATED_BYTES = 64 * 1024 * 1024
 """All compressed records together: PyTorch compresses code alone"""
 _MOST_JSON_PARTS = 2_000_000
 _MOST_JSON_VALUES = 8_000_000
+_MOST_JSON_MEMBERS = 1_000_000
+"""Nobody else runs Python while names are read, which takes a microsecond each"""
+_MEMBER = re.compile(rb'"\s*:')
 """Brackets and commas of one record: while it is read, no other model that Python executes goes on"""
 # what a damaged table of contents makes Python's reader raise
 _DAMAGE = (
@@ -229,7 +233,7 @@ class _Content:
             if size > _MOST_JSON_BYTES:
                 raise self._damaged(f"{record} has {size} bytes, at most {_MOST_JSON_BYTES} are read")
         text = self.read(record)
-        if text and (text.count(b"[") + text.count(b"{") > _MOST_JSON_PARTS or text.count(b",") > _MOST_JSON_VALUES):
+        if text and _is_too_long(text):
             raise self._damaged(f"{record} has more parts than a program has")
         try:
             content: object = None if text is None else json.loads(text)
@@ -238,6 +242,12 @@ class _Content:
         except ValueError as error:
             raise self._damaged(f"{record}: {error}") from None
         return content
+
+
+def _is_too_long(text: bytes) -> bool:
+    if text.count(b"[") + text.count(b"{") > _MOST_JSON_PARTS or text.count(b",") > _MOST_JSON_VALUES:
+        return True
+    return next(islice(_MEMBER.finditer(text), _MOST_JSON_MEMBERS, None), None) is not None
 
 
 def _elements(entry: Mapping[str, object]) -> int:

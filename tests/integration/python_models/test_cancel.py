@@ -1,6 +1,7 @@
 """What becomes of the calls of a request when its asker has gone"""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +11,24 @@ from tritonclient.utils import InferenceServerException
 from tests import models as onnx_models
 from tests.conftest import StartServer
 from tests.gates import HELD, Gate
+from tests.integration.hostile import inflight_bytes
 from tests.integration.python_models import callers, models
 from tests.integration.python_models.test_models import client_of, pair, tensor
-from tests.raw_http import frame
+from tests.raw_http import Connection, frame
 from tests.serving import Server
 from tests.waiting import eventually
 
+# how long a server waits for what is inside when it ends
+DRAIN_S = 30
 CANCELLED = "__ErrorCode.CANCELLED"
-ASKED = frame(
-    "POST",
-    "/v2/models/asking/infer",
-    body=b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["x"]}]}',
-)
+
+
+def asked_of(model: str, text: str = "x") -> bytes:
+    body = b'{"inputs":[{"name":"WHAT","datatype":"BYTES","shape":[1],"data":["%s"]}]}' % text.encode()
+    return frame("POST", f"/v2/models/{model}/infer", body=body)
+
+
+ASKED = asked_of("asking")
 
 
 def write_asking(
@@ -213,6 +220,7 @@ class TritonPythonModel:
     def answer(self, request):
         if not self.kept:
             self.kept.append(request.get_response_sender())
+            print("has kept one", flush=True)
             return None
         print("answers", flush=True)
         return pb_utils.InferenceResponse([])
@@ -222,10 +230,16 @@ IN_ORDER = "dynamic_batching { preserve_ordering: true }"
 
 
 def write_in_order(repository: Path, *, timeout_us: int = 0) -> None:
-    """The answers of the second model wait for its first one, which never comes"""
+    """Answers of the first model wait for its first one, which never comes"""
     models.write(repository, "ordered", ANSWERING_ALL_BUT_THE_FIRST, models.COUNTED_CONFIG + IN_ORDER)
     ask = "await asyncio.gather(*[asked.async_exec() for _ in range(3)])"
     write_asking(repository, "asking", "ordered", "async def", ask, timeout_us=timeout_us)
+
+
+def ask_the_first(server: Server, connection: Connection, text: str = "x") -> None:
+    """Which is never answered"""
+    connection.send(asked_of("ordered", text))
+    server.log.wait_for(re.compile("ordered_0: has kept one"), 20)
 
 
 def test_calls_whose_own_time_has_passed_end_though_their_answers_wait(
@@ -233,17 +247,48 @@ def test_calls_whose_own_time_has_passed_end_though_their_answers_wait(
 ) -> None:
     write_in_order(repository, timeout_us=1_000_000)
     server = start_server(repository)
-    client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
-    server.log.wait_for(re.compile("asking_0:( __ErrorCode.UNAVAILABLE){3}$"), 20)
+    with server.connect() as stays:
+        ask_the_first(server, stays)
+        client_of(server).infer("asking", [tensor("WHAT", np.array([b"x"], np.object_))])
+        server.log.wait_for(re.compile("asking_0:( __ErrorCode.UNAVAILABLE){3}$"), 20)
 
 
 def test_calls_of_who_has_gone_end_though_their_answers_wait(repository: Path, start_server: StartServer) -> None:
     write_in_order(repository)
     server = start_server(repository)
-    with server.connect() as connection:
-        connection.send(ASKED)
-        eventually(lambda: server.log.text().count("ordered_0: answers") == 2, "two are answered")
-    server.log.wait_for(re.compile(f"asking_0:( {CANCELLED}){{3}}$"), 20)
+    with server.connect() as stays:
+        ask_the_first(server, stays)
+        with server.connect() as connection:
+            connection.send(ASKED)
+            eventually(lambda: server.log.text().count("ordered_0: answers") == 3, "they are answered")
+        server.log.wait_for(re.compile(f"asking_0:( {CANCELLED}){{3}}$"), 20)
+
+
+def test_answers_wait_for_none_that_nobody_waits_for(repository: Path, start_server: StartServer) -> None:
+    write_in_order(repository)
+    server = start_server(repository)
+    with server.connect() as leaves:
+        ask_the_first(server, leaves)
+        with server.connect() as connection:
+            connection.send(asked_of("ordered"))
+            eventually(lambda: "ordered_0: answers" in server.log.text(), "it is answered")
+            leaves.close()
+            assert connection.receive().status == 200
+    client_of(server).infer("ordered", [tensor("WHAT", np.array([b"x"], np.object_))])
+
+
+def test_what_nobody_waits_for_is_not_kept(repository: Path, start_server: StartServer) -> None:
+    """A model that never ends its requests keeps neither their inputs nor the server"""
+    models.write(repository, "ordered", ANSWERING_ALL_BUT_THE_FIRST, models.COUNTED_CONFIG)
+    server = start_server(repository)
+    with server.connect() as leaves:
+        ask_the_first(server, leaves, "x" * 100_000)
+        assert inflight_bytes(server) > 0
+    eventually(lambda: inflight_bytes(server) == 0, "nothing is in flight")
+    client_of(server).infer("ordered", [tensor("WHAT", np.array([b"x"], np.object_))])
+    begun = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - begun < DRAIN_S, "nothing was waited for"
 
 
 ANSWERING_MEANWHILE = """
@@ -321,3 +366,54 @@ def test_calls_that_a_coroutine_gives_up_are_cancelled(repository: Path, start_s
         gate.until_reached()
         pending = 'nv_inference_pending_request_count{model="held",version="1"}'
         eventually(lambda: server.metrics()[pending] == 0, "none of them waits any more")
+
+
+MANY = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            try:
+                for _ in range(1000):
+                    sender.send(pb_utils.InferenceResponse([]))
+            except pb_utils.TritonModelException as error:
+                print(error, flush=True)
+"""
+
+TAKING_ONE = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.answers = None
+
+    def execute(self, requests):
+        if self.answers is None:
+            asked = pb_utils.InferenceRequest(
+                model_name="many", requested_output_names=["SAID"], inputs=requests[0].inputs()
+            )
+            self.answers = asked.exec(decoupled=True)
+            next(self.answers)
+        else:
+            errors = [answer.error() for answer in self.answers if answer.has_error()]
+            print(len(errors), errors[-1].code(), errors[-1].message(), flush=True)
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+def test_answers_that_are_never_taken_hold_up_no_others(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "many", MANY, models.COUNTED_CONFIG + "model_transaction_policy { decoupled: true }")
+    patience = 'parameters { key: "kushi.call_timeout" value { string_value: "1" } }'
+    models.write(repository, "asking", TAKING_ONE, models.COUNTED_CONFIG + patience)
+    server = start_server(repository)
+    asked = [tensor("WHAT", np.array([b"x"], np.object_))]
+    client = client_of(server)
+    client.infer("asking", asked)
+    server.log.wait_for(re.compile("many_0: .* Nobody waits for it"), 20)
+    client.infer("asking", asked)
+    text = "model 'asking' has taken none of the answers to this call for 1 s"
+    server.log.wait_for(re.compile(f"asking_0: 1 {CANCELLED} {text}"), 20)

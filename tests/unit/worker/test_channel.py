@@ -297,3 +297,31 @@ def test_no_more_slots_are_in_use_than_the_server_takes(ends: tuple[Odd, Channel
         ours.send(KIND, [LONG])
         kept.append(frame_of(theirs).payload)
     assert waited == [module._MOST_IN_USE]
+
+
+def test_what_a_model_keeps_many_of_is_copied(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    kept = []
+    for number in range(2 * module._CROWD):
+        ours.send(KIND, [bytes([number]), LONG])
+        kept.append(frame_of(theirs).payload)
+        # with it goes which slots are free again
+        theirs.send(KIND, [b"taken"])
+        ours.read()
+    assert len(ours._own) - len(ours._free) == module._CROWD
+    assert [int(payload[0]) for payload in kept] == list(range(2 * module._CROWD)), "no slot was used again too early"
+    assert all(payload[1:].tobytes() == LONG for payload in kept)
+    kept.clear()
+    theirs.send(KIND, [b"taken"])
+    ours.read()
+    assert len(ours._own) == len(ours._free), "the rest came back, too"
+
+
+def test_long_payloads_are_never_copied(ends: tuple[Odd, Channel], monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = ends
+    monkeypatch.setattr(module, "_CROWD", 0)
+    for length, is_copied in ((module._MOST_COPIED, True), (module._MOST_COPIED + 1, False)):
+        ours.send(KIND, [bytes(length)])
+        payload = frame_of(theirs).payload
+        assert (not theirs._kept) == is_copied
+        del payload

@@ -42,10 +42,8 @@ pub struct Batch {
     padding: usize,
     /// Rows behind all of them that the engine has asked for.
     filling: usize,
-    /// Its place among the batches of the model, and how many requests have that place: those that are
-    /// executed alone keep the place of the batch that failed.
+    /// Its place among the batches of the model: requests that are executed alone keep that of the batch that failed.
     sequence: u64,
-    of: usize,
     /// When the requests left the queue.
     dequeued: Instant,
     started: Instant,
@@ -60,7 +58,17 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The next one that leaves the queue.
     pub(crate) fn new(ledger: Arc<Ledger>, plan: Plan, sequence: u64, started: Instant) -> Self {
+        let batch = Self::part(ledger, plan, sequence, started);
+        if let Some(ordering) = &batch.ledger.ordering {
+            ordering.begin(sequence, batch.numbers());
+        }
+        batch
+    }
+
+    /// The same, or a part of one that has left before.
+    fn part(ledger: Arc<Ledger>, plan: Plan, sequence: u64, started: Instant) -> Self {
         let Plan { seats, inputs } = plan;
         let (mut open, mut rows, mut padding) = (0, 0, 0);
         for seat in &seats {
@@ -76,7 +84,6 @@ impl Batch {
             rows,
             padding,
             filling: 0,
-            of: open,
             seats,
             made: inputs,
             sequence,
@@ -94,6 +101,21 @@ impl Batch {
     /// Counts until all its requests have ended, or it is taken back.
     pub(crate) fn set_unanswered(&mut self, unanswered: Option<OneUnanswered>) {
         self.unanswered = unanswered;
+    }
+
+    /// Those behind it wait for none of its requests that nobody waits for. To be called under no lock: answers may leave.
+    pub(crate) fn let_others_pass(&self) {
+        if self.ledger.ordering.is_none() {
+            return;
+        }
+        for entry in self.seats.iter().filter_map(|seat| seat.entry.as_ref()) {
+            let (ledger, sequence, number) = (Arc::downgrade(&self.ledger), self.sequence, entry.number);
+            entry.request.reply.claim.when_abandoned(Box::new(move || {
+                if let Some(ledger) = ledger.upgrade() {
+                    ledger.given_up(sequence, number);
+                }
+            }));
+        }
     }
 
     /// Whether its rows have places that matter to the model.
@@ -248,6 +270,21 @@ impl Batch {
         self.dispatch(outgoing);
     }
 
+    /// Ends those of its requests that nobody waits for any more, by their numbers, while the engine still works on them: it
+    /// counts as unanswered as before, until it is dropped.
+    pub fn give_up_abandoned(&mut self) -> Vec<usize> {
+        let unanswered = self.unanswered.take();
+        let now_abandoned = |index: &usize| self.seats[*index].entry.is_some() && self.is_abandoned(*index);
+        let ended: Vec<usize> = (0..self.seats.len()).filter(now_abandoned).collect();
+        let mut outgoing = Outgoing::new(self);
+        for &index in &ended {
+            outgoing.end(self, index, None, Err(Error::cancelled()));
+        }
+        self.dispatch(outgoing);
+        self.unanswered = unanswered;
+        ended
+    }
+
     /// Whether any of its requests has not ended.
     pub fn is_open(&self) -> bool {
         self.open > 0
@@ -336,23 +373,24 @@ impl Batch {
 
     /// Statistics first, mail second: who has an answer finds it counted.
     fn dispatch(&mut self, outgoing: Outgoing) {
-        let Outgoing { now, timings, tally, outbox, ended } = outgoing;
+        let Outgoing { now, timings, tally, outbox, ended, numbers } = outgoing;
         if ended == 0 {
             return;
         }
         let execution = (tally.successes > 0 && !self.counted).then_some(self.rows - self.padding);
         self.counted |= execution.is_some();
         self.ledger.record(&tally, &timings, execution, now);
-        self.post(outbox, ended);
+        self.post(outbox, &numbers);
         self.ledger.ended(ended);
         if self.open == 0 {
             self.unanswered = None;
         }
     }
 
-    fn post(&self, outbox: Outbox, ended: usize) {
+    /// Of which these requests have ended, where the order counts.
+    fn post(&self, outbox: Outbox, ended: &[u64]) {
         match &self.ledger.ordering {
-            Some(ordering) => ordering.pass(self.sequence, outbox, ended, self.of),
+            Some(ordering) => ordering.pass(self.sequence, outbox, ended),
             None => outbox.deliver(),
         }
     }
@@ -391,6 +429,8 @@ struct Outgoing {
     tally: Tally,
     outbox: Outbox,
     ended: usize,
+    /// Of those that have ended, where the order counts.
+    numbers: SmallVec<[u64; 2]>,
 }
 
 impl Outgoing {
@@ -402,6 +442,7 @@ impl Outgoing {
             tally: Tally::default(),
             outbox: Outbox::default(),
             ended: 0,
+            numbers: SmallVec::new(),
         }
     }
 
@@ -417,6 +458,9 @@ impl Outgoing {
         };
         batch.open -= 1;
         self.ended += 1;
+        if batch.ledger.ordering.is_some() {
+            self.numbers.push(entry.number);
+        }
         let request = entry.request;
         let claim = &request.reply.claim;
         let (response, result) = if claim.answer() {

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::Claim;
 use crate::sync::{Mutex, lock};
 
@@ -62,7 +64,7 @@ struct Used {
     /// Called once there is room, or nobody waits for answers any more.
     wake: Option<Wake>,
     /// Called once nobody waits for answers any more.
-    gone: Option<Wake>,
+    gone: SmallVec<[Wake; 1]>,
 }
 
 impl Used {
@@ -112,22 +114,31 @@ impl Account {
         call(wake);
     }
 
-    /// The same for whoever waits for nothing else.
+    /// The same for those who wait for nothing else.
     pub(crate) fn when_given_up(&self, wake: Wake, is_given_up: impl FnOnce() -> bool) {
-        let (wake, _earlier) = {
+        let wake = {
             let mut used = lock(&self.used);
-            if is_given_up() { (Some(wake), None) } else { (None, used.gone.replace(wake)) }
+            if is_given_up() {
+                Some(wake)
+            } else {
+                used.gone.push(wake);
+                None
+            }
         };
         call(wake);
+    }
+
+    /// Whether somebody waits for room.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        lock(&self.used).wake.is_some()
     }
 
     pub(crate) fn give_up(&self) {
         let (wake, gone) = {
             let mut used = lock(&self.used);
-            (used.wake.take(), used.gone.take())
+            (used.wake.take(), std::mem::take(&mut used.gone))
         };
-        call(wake);
-        call(gone);
+        wake.into_iter().chain(gone).for_each(|wake| wake());
     }
 }
 

@@ -127,7 +127,11 @@ impl Lease {
         };
         runner.withdraw(useless_waits);
         let mut batch = match work {
-            Work::New(plan, sequence) => Batch::new(ledger.clone(), plan, sequence, started),
+            Work::New(plan, sequence) => {
+                let batch = Batch::new(ledger.clone(), plan, sequence, started);
+                batch.let_others_pass();
+                batch
+            }
             Work::Moved(mut batch) => {
                 let ended = batch.end_useless(started);
                 if !ended.is_empty() {

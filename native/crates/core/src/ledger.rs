@@ -98,6 +98,14 @@ impl Ledger {
         }
     }
 
+    /// Nobody waits for this request any more, which a batch has: what waited behind it may leave. Counts until it has.
+    pub(crate) fn given_up(&self, sequence: u64, number: u64) {
+        let Some(ordering) = &self.ordering else { return };
+        self.pinned();
+        ordering.give_up(sequence, number);
+        self.unpinned();
+    }
+
     pub(crate) fn state(&self) -> State {
         State::ALL[usize::from(self.state.load(Atomic::Acquire))]
     }

@@ -37,6 +37,14 @@ pub enum Decision {
 }
 
 impl BatchPolicy {
+    /// Fewer rows wait for company, until the delay is over.
+    pub(crate) fn least_rows(&self) -> usize {
+        if !self.joins || self.max_delay.is_zero() {
+            return 0;
+        }
+        self.preferred_rows.iter().copied().chain([self.max_rows]).min().unwrap_or_default()
+    }
+
     fn largest_preferred(&self) -> usize {
         self.preferred_rows.iter().copied().max().unwrap_or(self.max_rows)
     }

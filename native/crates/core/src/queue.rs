@@ -72,8 +72,7 @@ impl Entry {
 
     /// `ragged`: the inputs whose shapes may differ.
     fn may_join(&self, previous: &Self, ragged: &[bool]) -> bool {
-        #[cfg(test)]
-        tests::LOOKS.set(tests::LOOKS.get() + 1);
+        looked();
         let (a, b) = (&self.request.inputs, &previous.request.inputs);
         a.iter().zip(b).enumerate().all(|(input, pair)| match pair {
             (Some(a), Some(b)) => {
@@ -87,8 +86,7 @@ impl Entry {
     /// Why it is to be dropped instead of run, if that is so. Caller gone first, then waited too long, so
     /// that a request with both is counted as cancelled.
     pub fn fault(&self, now: Instant) -> Option<Error> {
-        #[cfg(test)]
-        tests::LOOKS.set(tests::LOOKS.get() + 1);
+        looked();
         let gone = self.request.reply.claim.abandoned();
         gone.or_else(|| self.expires.is_some_and(|expires| expires <= now).then(Error::expired))
     }
@@ -97,6 +95,12 @@ impl Entry {
     fn change(&self) -> Option<(Instant, u64, usize)> {
         earlier(self.expires, self.gives_way).map(|when| (when, self.number, self.level))
     }
+}
+
+/// At an entry: tests bound how often.
+fn looked() {
+    #[cfg(test)]
+    tests::LOOKS.set(tests::LOOKS.get() + 1);
 }
 
 fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
@@ -217,6 +221,15 @@ impl Queue {
     /// Whether others wait that came behind these and may not join them: where the order counts, none joins them any more.
     pub(crate) fn is_followed(&self, head: Head) -> bool {
         !self.levels[head.level].prompt.has_one_group()
+    }
+
+    /// The rows of those that may share a batch, and since when none of them waits longer, where that is known without a look
+    /// at each.
+    pub(crate) fn extent(&self, head: Head) -> Option<(usize, Instant)> {
+        let prompt = &self.levels[head.level].prompt;
+        let extent = prompt.extent(head.number)?;
+        // Others may follow.
+        (!prompt.has_one_group() || extent.0 == self.backlog.rows).then_some(extent)
     }
 
     /// Those that may share a batch, in their order.

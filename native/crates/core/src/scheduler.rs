@@ -89,6 +89,8 @@ pub struct DynamicBatcher {
     queue: Queue,
     /// At how many groups of a level.
     looks_at: usize,
+    /// Fewer rows wait for company, until the delay is over.
+    least_rows: usize,
 }
 
 /// What is to be done now.
@@ -109,14 +111,14 @@ impl DynamicBatcher {
             (true, true) => (Grouping::Neighbours, 1),
             (true, false) => (Grouping::Shapes, MOST_GROUPS),
         };
-        Self { policy, queue: Queue::grouped(queue, grouping), looks_at }
+        let least_rows = policy.least_rows();
+        Self { policy, queue: Queue::grouped(queue, grouping), looks_at, least_rows }
     }
 
     fn choose(&self, now: Instant) -> Choice {
         let mut choice = Choice::Idle;
         for head in self.queue.heads(self.looks_at) {
-            let is_closed = self.looks_at == 1 && self.queue.is_followed(head);
-            match decide(&self.policy, self.queue.group(head), is_closed, now) {
+            match self.decide(head, now) {
                 Decision::Run { requests } => return Choice::Run(head, requests),
                 Decision::Wait { until } => {
                     let earlier = if let Choice::Wait(earlier) = choice { earlier.min(until) } else { until };
@@ -126,6 +128,19 @@ impl DynamicBatcher {
             }
         }
         choice
+    }
+
+    /// As [`decide`] does, without a look at each of those that are too few to be worth one.
+    fn decide(&self, head: Head, now: Instant) -> Decision {
+        let is_closed = self.looks_at == 1 && self.queue.is_followed(head);
+        if !is_closed
+            && let Some((rows, since)) = self.queue.extent(head)
+            && rows < self.least_rows
+            && now < since + self.policy.max_delay
+        {
+            return Decision::Wait { until: since + self.policy.max_delay };
+        }
+        decide(&self.policy, self.queue.group(head), is_closed, now)
     }
 
     fn has_whole_batch(&self) -> bool {

@@ -44,6 +44,11 @@ impl Ticket {
         given_up
     }
 
+    /// Whether an answer cannot be sent before another one is taken.
+    pub fn is_full(&self) -> bool {
+        self.claim.account.is_waited_for()
+    }
+
     fn leave_run(&self) {
         let now = self.runner.now();
         self.runner.handover.with(|desk| desk.runs.abandon(self.number, now));

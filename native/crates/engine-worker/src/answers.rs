@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
@@ -51,6 +52,9 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         if let Some(response) = &mut response {
             reshape(running.batch.spec(), response);
         }
+        if end.is_some() {
+            running.given_up.remove(&position);
+        }
         let waits = running.held.iter().any(|held| held.position == position);
         match end {
             Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),
@@ -63,7 +67,10 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
     running.batch.end_each(last);
     send_held(shared, head.id, &mut running);
     let token = running.token.take_if(|_| head.kind == kind::RETURNED);
-    if running.batch.is_open() || running.token.is_some() {
+    if token.is_some() && running.batch.is_open() {
+        answers_later(shared, &mut running);
+    }
+    if !running.is_over() {
         shared.state().batches.insert(head.id, running);
     }
     // Behind the answers; what is due for the slot goes on here.
@@ -71,6 +78,32 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         lease.run_afterwards();
     }
     Ok(())
+}
+
+/// The model has returned, and not ended all requests of this batch. Of one that nobody waits for, its supervisor hears.
+fn answers_later(shared: &Arc<Shared>, running: &mut Running) {
+    if !std::mem::replace(&mut running.is_watched, true) {
+        shared.watch(running);
+    } else if running.places.iter().any(|&place| running.batch.is_abandoned(place)) {
+        shared.has_abandoned.store(true, Ordering::Release);
+        shared.ring();
+    }
+}
+
+/// Ends the requests that nobody waits for and that the model has kept: it may never end them.
+pub(crate) fn give_up_abandoned(shared: &Arc<Shared>) {
+    let _afterwards = Afterwards::open();
+    let kept: Vec<u64> = {
+        let state = shared.state();
+        state.batches.iter().filter(|(_, running)| running.token.is_none()).map(|(id, _)| *id).collect()
+    };
+    for id in kept {
+        let Some(mut running) = shared.state().batches.remove(&id) else { continue };
+        running.give_up_abandoned();
+        if !running.is_over() {
+            shared.state().batches.insert(id, running);
+        }
+    }
 }
 
 /// Its bytes are a model's own, whatever it says of their shape.
@@ -94,7 +127,7 @@ pub(crate) fn send_again(shared: &Arc<Shared>) {
     for id in holding {
         let Some(mut running) = shared.state().batches.remove(&id) else { continue };
         send_held(shared, id, &mut running);
-        if running.batch.is_open() || running.token.is_some() {
+        if !running.is_over() {
             shared.state().batches.insert(id, running);
         }
     }

@@ -1,7 +1,8 @@
 //! Requests that a model makes to other models, and the answers on their way to it.
 //!
 //! A call ends with the answer of the other model, or without it: when its own time has passed, when the model does not wait
-//! for it any more, and when nobody waits for the requests on whose behalf it is made. What comes after its end is dropped.
+//! for it any more, when it takes none of its answers while the other model waits for that, and when nobody waits for the
+//! requests on whose behalf it is made. What comes after its end is dropped.
 //!
 //! Mail is written to the worker's socket by whoever delivers it, under no other lock than that of the worker's state.
 
@@ -45,6 +46,8 @@ struct Open {
     is_unwanted: bool,
     /// Of the answers that the model has not taken.
     credit: VecDeque<Option<Credit>>,
+    /// Since when it has taken none of these.
+    untaken_since: Option<Instant>,
 }
 
 struct Asked {
@@ -56,7 +59,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// When to look at it again.
+    /// When to look again whether its time has passed.
     fn next_look(&self) -> Option<Instant> {
         let when = self.alarm.when()?;
         Some(if self.ends_with_asker(when) { when + ASKER_PATIENCE } else { when })
@@ -130,9 +133,6 @@ pub(crate) fn cancel(shared: &Shared, number: u64) {
 
 /// Cancels the calls of batches that nobody waits for any more.
 pub(crate) fn cancel_abandoned(shared: &Shared) {
-    if !shared.has_abandoned.swap(false, Ordering::AcqRel) {
-        return;
-    }
     let abandoned: Vec<u64> = {
         let state = shared.state();
         state.batches.iter().filter(|(_, running)| running.is_abandoned()).map(|(id, _)| *id).collect()
@@ -151,6 +151,7 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
         return;
     }
     shared.calls.looks().earliest = None;
+    end_untaken(shared, now);
     let waiting: Vec<(u64, Instant)> = {
         let open = shared.calls.open();
         let next_look = |open: &Open| open.asked.as_ref().and_then(Asked::next_look);
@@ -165,10 +166,47 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
     }
 }
 
+/// Ends the calls whose answers the model does not take, where the other model can do nothing else meanwhile.
+fn end_untaken(shared: &Shared, now: Instant) {
+    let patience = shared.call_patience();
+    let mut next: Option<Instant> = None;
+    let mut given_up = Vec::new();
+    for (key, open) in shared.calls.open().iter_mut() {
+        let Some(since) = open.untaken_since else { continue };
+        let mut when = since + patience;
+        if when <= now && open.asked.as_ref().is_some_and(|asked| asked.ticket.is_full()) {
+            given_up.push(*key);
+            continue;
+        }
+        if when <= now {
+            // There is room still.
+            when = now + patience;
+        }
+        next = Some(next.map_or(when, |next| next.min(when)));
+    }
+    if let Some(next) = next {
+        shared.calls.look_by(shared, next);
+    }
+    let text = format!(
+        "model '{}' has taken none of the answers to this call for {} s, so that the model that it asks could do nothing else",
+        shared.options.model,
+        patience.as_secs_f64()
+    );
+    let error = Error::new(ErrorKind::Cancelled, text);
+    for key in given_up {
+        log::warn!("{}: {}", shared.options.launch.name, error.message);
+        shared.calls.give_up(shared, key, &error);
+    }
+}
+
 /// The model has taken an answer, so there is room for another.
 pub(crate) fn taken(shared: &Shared, number: u64) {
     let key = shared.calls.key(number);
-    let credit = shared.calls.open().get_mut(&key).and_then(|open| open.credit.pop_front());
+    let credit = shared.calls.open().get_mut(&key).and_then(|open| {
+        let credit = open.credit.pop_front();
+        open.untaken_since = (!open.credit.is_empty()).then(Instant::now);
+        credit
+    });
     drop(credit);
 }
 
@@ -233,6 +271,18 @@ impl Calls {
         if let Some(asked) = asked {
             self.has_begun(shared, key, asked);
         }
+    }
+
+    /// It ends with this error, and the other model hears that nobody waits for it.
+    fn give_up(&self, shared: &Shared, key: u64, error: &Error) {
+        let ended = self.open().remove(&key);
+        if let Some(asked) = ended.as_ref().and_then(|open| open.asked.as_ref()) {
+            asked.ticket.cancel();
+        }
+        if ended.is_some() {
+            send_error(shared, key, error);
+        }
+        drop(ended);
     }
 
     fn look(&self, shared: &Shared, key: u64) {
@@ -322,6 +372,7 @@ impl Calls {
     }
 
     fn pass(&self, shared: &Shared, spec: &ModelSpec, mut mail: Mail) {
+        let mut first_untaken = None;
         let ended = {
             let mut calls = self.open();
             // It may have ended meanwhile, without this.
@@ -330,19 +381,23 @@ impl Calls {
                 calls.remove(&mail.key)
             } else {
                 open.credit.push_back(mail.credit.take());
+                if open.untaken_since.is_none() {
+                    let now = Instant::now();
+                    open.untaken_since = Some(now);
+                    first_untaken = Some(now);
+                }
                 None
             }
         };
+        if let Some(since) = first_untaken {
+            self.look_by(shared, since + shared.call_patience());
+        }
         match &mail.end {
             Some(End { result: Err(error), .. }) => send_error(shared, mail.key, error),
             end if send(shared, mail.key, spec, mail.response.as_ref(), end.is_some()) => {}
             _ => {
-                let ended = self.open().remove(&mail.key);
-                if let Some(asked) = ended.as_ref().and_then(|open| open.asked.as_ref()) {
-                    asked.ticket.cancel();
-                }
                 let text = "there is no memory for the answer";
-                send_error(shared, mail.key, &Error::new(ErrorKind::Internal, text));
+                self.give_up(shared, mail.key, &Error::new(ErrorKind::Internal, text));
             }
         }
         drop(ended);

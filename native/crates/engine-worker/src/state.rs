@@ -1,6 +1,6 @@
 //! What is known of a worker: its process, if there is one, and the batches that it has or that wait for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,6 +74,7 @@ impl State {
             taken: HashMap::new(),
             ends: Vec::new(),
             is_watched: false,
+            given_up: HashSet::new(),
         };
         self.batches.insert(id, running);
         Ok(is_blocked)

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kushi_core::{Afterwards, Error, ErrorKind, Look, UNANSWERED_PER_SLOT, os_text};
@@ -292,7 +293,10 @@ impl Watch<'_> {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
             self.reading.beside(|| {
                 answers::send_again(self.shared);
-                calls::cancel_abandoned(self.shared);
+                if self.shared.has_abandoned.swap(false, Ordering::AcqRel) {
+                    calls::cancel_abandoned(self.shared);
+                    answers::give_up_abandoned(self.shared);
+                }
             });
         }
         if has_output {

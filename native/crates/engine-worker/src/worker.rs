@@ -41,6 +41,8 @@ pub struct WorkerOptions {
     pub execute_seconds: f64,
     /// How long it may take to end.
     pub finalize_seconds: f64,
+    /// How long the model may take none of the answers of another one that waits for that.
+    pub call_seconds: f64,
     /// After about so many requests another process takes its place; 0: never.
     pub max_requests: u64,
 }
@@ -64,7 +66,7 @@ pub(crate) struct Shared {
     stopped: AtomicBool,
     /// Has the supervisor look at the state.
     pub(crate) bell: std::os::fd::OwnedFd,
-    /// Nobody waits any more for a request that has made calls.
+    /// Nobody waits any more for a request that has made calls, or that the model has kept.
     pub(crate) has_abandoned: AtomicBool,
 }
 
@@ -358,8 +360,8 @@ impl Shared {
         }
     }
 
-    /// Has the supervisor cancel the calls of these requests once nobody waits for them.
-    fn watch(self: &Arc<Self>, running: &Running) {
+    /// Tells the supervisor once nobody waits for one of these requests.
+    pub(crate) fn watch(self: &Arc<Self>, running: &Running) {
         for &place in &running.places {
             let shared = Arc::downgrade(self);
             running.batch.when_abandoned(place, move || {
@@ -377,6 +379,10 @@ impl Shared {
 
     pub(crate) fn finalize_patience(&self) -> Duration {
         Duration::from_secs_f64(self.options.finalize_seconds)
+    }
+
+    pub(crate) fn call_patience(&self) -> Duration {
+        Duration::from_secs_f64(self.options.call_seconds)
     }
 
     pub(crate) fn execute_patience(&self) -> Option<Duration> {

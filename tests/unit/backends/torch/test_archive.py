@@ -293,7 +293,15 @@ def test_a_weight_of_nothing_is_damage(tmp_path: Path) -> None:
     assert inspect(archive(tmp_path / "model.pt2", empty)) is Format.EXPORTED
 
 
-@pytest.mark.parametrize("text", ["[" + ",".join(["[]"] * 2_000_001) + "]", "[" + "0," * 8_000_001 + "0]"], ids=len)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + ",".join(["[]"] * 2_000_001) + "]",
+        "[" + "0," * 8_000_001 + "0]",
+        "{" + ",".join(f'"{number}" :0' for number in range(1_000_001)) + "}",
+    ],
+    ids=["lists", "values", "members"],
+)
 def test_a_program_of_too_many_parts_is_not_read(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigInvalid, match=r"is damaged: models/model\.json has more parts than a program has"):
         inspect(archive(tmp_path / "model.pt2", PROGRAM | {"models/model.json": text}))

@@ -20,8 +20,7 @@ impl Batch {
             let seat = Seat::from(self.seats[index].entry.take()?);
             let plan = Plan { seats: vec![seat], inputs: Vec::new() };
             self.open -= 1;
-            let mut alone = Self::new(self.ledger.clone(), plan, self.sequence, now);
-            alone.of = self.of;
+            let mut alone = Self::part(self.ledger.clone(), plan, self.sequence, now);
             alone.dequeued = self.dequeued;
             return Some(alone);
         }

@@ -55,12 +55,12 @@ impl Batch {
         let mut outbox = Outbox::default();
         outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });
         self.responded = true;
-        self.post(outbox, 0);
+        self.post(outbox, &[]);
         Sent::Accepted
     }
 
     /// Calls `wake` once nobody waits for the answer to this request any more: at once where that is so already. As
-    /// [`Batch::when_room`] does, and beside it.
+    /// [`Batch::when_room`] does, but beside those that wait.
     pub fn when_abandoned(&self, index: usize, wake: impl FnOnce() + Send + 'static) {
         match &self.seats[index].entry {
             Some(entry) => entry.request.reply.claim.when_abandoned(Box::new(wake)),

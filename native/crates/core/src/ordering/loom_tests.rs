@@ -34,7 +34,14 @@ impl Mailbox for Seen {
 fn pass(ordering: &Ordering, sequence: u64, to: &Arc<dyn Mailbox>) {
     let mut outbox = Outbox::default();
     outbox.add(to, Mail { key: sequence, response: None, end: None, credit: None });
-    ordering.pass(sequence, outbox, 1, 1);
+    ordering.pass(sequence, outbox, &[sequence]);
+}
+
+/// Of this many batches, of one request each that has their number.
+fn begun(batches: u64) -> Ordering {
+    let ordering = Ordering::default();
+    (0..batches).for_each(|sequence| ordering.begin(sequence, std::iter::once(sequence)));
+    ordering
 }
 
 fn check(body: impl Fn() + Send + Sync + 'static) {
@@ -46,7 +53,7 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn mail_leaves_in_order_whoever_passes_it_first() {
     check(|| {
-        let ordering = Arc::new(Ordering::default());
+        let ordering = Arc::new(begun(3));
         let seen = Arc::new(Seen::default());
         let mailbox: Arc<dyn Mailbox> = seen.clone();
         let others = [1, 2].map(|sequence| {
@@ -62,7 +69,7 @@ fn mail_leaves_in_order_whoever_passes_it_first() {
 #[test]
 fn a_delivery_may_pass_mail_again() {
     check(|| {
-        let ordering = Arc::new(Ordering::default());
+        let ordering = Arc::new(begun(3));
         let seen = Arc::new_cyclic(|itself| Seen {
             again: Some((Arc::downgrade(&ordering), Weak::clone(itself))),
             ..Seen::default()
@@ -75,5 +82,27 @@ fn a_delivery_may_pass_mail_again() {
         pass(&ordering, 0, &mailbox);
         other.join().unwrap();
         assert_eq!(*lock(&seen.keys), [0, 1, 2], "what was passed from inside has its place");
+    });
+}
+
+#[test]
+fn what_nobody_waits_for_holds_nobody_back_and_is_delivered_itself() {
+    check(|| {
+        let ordering = Arc::new(begun(2));
+        let seen = Arc::new(Seen::default());
+        let mailbox: Arc<dyn Mailbox> = seen.clone();
+        let gives_up = {
+            let ordering = ordering.clone();
+            thread::spawn(move || ordering.give_up(0, 0))
+        };
+        let passes = {
+            let (ordering, mailbox) = (ordering.clone(), mailbox.clone());
+            thread::spawn(move || pass(&ordering, 1, &mailbox))
+        };
+        gives_up.join().unwrap();
+        passes.join().unwrap();
+        assert_eq!(*lock(&seen.keys), [1], "it does not wait for the first");
+        pass(&ordering, 0, &mailbox);
+        assert_eq!(*lock(&seen.keys), [1, 0], "whose own end comes late");
     });
 }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::tests::{LOOKS, request, spec};
 use super::*;
+use crate::scheduler::Action;
+use crate::{BatchPolicy, Due, DynamicBatcher, FreeSlots, Scheduler};
 
 /// A queue of requests with inputs of these shapes, numbered from 0.
 fn queue_of_shapes(grouping: Grouping, ragged: &[bool], shapes: &[&[&[i64]]]) -> Queue {
@@ -119,6 +121,10 @@ proptest! {
             }
             prop_assert_eq!(groups(&queue), model.groups(false));
             prop_assert_eq!(queue.backlog().requests, model.waiting.len());
+            for (head, group) in queue.heads(usize::MAX).zip(model.groups(false)) {
+                let extent = queue.extent(head).map(|(rows, _)| rows);
+                prop_assert_eq!(extent, Some(group.len()), "each has a row");
+            }
         }
     }
 
@@ -153,4 +159,27 @@ fn what_of_many_shapes_waits_costs_no_more_behind_a_long_queue() {
     };
     let (few, many) = (looks(64), looks(4096));
     assert!(many <= 2 * few + 2, "{few} for each of 64, {many} for each of 4096");
+}
+
+#[test]
+fn what_waits_for_company_costs_no_more_in_a_large_group() {
+    let start = Instant::now();
+    let spec = spec(TimeoutAction::Reject);
+    let policy =
+        BatchPolicy { max_rows: 100, joins: true, preferred_rows: vec![], max_delay: Duration::from_secs(1) };
+    for shapes in [1, 16] {
+        let mut batcher = DynamicBatcher::new(policy.clone(), &spec, false);
+        let count = shapes * 99;
+        LOOKS.set(0);
+        for number in 0..count {
+            let request = request(start, Duration::from_secs(60), &[&[1, (number % shapes) as i64]]);
+            let entry = Entry { number, ..Entry::new(request.into(), &spec) };
+            assert!(batcher.admit(entry).is_ok());
+            assert_eq!(batcher.due(start, &FreeSlots::default()), Due::Later(start + policy.max_delay));
+        }
+        let looks = LOOKS.get() as u64;
+        assert!(looks <= count * (shapes + 2), "{looks} for {count} of {shapes} shapes");
+        let over = start + policy.max_delay;
+        assert!(matches!(batcher.next(over, 0).action, Action::Run(plan) if plan.seats.len() == 99));
+    }
 }

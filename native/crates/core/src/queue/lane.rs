@@ -3,13 +3,14 @@
 //! Requests of equal shapes are a group, and each knows the one before it and the one behind it in that. One that leaves
 //! from between others leaves a gap, so that none of those behind it moves; gaps are never more than the entries.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::Entry;
+use super::{Entry, looked};
 
 /// Which requests may share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +57,20 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct Groups {
-    /// With the number of its last entry.
     all: Vec<Group>,
     free: Vec<u32>,
     /// Empty as long as there has been one group since the lane was empty.
     by_shapes: HashMap<Shapes, u32>,
+    /// The first entries of those in the map.
+    heads: BTreeSet<u64>,
 }
 
 struct Group {
+    /// The number of its last entry.
     last: u64,
+    rows: usize,
+    /// None of its entries has come before.
+    since: Instant,
     /// As it stands in the map, if it does.
     shapes: Option<Shapes>,
 }
@@ -92,7 +98,22 @@ impl Lane {
 
     /// The first one of each group, in the order in which they came.
     pub(super) fn heads(&self) -> impl Iterator<Item = &Entry> {
-        self.iter().filter(|entry| entry.links.previous.number().is_none())
+        let heads = &self.groups.heads;
+        let known = heads.iter().filter_map(|&head| self.places[self.at(head)?].1.as_ref());
+        let most = match (heads.is_empty(), self.has_one_group()) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => usize::MAX,
+        };
+        let sought = self.iter().filter(|entry| entry.links.previous.number().is_none());
+        known.chain(sought.take(most)).inspect(|_| looked())
+    }
+
+    /// The rows of the group of this entry, which is its first, and since when none of them waits longer.
+    pub(super) fn extent(&self, number: u64) -> Option<(usize, Instant)> {
+        let head = self.places[self.at(number)?].1.as_ref()?;
+        let group = &self.groups.all[head.links.group as usize];
+        Some((group.rows, group.since))
     }
 
     /// The group of this entry, from there on.
@@ -100,6 +121,7 @@ impl Lane {
         let mut next = self.at(number).map(|place| (number, place));
         std::iter::from_fn(move || {
             let (number, place) = next?;
+            looked();
             let entry = self.places[place].1.as_ref().filter(|entry| entry.number == number)?;
             next = entry
                 .links
@@ -122,18 +144,23 @@ impl Lane {
                 Some(last.links.group)
             }
             Some(_) if self.grouping == Grouping::Neighbours => None,
-            Some(last) => self.groups.find(last, &entry, &self.ragged),
+            Some(last) if self.groups.by_shapes.is_empty() => {
+                let first = self.places.front().map(|&(number, _)| number);
+                self.groups.map(last, first, &self.ragged);
+                None
+            }
+            Some(_) => self.groups.find(&entry, &self.ragged),
         };
         entry.links = Links::default();
         if let Some(group) = group {
-            let previous = std::mem::replace(&mut self.groups.all[group as usize].last, number);
+            let previous = self.groups.all[group as usize].push(&entry);
             entry.links = Links { group, previous: Neighbour::of(previous), next: Neighbour::default() };
             if let Some(previous) = self.entry_mut(previous) {
                 previous.links.next = Neighbour::of(number);
             }
         } else {
             let shapes = (!self.groups.by_shapes.is_empty()).then(|| shapes(&entry, &self.ragged));
-            entry.links.group = self.groups.add(number, shapes);
+            entry.links.group = self.groups.add(&entry, shapes);
         }
         self.places.push_back((number, Some(entry)));
     }
@@ -147,13 +174,18 @@ impl Lane {
     pub(super) fn remove(&mut self, number: u64) -> Option<Entry> {
         let place = self.at(number)?;
         let entry = self.places[place].1.take()?;
-        self.unlink(entry.links);
+        self.unlink(&entry);
         self.gaps += 1;
         self.close_gaps();
         Some(entry)
     }
 
-    fn unlink(&mut self, Links { group, previous, next }: Links) {
+    fn unlink(&mut self, entry: &Entry) {
+        let (number, Links { group, previous, next }) = (entry.number, entry.links);
+        self.groups.all[group as usize].rows -= entry.request.rows;
+        if previous.number().is_none() && self.groups.heads.remove(&number) {
+            self.groups.heads.extend(next.number());
+        }
         if let Some(entry) = previous.number().and_then(|previous| self.entry_mut(previous)) {
             entry.links.next = next;
         }
@@ -214,14 +246,17 @@ impl Groups {
         self.all.clear();
         self.free.clear();
         self.by_shapes.clear();
+        self.heads.clear();
     }
 
-    fn add(&mut self, last: u64, shapes: Option<Shapes>) -> u32 {
+    fn add(&mut self, first: &Entry, shapes: Option<Shapes>) -> u32 {
         let at = self.free.pop().unwrap_or(self.all.len() as u32);
         if let Some(shapes) = &shapes {
             self.by_shapes.insert(shapes.clone(), at);
+            self.heads.insert(first.number);
         }
-        let group = Group { last, shapes };
+        let group =
+            Group { last: first.number, rows: first.request.rows, since: first.request.arrived, shapes };
         match self.all.get_mut(at as usize) {
             Some(place) => *place = group,
             None => self.all.push(group),
@@ -229,14 +264,16 @@ impl Groups {
         at
     }
 
-    /// The group of an entry that is not of the group of the `last` one.
-    fn find(&mut self, last: &Entry, entry: &Entry, ragged: &[bool]) -> Option<u32> {
-        if self.by_shapes.is_empty() {
-            let (group, shapes) = (last.links.group, shapes(last, ragged));
-            self.all[group as usize].shapes = Some(shapes.clone());
-            self.by_shapes.insert(shapes, group);
-            return None;
-        }
+    /// The only group, which has this `last` entry and this first one, stands in the map from now on.
+    fn map(&mut self, last: &Entry, first: Option<u64>, ragged: &[bool]) {
+        let (group, shapes) = (last.links.group, shapes(last, ragged));
+        self.all[group as usize].shapes = Some(shapes.clone());
+        self.by_shapes.insert(shapes, group);
+        self.heads.extend(first);
+    }
+
+    /// The group of an entry, if there is one.
+    fn find(&self, entry: &Entry, ragged: &[bool]) -> Option<u32> {
         self.by_shapes.get(&shapes(entry, ragged)).copied()
     }
 
@@ -245,6 +282,15 @@ impl Groups {
             self.by_shapes.remove(&shapes);
         }
         self.free.push(at);
+    }
+}
+
+impl Group {
+    /// Answers the number of the one before it.
+    fn push(&mut self, entry: &Entry) -> u64 {
+        self.rows += entry.request.rows;
+        self.since = self.since.min(entry.request.arrived);
+        std::mem::replace(&mut self.last, entry.number)
     }
 }
 

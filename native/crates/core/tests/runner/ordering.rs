@@ -105,6 +105,55 @@ fn a_cancelled_queued_request_holds_nothing_back() {
     assert_eq!(keys(&scene, 3), [1, 2, 4]);
 }
 
+#[test]
+fn nobody_waits_behind_a_request_that_nobody_waits_for() {
+    let scene = scene(true);
+    scene.puppet.script([Act::Late]);
+    let ticket = scene.submit_rows(1, 1);
+    let batch = scene.puppet.late();
+    scene.ask([2, 3]);
+    scene.puppet.await_batches(3);
+    // The next batch runs where one of them did.
+    scene.ask([4]);
+    scene.puppet.await_batches(4);
+    assert_eq!(scene.letters.unread(), 0);
+    assert!(ticket.cancel());
+    assert_eq!(keys(&scene, 3), [2, 3, 4]);
+    scene.ask([5]);
+    assert_eq!(keys(&scene, 1), [5], "nor those that come later");
+    drop(batch);
+    let answer = scene.letters.answer(1);
+    assert_eq!(answer.error().unwrap().kind, ErrorKind::Cancelled, "its own end comes once, and late");
+    assert_eq!(scene.runner.drain(PATIENCE), 0);
+}
+
+#[test]
+fn one_that_waits_in_the_same_batch_holds_others_back() {
+    let batching = Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering: true };
+    let scene =
+        Scene::new(ModelSpec { batching: Some(batching), max_batch_size: 2, instances: 2, ..echo_spec() });
+    scene.puppet.hold();
+    scene.ask([1]);
+    scene.puppet.await_batches(1);
+    scene.ask([2]);
+    scene.puppet.await_batches(2);
+    scene.puppet.script([Act::Late]);
+    let ticket = scene.submit_rows(3, 1);
+    scene.ask([4]);
+    scene.puppet.release_all();
+    assert_eq!(keys(&scene, 2), [1, 2]);
+    let mut batch = scene.puppet.late();
+    assert_eq!(batch.len(), 2);
+    scene.ask([5]);
+    scene.puppet.await_batches(4);
+    assert!(ticket.cancel());
+    assert_eq!(scene.letters.unread(), 0, "the other request of the batch is waited for");
+    batch.end_with(1, Response::default());
+    assert_eq!(keys(&scene, 2), [4, 5]);
+    drop(batch);
+    assert_eq!(keys(&scene, 1), [3]);
+}
+
 struct Broken;
 
 impl Mailbox for Broken {
