@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+from tritonclient.utils import InferenceServerException
+
+from tests.integration.grpc_doors import port_of
 from tests.integration.python_models import models
 
 if TYPE_CHECKING:
@@ -45,6 +51,16 @@ def test_the_code_of_an_error_is_the_status(repository: Path, start_server: Star
     codes = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS"]
     assert [said(server, code).status for code in codes] == [400, 500, 404, 400, 503, 501, 400]
     assert said(server, "CANCELLED").status == 400
+    what = grpcclient.InferInput("WHAT", [1], "BYTES")
+    found = []
+    with grpcclient.InferenceServerClient(f"127.0.0.1:{port_of(server)}") as client:
+        for code in [*codes, "CANCELLED"]:
+            what.set_data_from_numpy(np.array([code], np.object_))
+            with pytest.raises(InferenceServerException) as raised:
+                client.infer("odd", [what])
+            found.append(raised.value.status())
+    expected = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT", "UNAVAILABLE", "UNIMPLEMENTED", "ALREADY_EXISTS"]
+    assert found == [f"StatusCode.{code}" for code in [*expected, "CANCELLED"]]
 
 
 def test_an_output_of_a_type_that_json_has_not_is_refused_when_it_comes(

@@ -36,6 +36,9 @@ pub enum ErrorKind {
     UnknownLogFormat,
     ShuttingDown,
     Cancelled,
+    /// What a model itself says, by the codes of `TritonError`.
+    UnknownError,
+    AlreadyExists,
     /// The server at the other end went away, as its client sees it.
     ConnectionLost,
     ConfigInvalid,
@@ -49,8 +52,10 @@ pub enum ErrorKind {
 #[repr(u8)]
 pub enum GrpcCode {
     Cancelled = 1,
+    Unknown = 2,
     InvalidArgument = 3,
     NotFound = 5,
+    AlreadyExists = 6,
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
@@ -74,7 +79,7 @@ struct Row {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::InvalidInput,
         Self::UnreadableInput,
         Self::RegionNotFound,
@@ -93,6 +98,8 @@ impl ErrorKind {
         Self::UnknownLogFormat,
         Self::ShuttingDown,
         Self::Cancelled,
+        Self::UnknownError,
+        Self::AlreadyExists,
         Self::ConnectionLost,
         Self::ConfigInvalid,
         Self::UnloadableConfig,
@@ -125,6 +132,8 @@ impl ErrorKind {
             Self::UnknownLogFormat => row("invalid_input",     503, G::Unavailable,     false, Other),
             Self::ShuttingDown     => row("shutting_down",     503, G::Unavailable,     true,  Rejected),
             Self::Cancelled        => row("cancelled",         400, G::Cancelled,       false, Canceled),
+            Self::UnknownError     => row("invalid_input",     400, G::Unknown,         false, Other),
+            Self::AlreadyExists    => row("invalid_input",     400, G::AlreadyExists,   false, Other),
             Self::ConnectionLost   => row("connection_lost",   503, G::Unavailable,     true,  Other),
             Self::ConfigInvalid    => row("config_invalid",    400, G::InvalidArgument, false, Other),
             Self::UnloadableConfig => row("config_invalid",    500, G::Internal,        false, Other),

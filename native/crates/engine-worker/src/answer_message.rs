@@ -89,11 +89,12 @@ fn read_output(rest: &mut &[u8]) -> Result<(usize, Tensor, usize), Garbage> {
 /// For the codes of `TritonError`.
 fn error_kind(code: u32) -> ErrorKind {
     match code {
+        0 => ErrorKind::UnknownError,
         2 => ErrorKind::ModelNotFound,
-        // For clients of HTTP these three are one.
-        0 | 3 | 6 => ErrorKind::InvalidInput,
+        3 => ErrorKind::InvalidInput,
         4 => ErrorKind::Overloaded,
         5 => ErrorKind::Unsupported,
+        6 => ErrorKind::AlreadyExists,
         7 => ErrorKind::Cancelled,
         _ => ErrorKind::EngineFailed,
     }

@@ -167,12 +167,14 @@ fn put_head(heads: &mut Vec<u8>, code: u32, text: &str, parameters: &str, output
 
 /// As `TritonError` has them.
 fn code(kind: ErrorKind) -> u32 {
-    match kind.http_status() {
-        404 => 2,
-        _ if kind == ErrorKind::Cancelled => 7,
-        400 => 3,
-        503 => 4,
-        501 => 5,
+    match (kind, kind.http_status()) {
+        (ErrorKind::UnknownError, _) => 0,
+        (ErrorKind::AlreadyExists, _) => 6,
+        (ErrorKind::Cancelled, _) => 7,
+        (_, 404) => 2,
+        (_, 400) => 3,
+        (_, 503) => 4,
+        (_, 501) => 5,
         _ => 1,
     }
 }
