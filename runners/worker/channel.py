@@ -57,6 +57,8 @@ _MOST_IN_USE = 256
 # that its slot goes back at once; longer payloads are not
 _CROWD = 128
 _MOST_COPIED = 8 << 20
+# so many go back by themselves, where nothing is sent with which they would
+_MANY_RELEASED = 32
 
 _GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EBADF, errno.ENOTCONN, errno.ENOTSOCK})
 
@@ -251,7 +253,11 @@ class Channel:
             elif kind == RELEASE_SLOT:
                 self._give_back(slot)
             else:
-                return Frame(kind, count, number, self._block(slot, length) if slot else payload)
+                frame = Frame(kind, count, number, self._block(slot, length) if slot else payload)
+                if len(self._released) >= _MANY_RELEASED and not self.is_sending():
+                    with self._sending:
+                        self._write(self._releases())
+                return frame
         return None
 
     def _receive(self) -> Frame | None:
@@ -292,12 +298,9 @@ class Channel:
             self._released.append(slot)
             return copy
         self._kept.add(slot)
-        weakref.finalize(block, self._no_longer_kept, slot).atexit = False
+        # this channel does not live as long as what the model keeps
+        weakref.finalize(block, _no_longer_kept, self._kept, self._released, slot).atexit = False
         return block
-
-    def _no_longer_kept(self, slot: int) -> None:
-        self._kept.discard(slot)
-        self._released.append(slot)
 
     def _releases(self) -> bytes:
         released = self._released
@@ -363,6 +366,11 @@ class Channel:
             sys.stderr.write(f"{what}, so that this process ends: {type(error).__name__}: {error}\n")
         self.close()
         raise Closed from error
+
+
+def _no_longer_kept(kept: set[int], released: list[int], slot: int) -> None:
+    kept.discard(slot)
+    released.append(slot)
 
 
 def _mapped(descriptor: int, length: int) -> mmap.mmap:

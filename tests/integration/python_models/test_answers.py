@@ -59,7 +59,15 @@ def test_the_code_of_an_error_is_the_status(repository: Path, start_server: Star
             with pytest.raises(InferenceServerException) as raised:
                 client.infer("odd", [what])
             found.append(raised.value.status())
-    expected = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT", "UNAVAILABLE", "UNIMPLEMENTED", "ALREADY_EXISTS"]
+    expected = [
+        "UNKNOWN",
+        "INTERNAL",
+        "NOT_FOUND",
+        "INVALID_ARGUMENT",
+        "UNAVAILABLE",
+        "UNIMPLEMENTED",
+        "ALREADY_EXISTS",
+    ]
     assert found == [f"StatusCode.{code}" for code in [*expected, "CANCELLED"]]
 
 

@@ -317,6 +317,15 @@ def test_what_a_model_keeps_many_of_is_copied(ends: tuple[Odd, Channel]) -> None
     assert len(ours._own) == len(ours._free), "the rest came back, too"
 
 
+def test_slots_go_back_though_nothing_is_sent(ends: tuple[Odd, Channel]) -> None:
+    ours, theirs = ends
+    kept = []
+    for _ in range(module._CROWD + 2 * module._MANY_RELEASED):
+        ours.send(KIND, [LONG])
+        kept.append(frame_of(theirs).payload)
+    assert len(theirs._released) < module._MANY_RELEASED
+
+
 def test_long_payloads_are_never_copied(ends: tuple[Odd, Channel], monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = ends
     monkeypatch.setattr(module, "_CROWD", 0)

@@ -55,6 +55,8 @@ pub struct Batch {
     sends: Vec<Sends>,
     /// Of an engine that may answer later.
     unanswered: Option<OneUnanswered>,
+    /// It was not this engine that ended its requests, or some of them.
+    owes_given_up: bool,
 }
 
 impl Batch {
@@ -95,10 +97,11 @@ impl Batch {
             responded: false,
             sends: Vec::new(),
             unanswered: None,
+            owes_given_up: false,
         }
     }
 
-    /// Counts until all its requests have ended, or it is taken back.
+    /// Counts until the engine has ended all its requests, or it is taken back.
     pub(crate) fn set_unanswered(&mut self, unanswered: Option<OneUnanswered>) {
         self.unanswered = unanswered;
     }
@@ -270,18 +273,17 @@ impl Batch {
         self.dispatch(outgoing);
     }
 
-    /// Ends those of its requests that nobody waits for any more, by their numbers, while the engine still works on them: it
+    /// Ends those of its requests that nobody waits for any more, and answers their places, while the engine still works on them: it
     /// counts as unanswered as before, until it is dropped.
     pub fn give_up_abandoned(&mut self) -> Vec<usize> {
-        let unanswered = self.unanswered.take();
         let now_abandoned = |index: &usize| self.seats[*index].entry.is_some() && self.is_abandoned(*index);
         let ended: Vec<usize> = (0..self.seats.len()).filter(now_abandoned).collect();
+        self.owes_given_up |= !ended.is_empty();
         let mut outgoing = Outgoing::new(self);
         for &index in &ended {
             outgoing.end(self, index, None, Err(Error::cancelled()));
         }
         self.dispatch(outgoing);
-        self.unanswered = unanswered;
         ended
     }
 
@@ -382,7 +384,7 @@ impl Batch {
         self.ledger.record(&tally, &timings, execution, now);
         self.post(outbox, &numbers);
         self.ledger.ended(ended);
-        if self.open == 0 {
+        if self.open == 0 && !self.owes_given_up {
             self.unanswered = None;
         }
     }

@@ -84,7 +84,7 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
 fn answers_later(shared: &Arc<Shared>, running: &mut Running) {
     if !std::mem::replace(&mut running.is_watched, true) {
         shared.watch(running);
-    } else if running.places.iter().any(|&place| running.batch.is_abandoned(place)) {
+    } else if running.has_abandoned() {
         shared.has_abandoned.store(true, Ordering::Release);
         shared.ring();
     }
@@ -95,7 +95,8 @@ pub(crate) fn give_up_abandoned(shared: &Arc<Shared>) {
     let _afterwards = Afterwards::open();
     let kept: Vec<u64> = {
         let state = shared.state();
-        state.batches.iter().filter(|(_, running)| running.token.is_none()).map(|(id, _)| *id).collect()
+        let is_kept = |running: &Running| running.token.is_none() && running.has_abandoned();
+        state.batches.iter().filter(|(_, running)| is_kept(running)).map(|(id, _)| *id).collect()
     };
     for id in kept {
         let Some(mut running) = shared.state().batches.remove(&id) else { continue };

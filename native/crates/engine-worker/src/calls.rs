@@ -195,7 +195,9 @@ fn end_untaken(shared: &Shared, now: Instant) {
     let error = Error::new(ErrorKind::Cancelled, text);
     for key in given_up {
         log::warn!("{}: {}", shared.options.launch.name, error.message);
-        shared.calls.give_up(shared, key, &error);
+        if shared.calls.give_up(key) {
+            send_error(shared, key, &error);
+        }
     }
 }
 
@@ -273,16 +275,13 @@ impl Calls {
         }
     }
 
-    /// It ends with this error, and the other model hears that nobody waits for it.
-    fn give_up(&self, shared: &Shared, key: u64, error: &Error) {
+    /// The other model hears that nobody waits for it, whose error is to be sent. False: it has ended.
+    fn give_up(&self, key: u64) -> bool {
         let ended = self.open().remove(&key);
         if let Some(asked) = ended.as_ref().and_then(|open| open.asked.as_ref()) {
             asked.ticket.cancel();
         }
-        if ended.is_some() {
-            send_error(shared, key, error);
-        }
-        drop(ended);
+        ended.is_some()
     }
 
     fn look(&self, shared: &Shared, key: u64) {
@@ -396,8 +395,12 @@ impl Calls {
             Some(End { result: Err(error), .. }) => send_error(shared, mail.key, error),
             end if send(shared, mail.key, spec, mail.response.as_ref(), end.is_some()) => {}
             _ => {
-                let text = "there is no memory for the answer";
-                self.give_up(shared, mail.key, &Error::new(ErrorKind::Internal, text));
+                // With its last answer it has ended already.
+                let ended = ended.is_some() || self.give_up(mail.key);
+                if ended {
+                    let text = "there is no memory for the answer";
+                    send_error(shared, mail.key, &Error::new(ErrorKind::Internal, text));
+                }
             }
         }
         drop(ended);

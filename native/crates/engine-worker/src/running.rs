@@ -58,6 +58,12 @@ impl Running {
         has_some && open.all(|&place| self.batch.is_abandoned(place))
     }
 
+    /// Whether nobody waits for one of its requests that has not ended.
+    pub(crate) fn has_abandoned(&self) -> bool {
+        let is_open = |place: usize| self.batch.request(place).is_some();
+        self.places.iter().any(|&place| is_open(place) && self.batch.is_abandoned(place))
+    }
+
     /// Whether the model has done all that it owes.
     pub(crate) fn is_over(&self) -> bool {
         self.token.is_none() && self.given_up.is_empty() && !self.batch.is_open()

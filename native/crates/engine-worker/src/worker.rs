@@ -362,7 +362,7 @@ impl Shared {
 
     /// Tells the supervisor once nobody waits for one of these requests.
     pub(crate) fn watch(self: &Arc<Self>, running: &Running) {
-        for &place in &running.places {
+        for &place in running.places.iter().filter(|&&place| running.batch.request(place).is_some()) {
             let shared = Arc::downgrade(self);
             running.batch.when_abandoned(place, move || {
                 if let Some(shared) = shared.upgrade() {

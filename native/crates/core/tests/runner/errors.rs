@@ -24,6 +24,8 @@ fn every_kind_is_in_the_table_under_the_name_of_its_python_class() {
         "invalid_input",
         "shutting_down",
         "cancelled",
+        "invalid_input",
+        "invalid_input",
         "connection_lost",
         "config_invalid",
         "config_invalid",

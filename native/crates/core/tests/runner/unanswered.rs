@@ -3,7 +3,9 @@
 use std::iter;
 use std::sync::Arc;
 
-use kushi_core::{Buffer, DataType, Error, ErrorKind, ModelSpec, Shape, Tensor, UNANSWERED_PER_SLOT};
+use kushi_core::{
+    Batching, Buffer, DataType, Error, ErrorKind, ModelSpec, Shape, Step, Tensor, UNANSWERED_PER_SLOT,
+};
 use kushi_testkit::{Act, Scene, drive, echo_spec, respond, until};
 
 use crate::slot_tokens::{begin, keeping, lead};
@@ -51,6 +53,38 @@ fn a_leader_on_its_way_begins_nothing_beyond_the_bound() {
     drive(scene.leases.lease());
     respond(scene.puppet.late(), 0);
     scene.letters.answers(2 * UNANSWERED_PER_SLOT + 1);
+}
+
+#[test]
+fn what_was_given_up_counts_until_the_engine_lets_go_of_it() {
+    for gives_up_first in [true, false] {
+        let batching =
+            Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering: false };
+        let scene = Scene::keeping(ModelSpec { batching: Some(batching), max_batch_size: 2, ..echo_spec() });
+        scene.puppet.usually(Act::Late);
+        let mut kept = Vec::new();
+        for number in 0..UNANSWERED_PER_SLOT as u64 {
+            let (ticket, lease) = scene.lead(scene.request(2 * number, 1));
+            scene.submit_rows(2 * number + 1, 1);
+            assert!(lease.is_some_and(|lease| matches!(lease.run(), Step::Done | Step::Again(_))));
+            let mut batch = scene.puppet.late();
+            assert_eq!(batch.len(), 2);
+            if !gives_up_first {
+                batch.end(1, Ok(()));
+            }
+            assert!(ticket.cancel());
+            assert_eq!(batch.give_up_abandoned(), [0]);
+            batch.end(1, Ok(()));
+            assert!(!batch.is_open());
+            kept.push(batch);
+        }
+        let next = 2 * UNANSWERED_PER_SLOT as u64;
+        assert!(lead(&scene, next).is_none(), "{gives_up_first}: the engine still works on all");
+        drop(kept.pop());
+        assert_eq!(drive(scene.leases.lease()), 1);
+        respond(scene.puppet.late(), 0);
+        scene.letters.answers(next as usize + 1);
+    }
 }
 
 /// Bytes whose owner can be counted.
