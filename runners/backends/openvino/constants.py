@@ -17,6 +17,8 @@ __all__ = ["check_constants"]
 _LOOKED_AT_BYTES = 4096
 # marks of the order of bytes, and white space
 _BEFORE_XML = b"\xef\xbb\xbf\xff\xfe \t\r\n"
+# as text: long numbers cost a multiple of their length to multiply, and nobody else runs Python meanwhile
+_MOST_SHAPE = 1024
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def _string_constants(file: BinaryIO) -> Iterator[_Constant]:
         if tag == "layer":
             layer = attributes.get("name", "")
         elif tag == "data" and attributes.get("element_type", "").lower() == "string" and "offset" in attributes:
+            if len(attributes["shape"]) > _MOST_SHAPE:
+                raise ValueError(f"the shape of constant '{layer}' is longer than any")
             dims = [int(size) for size in attributes["shape"].split(",") if size.strip()]
             if min(dims, default=0) < 0:
                 raise ValueError(f"constant '{layer}' has the shape {attributes['shape']}")

@@ -35,6 +35,8 @@ _MOST_JSON_PARTS = 2_000_000
 _MOST_JSON_VALUES = 8_000_000
 _MOST_JSON_MEMBERS = 1_000_000
 """Nobody else runs Python while names are read, which takes a microsecond each"""
+_MOST_SIZES = 64
+_LONGEST_SIZE_BITS = 64
 _MEMBER = re.compile(rb'"\s*:')
 """Brackets and commas of one record: while it is read, no other model that Python executes goes on"""
 # what a damaged table of contents makes Python's reader raise
@@ -255,4 +257,8 @@ def _elements(entry: Mapping[str, object]) -> int:
     said = entry.get("tensor_meta")
     sizes = said.get("sizes") if isinstance(said, Mapping) else None
     found = [size.get("as_int") for size in sizes if isinstance(size, Mapping)] if isinstance(sizes, list) else []
-    return prod(size if isinstance(size, int) else 1 for size in found)
+    known = [size for size in found if isinstance(size, int)]
+    # long numbers, and many, cost long to multiply
+    if len(known) > _MOST_SIZES or any(size.bit_length() > _LONGEST_SIZE_BITS for size in known):
+        return 1
+    return prod(known)

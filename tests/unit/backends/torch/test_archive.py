@@ -289,6 +289,10 @@ def test_a_weight_of_nothing_is_damage(tmp_path: Path) -> None:
     sized = payload(tensor_meta={"sizes": [{"as_int": 600_000_000}]}) | {"data/weights/weight_0": ""}
     with pytest.raises(ConfigInvalid, match=r"is damaged: 'layer\.weight' has a size and no content"):
         inspect(archive(tmp_path / "model.pt2", sized))
+    for sizes in ([10**4000] * 2, [1] * 20_000):
+        long = payload(tensor_meta={"sizes": [{"as_int": size} for size in sizes]}) | {"data/weights/weight_0": ""}
+        with pytest.raises(ConfigInvalid, match=r"is damaged: 'layer\.weight' has a size and no content"):
+            inspect(archive(tmp_path / "model.pt2", long))
     empty = payload(tensor_meta={"sizes": [{"as_int": 0}, {"as_int": 7}]}) | {"data/weights/weight_0": ""}
     assert inspect(archive(tmp_path / "model.pt2", empty)) is Format.EXPORTED
 
