@@ -55,7 +55,7 @@ pub struct Batch {
     sends: Vec<Sends>,
     /// Of an engine that may answer later.
     unanswered: Option<OneUnanswered>,
-    /// It was not this engine that ended its requests, or some of them.
+    /// Some of its requests were given up, and its engine still works on them.
     owes_given_up: bool,
 }
 
@@ -273,8 +273,8 @@ impl Batch {
         self.dispatch(outgoing);
     }
 
-    /// Ends those of its requests that nobody waits for any more, and answers their places, while the engine still works on them: it
-    /// counts as unanswered as before, until it is dropped.
+    /// Ends those of its requests that nobody waits for any more, and answers their places. The engine still works on
+    /// them: the batch counts as unanswered until it is dropped.
     pub fn give_up_abandoned(&mut self) -> Vec<usize> {
         let now_abandoned = |index: &usize| self.seats[*index].entry.is_some() && self.is_abandoned(*index);
         let ended: Vec<usize> = (0..self.seats.len()).filter(now_abandoned).collect();
@@ -389,7 +389,7 @@ impl Batch {
         }
     }
 
-    /// Of which these requests have ended, where the order counts.
+    /// Sends mail with which these requests have ended; they are named where the order counts.
     fn post(&self, outbox: Outbox, ended: &[u64]) {
         match &self.ledger.ordering {
             Some(ordering) => ordering.pass(self.sequence, outbox, ended),

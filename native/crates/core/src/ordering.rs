@@ -1,9 +1,9 @@
 //! Keeps answers in the order of their batches, for models that ask for it.
 //!
 //! Batches are numbered as they leave the queue, under its lock. Mail of a batch waits here until every earlier batch
-//! has finished: until each of its requests has ended, or nobody waits for it any more. It is put in order under the lock
-//! here and delivered without it, by one thread at a time: whoever passes mail while another thread delivers leaves it to
-//! that one. So a delivery may pass mail again from inside.
+//! has finished: until each of its requests has ended, or nobody waits for it any more. Mail is put in order under the
+//! lock here and delivered without it, by one thread at a time: whoever passes mail while another thread delivers leaves
+//! it to that one. So a delivery may pass mail again from inside.
 //!
 //! Whoever delivers has not counted its own request as ended yet, or holds the count up: when no request is inside any
 //! more, all mail has been delivered. Checked by the loom tests.

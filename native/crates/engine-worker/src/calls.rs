@@ -275,7 +275,7 @@ impl Calls {
         }
     }
 
-    /// The other model hears that nobody waits for it, whose error is to be sent. False: it has ended.
+    /// The call ends, and the other model hears that nobody waits for it. True: its error is to be sent.
     fn give_up(&self, key: u64) -> bool {
         let ended = self.open().remove(&key);
         if let Some(asked) = ended.as_ref().and_then(|open| open.asked.as_ref()) {
