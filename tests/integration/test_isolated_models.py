@@ -333,7 +333,7 @@ def test_a_batch_that_takes_too_long_and_a_share_of_requests_end_the_process(
 @pytest.mark.parametrize("value", ["0", "soon"])
 def test_limits_of_processes_are_checked(repository: Path, value: str) -> None:
     put(repository, "m", text=ISOLATED + parameter("kushi.execute_timeout", value))
-    text = f"parameter 'kushi.execute_timeout' of model 'm' must be seconds above 0, got '{value}'"
+    text = f"parameter 'kushi.execute_timeout' of model 'm' must be seconds above 0 and below 1,000,000, got '{value}'"
     assert str(failure(repository)) == f"{repository}/m/config.pbtxt: {text}"
 
 

@@ -291,6 +291,16 @@ def test_what_nobody_waits_for_is_not_kept(repository: Path, start_server: Start
     assert time.monotonic() - begun < DRAIN_S, "nothing was waited for"
 
 
+def test_what_a_model_keeps_ends_with_the_server(repository: Path, start_server: StartServer) -> None:
+    models.write(repository, "ordered", ANSWERING_ALL_BUT_THE_FIRST, models.COUNTED_CONFIG)
+    server = start_server(repository, "--exit-timeout-secs=1")
+    with server.connect() as waits:
+        ask_the_first(server, waits)
+        server.terminate()
+        ended = waits.receive()
+    assert (ended.status, "model 'ordered' is being stopped" in ended.error) == (503, True), ended
+
+
 ANSWERING_MEANWHILE = """
 import triton_python_backend_utils as pb_utils
 

@@ -68,6 +68,19 @@ def test_what_a_destructor_sends_follows_what_is_sent_just_now(ends: tuple[Odd, 
     assert read(theirs, 2) == [LONG, b"within"]
 
 
+def test_a_long_payload_may_come_through_the_socket() -> None:
+    ours, theirs = socket.socketpair()
+    long = bytes(range(256)) * 4096
+    frame = struct.pack("<IIQQQ", KIND, 1, 7, 0, len(long)) + long
+    sender = threading.Thread(target=ours.sendall, args=(frame * 2,), daemon=True)
+    sender.start()
+    channel = Channel(theirs.detach())
+    assert read(channel, 2) == [long, long]
+    channel.close()
+    ours.close()
+    sender.join()
+
+
 def test_what_cannot_be_sent_afterwards_closes_the_channel(ends: tuple[Odd, Channel]) -> None:
     ours, theirs = ends
 

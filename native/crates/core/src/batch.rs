@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::gather::{Share, Splitter};
 use crate::ledger::Ledger;
+use crate::ordering::Numbered;
 use crate::outbox::Outbox;
 use crate::statistics::Tally;
 use crate::unanswered::OneUnanswered;
@@ -375,25 +376,20 @@ impl Batch {
 
     /// Statistics first, mail second: who has an answer finds it counted.
     fn dispatch(&mut self, outgoing: Outgoing) {
-        let Outgoing { now, timings, tally, outbox, ended, numbers } = outgoing;
+        let Outgoing { now, timings, tally, outbox, numbered, ended } = outgoing;
         if ended == 0 {
             return;
         }
         let execution = (tally.successes > 0 && !self.counted).then_some(self.rows - self.padding);
         self.counted |= execution.is_some();
         self.ledger.record(&tally, &timings, execution, now);
-        self.post(outbox, &numbers);
+        match &self.ledger.ordering {
+            Some(ordering) => ordering.pass(self.sequence, numbered),
+            None => outbox.deliver(),
+        }
         self.ledger.ended(ended);
         if self.open == 0 && !self.owes_given_up {
             self.unanswered = None;
-        }
-    }
-
-    /// Sends mail with which these requests have ended; they are named where the order counts.
-    fn post(&self, outbox: Outbox, ended: &[u64]) {
-        match &self.ledger.ordering {
-            Some(ordering) => ordering.pass(self.sequence, outbox, ended),
-            None => outbox.deliver(),
         }
     }
 }
@@ -430,9 +426,9 @@ struct Outgoing {
     timings: Timings,
     tally: Tally,
     outbox: Outbox,
+    /// The same, where the order counts.
+    numbered: Vec<Numbered>,
     ended: usize,
-    /// Of those that have ended, where the order counts.
-    numbers: SmallVec<[u64; 2]>,
 }
 
 impl Outgoing {
@@ -443,8 +439,8 @@ impl Outgoing {
             timings: batch.timings(now),
             tally: Tally::default(),
             outbox: Outbox::default(),
+            numbered: Vec::new(),
             ended: 0,
-            numbers: SmallVec::new(),
         }
     }
 
@@ -460,9 +456,7 @@ impl Outgoing {
         };
         batch.open -= 1;
         self.ended += 1;
-        if batch.ledger.ordering.is_some() {
-            self.numbers.push(entry.number);
-        }
+        let number = entry.number;
         let request = entry.request;
         let claim = &request.reply.claim;
         let (response, result) = if claim.answer() {
@@ -500,6 +494,10 @@ impl Outgoing {
         let key = request.reply.key;
         let mailbox = request.reply.mailbox.clone();
         let end = End { result, timings, request };
-        self.outbox.add(&mailbox, Mail { key, response, end: Some(end), credit: None });
+        let mail = Mail { key, response, end: Some(end), credit: None };
+        match &batch.ledger.ordering {
+            Some(_) => self.numbered.push(Numbered { number, mailbox, mail }),
+            None => self.outbox.add(&mailbox, mail),
+        }
     }
 }

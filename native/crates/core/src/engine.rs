@@ -62,6 +62,10 @@ pub trait Engine: Send + Sync + 'static {
         self.end_run(slot)
     }
 
+    /// Ends the batches that an engine with [`Capability::keeps_slots`] has not answered, where it has any, though it may
+    /// have given their slots back: the model goes. Called under no lock, and it does not wait.
+    fn stop_unanswered(&self) {}
+
     /// Takes [`Engine::end_run`] back before the slot's next run, whether or not it has been obeyed.
     fn revoke_end(&self, _slot: usize) {}
 }

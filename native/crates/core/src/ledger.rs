@@ -1,7 +1,7 @@
 //! What is known of a runner's requests: how many are inside, how they ended, and whether new ones
 //! may come. Batches keep it, so it outlives its runner.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::drain::{Count, Drain};
@@ -11,12 +11,14 @@ use crate::queue::Entry;
 use crate::statistics::Tally;
 use crate::sync::atomic::{AtomicU8, Ordering as Atomic};
 use crate::sync::{Mutex, lock};
-use crate::{Clock, Course, End, Error, FailureReason, Mail, ModelSpec, Observer, Snapshot, State, Timings};
+use crate::{
+    Clock, Course, End, Error, FailureReason, Mail, ModelSpec, Observer, Runner, Snapshot, State, Timings,
+};
 
 pub(crate) struct Ledger {
     pub(crate) spec: Arc<ModelSpec>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ordering: Option<Ordering>,
+    pub(crate) ordering: Option<Arc<Ordering>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     statistics: Mutex<Snapshot>,
     state: AtomicU8,
@@ -29,9 +31,14 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(spec: ModelSpec, clock: Arc<dyn Clock>, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub(crate) fn new(
+        spec: ModelSpec,
+        clock: Arc<dyn Clock>,
+        observer: Option<Arc<dyn Observer>>,
+        runner: Weak<Runner>,
+    ) -> Self {
         Self {
-            ordering: spec.preserves_order().then(Ordering::default),
+            ordering: spec.preserves_order().then(|| Arc::new(Ordering::new(spec.decoupled, runner))),
             observer,
             spec: Arc::new(spec),
             clock,
@@ -137,9 +144,7 @@ impl Ledger {
         let mailbox = request.reply.mailbox.clone();
         let timings = Timings { queue: waited, ..Timings::default() };
         let end = End { result: Err(error), timings, request };
-        let mut outbox = Outbox::default();
-        outbox.add(&mailbox, Mail { key, response: None, end: Some(end), credit: None });
-        outbox.deliver();
+        Outbox::of(mailbox, Mail { key, response: None, end: Some(end), credit: None }).deliver();
         self.ended(1);
     }
 }

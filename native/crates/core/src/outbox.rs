@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{Mail, Mailbox};
 
@@ -13,6 +13,10 @@ pub(crate) struct Outbox(SmallVec<[Bundle; 2]>);
 type Bundle = (Arc<dyn Mailbox>, Vec<Mail>);
 
 impl Outbox {
+    pub(crate) fn of(mailbox: Arc<dyn Mailbox>, mail: Mail) -> Self {
+        Self(smallvec![(mailbox, vec![mail])])
+    }
+
     pub(crate) fn add(&mut self, mailbox: &Arc<dyn Mailbox>, mail: Mail) {
         match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, mailbox)) {
             Some((_, waiting)) => waiting.push(mail),

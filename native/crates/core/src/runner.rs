@@ -15,6 +15,7 @@ use crate::attendance::Attendances;
 use crate::context::Pin;
 use crate::handover::{Handover, Work};
 use crate::ledger::Ledger;
+use crate::ordering::Ordering;
 use crate::queue::Entry;
 use crate::rates::Permits;
 use crate::runs::Runs;
@@ -75,6 +76,8 @@ pub(crate) struct Desk {
     pub(crate) runs: Runs,
     /// Batches that are bound to a slot, as those whose runs are to begin again: instance threads execute them.
     pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
+    /// Where answers keep the order of requests.
+    pub(crate) ordering: Option<Arc<Ordering>>,
     /// Of engines that keep their slots.
     pub(crate) unanswered: Option<Arc<Unanswered>>,
     /// The same.
@@ -112,9 +115,11 @@ impl Desk {
         }
     }
 
-    /// Whether nothing new begins on any slot, because too many batches are unanswered.
+    /// Whether nothing new begins on any slot, because too many batches are unanswered, or too much waits for the
+    /// answer to an earlier request.
     pub(crate) fn is_held_back(&self) -> bool {
-        self.unanswered.as_ref().is_some_and(|unanswered| unanswered.is_full())
+        self.unanswered.as_ref().is_some_and(|unanswered| unanswered.hold_back())
+            || self.ordering.as_ref().is_some_and(|ordering| ordering.hold_back())
     }
 
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
@@ -183,6 +188,7 @@ impl Runner {
             if let Some(permits) = &permits {
                 permits.belong_to(runner);
             }
+            let ledger = Ledger::new(spec, options.clock, options.observer, runner.clone());
             let desk = Desk {
                 scheduler,
                 gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
@@ -190,13 +196,14 @@ impl Runner {
                 next_sequence: 0,
                 runs,
                 moved: VecDeque::new(),
+                ordering: ledger.ordering.clone(),
                 unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, runner.clone()))),
                 attendances: keeps_slots.then(|| Attendances::new(instances)),
                 marks: permits.as_ref().map(|_| Marks::default()),
                 closed: false,
             };
             Self {
-                ledger: Arc::new(Ledger::new(spec, options.clock, options.observer)),
+                ledger: Arc::new(ledger),
                 handover: if binds { Handover::bound(desk, slots) } else { Handover::new(desk, slots) },
                 drivers: options.drivers,
                 readiness,

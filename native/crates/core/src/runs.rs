@@ -66,6 +66,11 @@ impl Runs {
         Self { runs: engines.iter().map(run).collect(), stopped: false }
     }
 
+    /// Those that are still there.
+    pub(crate) fn engines(&self) -> Vec<Arc<dyn Engine>> {
+        self.runs.iter().filter_map(|run| run.engine.upgrade()).collect()
+    }
+
     /// How many slots there are.
     pub(crate) fn count(&self) -> usize {
         self.runs.len()

@@ -32,8 +32,11 @@ const BURST_BYTES: usize = 64 << 10;
 /// Longer ones leave alone.
 const SHORT_BYTES: usize = 8 << 10;
 
-/// What is sent to the client: messages that have come together, or what ends the call.
-type Outgoing = Result<SmallVec<[Message; 1]>, Status>;
+/// What is sent to the client: messages that have come together, and behind them what ends the call, if anything does.
+struct Outgoing {
+    messages: SmallVec<[Message; 1]>,
+    end: Option<Status>,
+}
 
 pub(crate) async fn serve(
     messages: Messages<'_>,
@@ -92,10 +95,14 @@ async fn converse(
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
             over = stream.over() => return over,
             () = has_ended(&mut beginning), if beginning.is_some() => beginning = None,
-            Some(sent) = outgoing.recv() => match sent {
-                Ok(messages) => stream.send_all(messages).await?,
-                Err(status) => return Ok(status),
-            },
+            Some(Outgoing { messages, end }) = outgoing.recv() => {
+                if !messages.is_empty() {
+                    stream.send_all(messages).await?;
+                }
+                if let Some(status) = end {
+                    return Ok(status);
+                }
+            }
             Some(ended) = requests.join_next() => if ended.is_err() {
                 return Ok(Status::new(INTERNAL, "a request was lost, see the log of the server"));
             },
@@ -176,18 +183,21 @@ impl Streamed {
             }
         };
         if let Err(error) = result {
-            if let Some(trace) = &self.trace {
-                trace.fail(&error);
-            }
-            let sent = if self.fails_at_once {
-                Err(Status::from(error))
-            } else {
-                Ok(smallvec![failure(&error, &id)])
-            };
-            // Nobody hears where the call has ended.
-            let _ = self.sender.send(sent).await;
+            self.send(self.with_failure(SmallVec::new(), &error, &id)).await;
         }
         self.mark(Event::GrpcSendEnd);
+    }
+
+    /// How the request fails, behind what it has answered.
+    fn with_failure(&self, mut messages: SmallVec<[Message; 1]>, error: &Error, id: &str) -> Outgoing {
+        if let Some(trace) = &self.trace {
+            trace.fail(error);
+        }
+        let end = self.fails_at_once.then(|| Status::from(error.clone()));
+        if end.is_none() {
+            messages.push(failure(error, id));
+        }
+        Outgoing { messages, end }
     }
 
     fn mark(&self, event: Event) {
@@ -220,7 +230,7 @@ impl Streamed {
         self.mark(Event::GrpcSendStart);
         let OnlyAnswer { response, end: _end, reservation: _reservation } = answered?;
         let message = asked.written(&self.context, response, Some(true)).await?;
-        self.send(smallvec![streamed(message)]).await;
+        self.send(Outgoing { messages: smallvec![streamed(message)], end: None }).await;
         Ok(())
     }
 
@@ -236,10 +246,11 @@ impl Streamed {
                 match burst.take(&self.context, asked, mail).await {
                     Ok(None) => {}
                     Ok(Some(ended)) => break Some(ended),
-                    // What came before it leaves first.
                     Err(error) => break Some(Err(error)),
                 }
-                if burst.bytes >= BURST_BYTES || !asked.waiting.has_short_mail(SHORT_BYTES) {
+                // A failure leaves with what is in front of it.
+                let longest = if burst.bytes < BURST_BYTES { SHORT_BYTES } else { 1 };
+                if !asked.waiting.has_short_mail(longest) {
                     break None;
                 }
                 mail = match asked.waiting.next().await {
@@ -248,20 +259,24 @@ impl Streamed {
                 };
             };
             let Burst { messages, held, .. } = burst;
-            if !messages.is_empty() {
-                self.send(messages).await;
+            let outgoing = match &ended {
+                Some(Err(error)) => self.with_failure(messages, error, &asked.id),
+                _ => Outgoing { messages, end: None },
+            };
+            if !outgoing.messages.is_empty() || outgoing.end.is_some() {
+                self.send(outgoing).await;
             }
             // The model has waited for this room.
             drop(held);
-            if let Some(result) = ended {
-                return result;
+            if ended.is_some() {
+                return Ok(());
             }
         }
     }
 
-    async fn send(&self, messages: SmallVec<[Message; 1]>) {
+    async fn send(&self, outgoing: Outgoing) {
         // Nobody hears where the call has ended.
-        let _ = self.sender.send(Ok(messages)).await;
+        let _ = self.sender.send(outgoing).await;
     }
 }
 

@@ -44,4 +44,10 @@ impl Engine for WorkerEngine {
         self.worker.stop();
         true
     }
+
+    fn stop_unanswered(&self) {
+        if self.worker.owes_answers() {
+            self.worker.stop();
+        }
+    }
 }

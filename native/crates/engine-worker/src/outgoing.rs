@@ -16,6 +16,10 @@ const KEPT: PoolLimits = PoolLimits { kept_bytes: 256 << 20, kept_slots: 8 };
 /// So many slots go back to the worker by themselves: it may wait for one, and nothing else may be sent to it.
 const MANY_RELEASED: usize = 32;
 
+/// Of slots that the worker reads. Further long payloads go through the socket: each slot has a descriptor, and a worker
+/// that does not read gives none back.
+const MOST_LENT: usize = 256;
+
 /// Numbers of slots of the worker's that nobody here needs any more.
 pub(crate) type Released = Arc<Mutex<Vec<u64>>>;
 
@@ -62,7 +66,8 @@ impl Outgoing {
 
     /// Tells the worker now which of its slots nobody needs, and not with the next frame.
     pub(crate) fn give_back(&mut self) {
-        let bytes = self.releases();
+        let mut bytes = Vec::new();
+        self.add_releases(&mut bytes);
         if !bytes.is_empty() {
             self.push(bytes, None);
         }
@@ -75,12 +80,10 @@ impl Outgoing {
         }
     }
 
-    fn releases(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+    fn add_releases(&self, bytes: &mut Vec<u8>) {
         for slot in std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner)) {
-            Head { kind: kind::RELEASE_SLOT, slot, ..Head::default() }.write(&mut bytes);
+            Head { kind: kind::RELEASE_SLOT, slot, ..Head::default() }.write(bytes);
         }
-        bytes
     }
 
     /// Short.
@@ -91,10 +94,14 @@ impl Outgoing {
 
     /// Fails where there is no memory for a long payload; then nothing is sent.
     pub(crate) fn send(&mut self, kind: u32, count: u32, id: u64, payload: &Payload<'_>) -> io::Result<()> {
-        let mut bytes = self.releases();
-        bytes.reserve(128 + payload.length.min(INLINE_BYTES));
+        let is_inline = payload.length <= INLINE_BYTES || self.lent.len() >= MOST_LENT;
+        let slot = if is_inline { None } else { Some(self.pool.take(payload.length)?) };
+        let mut bytes = Vec::new();
+        let size = 128 + if is_inline { payload.length } else { 0 };
+        bytes.try_reserve(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.add_releases(&mut bytes);
         let mut head = Head { kind, count, id, slot: 0, length: payload.length as u64 };
-        if payload.length <= INLINE_BYTES {
+        let Some(slot) = slot else {
             head.write(&mut bytes);
             let start = bytes.len();
             bytes.extend_from_slice(&payload.heads);
@@ -104,8 +111,7 @@ impl Outgoing {
             }
             self.push(bytes, None);
             return Ok(());
-        }
-        let slot = self.pool.take(payload.length)?;
+        };
         slot.write(0, &payload.heads);
         for (at, data) in &payload.tensors {
             slot.write(*at, data);
@@ -162,5 +168,31 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_does_not_read_takes_a_bounded_number_of_slots() {
+        let (ours, _theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+        let mut outgoing = Outgoing::new(Arc::new(ours), Released::default());
+        let long =
+            Payload { heads: vec![7; INLINE_BYTES + 1], tensors: Vec::new(), length: INLINE_BYTES + 1 };
+        for id in 0..MOST_LENT as u64 + 8 {
+            outgoing.send(kind::CALL_RESPONSE, 0, id, &long).unwrap();
+        }
+        assert_eq!(outgoing.lent.len(), MOST_LENT);
+        let last = &outgoing.waiting.back().unwrap().bytes;
+        assert!(last.ends_with(&long.heads), "the last one goes as it is");
+        let given_back = *outgoing.lent.keys().next().unwrap();
+        outgoing.take_back(given_back);
+        outgoing.send(kind::CALL_RESPONSE, 0, 0, &long).unwrap();
+        assert_eq!(outgoing.lent.len(), MOST_LENT, "one that came back is used again");
     }
 }

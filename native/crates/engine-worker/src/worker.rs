@@ -150,6 +150,11 @@ impl Worker {
         self.shared.ring();
     }
 
+    /// Whether its process has requests that have not ended.
+    pub(crate) fn owes_answers(&self) -> bool {
+        self.shared.state().batches.values().any(|running| running.batch.is_open())
+    }
+
     /// Never blocks.
     pub(crate) fn begin(&self, token: SlotToken, batch: Batch) {
         let mut state = self.shared.state();

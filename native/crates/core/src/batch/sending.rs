@@ -1,5 +1,6 @@
 //! Responses one by one, as many as their asker has room for.
 
+use crate::ordering::Numbered;
 use crate::outbox::Outbox;
 use crate::{Answered, Batch, Credit, Mail, Response};
 
@@ -52,10 +53,15 @@ impl Batch {
             self.sends.resize(self.seats.len(), Sends { count: 0, last: self.started });
             self.sends[index] = Sends { count: count + 1, last: now };
         }
-        let mut outbox = Outbox::default();
-        outbox.add(&reply.mailbox, Mail { key: reply.key, response: Some(response), end: None, credit });
+        let mail = Mail { key: reply.key, response: Some(response), end: None, credit };
+        let mailbox = reply.mailbox.clone();
+        match &self.ledger.ordering {
+            Some(ordering) => {
+                ordering.pass(self.sequence, [Numbered { number: entry.number, mailbox, mail }])
+            }
+            None => Outbox::of(mailbox, mail).deliver(),
+        }
         self.responded = true;
-        self.post(outbox, &[]);
         Sent::Accepted
     }
 

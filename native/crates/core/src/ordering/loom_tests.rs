@@ -1,12 +1,13 @@
 //! Every interleaving of those who pass mail, in loom.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use loom::sync::atomic::{AtomicUsize, Ordering as Atomic};
 use loom::thread;
 
 use super::*;
-use crate::{Mail, Mailbox};
+use crate::{Bound, End, Inputs, Mail, Mailbox, Reply, Request, Timings, Wanted};
 
 /// Notes what is delivered, and whether two threads do that at once.
 #[derive(Default)]
@@ -32,14 +33,16 @@ impl Mailbox for Seen {
 
 /// The only mail of a batch of one request.
 fn pass(ordering: &Ordering, sequence: u64, to: &Arc<dyn Mailbox>) {
-    let mut outbox = Outbox::default();
-    outbox.add(to, Mail { key: sequence, response: None, end: None, credit: None });
-    ordering.pass(sequence, outbox, &[sequence]);
+    let bound = Bound { inputs: Inputs::default(), wanted: Wanted::default(), rows: 1 };
+    let request = Box::new(Request::new(bound, Instant::now(), Reply::new(to.clone(), sequence)));
+    let end = End { result: Ok(()), timings: Timings::default(), request };
+    let mail = Mail { key: sequence, response: None, end: Some(end), credit: None };
+    ordering.pass(sequence, [Numbered { number: sequence, mailbox: to.clone(), mail }]);
 }
 
 /// Of this many batches, of one request each that has their number.
 fn begun(batches: u64) -> Ordering {
-    let ordering = Ordering::default();
+    let ordering = Ordering::new(false, Weak::new());
     (0..batches).for_each(|sequence| ordering.begin(sequence, std::iter::once(sequence)));
     ordering
 }

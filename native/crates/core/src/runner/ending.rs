@@ -50,6 +50,10 @@ impl Runner {
         let Some(slots) = collected else {
             return false;
         };
+        // What engines keep beyond the return of their slots.
+        if self.keeps_slots && self.ledger.wait_until_quiet(until) > 0 {
+            self.stop_unanswered();
+        }
         for thread in lock(&self.threads).drain(..) {
             if thread.join().is_err() {
                 log::error!("an instance thread of model '{}' panicked", self.ledger.spec.name);
@@ -65,7 +69,17 @@ impl Runner {
     /// a run that will end by it.
     pub fn end_runs(&self) -> bool {
         self.refuse_queued();
-        self.handover.with(|desk| desk.runs.stop())
+        let ends = self.handover.with(|desk| desk.runs.stop());
+        self.stop_unanswered();
+        ends
+    }
+
+    fn stop_unanswered(&self) {
+        if self.keeps_slots && self.inside() > 0 {
+            for engine in self.handover.with(|desk| desk.runs.engines()) {
+                engine.stop_unanswered();
+            }
+        }
     }
 
     /// A run that keeps an io thread for long, or goes on for long after one of its callers has left, is ended

@@ -1,6 +1,7 @@
 //! A whole runner in loom: who leads a slot, who ends a request, and when a drain ends. Its instance thread is loom's,
 //! too.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -147,7 +148,7 @@ impl Scene {
 
     /// That of a model without a runner.
     fn other_ledger(&self) -> Arc<Ledger> {
-        Arc::new(Ledger::new(self.runner.spec().as_ref().clone(), Arc::new(SystemClock), None))
+        Arc::new(Ledger::new(self.runner.spec().as_ref().clone(), Arc::new(SystemClock), None, Weak::new()))
     }
 
     /// What must hold at the end, whatever the order was.

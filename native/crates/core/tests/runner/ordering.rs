@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use kushi_core::{Batching, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Request, Response};
-use kushi_testkit::{Act, PATIENCE, Scene, echo_spec};
+use kushi_core::{
+    Batching, Buffer, DataType, Error, ErrorKind, MOST_WAITING, Mail, Mailbox, ModelSpec, Reply, Request,
+    Response, Sent, Shape, Tensor,
+};
+use kushi_testkit::{Act, PATIENCE, Scene, echo_spec, until};
 
 /// Two instances, each batch one request.
 fn scene(preserve_ordering: bool) -> Scene {
@@ -152,6 +155,75 @@ fn one_that_waits_in_the_same_batch_holds_others_back() {
     assert_eq!(keys(&scene, 2), [4, 5]);
     drop(batch);
     assert_eq!(keys(&scene, 1), [3]);
+}
+
+/// Two requests in one batch, which the engine keeps.
+fn scene_of_a_pair(decoupled: bool) -> Scene {
+    let batching = Batching { preferred_batch_sizes: vec![], max_queue_delay_us: 0, preserve_ordering: true };
+    let scene =
+        Scene::new(ModelSpec { batching: Some(batching), max_batch_size: 2, decoupled, ..echo_spec() });
+    let plug = scene.plug();
+    scene.puppet.usually(Act::Late);
+    scene.ask([1, 2]);
+    scene.puppet.release_all();
+    drop(plug);
+    scene.letters.answers(1);
+    scene
+}
+
+#[test]
+fn a_later_request_of_the_same_batch_waits_for_an_earlier_one() {
+    let scene = scene_of_a_pair(false);
+    let mut batch = scene.puppet.late();
+    assert_eq!(batch.len(), 2);
+    batch.end_with(1, Response::default());
+    assert_eq!(scene.letters.unread(), 0);
+    batch.end_with(0, Response::default());
+    assert_eq!(keys(&scene, 2), [1, 2]);
+}
+
+#[test]
+fn requests_of_a_batch_that_have_any_number_of_answers_do_not_wait_for_each_other() {
+    let scene = scene_of_a_pair(true);
+    let mut batch = scene.puppet.late();
+    assert_eq!(batch.len(), 2);
+    assert!(matches!(batch.send(1, Response::default()), Sent::Accepted));
+    scene.letters.responses(2, 1);
+    batch.end(1, Ok(()));
+    assert_eq!(keys(&scene, 1), [2]);
+    batch.end(0, Ok(()));
+    assert_eq!(keys(&scene, 1), [1]);
+}
+
+#[test]
+fn what_waits_for_an_earlier_answer_is_bounded() {
+    let half = MOST_WAITING / 2;
+    let large = || {
+        let tensor = Tensor {
+            datatype: DataType::Uint8,
+            shape: Shape::from_slice(&[1, half as i64]),
+            data: Buffer::host(vec![1; half]),
+        };
+        Response { outputs: [(0, tensor)].into_iter().collect(), ..Response::default() }
+    };
+    let scene = scene(true);
+    scene.puppet.usually(Act::Late);
+    scene.ask([1]);
+    let first = scene.puppet.late();
+    for key in [2, 3] {
+        scene.ask([key]);
+        scene.puppet.late().end_with(0, large());
+    }
+    scene.ask([4]);
+    until("rest", || scene.runner.at_rest() || scene.puppet.seen().len() > 3);
+    assert_eq!(scene.puppet.seen().len(), 3, "no further batch begins");
+    assert_eq!(scene.runner.backlog().requests, 1);
+    assert_eq!(scene.letters.unread(), 0);
+    first.fail(&Error::new(ErrorKind::EngineFailed, "broken"));
+    assert_eq!(keys(&scene, 3), [1, 2, 3]);
+    scene.puppet.late().end_with(0, large());
+    assert_eq!(keys(&scene, 1), [4], "it begins once there is room");
+    assert_eq!(scene.runner.drain(PATIENCE), 0);
 }
 
 struct Broken;
