@@ -17,7 +17,7 @@ use crate::held_back::HeldBack;
 use crate::outbox::Outbox;
 use crate::sync::atomic::{AtomicUsize, Ordering as Atomic};
 use crate::sync::{Mutex, lock};
-use crate::{Mail, Mailbox, Runner};
+use crate::{Mail, Mailbox, Response, Runner};
 
 /// With so many bytes that wait, no further batch begins.
 pub const MOST_WAITING: usize = 64 << 20;
@@ -89,7 +89,7 @@ impl Ordering {
                     state.late.add(&mailbox, mail);
                     continue;
                 };
-                let weight = MAIL_WEIGHT + mail.response.as_ref().map_or(0, |response| response.byte_size());
+                let weight = MAIL_WEIGHT + mail.response.as_ref().map_or(0, Response::byte_size);
                 place.weight += weight;
                 place.ended |= mail.end.is_some();
                 place.outbox.add(&mailbox, mail);

@@ -57,7 +57,7 @@ impl Batch {
         let mailbox = reply.mailbox.clone();
         match &self.ledger.ordering {
             Some(ordering) => {
-                ordering.pass(self.sequence, [Numbered { number: entry.number, mailbox, mail }])
+                ordering.pass(self.sequence, [Numbered { number: entry.number, mailbox, mail }]);
             }
             None => Outbox::of(mailbox, mail).deliver(),
         }
