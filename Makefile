@@ -309,6 +309,7 @@ lint-rust: setup
 	@$(TIMED) rustfmt sh -c '$(CARGO) fmt --all --check'
 	@$(TIMED) clippy sh -c '$(CARGO) clippy --quiet --locked --workspace --all-targets -- -D warnings'
 	@$(TIMED) crate-law $(BIN)/python -m tests.crate_law
+	@$(TIMED) module-law $(BIN)/python -m tests.module_law
 
 fmt: setup ## Format everything
 	$(BIN)/ruff check --fix-only --quiet .

@@ -4,25 +4,29 @@
 //! batch that is dropped answers the rest with an error. A batch may move to another thread.
 
 mod alone;
+mod gather;
 mod sending;
+pub(crate) mod unanswered;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::gather::{Share, Splitter};
-use crate::ledger::Ledger;
-use crate::ordering::Numbered;
-use crate::outbox::Outbox;
-use crate::statistics::Tally;
-use crate::unanswered::OneUnanswered;
+use crate::batch::gather::{Share, Splitter};
+use crate::batch::unanswered::OneUnanswered;
+use crate::request::ledger::Ledger;
+use crate::request::ordering::Numbered;
+use crate::request::outbox::Outbox;
+use crate::request::statistics::Tally;
 use crate::{
-    Answered, Computed, Context, Course, End, Error, ErrorKind, Gathered, Mail, ModelSpec, Plan, Request,
-    Response, Runner, Scratch, Seat, Tensor, Timings,
+    Answered, Computed, Context, Course, End, Error, ErrorKind, Mail, ModelSpec, Plan, Request, Response,
+    Seat, Tensor, Timings,
 };
 
+pub use gather::{Gathered, Scratch};
 pub use sending::Sent;
+pub use unanswered::UNANSWERED_PER_SLOT;
 
 /// The responses that a seat has had.
 #[derive(Clone, Copy)]
@@ -210,14 +214,6 @@ impl Batch {
     pub fn child_context(&self, index: usize) -> Option<Context> {
         let parent = self.request(index).filter(|_| !self.is_abandoned(index))?;
         Some(Context::of_child(&self.ledger).below(&parent.context))
-    }
-
-    /// The same for requests to these models: a drain of any of them that has not ended waits for it. Fails when one of
-    /// them takes none any more.
-    pub fn child_context_in(&self, index: usize, steps: &[Arc<Runner>]) -> Result<Context, Error> {
-        let parent =
-            self.request(index).filter(|_| !self.is_abandoned(index)).ok_or_else(Error::cancelled)?;
-        Ok(Context::pinning(steps)?.below(&parent.context))
     }
 
     /// Whether any request wants output `index` of the specification.

@@ -1,16 +1,32 @@
-//! A request on its way through the core.
+//! A request, and its way back: who waits for it, what he is told, and what is counted of it.
+
+mod classes;
+pub(crate) mod context;
+mod credit;
+pub(crate) mod ledger;
+mod observer;
+mod only_response;
+pub(crate) mod ordering;
+pub(crate) mod outbox;
+mod reply;
+mod sequence;
+mod span;
+pub(crate) mod statistics;
 
 use std::time::Instant;
 
-use smallvec::SmallVec;
+use crate::{Bound, Error, Inputs, Wanted};
 
-use crate::{Bound, Classes, Context, Error, Reply, Sequence, Tensor};
-
-/// By position in [`ModelSpec::inputs`](crate::ModelSpec::inputs); `None` is an optional input left out.
-pub type Inputs = SmallVec<[Option<Tensor>; 2]>;
-
-/// Positions in [`ModelSpec::outputs`](crate::ModelSpec::outputs), ascending; empty means all.
-pub type Wanted = SmallVec<[u16; 8]>;
+pub use classes::Classes;
+pub use context::Context;
+pub use credit::{Credit, Window};
+pub use observer::{Answered, Observer};
+pub use only_response::OnlyResponse;
+pub use ordering::MOST_WAITING;
+pub use reply::{Claim, End, Mail, Mailbox, Reply, Response, Timings};
+pub use sequence::{Sequence, SequenceId};
+pub use span::{Computed, Course, Span};
+pub use statistics::{BatchRow, Snapshot, Totals};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {

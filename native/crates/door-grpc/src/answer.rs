@@ -15,23 +15,18 @@ use smallvec::SmallVec;
 use tokio::time::timeout_at;
 
 use crate::coding::{self, AnswerCoding, REQUEST_CODING};
-use crate::door::GrpcContext;
+use crate::context::GrpcContext;
+use crate::framing::{Message, SHORT_BYTES};
+use crate::head::TIMINGS;
 use crate::line::OpenCall;
 use crate::load_report;
-use crate::message::HEAD_BYTES;
 use crate::patience::patiently;
 use crate::status::Status;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-/// Asks where the time went, and carries the answer.
-pub(crate) const TIMINGS: &str = "kushi-timings";
-/// What is sent without asking whether the client takes it, where nothing follows.
-const SHORT_BYTES: usize = 16 << 10;
 
 /// Of several messages, in their order.
 type Pieces = SmallVec<[Bytes; 4]>;
-/// The pieces of a message, the first with its head.
-pub(crate) type Message = SmallVec<[Bytes; 2]>;
 
 /// Of a call with one answer.
 pub(crate) struct Answer {
@@ -73,26 +68,6 @@ enum Sent {
     Untaken,
     /// The client has given the call up, or its time is over: whoever asks [`Stream::over`] hears it.
     Over,
-}
-
-/// A message with its head.
-pub(crate) fn framed(pieces: &[Bytes]) -> Message {
-    framed_as(false, pieces)
-}
-
-pub(crate) fn framed_as(compressed: bool, pieces: &[Bytes]) -> Message {
-    let length: usize = pieces.iter().map(Bytes::len).sum();
-    let mut head = [0; HEAD_BYTES];
-    head[0] = u8::from(compressed);
-    head[1..].copy_from_slice(&(length as u32).to_be_bytes());
-    let Some((first, rest)) = pieces.split_first().filter(|(first, _)| first.len() <= SHORT_BYTES) else {
-        return std::iter::once(Bytes::copy_from_slice(&head)).chain(pieces.iter().cloned()).collect();
-    };
-    // The kernel takes one piece faster than two.
-    let mut joined = BytesMut::with_capacity(HEAD_BYTES + first.len());
-    joined.extend_from_slice(&head);
-    joined.extend_from_slice(first);
-    std::iter::once(joined.freeze()).chain(rest.iter().cloned()).collect()
 }
 
 /// Short pieces that follow one another leave as one: each piece is a frame.

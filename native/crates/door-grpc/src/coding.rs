@@ -6,8 +6,7 @@ use kushi_net::{Answering, Coding, Net, Owner};
 
 use bytes::Bytes;
 
-use crate::answer::{self, Message};
-use crate::message::HEAD_BYTES;
+use crate::framing::{HEAD_BYTES, Message, framed_as};
 use crate::status::{INTERNAL, RESOURCE_EXHAUSTED, Status, UNIMPLEMENTED};
 
 pub(crate) const REQUEST_CODING: &str = "grpc-encoding";
@@ -79,7 +78,7 @@ pub(crate) async fn coded(net: &Net, message: Message, with: Option<AnswerCoding
     let mut pieces = message.to_vec();
     pieces[0] = pieces[0].slice(HEAD_BYTES..);
     match net.compressed(pieces, coding, level, Owner::SERVER).await {
-        Ok(compressed) => answer::framed_as(true, &[compressed]),
+        Ok(compressed) => framed_as(true, &[compressed]),
         Err(error) => {
             log::debug!("a message is sent as it is, it could not be compressed: {error}");
             message

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use crate::call;
-use crate::door::GrpcContext;
+use crate::context::GrpcContext;
 use crate::keeper::{Keeper, Told};
 use crate::line::{Line, OpenCall};
 use crate::watched::Watched;

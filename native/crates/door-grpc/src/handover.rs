@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use crate::connection;
-use crate::door::{Grpc, GrpcContext};
+use crate::context::{Grpc, GrpcContext};
 
 /// Most that may have been read of a connection.
 const MOST_READ: usize = 1 << 20;

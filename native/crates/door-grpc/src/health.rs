@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::answer::{self, Answer, Outlet};
 use crate::closing::closing;
-use crate::door::GrpcContext;
+use crate::context::GrpcContext;
 use crate::management;
 use crate::message::Messages;
 use crate::messages::{HealthCheckRequest, HealthCheckResponse};

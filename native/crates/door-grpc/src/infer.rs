@@ -15,9 +15,10 @@ use kushi_oip::{put_parameter, version_number, wire};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::answer::{self, Answer, Message};
-use crate::call::Frame;
-use crate::door::GrpcContext;
+use crate::answer::Answer;
+use crate::context::GrpcContext;
+use crate::framing::{self, Message};
+use crate::head::Frame;
 use crate::inputs;
 use crate::status::Status;
 
@@ -86,7 +87,7 @@ async fn message(
     drop(end);
     // In the place of the request, which has gone.
     answering.reservation = reservation;
-    let message = answer::framed(&asked.written(context, response, None).await?);
+    let message = framing::framed(&asked.written(context, response, None).await?);
     answering.owe_in_all(message.iter().map(Bytes::len).sum());
     Ok((message, timings))
 }

@@ -10,11 +10,15 @@ mod call;
 mod closing;
 mod coding;
 mod connection;
+mod context;
+mod description;
 mod door;
 mod frame_heads;
+mod framing;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handover;
+mod head;
 mod health;
 mod infer;
 mod inputs;
@@ -33,6 +37,6 @@ mod stream;
 mod timeout;
 mod watched;
 
-pub use door::Grpc;
+pub use context::Grpc;
+pub use description::Description;
 pub use options::{GrpcLimits, GrpcOptions, KeepAlive};
-pub use reflection::Description;

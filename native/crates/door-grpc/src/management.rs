@@ -12,8 +12,9 @@ use kushi_shm::HANDLE_BYTES;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{self, Answer};
-use crate::door::GrpcContext;
+use crate::answer::Answer;
+use crate::context::GrpcContext;
+use crate::framing;
 use crate::messages::{self, Choice, LogChoice, LogValue, Named, TraceValue};
 use crate::status::{INTERNAL, Status};
 
@@ -47,8 +48,8 @@ pub(crate) async fn ask(context: &GrpcContext, verb: Verb) -> Result<Answered, E
 }
 
 /// A message, ready to be sent.
-pub(crate) fn encoded(message: &impl Message) -> answer::Message {
-    answer::framed(&[message.encode_to_vec().into()])
+pub(crate) fn encoded(message: &impl Message) -> framing::Message {
+    framing::framed(&[message.encode_to_vec().into()])
 }
 
 /// Triton has other words for wrong parameters here than over HTTP.
@@ -182,9 +183,9 @@ fn log_value(LogValue { choice }: LogValue) -> Value {
     }
 }
 
-fn rendered(answered: &Answered) -> answer::Message {
+fn rendered(answered: &Answered) -> framing::Message {
     match answered {
-        Answered::Done => answer::framed(&[]),
+        Answered::Done => framing::framed(&[]),
         Answered::Metrics(text) => encoded(&messages::Metrics { text: text.clone() }),
         &Answered::Health(well) => encoded(&messages::Health { well }),
         Answered::ServerMetadata(server) => encoded(&messages::ServerMetadataResponse {

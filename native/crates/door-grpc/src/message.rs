@@ -9,11 +9,11 @@ use kushi_net::Answering;
 use tokio::time::Instant;
 
 use crate::coding;
-use crate::door::GrpcContext;
+use crate::context::GrpcContext;
+use crate::framing::HEAD_BYTES;
 use crate::patience::patiently;
 use crate::status::{DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, Status};
 
-pub(crate) const HEAD_BYTES: usize = 5;
 /// What a length may have set aside before the bytes are there.
 const TRUSTED_BYTES: usize = 1 << 20;
 

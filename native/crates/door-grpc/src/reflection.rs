@@ -2,42 +2,17 @@
 //!
 //! The two versions of the service differ in name alone.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
 use crate::answer::{self, Outlet, Stream};
 use crate::closing::closing;
+use crate::description::Description;
 use crate::management;
 use crate::message::Messages;
 use crate::status::{INVALID_ARGUMENT, NOT_FOUND, Status, UNIMPLEMENTED};
 
-/// What there is to be asked.
-#[derive(Default)]
-pub struct Description {
-    /// Descriptors of files by their names.
-    files: HashMap<String, Bytes>,
-    /// Names of files by the full names of what they define.
-    symbols: HashMap<String, String>,
-    services: Vec<String>,
-}
-
 impl Description {
-    /// `files`: name, descriptor, and the full names of what it defines.
-    pub fn new(
-        files: impl IntoIterator<Item = (String, Vec<u8>, Vec<String>)>,
-        services: Vec<String>,
-    ) -> Self {
-        let mut description = Self { services, ..Self::default() };
-        for (name, descriptor, symbols) in files {
-            let symbols = symbols.into_iter().map(|symbol| (symbol, name.clone()));
-            description.symbols.extend(symbols);
-            description.files.insert(name, descriptor.into());
-        }
-        description
-    }
-
     fn file(&self, name: &str) -> Answered {
         let file = self.files.get(name);
         let file = file.ok_or_else(|| Status::new(NOT_FOUND, format!("there is no file {name}")))?;

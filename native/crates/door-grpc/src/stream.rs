@@ -16,10 +16,11 @@ use smallvec::{SmallVec, smallvec};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::answer::{self, Message, Outlet, Stream};
-use crate::call::{Frame, Head};
+use crate::answer::{self, Outlet, Stream};
 use crate::closing::closing;
-use crate::door::GrpcContext;
+use crate::context::GrpcContext;
+use crate::framing::{self, Message};
+use crate::head::{Frame, Head};
 use crate::infer::{self, Asked, Call, Preamble};
 use crate::message::{Messages, Read};
 use crate::status::{INTERNAL, Status};
@@ -326,7 +327,7 @@ fn streamed(response: Message) -> Message {
     let mut pieces = Message::with_capacity(response.len() + 1);
     pieces.push(head.freeze());
     pieces.extend(response);
-    answer::framed(&pieces)
+    framing::framed(&pieces)
 }
 
 /// An error as a message, with the id of its request.
@@ -335,5 +336,5 @@ fn failure(error: &Error, id: &str) -> Message {
     wire::put_text(&mut bytes, 1, &error.message);
     wire::put_length(&mut bytes, 2, wire::text_length(3, id));
     wire::put_text(&mut bytes, 3, id);
-    answer::framed(&[bytes.freeze()])
+    framing::framed(&[bytes.freeze()])
 }

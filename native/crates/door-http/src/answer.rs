@@ -16,13 +16,13 @@ use kushi_oip::json::write;
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
-use crate::infer_headers;
+use crate::header_names;
 use crate::route::NoRoute;
 
 /// The name of the kind of an error.
 const ERROR: HeaderName = HeaderName::from_static("kushi-error");
-const TIMINGS: HeaderName = HeaderName::from_static(infer_headers::TIMINGS);
-const JSON_LENGTH: HeaderName = HeaderName::from_static(infer_headers::JSON_LENGTH);
+const TIMINGS: HeaderName = HeaderName::from_static(header_names::TIMINGS);
+const JSON_LENGTH: HeaderName = HeaderName::from_static(header_names::JSON_LENGTH);
 
 /// Longer JSON is cut.
 const TEXT_PIECE_BYTES: usize = 1 << 20;

@@ -6,31 +6,22 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
 use hyper::header::EXPECT;
 use kushi_core::Error;
-use kushi_net::{
-    Activity, Answering, Begun, BodyMemory, COUNTED_BYTES, Owner, Pool, Reservation, Span, Stage,
-};
+use kushi_net::{Activity, Answering, Begun, COUNTED_BYTES, Owner, Pool, Reservation, Span, Stage};
 
 use crate::HttpContext;
-use crate::infer;
-use crate::prepare::LONG_JSON;
+use crate::aligned::{Aligned, TRUSTED_LENGTH};
+use crate::limits::{LONG_JSON, MAX_BODY_BYTES, json_too_large};
 use crate::refusal::Refusal;
 
-/// A body that is put together starts so that its tensor data is aligned for every element type.
-const ALIGNMENT: usize = 64;
-/// What the length in a head may make the server set aside before the bytes arrive. Longer bodies are
-/// collected in segments of this, and put together where nobody waits.
-const TRUSTED_LENGTH: usize = 1 << 20;
 /// After so many bytes the other connections of the thread have a turn.
 const TURN_BYTES: usize = 128 << 10;
 
-/// The largest body that Triton takes.
-pub(crate) const MAX_BODY_BYTES: usize = i32::MAX as usize;
 /// How long a refused client may go on sending.
 const DISCARD_PATIENCE: Duration = Duration::from_secs(30);
 /// How much more it may send when it has not told how much there is.
@@ -281,7 +272,7 @@ pub(crate) async fn limits_first(
                 length += piece.len();
                 chunks.add(&piece, activity);
                 if length > limits.max_input_bytes {
-                    return infer::json_too_large(length, limits.max_input_bytes).into();
+                    return json_too_large(length, limits.max_input_bytes).into();
                 }
                 if chunks.count > limits.max_chunks {
                     return Refusal::Final(too_many_chunks(limits.max_chunks));
@@ -359,59 +350,4 @@ fn too_many_chunks(most: usize) -> Error {
         "Chunked request body exceeds maximum of {most} non-empty chunks. Send fewer or larger HTTP chunks. Use \
          --http-max-chunks to increase the limit."
     ))
-}
-
-/// A buffer whose byte at `json_length` is aligned.
-pub(crate) struct Aligned {
-    pub bytes: BytesMut,
-    start: usize,
-}
-
-impl Aligned {
-    /// For a body of which so many bytes have arrived: for all of it where memory is at hand or little
-    /// is needed.
-    fn begin(
-        declared: Option<usize>,
-        arrived: usize,
-        json_length: Option<usize>,
-        memory: &BodyMemory,
-    ) -> Self {
-        if let Some(length) = declared
-            && length > TRUSTED_LENGTH
-            && let Some(bytes) = memory.take_kept(length + ALIGNMENT)
-        {
-            return Self::within(bytes, json_length);
-        }
-        let trusted = TRUSTED_LENGTH.max(arrived);
-        Self::new(declared.unwrap_or(0).clamp(arrived, trusted), json_length, memory)
-    }
-
-    pub(crate) fn new(length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
-        Self::within(memory.take(length + ALIGNMENT), json_length)
-    }
-
-    fn within(mut bytes: BytesMut, json_length: Option<usize>) -> Self {
-        let data = bytes.as_ptr().wrapping_add(json_length.unwrap_or(0));
-        let start = data.align_offset(ALIGNMENT).min(ALIGNMENT);
-        bytes.resize(start, 0);
-        Self { bytes, start }
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    fn room(&self) -> usize {
-        self.bytes.capacity() - self.start
-    }
-
-    fn grown(&self, length: usize, json_length: Option<usize>, memory: &BodyMemory) -> Self {
-        let mut larger = Self::new(length, json_length, memory);
-        larger.bytes.extend_from_slice(&self.bytes[self.start..]);
-        larger
-    }
-
-    pub(crate) fn finish(self, memory: &BodyMemory) -> Bytes {
-        memory.freeze(self.bytes).slice(self.start..)
-    }
 }

@@ -20,11 +20,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
 use crate::body::{self, RequestBody, Rest};
-use crate::door::{self, Purpose};
+use crate::context::Purpose;
+use crate::limits::READ_BUFFER_BYTES;
 use crate::owed::{Owed, Traced};
 use crate::refusal::Refusal;
 use crate::stream::Watched;
-use crate::{HttpContext, READ_BUFFER_BYTES, head, refusal};
+use crate::{HttpContext, head, refusal, routed};
 
 /// How a connection was served.
 enum Served {
@@ -108,8 +109,8 @@ async fn drive(context: &HttpContext, io: impl Wire, purpose: Purpose, guest: &G
         let mut body = RequestBody::new(body);
         let answered = match purpose {
             _ if !head::is_framed_plainly(&head.headers) => Err(Refusal::Final(head::unknown_coding())),
-            Purpose::Inference => door::answer(context, seen, guest, &head, &mut body).await,
-            Purpose::Metrics => Ok(door::answer_metrics(context, &head)),
+            Purpose::Inference => routed::answer(context, seen, guest, &head, &mut body).await,
+            Purpose::Metrics => Ok(routed::answer_metrics(context, &head)),
         };
         let answered = match answered {
             // A future of its own: those of small requests are not as large as this one.

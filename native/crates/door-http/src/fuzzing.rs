@@ -11,9 +11,10 @@ use kushi_core::{
 use kushi_net::BodyMemory;
 use smallvec::SmallVec;
 
+use crate::inputs::Scope;
 use crate::json_length::JsonLength;
 use crate::limits::HttpLimits;
-use crate::request::{self, InferRequest, Scope};
+use crate::request::{self, InferRequest};
 use crate::response::Format;
 
 /// An inference request: a line with its `Inference-Header-Content-Length`, empty for none, and its body.

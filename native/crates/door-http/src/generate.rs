@@ -16,17 +16,14 @@ use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage,
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
 
-use crate::HttpContext;
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
-use crate::door::Http;
+use crate::context::Http;
 use crate::generate_json::{self, Asked};
-use crate::infer::{self, LONG_ANSWER};
 use crate::infer_headers::InferHeaders;
-use crate::limits::HttpLimits;
-use crate::load_report;
-use crate::prepare::LONG_JSON;
+use crate::limits::{HttpLimits, LONG_ANSWER, LONG_JSON, json_too_large};
 use crate::refusal::Refusal;
+use crate::{HttpContext, infer, load_report};
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn generate(
@@ -46,7 +43,7 @@ pub(crate) async fn generate(
     check_encoding(asked.content_encoding)?;
     let owner = Owner::model(inference.spec());
     let most = context.http.limits.max_input_bytes;
-    let plan = Plan { most, json_length: None, refusal: infer::json_too_large, owner };
+    let plan = Plan { most, json_length: None, refusal: json_too_large, owner };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     if let Some(trace) = &trace {

@@ -16,8 +16,8 @@ use kushi_oip::tensor_json::Bounds;
 use smallvec::SmallVec;
 
 use crate::limits::HttpLimits;
+use crate::limits::MAX_PARAMETERS;
 use crate::members::{text, unreadable};
-use crate::request::MAX_PARAMETERS;
 
 /// What is asked for.
 pub(crate) struct Asked<'a> {

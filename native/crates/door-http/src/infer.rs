@@ -12,17 +12,14 @@ use kushi_oip::version_number;
 
 use crate::answer::{self, Answer};
 use crate::body::{self, Plan, RequestBody};
-use crate::infer_headers::{InferHeaders, TIMEOUT};
+use crate::header_names::TIMEOUT;
+use crate::infer_headers::InferHeaders;
 use crate::json_length::JsonLength;
+use crate::limits::{LARGE_BODY, LONG_ANSWER, READ_BUFFER_BYTES, json_too_large};
 use crate::prepare::{Frame, prepare};
 use crate::refusal::Refusal;
 use crate::response;
-use crate::{HttpContext, READ_BUFFER_BYTES, coding, load_report};
-
-/// Longer JSON is written aside, by the bytes of its tensors: each becomes several characters.
-pub(crate) const LONG_ANSWER: usize = 64 << 10;
-/// Memory that takes long to give back.
-pub(crate) const LARGE_BODY: usize = 1 << 20;
+use crate::{HttpContext, coding, load_report};
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn infer(
@@ -199,13 +196,6 @@ pub(crate) fn timeout(value: Option<&HeaderValue>) -> Result<Option<Duration>, E
             "Unable to parse {TIMEOUT}, expected microseconds above 0, got: {text}"
         ))),
     }
-}
-
-pub(crate) fn json_too_large(bytes: usize, max: usize) -> Error {
-    Error::invalid(format!(
-        "request JSON size of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
-         --http-max-input-size to increase the limit."
-    ))
 }
 
 fn raw_too_large(bytes: usize, max: usize) -> Error {

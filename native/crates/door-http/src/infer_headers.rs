@@ -7,13 +7,8 @@ use kushi_dataplane::Parent;
 use kushi_net::Coding;
 
 use crate::coding;
+use crate::header_names::{JSON_LENGTH, TIMEOUT, TIMINGS};
 
-/// How long the client will wait, from the moment its request arrives.
-pub(crate) const TIMEOUT: &str = "kushi-timeout-us";
-/// Asks for the answer header of the same name: queue, input, inference, output.
-pub(crate) const TIMINGS: &str = "kushi-timings";
-/// Where the JSON of a body ends.
-pub(crate) const JSON_LENGTH: &str = "inference-header-content-length";
 /// Asks for the load of the server, as "text" or "json".
 const LOAD_FORMAT: &str = "endpoint-load-metrics-format";
 

@@ -1,22 +1,55 @@
 //! The inputs of an inference request: what each is, and where its bytes are.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, InputDraft, Shape};
+use kushi_net::BodyMemory;
 use kushi_oip::json::Span;
 use kushi_oip::json::read::{self, Value};
 use kushi_oip::tensor_json::{self, Bounds};
+use kushi_shm::Regions;
 use smallvec::SmallVec;
 
 use crate::document::InputSpans;
 use crate::limits::HttpLimits;
 use crate::members::{missing, text, unreadable, unsigned};
-use crate::request::{Names, Scope};
 use crate::shared_memory::{self, Data};
 
 /// Of one tensor.
 const MAX_DIMENSIONS: usize = 1024;
+
+/// What a request may refer to, and its bounds.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub model: &'a str,
+    pub limits: &'a HttpLimits,
+    pub regions: &'a Arc<Regions>,
+    pub memory: &'a BodyMemory,
+}
+
+/// The names that have come, so that one is not compared with a thousand long ones.
+#[derive(Default)]
+pub(crate) struct Names<'a> {
+    first: SmallVec<[Cow<'a, str>; 4]>,
+    rest: Option<HashSet<Cow<'a, str>>>,
+}
+
+impl<'a> Names<'a> {
+    /// False for a name that has come before.
+    pub(crate) fn insert(&mut self, name: Cow<'a, str>) -> bool {
+        if self.first.contains(&name) {
+            return false;
+        }
+        if self.first.len() < self.first.inline_size() {
+            self.first.push(name);
+            return true;
+        }
+        self.rest.get_or_insert_default().insert(name)
+    }
+}
 
 /// The binary tensor data behind the JSON, handed out in order.
 pub(crate) struct Tail<'a> {

@@ -4,7 +4,7 @@ use hyper::header::HeaderValue;
 use kushi_core::Error;
 use kushi_oip::leading_integer;
 
-use crate::body::MAX_BODY_BYTES;
+use crate::limits::MAX_BODY_BYTES;
 
 const NAME: &str = "Inference-Header-Content-Length";
 

@@ -3,10 +3,12 @@
 //! A request is parsed, handed to the data plane and answered on the io thread of its connection.
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod answer;
 mod body;
 mod coding;
 mod connection;
+mod context;
 mod document;
 mod door;
 #[cfg(any(test, fuzzing))]
@@ -14,6 +16,7 @@ pub mod fuzzing;
 mod generate;
 mod generate_json;
 mod head;
+mod header_names;
 mod health;
 mod infer;
 mod infer_headers;
@@ -22,6 +25,7 @@ mod json_length;
 mod limits;
 mod load_report;
 mod members;
+mod outputs;
 mod owed;
 mod path;
 mod prepare;
@@ -30,6 +34,7 @@ mod refusal;
 mod request;
 mod response;
 mod route;
+mod routed;
 mod routes;
 mod shared_memory;
 mod stream;
@@ -38,10 +43,7 @@ mod verb;
 #[cfg(test)]
 extern crate self as kushi_door_http;
 
-pub(crate) use door::HttpContext;
-pub use door::{Http, HttpOptions};
+pub(crate) use context::HttpContext;
+pub use context::{Http, HttpOptions};
 pub use limits::HttpLimits;
 pub use routes::routes;
-
-/// Bodies are read through a buffer of this, piece by piece; it bounds the head of a request too.
-const READ_BUFFER_BYTES: usize = 64 << 10;

@@ -9,13 +9,11 @@ use kushi_net::{BodyMemory, Owner};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::infer::LARGE_BODY;
-use crate::request::{self, InferRequest, Scope};
+use crate::inputs::Scope;
+use crate::limits::{LARGE_BODY, LONG_JSON};
+use crate::request::{self, InferRequest};
 use crate::response::Format;
 use crate::{Http, HttpContext, raw};
-
-/// JSON that is longer is read aside, where no other connection waits for it.
-pub(crate) const LONG_JSON: usize = 256 << 10;
 
 /// What a request says beside its body.
 #[derive(Clone)]

@@ -3,28 +3,22 @@
 //! Checks run in Triton's order, whatever the order of the members, so that a request with two
 //! faults hears of the same one.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kushi_core::{Error, InputData, InputDraft, Parameter, Sequence, SequenceId};
 use kushi_dataplane::check_region_bytes;
-use kushi_net::BodyMemory;
 use kushi_oip::json::read::{self, Value};
 use kushi_oip::json::{Fault, Scanner};
 use kushi_shm::Regions;
 use smallvec::SmallVec;
 
 use crate::document::{List, OutputSpans, scan};
-use crate::inputs::{self, Tail};
-use crate::limits::HttpLimits;
+use crate::inputs::{self, Names, Scope, Tail};
+use crate::limits::MAX_PARAMETERS;
 use crate::members::{NOT_UNSIGNED, boolean, missing, number, text, unreadable, unsigned};
-use crate::response::Way;
+use crate::outputs::{Output, Way};
 use crate::shared_memory::{self, Data};
-
-/// Of one request; each costs many times its bytes in JSON.
-pub(crate) const MAX_PARAMETERS: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct InferRequest<'a> {
@@ -38,22 +32,6 @@ pub(crate) struct InferRequest<'a> {
     pub outputs: Vec<Output<'a>>,
     /// How outputs travel that the request does not list.
     pub binary_by_default: bool,
-}
-
-pub(crate) struct Output<'a> {
-    pub name: Cow<'a, str>,
-    pub way: Way,
-    /// How many of its classes are wanted in its place; 0: the output as it is.
-    pub classes: usize,
-}
-
-/// What a request may refer to, and its bounds.
-#[derive(Clone, Copy)]
-pub(crate) struct Scope<'a> {
-    pub model: &'a str,
-    pub limits: &'a HttpLimits,
-    pub regions: &'a Arc<Regions>,
-    pub memory: &'a BodyMemory,
 }
 
 /// Reads the first `json_length` bytes of `body` as JSON; the rest is binary tensor data.
@@ -212,27 +190,6 @@ fn check_one_way(json: &[u8], spans: &OutputSpans) -> Result<(), Error> {
     }
 }
 
-/// The names that have come, so that one is not compared with a thousand long ones.
-#[derive(Default)]
-pub(crate) struct Names<'a> {
-    first: SmallVec<[Cow<'a, str>; 4]>,
-    rest: Option<HashSet<Cow<'a, str>>>,
-}
-
-impl<'a> Names<'a> {
-    /// False for a name that has come before.
-    pub(crate) fn insert(&mut self, name: Cow<'a, str>) -> bool {
-        if self.first.contains(&name) {
-            return false;
-        }
-        if self.first.len() < self.first.inline_size() {
-            self.first.push(name);
-            return true;
-        }
-        self.rest.get_or_insert_default().insert(name)
-    }
-}
-
 fn items<T>(list: Option<List<T>>, member: &str) -> Result<Option<Vec<T>>, Error> {
     match list {
         None => Ok(None),
@@ -248,7 +205,10 @@ mod tests {
     use kushi_core::DataType;
     use proptest::prelude::*;
 
+    use kushi_net::BodyMemory;
+
     use super::*;
+    use crate::HttpLimits;
     use kushi_oip::tensor_json::{self, Bounds};
 
     const VALID: &str = r#"{"id":"a\u00e9","parameters":{"timeout":5,"x":[1.5],"s":"t"},"inputs":[

@@ -5,30 +5,13 @@ use kushi_core::{Classes, DataType, Error, ModelSpec, Parameter, Request, Respon
 use kushi_dataplane::{fill_regions, gpu_bytes};
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
-use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
 use crate::answer::{self, Answer, Chunks};
-use crate::request::Output;
+use crate::outputs::{Output, Way};
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
 const COPIED_BYTES: usize = 16 << 10;
-
-/// How an output comes to its client.
-pub(crate) enum Way {
-    Json,
-    Binary,
-    Region(RegionRange),
-}
-
-impl Way {
-    fn region(&self) -> Option<&RegionRange> {
-        match self {
-            Self::Region(range) => Some(range),
-            Self::Json | Self::Binary => None,
-        }
-    }
-}
 
 /// How each output comes.
 pub(crate) struct Format {

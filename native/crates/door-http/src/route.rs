@@ -6,8 +6,6 @@ use kushi_core::Error;
 use kushi_dataplane::{Action, Memory};
 use kushi_oip::Category;
 
-use crate::path::resource;
-
 const GET_AND_POST: &str = "GET, POST";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -113,7 +111,7 @@ impl Route<'_> {
         }
     }
 
-    fn takes(&self, method: &str) -> bool {
+    pub(crate) fn takes(&self, method: &str) -> bool {
         match self.methods() {
             GET_AND_POST => matches!(method, "GET" | "POST"),
             only => only == method,
@@ -161,58 +159,5 @@ impl Management<'_> {
             Self::Settings { change, .. } => *change,
             route => route.methods() == "POST",
         }
-    }
-}
-
-/// The route of a request, unless it has none, or `admit` refuses its category, whatever the method.
-pub(crate) fn find<'a>(
-    method: &str,
-    path: &'a str,
-    admit: impl FnOnce(Category) -> Result<(), Error>,
-) -> Result<Route<'a>, NoRoute> {
-    let mut route = resource(path).ok_or(NoRoute::NotFound)?;
-    admit(route.category()).map_err(NoRoute::Refused)?;
-    if !route.takes(method) {
-        return Err(NoRoute::WrongMethod(route.methods()));
-    }
-    if let Route::Management(Management::Settings { change, .. }) = &mut route {
-        *change = method == "POST";
-    }
-    Ok(route)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, NoRoute> {
-        super::find(method, path, |_| Ok(()))
-    }
-
-    #[test]
-    fn finds_settings_to_read_and_to_change() {
-        let found = |method, path, of| {
-            let route = Management::Settings { of, change: method == "POST" };
-            assert_eq!(find(method, path), Ok(Route::Management(route)), "{method} {path}");
-        };
-        for method in ["GET", "POST"] {
-            found(method, "/v2/logging", Settings::Log);
-            found(method, "/v2/trace/setting", Settings::Trace("".into()));
-            found(method, "/v2/models/a%20b/trace/setting", Settings::Trace("a b".into()));
-        }
-    }
-
-    #[test]
-    fn refuses_another_method_by_naming_the_right_one() {
-        for (method, path, allowed) in [
-            ("POST", "/v2", "GET"),
-            ("GET", "/v2/repository/index", "POST"),
-            ("", "/v2/models/m/infer", "POST"),
-            ("PUT", "/v2/logging", "GET, POST"),
-            ("GET, POST", "/v2/trace/setting", "GET, POST"),
-        ] {
-            assert_eq!(find(method, path), Err(NoRoute::WrongMethod(allowed)), "{path}");
-        }
-        assert_eq!(find("GET", "/v3"), Err(NoRoute::NotFound));
     }
 }

@@ -12,7 +12,7 @@ use kushi_net::BodyMemory;
 use kushi_oip::json::{Span, read};
 use kushi_shm::{Memory, RegionRange, Regions};
 
-use crate::body::Aligned;
+use crate::aligned::Aligned;
 use crate::document::RegionSpans;
 use crate::members::{text, unsigned};
 

@@ -86,10 +86,11 @@ mod tests {
     use kushi_dataplane::{Change, RegionPlace};
 
     use super::*;
-    use crate::route::{self, Route};
+    use crate::path;
+    use crate::route::Route;
 
     fn asks(method: &str, path: &str, body: &str) -> Result<Verb, Error> {
-        match route::find(method, path, |_| Ok(())) {
+        match path::find(method, path, |_| Ok(())) {
             Ok(Route::Management(route)) => verb(route, body.as_bytes()),
             other => panic!("{path} leads elsewhere: {other:?}"),
         }

@@ -1,7 +1,7 @@
 //! Responses one by one, as many as their asker has room for.
 
-use crate::ordering::Numbered;
-use crate::outbox::Outbox;
+use crate::request::ordering::Numbered;
+use crate::request::outbox::Outbox;
 use crate::{Answered, Batch, Credit, Mail, Response};
 
 use super::Sends;

@@ -1,0 +1,413 @@
+//! One model version at work: admission, scheduler, slots, statistics, drain.
+//!
+//! Any thread submits; whoever holds a [`Lease`] runs batches. [`Runner::retire`] is called on the
+//! control plane's threads, so that engines are dropped there and never on an io thread.
+
+mod children;
+mod ending;
+mod permits;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::held_back::LookAgain;
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Mutex, lock};
+use crate::batch::unanswered::Unanswered;
+use crate::execute::attendance::Attendances;
+use crate::execute::handover::{Handover, Work};
+use crate::execute::rates::Permits;
+use crate::execute::runs::Runs;
+use crate::execute::threads;
+use crate::request::ledger::Ledger;
+use crate::request::ordering::Ordering;
+use crate::schedule::queue::Entry;
+use crate::schedule::scheduler::Scheduler;
+pub(crate) use permits::Marks;
+
+use crate::{
+    Attendee, Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate,
+    Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot, Snapshot, Span,
+    State, SystemClock, Ticket, ask_each,
+};
+
+pub struct RunnerOptions {
+    pub clock: Arc<dyn Clock>,
+    pub drivers: Option<Arc<dyn Drivers>>,
+    pub observer: Option<Arc<dyn Observer>>,
+    /// The first thing that every instance thread does: makes way for io threads.
+    pub thread_start: fn(),
+    /// `None`: nothing limits it, whatever its specification says.
+    pub limiter: Option<Arc<RateLimiter>>,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            drivers: None,
+            observer: None,
+            thread_start: threads::lower_priority,
+            limiter: None,
+        }
+    }
+}
+
+pub struct Runner {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) handover: Handover<Desk, Slot>,
+    pub(crate) drivers: Option<Arc<dyn Drivers>>,
+    /// Of its engines; empty where one of them always can execute.
+    readiness: Vec<Arc<dyn Readiness>>,
+    /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
+    pub(crate) keeps_slots: bool,
+    /// Where its instances ask for resources.
+    permits: Option<Permits>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The queue under the hand-over's lock.
+pub(crate) struct Desk {
+    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) gate: Gate,
+    pub(crate) next_number: u64,
+    pub(crate) next_sequence: u64,
+    pub(crate) runs: Runs,
+    /// Batches that are bound to a slot, as those whose runs are to begin again: instance threads execute them.
+    pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
+    /// Where answers keep the order of requests.
+    pub(crate) ordering: Option<Arc<Ordering>>,
+    /// Of engines that keep their slots.
+    pub(crate) unanswered: Option<Arc<Unanswered>>,
+    /// The same.
+    pub(crate) attendances: Option<Attendances>,
+    /// Where there are permits.
+    pub(crate) marks: Option<Marks>,
+    /// What waited was refused, or nothing did: children come too late, too.
+    pub(crate) closed: bool,
+}
+
+impl Work for Desk {
+    fn due(&self, now: Instant, free: &FreeSlots) -> Due {
+        match &self.marks {
+            None => self.unmarked_due(now, free),
+            Some(marks) => marks.due(free, |free| self.unmarked_due(now, free)),
+        }
+    }
+}
+
+impl Desk {
+    /// As if no slot waited for a permit.
+    fn unmarked_due(&self, now: Instant, free: &FreeSlots) -> Due {
+        // Never held back: answers to others may have to wait for theirs.
+        if !self.moved.is_empty()
+            && let Some((slot, _)) = self.moved.iter().find(|(slot, _)| free.contains(*slot))
+        {
+            return Due::Only(*slot);
+        }
+        if self.is_held_back() {
+            return Due::Nothing;
+        }
+        match &self.attendances {
+            None => self.scheduler.due(now, free),
+            Some(attendances) => attendances.due(free, |free| self.scheduler.due(now, free)),
+        }
+    }
+
+    /// Whether nothing new begins on any slot, because too many batches are unanswered, or too much waits for the
+    /// answer to an earlier request.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.unanswered.as_ref().is_some_and(|unanswered| unanswered.hold_back())
+            || self.ordering.as_ref().is_some_and(|ordering| ordering.hold_back())
+    }
+
+    pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
+        let place = self.moved.iter().position(|(of, _)| *of == slot)?;
+        self.moved.remove(place).map(|(_, batch)| batch)
+    }
+}
+
+/// The requests of a model version that have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    pub waiting: usize,
+    pub running: usize,
+}
+
+/// What [`Runner::submit`] asks of its caller.
+pub enum Admission {
+    Queued,
+    /// Nobody runs this slot: drive the lease, or drop it and leave it to a thread of the model.
+    Lead(Lease),
+}
+
+impl Runner {
+    /// Starts a version on `engines`, one for each instance: the same one where it is
+    /// [`Capability::concurrent`](crate::Capability::concurrent).
+    pub fn start(
+        spec: ModelSpec,
+        engines: Vec<Arc<dyn Engine>>,
+        options: RunnerOptions,
+    ) -> Result<Arc<Self>, Error> {
+        let scheduler =
+            Box::new(DynamicBatcher::new(spec.batch_policy(), &spec.queue, spec.preserves_order()));
+        Self::start_with(spec, scheduler, engines, options)
+    }
+
+    /// The same with another scheduler.
+    pub fn start_with(
+        spec: ModelSpec,
+        scheduler: Box<dyn Scheduler>,
+        engines: Vec<Arc<dyn Engine>>,
+        options: RunnerOptions,
+    ) -> Result<Arc<Self>, Error> {
+        let shared_by_many = |a: &Arc<dyn Engine>| engines.iter().filter(|b| Arc::ptr_eq(a, b)).count() > 1;
+        if engines.is_empty() || engines.iter().any(|e| !e.capability().concurrent && shared_by_many(e)) {
+            let text = format!("model '{}' needs an engine for each of its instances", spec.name);
+            return Err(Error::new(ErrorKind::ConfigInvalid, text));
+        }
+        let keeps_slots = engines[0].capability().keeps_slots;
+        if engines.iter().any(|engine| engine.capability().keeps_slots != keeps_slots) {
+            let text =
+                format!("model '{}' has engines that keep their slots and others that do not", spec.name);
+            return Err(Error::new(ErrorKind::ConfigInvalid, text));
+        }
+        let no_delay = spec.batch_policy().max_delay.is_zero();
+        let may_run_inline =
+            spec.inline && spec.cores.is_empty() && no_delay && engines.iter().all(|e| e.capability().inline);
+        let instances = engines.len();
+        let binds = spec.binds_instances() && !keeps_slots;
+        let readiness =
+            engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
+        let permits = Permits::of(options.limiter.as_ref(), &spec.rates)?;
+        let runs = Runs::new(&engines);
+        let attending = if keeps_slots { engines.clone() } else { Vec::new() };
+        let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
+        let runner = Arc::new_cyclic(|runner| {
+            if let Some(permits) = &permits {
+                permits.belong_to(runner);
+            }
+            let weak = runner.clone();
+            let look_again: LookAgain =
+                Arc::new(move || drop(weak.upgrade().inspect(|runner: &Arc<Self>| runner.look_again())));
+            let ledger = Ledger::new(spec, options.clock, options.observer, look_again.clone());
+            let desk = Desk {
+                scheduler,
+                gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
+                next_number: 0,
+                next_sequence: 0,
+                runs,
+                moved: VecDeque::new(),
+                ordering: ledger.ordering.clone(),
+                unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, look_again))),
+                attendances: keeps_slots.then(|| Attendances::new(instances)),
+                marks: permits.as_ref().map(|_| Marks::default()),
+                closed: false,
+            };
+            Self {
+                ledger: Arc::new(ledger),
+                handover: if binds { Handover::bound(desk, slots) } else { Handover::new(desk, slots) },
+                drivers: options.drivers,
+                readiness,
+                keeps_slots,
+                permits,
+                threads: Mutex::new(Vec::new()),
+            }
+        });
+        let spawned = if keeps_slots {
+            runner.handover.set_inline();
+            threads::spawn_clock(&runner, options.thread_start)
+        } else {
+            threads::spawn(&runner, instances, options.thread_start)
+        };
+        // The threads that did start are let go, and the engines with them.
+        *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
+        for (slot, engine) in attending.into_iter().enumerate() {
+            engine.attend(Attendee::new(Arc::downgrade(&runner), slot));
+        }
+        Ok(runner)
+    }
+
+    pub fn spec(&self) -> &Arc<ModelSpec> {
+        &self.ledger.spec
+    }
+
+    pub fn state(&self) -> State {
+        self.ledger.state()
+    }
+
+    /// Whether it serves, and one of its engines at least can execute.
+    pub fn is_ready(&self) -> bool {
+        self.state() == State::Ready
+            && (self.readiness.is_empty() || self.readiness.iter().any(|one| one.is_ready()))
+    }
+
+    /// The same, and what the model says of itself.
+    pub fn ask_ready(&self, on_answer: OnReady) {
+        if self.readiness.is_empty() || !self.is_ready() {
+            on_answer(self.is_ready());
+        } else {
+            ask_each(self.readiness.iter(), |one, on_answer| one.ask(on_answer), true, on_answer);
+        }
+    }
+
+    pub fn statistics(&self) -> Snapshot {
+        self.ledger.statistics()
+    }
+
+    pub fn observer(&self) -> Option<&dyn Observer> {
+        self.ledger.observer.as_deref()
+    }
+
+    /// For how long the request waits that has waited the longest.
+    pub fn queue_age(&self) -> Duration {
+        let oldest = self.handover.with(|desk| desk.scheduler.oldest());
+        oldest.map_or(Duration::ZERO, |oldest| self.now().saturating_duration_since(oldest))
+    }
+
+    /// Requests that wait for a slot.
+    pub fn backlog(&self) -> Backlog {
+        self.handover.with(|desk| desk.scheduler.backlog())
+    }
+
+    /// Requests inside, told apart at one instant.
+    pub fn occupancy(&self) -> Occupancy {
+        self.handover.with(|desk| {
+            let waiting = desk.scheduler.backlog().requests;
+            Occupancy { waiting, running: self.inside().saturating_sub(waiting) }
+        })
+    }
+
+    pub fn placement(&self) -> Placement {
+        self.handover.with(|desk| desk.gate.placement())
+    }
+
+    /// Whether nothing waits, nothing runs and every thread of the model is asleep.
+    pub fn at_rest(&self) -> bool {
+        let threads = lock(&self.threads).len();
+        self.handover.at_rest(self.now(), threads)
+    }
+
+    pub fn now(&self) -> Instant {
+        self.ledger.clock.now()
+    }
+
+    /// Says that a request of at least so many bytes is being received. Fails when there will be no
+    /// place for it, whatever it says: then it is counted as refused, and need not come.
+    pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
+        let ledger = &self.ledger;
+        if !self.handover.with(|desk| ledger.state() == State::Ready && desk.scheduler.is_full(bytes)) {
+            return Ok(());
+        }
+        let error = Error::overloaded();
+        let after = ledger.clock.now().saturating_duration_since(arrived);
+        ledger.record_failure(error.kind.failure_reason(), after);
+        Err(error)
+    }
+
+    /// Takes a request in. A refused one comes back whole: no mail will arrive for it.
+    pub fn submit(
+        self: &Arc<Self>,
+        request: impl Into<Box<Request>>,
+    ) -> Result<(Ticket, Admission), (Error, Box<Request>)> {
+        let mut request = request.into();
+        let ledger = &self.ledger;
+        let outer = request.context.span().is_some().then(|| self.open_span(&mut request)).flatten();
+        let claim = request.reply.claim.clone();
+        let arrived = request.arrived;
+        let deadline = request.deadline;
+        let mut entry = Entry::new(request, &ledger.spec.queue);
+        let expires = entry.expires;
+        let admitted = self.handover.admit(arrived, |desk| {
+            let number = desk.next_number;
+            entry.number = number;
+            // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
+            // finds the door shut.
+            let admits = match ledger.state() {
+                State::Ready => true,
+                State::Draining => entry.request.context.is_of_child() && !desk.closed,
+                _ => false,
+            };
+            if !admits {
+                return Err((Error::shutting_down(), entry));
+            }
+            if entry.request.context.is_too_deep() {
+                return Err((Error::too_deep(), entry));
+            }
+            desk.scheduler.admit(entry)?;
+            desk.next_number += 1;
+            ledger.admitted();
+            Ok(number)
+        });
+        match admitted {
+            Ok((number, slot)) => {
+                let ticket = Ticket { runner: self.clone(), number, claim, expires, deadline };
+                let admission = match slot {
+                    Some(slot) => Admission::Lead(self.lease(slot)),
+                    None => Admission::Queued,
+                };
+                Ok((ticket, admission))
+            }
+            Err((error, mut entry)) => {
+                let after = ledger.clock.now().saturating_duration_since(arrived);
+                ledger.record_failure(error.kind.failure_reason(), after);
+                if let Some(outer) = outer {
+                    entry.request.context.replace_span(outer);
+                }
+                Err((error, entry.request))
+            }
+        }
+    }
+
+    /// Answers the span that the request came with.
+    #[cold]
+    fn open_span(&self, request: &mut Request) -> Option<Arc<dyn Span>> {
+        let own = request.context.span()?.open(&self.ledger.spec, request, self.now());
+        request.context.replace_span(own)
+    }
+
+    /// Sleeps until this model has work for this instance thread; `None` once it is retired.
+    pub(crate) fn wait(self: &Arc<Self>, thread: usize) -> Option<Lease> {
+        let slot = self.handover.wait(thread, || self.ledger.clock.now())?;
+        Some(Lease::of_instance_thread(self.clone(), slot))
+    }
+
+    /// Leaves an instance thread's lease to the io threads once the model runs inline: under a steady
+    /// load its queue might never be empty, and the thread would keep it. Otherwise it comes back.
+    pub(crate) fn pass_on(&self, lease: Lease) -> Option<Lease> {
+        match &self.drivers {
+            Some(drivers) if self.placement() == Placement::Inline => {
+                drivers.offer(lease.for_io_thread());
+                None
+            }
+            _ => Some(lease),
+        }
+    }
+
+    /// Something has changed that held work back: somebody leads, if there is a slot for it.
+    pub(crate) fn look_again(self: &Arc<Self>) {
+        let unchanged = |_: &mut Desk| Ok::<_, Infallible>(());
+        if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
+            self.lease(slot).leave_to_others();
+        }
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>, slot: Slot) -> Lease {
+        Lease::new(self.clone(), slot)
+    }
+
+    /// Takes no new requests from now on, but children of those that were admitted: see [`Context`](crate::Context).
+    pub fn stop_admitting(&self) {
+        self.handover.with(|_| self.ledger.stop_admitting());
+    }
+
+    /// Requests inside, waiting or executing.
+    pub fn inside(&self) -> usize {
+        self.ledger.inside()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,92 @@
+//! What a request is answered with, by its route.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hyper::Method;
+use hyper::http::request::Parts;
+use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::{Action, Answer as Answered, DataPlane, Verb, metrics, unanswered};
+use kushi_net::{Activity, Guest, Owner, Stage, answered};
+use kushi_oip::management as verbs;
+
+use crate::answer::{self, Answer};
+use crate::body::{self, Plan, RequestBody};
+use crate::health::Asked;
+use crate::path;
+use crate::refusal::Refusal;
+use crate::route::{InferenceRoute, Management, NoRoute, Route};
+use crate::{HttpContext, generate, infer, verb};
+
+pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> Answer {
+    if head.uri.path() != "/metrics" {
+        answer::no_route(&NoRoute::NotFound)
+    } else if head.method == Method::GET {
+        answer::text(metrics::render(&context.http.plane))
+    } else {
+        answer::no_route(&NoRoute::WrongMethod("GET"))
+    }
+}
+
+pub(crate) async fn answer(
+    context: &HttpContext,
+    activity: &Rc<Activity>,
+    guest: &Guest,
+    head: &Parts,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let admit = |category| context.http.restrictions.check(category, &head.headers);
+    match path::find(head.method.as_str(), head.uri.path(), admit) {
+        Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
+        Ok(Route::Inference { model, version, kind: InferenceRoute::Infer }) => {
+            infer::infer(context, activity, (&model, version), &head.headers, body).await
+        }
+        Ok(Route::Inference { model, version, kind }) => {
+            let streams = kind == InferenceRoute::GenerateStream;
+            generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
+        }
+        Ok(Route::Management(route)) => management(context, activity, route, body).await,
+        Err(reason) => Ok(answer::no_route(&reason)),
+    }
+}
+
+async fn management(
+    context: &HttpContext,
+    activity: &Activity,
+    route: Management<'_>,
+    body: &mut RequestBody,
+) -> Result<Answer, Refusal> {
+    let plane = &context.http.plane;
+    if !route.takes_body() {
+        let asked = Asked::by(&route);
+        return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await, asked.as_ref()));
+    }
+    let most = match route {
+        Management::Control { action: Action::Load, .. } => verbs::MOST_BYTES_TO_LOAD,
+        _ => verbs::MOST_BYTES,
+    };
+    let most = most.min(context.http.limits.max_input_bytes);
+    let plan = Plan { most, json_length: None, refusal: too_large, owner: Owner::SERVER };
+    let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
+    activity.enter(Stage::Work);
+    answering.prepared();
+    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await, None);
+    answer.body_mut().until_written(answering);
+    Ok(answer)
+}
+
+async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
+    let verb = verb?;
+    answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
+}
+
+fn too_large(bytes: usize, most: usize) -> Error {
+    Error::invalid(format!(
+        "a request of {bytes} bytes exceeds the {most} bytes that one may have that is no inference"
+    ))
+}
+
+fn full(guest: &Guest) -> Error {
+    let text = format!("{} connections are open (--http-max-connections)", guest.most());
+    Error::new(ErrorKind::Overloaded, text)
+}
