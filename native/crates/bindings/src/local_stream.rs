@@ -38,10 +38,10 @@ pub(crate) struct LocalStream {
     /// What the loop calls to send what waits.
     flush: Py<Flush>,
     descriptor: RawFd,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
-struct State {
+struct StreamState {
     /// `None` once it has broken.
     connection: Option<Connection<Asker>>,
     /// The loop will call [`LocalStream::flush`].
@@ -88,7 +88,7 @@ impl LocalStream {
             call_soon: event_loop.getattr(intern!(py, "call_soon"))?.unbind(),
             flush,
             descriptor,
-            state: Mutex::new(State {
+            state: Mutex::new(StreamState {
                 connection: Some(connection),
                 flush_is_due: false,
                 writer_is_added: false,
@@ -103,7 +103,7 @@ impl LocalStream {
         Ok(Ok(stream))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StreamState> {
         lock(&self.state)
     }
 

@@ -34,14 +34,14 @@ enum Form {
     Iso,
 }
 
-struct StandardError(RwLock<State>);
+struct StandardError(RwLock<LogState>);
 
-struct State {
+struct LogState {
     settings: LogSettings,
     file: String,
 }
 
-static LOGGER: StandardError = StandardError(RwLock::new(State {
+static LOGGER: StandardError = StandardError(RwLock::new(LogState {
     settings: LogSettings { verbose: 0, info: true, warning: true, error: true, form: LogForm::Triton },
     file: String::new(),
 }));
@@ -93,7 +93,7 @@ impl LogSwitch for Process {
     }
 }
 
-impl State {
+impl LogState {
     fn set(&mut self, settings: LogSettings) {
         self.settings = settings;
         log::set_max_level(match settings.verbose {
@@ -109,7 +109,7 @@ impl StandardError {
         self.0.read().unwrap_or_else(PoisonError::into_inner).settings
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, LogState> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use kushi_engine_python::exit;
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 
-use self::arrived::{Arrived, Letter};
+use self::arrived::{Arrived, ArrivedAnswer};
 pub(crate) use self::core::begin;
 use crate::errors::{About, raise_about};
 use crate::locks::lock;
@@ -101,7 +101,7 @@ impl Stream {
     pub(crate) fn of_client(client: Arc<RemoteClient>, call: Box<InferCall>, about: About) -> Self {
         let arrived = Arc::new(Arrived::default());
         let sink = arrived.clone();
-        let ticket = client.stream(call, move |streamed| sink.push([Letter::Streamed(streamed)]));
+        let ticket = client.stream(call, move |streamed| sink.push([ArrivedAnswer::Streamed(streamed)]));
         let source = Source::Client(Box::new(move || client.cancel(ticket)));
         Self::new(source, about, arrived)
     }
@@ -114,7 +114,7 @@ impl Stream {
     fn ready(&self) -> Option<Result<Option<Answer>, Error>> {
         loop {
             match self.arrived.pop() {
-                Some(Letter::Mail(mut mail)) => {
+                Some(ArrivedAnswer::Mail(mut mail)) => {
                     let end = mail.end.take();
                     drop(mail.credit.take());
                     match (mail.response, end.map(|end| end.result)) {
@@ -124,11 +124,11 @@ impl Stream {
                         (None, None) => {}
                     }
                 }
-                Some(Letter::Streamed(Streamed::Answer(answer, room))) => {
+                Some(ArrivedAnswer::Streamed(Streamed::Answer(answer, room))) => {
                     drop(room);
                     return Some(Ok(Some(answer)));
                 }
-                Some(Letter::Streamed(Streamed::End(end))) => return Some(end.map(|()| None)),
+                Some(ArrivedAnswer::Streamed(Streamed::End(end))) => return Some(end.map(|()| None)),
                 None if self.arrived.is_over() => return Some(Ok(None)),
                 None => match self.has_expired() {
                     Some(true) => {

@@ -116,11 +116,11 @@ impl Upstream {
         before: PyBackedBytes,
         max_head_bytes: usize,
         max_headers: usize,
-    ) -> PyResult<Option<Begun>> {
+    ) -> PyResult<Option<BegunExchange>> {
         guarded(py, About::default, || {
             let Some(read) = Ordinary::read(&data, max_head_bytes, max_headers) else { return Ok(None) };
             if read.missing_bytes > 0 {
-                return Ok(Some(Begun::Missing(read.missing_bytes)));
+                return Ok(Some(BegunExchange::Missing(read.missing_bytes)));
             }
             let body = Bytes::copy_from_slice(&data[read.body_at..]);
             let target = [read.target.as_bytes()];
@@ -131,7 +131,7 @@ impl Upstream {
             });
             let Ok(Some(exchange)) = begun else { return Ok(None) };
             exchange.line.give(py, Taker { object: taker, before })?;
-            Ok(Some(Begun::Exchange(exchange)))
+            Ok(Some(BegunExchange::Exchange(exchange)))
         })
     }
 
@@ -181,7 +181,7 @@ impl Upstream {
 }
 
 #[derive(IntoPyObject)]
-enum Begun {
+enum BegunExchange {
     Exchange(Exchange),
     Missing(usize),
 }

@@ -54,7 +54,7 @@ impl Job {
     }
 }
 
-enum Order {
+enum BackgroundOrder {
     Run { id: u64, deadline: Option<Instant>, job: Job },
     Cancel(u64),
     Close,
@@ -62,7 +62,7 @@ enum Order {
 
 /// The thread, as callers see it.
 pub(crate) struct Background {
-    inbox: Inbox<Order>,
+    inbox: Inbox<BackgroundOrder>,
     next_id: AtomicU64,
     under_way: AtomicUsize,
     /// Nobody looks into the inbox any more.
@@ -131,18 +131,18 @@ impl Background {
             job.fail(Error::new(ErrorKind::Overloaded, text));
             return id;
         }
-        self.inbox.push_owed(Order::Run { id, deadline, job });
+        self.inbox.push_owed(BackgroundOrder::Run { id, deadline, job });
         self.refuse_the_rest_if_ended();
         id
     }
 
     pub(crate) fn cancel(&self, id: u64) {
-        self.inbox.push_owed(Order::Cancel(id));
+        self.inbox.push_owed(BackgroundOrder::Cancel(id));
         self.refuse_the_rest_if_ended();
     }
 
     pub(crate) fn close(&self) {
-        self.inbox.push_owed(Order::Close);
+        self.inbox.push_owed(BackgroundOrder::Close);
         self.refuse_the_rest_if_ended();
     }
 
@@ -157,7 +157,7 @@ impl Background {
         let mut rest = Vec::new();
         self.inbox.drain(&mut rest);
         for order in rest {
-            if let Order::Run { job, .. } = order {
+            if let BackgroundOrder::Run { job, .. } = order {
                 self.under_way.fetch_sub(1, Ordering::Relaxed);
                 job.fail(closed());
             }
@@ -193,19 +193,21 @@ async fn attend<R: Remote>(calls: Rc<Calls<R>>, arrived: Arc<Notify>) {
         calls.background.inbox.drain(&mut burst);
         for order in burst.drain(..) {
             match order {
-                Order::Run { id, deadline, job } if !calls.closing.get() => {
+                BackgroundOrder::Run { id, deadline, job } if !calls.closing.get() => {
                     let call = Running { calls: calls.clone(), id, job: Some(job) };
                     let task = tokio::task::spawn_local(call.run(deadline));
                     calls.tasks.borrow_mut().insert(id, task.abort_handle());
                 }
-                Order::Run { id, job, .. } => drop(Running { calls: calls.clone(), id, job: Some(job) }),
-                Order::Cancel(id) => {
+                BackgroundOrder::Run { id, job, .. } => {
+                    drop(Running { calls: calls.clone(), id, job: Some(job) });
+                }
+                BackgroundOrder::Cancel(id) => {
                     if let Some(task) = calls.tasks.borrow().get(&id) {
                         task.abort();
                     }
                 }
                 // The tasks end with the runtime.
-                Order::Close => calls.closing.set(true),
+                BackgroundOrder::Close => calls.closing.set(true),
             }
         }
         if calls.closing.get() {

@@ -21,7 +21,7 @@ fn unreadable(error: WireError) -> Violation {
 
 /// An output whose bytes have not been found yet.
 #[derive(Default)]
-struct Output<'a> {
+struct DecodedOutput<'a> {
     name: &'a str,
     datatype: &'a str,
     shape: Shape,
@@ -44,7 +44,7 @@ pub(crate) fn answer(
         outputs: Vec::new(),
         timings: None,
     };
-    let mut outputs: SmallVec<[Output<'_>; 4]> = SmallVec::new();
+    let mut outputs: SmallVec<[DecodedOutput<'_>; 4]> = SmallVec::new();
     let mut raw: SmallVec<[&[u8]; 4]> = SmallVec::new();
     let mut fields = Fields::new(body);
     while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
@@ -79,8 +79,8 @@ pub(crate) fn answer(
     Ok(answer)
 }
 
-fn typed(output: &Output<'_>, contents: &[u8]) -> Result<Bytes, Violation> {
-    let Output { name, datatype, .. } = output;
+fn typed(output: &DecodedOutput<'_>, contents: &[u8]) -> Result<Bytes, Violation> {
+    let DecodedOutput { name, datatype, .. } = output;
     let wrong =
         |what: &dyn std::fmt::Display| format!("the contents of output '{name}' of {datatype}: {what}");
     let known = datatype.parse::<DataType>().map_err(|()| wrong(&"an unknown type"))?;
@@ -92,8 +92,8 @@ fn typed(output: &Output<'_>, contents: &[u8]) -> Result<Bytes, Violation> {
     }
 }
 
-fn output(message: Value<'_>) -> Result<Output<'_>, WireError> {
-    let mut output = Output::default();
+fn output(message: Value<'_>) -> Result<DecodedOutput<'_>, WireError> {
+    let mut output = DecodedOutput::default();
     let mut fields = Fields::new(message.bytes()?);
     while let Some((field, value)) = fields.next_field()? {
         match field {
@@ -114,8 +114,8 @@ fn output(message: Value<'_>) -> Result<Output<'_>, WireError> {
     Ok(output)
 }
 
-fn tensor(output: Output<'_>, data: Buffer) -> Result<(String, Tensor), Violation> {
-    let Output { name, datatype, shape, .. } = output;
+fn tensor(output: DecodedOutput<'_>, data: Buffer) -> Result<(String, Tensor), Violation> {
+    let DecodedOutput { name, datatype, shape, .. } = output;
     let Ok(datatype) = datatype.parse::<DataType>() else {
         return Err(format!("output '{name}' of the unknown type '{datatype}'"));
     };

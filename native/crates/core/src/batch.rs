@@ -246,21 +246,21 @@ impl Batch {
 
     /// Ends one request; a second end of the same request does nothing.
     pub fn end(&mut self, index: usize, result: Result<(), Error>) {
-        let mut outgoing = Outgoing::new(self);
+        let mut outgoing = OutgoingEnds::new(self);
         outgoing.end(self, index, None, result);
         self.dispatch(outgoing);
     }
 
     /// Ends one request with its last response, which needs no room.
     pub fn end_with(&mut self, index: usize, response: Response) {
-        let mut outgoing = Outgoing::new(self);
+        let mut outgoing = OutgoingEnds::new(self);
         outgoing.end(self, index, Some(response), Ok(()));
         self.dispatch(outgoing);
     }
 
     /// Ends some of its requests, each with its last response, which needs no room, or with an error.
     pub fn end_each(&mut self, ends: impl IntoIterator<Item = (usize, Result<Option<Response>, Error>)>) {
-        let mut outgoing = Outgoing::new(self);
+        let mut outgoing = OutgoingEnds::new(self);
         for (index, result) in ends {
             match result {
                 Ok(response) => outgoing.end(self, index, response, Ok(())),
@@ -276,7 +276,7 @@ impl Batch {
         let now_abandoned = |index: &usize| self.seats[*index].entry.is_some() && self.is_abandoned(*index);
         let ended: Vec<usize> = (0..self.seats.len()).filter(now_abandoned).collect();
         self.owes_given_up |= !ended.is_empty();
-        let mut outgoing = Outgoing::new(self);
+        let mut outgoing = OutgoingEnds::new(self);
         for &index in &ended {
             outgoing.end(self, index, None, Err(Error::cancelled()));
         }
@@ -315,7 +315,7 @@ impl Batch {
     }
 
     pub(crate) fn answer(mut self, mut shares: Splitters<'_>) {
-        let mut outgoing = Outgoing::new(&self);
+        let mut outgoing = OutgoingEnds::new(&self);
         for index in 0..self.seats.len() {
             let response = share(&self.seats[index], &mut shares);
             outgoing.end(&mut self, index, Some(response), Ok(()));
@@ -329,7 +329,7 @@ impl Batch {
     }
 
     fn fail_open(&mut self, error: &Error) {
-        let mut outgoing = Outgoing::new(self);
+        let mut outgoing = OutgoingEnds::new(self);
         for index in 0..self.seats.len() {
             outgoing.end(self, index, None, Err(error.clone()));
         }
@@ -371,8 +371,8 @@ impl Batch {
     }
 
     /// Statistics first, mail second: who has an answer finds it counted.
-    fn dispatch(&mut self, outgoing: Outgoing) {
-        let Outgoing { now, timings, tally, outbox, numbered, ended } = outgoing;
+    fn dispatch(&mut self, outgoing: OutgoingEnds) {
+        let OutgoingEnds { now, timings, tally, outbox, numbered, ended } = outgoing;
         if ended == 0 {
             return;
         }
@@ -417,7 +417,7 @@ fn share(seat: &Seat, splitters: &mut [(u16, Splitter<'_>)]) -> Response {
 }
 
 /// The ends of one step, with what they add to the statistics.
-struct Outgoing {
+struct OutgoingEnds {
     now: Instant,
     timings: Timings,
     tally: Tally,
@@ -427,7 +427,7 @@ struct Outgoing {
     ended: usize,
 }
 
-impl Outgoing {
+impl OutgoingEnds {
     fn new(batch: &Batch) -> Self {
         let now = batch.ledger.clock.now();
         Self {

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call_cycles;
 mod histogram;
 mod inference;
 mod leaving;
@@ -24,9 +25,9 @@ mod plane;
 mod region_inputs;
 mod region_outputs;
 mod registry;
-mod rings;
 mod traffic;
 
+pub use call_cycles::CallCycles;
 pub use inference::{Attempt, Begun, Inference, Refused};
 pub use kushi_gpu::GpuOptions;
 pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};
@@ -38,8 +39,8 @@ pub use load_report::LoadFormat;
 pub use log_switch::{LogChange, LogForm, LogSettings, LogSwitch};
 pub use machine::MachineMeter;
 pub use manage::{
-    Answer, CudaPlace, IndexEntry, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow,
-    TensorMetadata, Verb, region_error, unanswered,
+    CudaPlace, IndexEntry, ModelMetadata, ModelStatistics, OnAnswer, RegionPlace, Sent, Slow, TensorMetadata,
+    Verb, VerbAnswer, region_error, unanswered,
 };
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
 pub use observed::{MetricsOptions, ResponseRow};
@@ -50,5 +51,4 @@ pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, Serv
 pub use region_inputs::check_region_bytes;
 pub use region_outputs::{fill_regions, gpu_bytes};
 pub use registry::{Registry, VersionRow};
-pub use rings::Rings;
 pub use traffic::{Counted, DoorKind, Traffic};

@@ -10,12 +10,12 @@ use kushi_core::{End, Mail, Mailbox, OnlyResponse, Response};
 
 #[derive(Default)]
 pub struct OneCall {
-    letters: Mutex<Letters>,
+    call: Mutex<CallMail>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Letters {
+struct CallMail {
     /// Of the call that is being waited for; answers to earlier ones are thrown away.
     key: u64,
     only: OnlyResponse<Response>,
@@ -25,42 +25,42 @@ struct Letters {
 impl OneCall {
     /// From now on the answer to another call is waited for, or to none.
     pub fn next_key(&self) -> u64 {
-        let mut letters = self.letters();
-        let key = letters.key + 1;
-        let late = std::mem::replace(&mut *letters, Letters { key, ..Letters::default() });
-        drop(letters);
+        let mut call = self.call();
+        let key = call.key + 1;
+        let late = std::mem::replace(&mut *call, CallMail { key, ..CallMail::default() });
+        drop(call);
         drop(late);
         key
     }
 
     pub fn has_end(&self) -> bool {
-        self.letters().end.is_some()
+        self.call().end.is_some()
     }
 
     /// Waits for the end of the call, until `until` at most.
     pub fn wait(&self, until: Instant) -> bool {
-        let mut letters = self.letters();
+        let mut call = self.call();
         loop {
-            if letters.end.is_some() {
+            if call.end.is_some() {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            (letters, _) = self.ended.wait_timeout(letters, left).unwrap_or_else(PoisonError::into_inner);
+            (call, _) = self.ended.wait_timeout(call, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// What has come, once the call has ended.
     pub fn take(&self) -> Option<(OnlyResponse<Response>, End)> {
-        let mut letters = self.letters();
-        let end = letters.end.take()?;
-        Some((std::mem::take(&mut letters.only), end))
+        let mut call = self.call();
+        let end = call.end.take()?;
+        Some((std::mem::take(&mut call.only), end))
     }
 
-    fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn call(&self) -> MutexGuard<'_, CallMail> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,22 +68,22 @@ impl Mailbox for OneCall {
     fn deliver(&self, mail: Vec<Mail>) {
         // Dropped when the lock is free again.
         let mut unwanted = Vec::new();
-        let mut letters = self.letters();
+        let mut call = self.call();
         for mail in mail {
-            if mail.key != letters.key {
+            if mail.key != call.key {
                 unwanted.push(mail);
                 continue;
             }
             let Mail { key, response, end, credit } = mail;
-            let response = response.and_then(|response| letters.only.put(response));
+            let response = response.and_then(|response| call.only.put(response));
             if response.is_some() || credit.is_some() {
                 unwanted.push(Mail { key, response, end: None, credit });
             }
             if end.is_some() {
-                letters.end = end;
+                call.end = end;
                 self.ended.notify_one();
             }
         }
-        drop(letters);
+        drop(call);
     }
 }

@@ -14,7 +14,7 @@ use crate::leaving::Leaving;
 use crate::observed::Observed;
 use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
 use crate::{
-    Inference, LogSwitch, MachineMeter, MetricsOptions, ModelMetrics, Orders, Registry, Rings, StepSpec,
+    CallCycles, Inference, LogSwitch, MachineMeter, MetricsOptions, ModelMetrics, Orders, Registry, StepSpec,
     Traffic,
 };
 
@@ -72,7 +72,7 @@ pub struct DataPlane {
     pub(crate) repositories: Vec<PathBuf>,
     pub(crate) explicit_control: bool,
     /// Which models ask which.
-    pub rings: Rings,
+    pub cycles: CallCycles,
     pub orders: Arc<Orders>,
     /// What clients have registered; nothing unless they may.
     pub regions: Arc<Regions>,
@@ -106,7 +106,7 @@ impl DataPlane {
             strict_readiness: options.strict_readiness,
             repositories: options.repositories.clone(),
             explicit_control: options.explicit_control,
-            rings: Rings::default(),
+            cycles: CallCycles::default(),
             orders: Arc::default(),
             regions: Arc::default(),
             allow_client_regions: options.allow_client_regions,
@@ -175,9 +175,9 @@ impl DataPlane {
         options: RunnerOptions,
     ) -> Result<Arc<Runner>, Error> {
         let graph = Graph::new(&spec, steps)?;
-        self.rings.forget(&spec.name);
+        self.cycles.forget(&spec.name);
         for step in steps {
-            self.rings.enter(&spec.name, &step.model)?;
+            self.cycles.enter(&spec.name, &step.model)?;
         }
         let engine = Ensemble::new(&spec, graph, &self.registry, self.beside.start()?);
         let scheduler = Box::new(AllAtOnce::new(&spec.queue));
@@ -199,7 +199,7 @@ impl DataPlane {
 
     /// Takes a model away, and lets its versions finish what they began.
     pub fn unload(&self, model: &str) {
-        self.rings.forget(model);
+        self.cycles.forget(model);
         self.leaving.retire(&self.registry.remove(model));
     }
 

@@ -29,7 +29,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 type Pieces = SmallVec<[Bytes; 4]>;
 
 /// Of a call with one answer.
-pub(crate) struct Answer {
+pub(crate) struct CallAnswer {
     message: Option<Message>,
     status: Status,
     /// Until it is sent.
@@ -46,7 +46,7 @@ pub(crate) struct Outlet<'a> {
     pub(crate) respond: SendResponse<Bytes>,
     pub(crate) coding: Option<AnswerCoding>,
     /// Of the server, which the client wants to hear of behind its answers.
-    pub(crate) load: Option<load_report::Asked>,
+    pub(crate) load: Option<load_report::AskedReport>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Stream<'a> {
     open: &'a OpenCall,
     inner: SendStream<Bytes>,
     coding: Option<AnswerCoding>,
-    load: Option<load_report::Asked>,
+    load: Option<load_report::AskedReport>,
     deadline: Option<Instant>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn closed() -> Status {
     Error::new(ErrorKind::ShuttingDown, text).into()
 }
 
-impl Answer {
+impl CallAnswer {
     pub(crate) fn new(message: Message, answering: Answering) -> Self {
         Self {
             message: Some(message),

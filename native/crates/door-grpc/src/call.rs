@@ -11,7 +11,7 @@ use h2::server::SendResponse;
 use http::Request;
 use tokio::time::timeout_at;
 
-use crate::answer::{Answer, Outlet};
+use crate::answer::{CallAnswer, Outlet};
 use crate::context::GrpcContext;
 use crate::head::{self, Head};
 use crate::line::OpenCall;
@@ -29,7 +29,7 @@ pub(crate) async fn serve(
     let (parts, body) = request.into_parts();
     let head = match head::read(&context, &parts) {
         Ok(head) => head,
-        Err(status) => return Answer::failed(status).send(Outlet::plain(&context, open, respond)).await,
+        Err(status) => return CallAnswer::failed(status).send(Outlet::plain(&context, open, respond)).await,
     };
     let (coding, load, deadline) = (head.coding, head.load, head.frame.deadline);
     let outlet = Outlet { context: &context, open, respond, coding, load, deadline };
@@ -59,13 +59,13 @@ async fn one(messages: Messages<'_>, mut outlet: Outlet<'_>, head: Head<'_>) -> 
         .await
     };
     match answered {
-        Some(answer) => answer.unwrap_or_else(Answer::failed).send(outlet).await,
+        Some(answer) => answer.unwrap_or_else(CallAnswer::failed).send(outlet).await,
         None => Ok(()),
     }
 }
 
 /// What fails when the client's time is over has failed for that reason.
-async fn answer(context: &GrpcContext, head: Head<'_>, messages: Messages<'_>) -> Result<Answer, Status> {
+async fn answer(context: &GrpcContext, head: Head<'_>, messages: Messages<'_>) -> Result<CallAnswer, Status> {
     let deadline = head.frame.deadline;
     let answered = found(context, head, messages).await;
     answered.map_err(|status| match deadline {
@@ -74,7 +74,11 @@ async fn answer(context: &GrpcContext, head: Head<'_>, messages: Messages<'_>) -
     })
 }
 
-async fn found(context: &GrpcContext, head: Head<'_>, mut messages: Messages<'_>) -> Result<Answer, Status> {
+async fn found(
+    context: &GrpcContext,
+    head: Head<'_>,
+    mut messages: Messages<'_>,
+) -> Result<CallAnswer, Status> {
     let (message, answering) = match head.frame.deadline {
         Some(deadline) => {
             let came = timeout_at(deadline.into(), messages.the_only_one()).await;

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 use crate::call;
 use crate::context::GrpcContext;
-use crate::keeper::{Keeper, Told};
+use crate::keep_alive::{KeepAliveTimer, Told};
 use crate::line::{Line, OpenCall};
-use crate::watched::Watched;
+use crate::watched::WatchedSocket;
 
 /// What may come before it is asked for: of one call, and of all on a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -75,19 +75,19 @@ async fn converse(
     let place = context.io.connections.enter();
     context.io.look_over_connections();
     place.watch(&line.activity, guest);
-    let io = Watched::new(io, context.io.clone(), line.clone());
+    let io = WatchedSocket::new(io, context.io.clone(), line.clone());
     let Ok(connection) = timeout(HANDSHAKE_PATIENCE, builder(context).handshake::<_, Bytes>(io)).await else {
         log::debug!("a gRPC connection ended: no preface came");
         return Ok(());
     };
     let mut connection = connection?;
-    let mut keeper = Keeper::new(keep_alive, connection.ping_pong());
-    let mut state = State { place, line, is_leaving: false, is_dismissed: false };
+    let mut keep_alive_timer = KeepAliveTimer::new(keep_alive, connection.ping_pong());
+    let mut state = ConnectionState { place, line, is_leaving: false, is_dismissed: false };
     loop {
         let next = poll_fn(|task| {
             state.place.remember(task.waker());
             loop {
-                if state.look(&mut connection, keeper.poll(&state.line, task)) {
+                if state.look(&mut connection, keep_alive_timer.poll(&state.line, task)) {
                     return Poll::Ready(None);
                 }
                 let accepted = connection.poll_accept(task);
@@ -117,14 +117,14 @@ fn builder(context: &GrpcContext) -> server::Builder {
     builder
 }
 
-struct State<'a> {
+struct ConnectionState<'a> {
     place: Entered<'a>,
     line: Rc<Line>,
     is_leaving: bool,
     is_dismissed: bool,
 }
 
-impl State<'_> {
+impl ConnectionState<'_> {
     /// Tells the client what is to become of the connection. True: it ends at once.
     fn look<T>(&mut self, connection: &mut Connection<T, Bytes>, told: Poll<Told>) -> bool
     where

@@ -26,7 +26,7 @@ pub(crate) struct Head<'a> {
     /// Messages of the client may be compressed.
     pub(crate) takes_compressed: bool,
     pub(crate) coding: Option<AnswerCoding>,
-    pub(crate) load: Option<load_report::Asked>,
+    pub(crate) load: Option<load_report::AskedReport>,
     /// Of a stream: an error ends it instead of being one of its messages.
     pub(crate) fails_at_once: bool,
 }
@@ -91,7 +91,7 @@ pub(crate) fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'
         frame: Frame { arrived, deadline, forwarded, trace, tells_timings },
         takes_compressed: coding::of_request(headers)?,
         coding: coding::of_answer(headers, context.grpc.compression_level),
-        load: method.is_inference().then(|| load_report::Asked::read(headers)).flatten(),
+        load: method.is_inference().then(|| load_report::AskedReport::read(headers)).flatten(),
         fails_at_once: headers.get(GRPC_ERROR).is_some_and(|value| value == "true"),
     })
 }

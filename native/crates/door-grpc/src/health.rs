@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{Answer as Answered, Verb};
+use kushi_dataplane::{Verb, VerbAnswer};
 use kushi_net::Answering;
 use prost::Message;
 
-use crate::answer::{self, Answer, Outlet};
+use crate::answer::{self, CallAnswer, Outlet};
 use crate::closing::closing;
 use crate::context::GrpcContext;
 use crate::management;
@@ -28,9 +28,9 @@ const MOST_WATCHES: usize = 4096;
 const MOST_OF_ONE: usize = 256;
 
 /// One that is open.
-struct Place<'a>(&'a GrpcContext);
+struct OpenWatch<'a>(&'a GrpcContext);
 
-impl<'a> Place<'a> {
+impl<'a> OpenWatch<'a> {
     fn take(context: &'a GrpcContext) -> Result<Self, Status> {
         let own = context.watches.get();
         if own >= MOST_OF_ONE {
@@ -51,7 +51,7 @@ fn exhausted(text: String) -> Status {
     Status::new(RESOURCE_EXHAUSTED, text + ": ask by Check")
 }
 
-impl Drop for Place<'_> {
+impl Drop for OpenWatch<'_> {
     fn drop(&mut self) {
         self.0.watches.set(self.0.watches.get() - 1);
         self.0.grpc.watches.fetch_sub(1, Ordering::Relaxed);
@@ -62,13 +62,13 @@ pub(crate) async fn check(
     context: &GrpcContext,
     message: &[u8],
     answering: Answering,
-) -> Result<Answer, Status> {
+) -> Result<CallAnswer, Status> {
     let service = service(message)?;
     let status = status(context, &service).await;
     if status == SERVICE_UNKNOWN {
         return Err(Status::new(NOT_FOUND, format!("Request for unknown model: '{service}' is not found")));
     }
-    Ok(Answer::new(management::encoded(&HealthCheckResponse { status }), answering))
+    Ok(CallAnswer::new(management::encoded(&HealthCheckResponse { status }), answering))
 }
 
 /// Tells what is now, and then each change.
@@ -82,10 +82,10 @@ pub(crate) async fn watch(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
         }
         Err(status) => Err(status),
     };
-    let begun = service.and_then(|service| Ok((service, Place::take(context)?)));
+    let begun = service.and_then(|service| Ok((service, OpenWatch::take(context)?)));
     let (service, _place) = match begun {
         Ok(begun) => begun,
-        Err(status) => return Answer::failed(status).send(outlet).await,
+        Err(status) => return CallAnswer::failed(status).send(outlet).await,
     };
     let entered = context.io.connections.enter();
     let mut stream = outlet.open()?;
@@ -117,7 +117,7 @@ async fn status(context: &GrpcContext, service: &str) -> i32 {
     };
     let is_model = verb != Verb::ServerReady;
     match management::ask(context, verb).await {
-        Ok(Answered::Health(true)) => SERVING,
+        Ok(VerbAnswer::Health(true)) => SERVING,
         Err(error) if is_model && error.kind == ErrorKind::ModelNotFound => SERVICE_UNKNOWN,
         _ => NOT_SERVING,
     }

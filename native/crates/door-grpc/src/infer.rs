@@ -15,7 +15,7 @@ use kushi_oip::{put_parameter, version_number, wire};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
-use crate::answer::Answer;
+use crate::answer::CallAnswer;
 use crate::context::GrpcContext;
 use crate::framing::{self, Message};
 use crate::head::Frame;
@@ -37,13 +37,13 @@ struct Places(Arc<SmallVec<[(u16, RegionRange); 2]>>);
 
 /// How a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum CallKind {
     Unary,
     Stream,
 }
 
 /// A request on its way, and what its answers need.
-pub(crate) struct Asked {
+pub(crate) struct SubmittedCall {
     pub(crate) waiting: Waiting,
     pub(crate) spec: Arc<ModelSpec>,
     pub(crate) id: String,
@@ -58,7 +58,7 @@ pub(crate) async fn infer(
     body: Bytes,
     mut answering: Answering,
     frame: Frame,
-) -> Result<Answer, Status> {
+) -> Result<CallAnswer, Status> {
     let mut trace = None;
     let tells_timings = frame.tells_timings;
     let answered = message(context, body, &mut answering, frame, &mut trace).await;
@@ -66,7 +66,7 @@ pub(crate) async fn infer(
         trace.fail(error);
     }
     let (message, timings) = answered?;
-    Ok(Answer::new(message, answering).traced(trace).timed(tells_timings.then_some(timings)))
+    Ok(CallAnswer::new(message, answering).traced(trace).timed(tells_timings.then_some(timings)))
 }
 
 async fn message(
@@ -76,7 +76,7 @@ async fn message(
     frame: Frame,
     trace: &mut Option<Trace>,
 ) -> Result<(Message, Timings), Error> {
-    let mut asked = submit(context, &body, answering, frame, Call::Unary, trace).await?;
+    let mut asked = submit(context, &body, answering, frame, CallKind::Unary, trace).await?;
     drop(body);
     answering.prepared();
     let OnlyAnswer { response, end, reservation } = asked.only_answer().await?;
@@ -98,16 +98,16 @@ pub(crate) async fn submit(
     body: &Bytes,
     answering: &mut Answering,
     frame: Frame,
-    call: Call,
+    call: CallKind,
     trace: &mut Option<Trace>,
-) -> Result<Asked, Error> {
+) -> Result<SubmittedCall, Error> {
     let mut message = InferRequest::read(body)?;
     let held = held_bytes(&message, body);
     answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
     let version = version_number(message.model_version)?;
     let plane = &context.grpc.plane;
     let inference = plane.inference(message.model_name, version)?;
-    if call == Call::Unary {
+    if call == CallKind::Unary {
         check_unary(inference.spec())?;
     }
     *trace = plane.traces.begin(message.model_name, frame.arrived, || frame.trace.as_ref()?.read());
@@ -151,7 +151,14 @@ pub(crate) async fn submit(
         Ok::<_, Error>((request, (classes, Places(Arc::new(places)))))
     });
     let Begun { waiting, spec, beside: (classes, places) } = begun.await?;
-    Ok(Asked { waiting, spec, id: message.id.to_owned(), tells_end: message.tells_end, classes, places })
+    Ok(SubmittedCall {
+        waiting,
+        spec,
+        id: message.id.to_owned(),
+        tells_end: message.tells_end,
+        classes,
+        places,
+    })
 }
 
 /// Where a request is one of many of its connection, even small answers to it count.
@@ -260,7 +267,7 @@ fn check_unary(spec: &ModelSpec) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
-impl Asked {
+impl SubmittedCall {
     /// The one response and the end of the request.
     pub(crate) async fn only_answer(&mut self) -> Result<OnlyAnswer, Error> {
         self.waiting.only_answer(&self.spec.name).await

@@ -11,11 +11,11 @@ use kushi_oip::typed_contents::{self, Fault};
 use kushi_shm::{Memory, RegionRange, Regions};
 use smallvec::SmallVec;
 
-pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
+pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, InputSource>; 4]>;
 
 /// The bytes of an input, in the request or in a region.
 #[derive(Clone)]
-pub(crate) enum Data {
+pub(crate) enum InputSource {
     Here(Bytes),
     /// In a typed field, and how many bytes that makes.
     Typed {
@@ -26,7 +26,7 @@ pub(crate) enum Data {
     Region(Arc<RegionRange>),
 }
 
-impl InputData for Data {
+impl InputData for InputSource {
     fn byte_size(&self) -> usize {
         match self {
             Self::Here(bytes) => bytes.len(),
@@ -52,7 +52,7 @@ impl InputData for Data {
     }
 }
 
-impl Data {
+impl InputSource {
     /// How many bytes have to come from a GPU.
     pub(crate) fn gpu_bytes(&self) -> usize {
         match self {
@@ -92,7 +92,7 @@ pub(crate) fn read<'a>(
             }));
         }
         let data = match range(&input.region, regions)? {
-            Some(range) => Data::Region(Arc::new(range)),
+            Some(range) => InputSource::Region(Arc::new(range)),
             None if message.raw_input_contents.is_empty() => contents(message, input, body)?,
             None if input.contents.is_some() => {
                 let (name, model) = (input.name, message.model_name);
@@ -102,7 +102,7 @@ pub(crate) fn read<'a>(
                 )));
             }
             None => match raw.next() {
-                Some(bytes) => Data::Here(body.slice_ref(bytes)),
+                Some(bytes) => InputSource::Here(body.slice_ref(bytes)),
                 None => return Err(missing(message, input)),
             },
         };
@@ -113,7 +113,7 @@ pub(crate) fn read<'a>(
             data,
         });
     }
-    let in_regions = drafts.iter().filter(|draft| matches!(draft.data, Data::Region(_)));
+    let in_regions = drafts.iter().filter(|draft| matches!(draft.data, InputSource::Region(_)));
     check_region_bytes(in_regions.map(|draft| draft.data.byte_size()))?;
     let surplus = raw.len();
     if surplus > 0 {
@@ -123,13 +123,13 @@ pub(crate) fn read<'a>(
 }
 
 /// They become a tensor where the model has found that it fits.
-fn contents(message: &InferRequest<'_>, input: &Input<'_>, body: &Bytes) -> Result<Data, Error> {
-    let nothing = Data::Here(Bytes::new());
+fn contents(message: &InferRequest<'_>, input: &Input<'_>, body: &Bytes) -> Result<InputSource, Error> {
+    let nothing = InputSource::Here(Bytes::new());
     // One of an unknown type is refused by its name later.
     let Ok(datatype) = input.datatype.parse::<DataType>() else { return Ok(nothing) };
     let contents = input.contents.unwrap_or_default();
     match typed_contents::length(contents, datatype) {
-        Ok(Some(length)) => Ok(Data::Typed { contents: body.slice_ref(contents), datatype, length }),
+        Ok(Some(length)) => Ok(InputSource::Typed { contents: body.slice_ref(contents), datatype, length }),
         // No elements need no field.
         Ok(None) if input.shape.contains(&0) => Ok(nothing),
         Ok(None) => Err(missing(message, input)),

@@ -22,7 +22,7 @@ mod head;
 mod health;
 mod infer;
 mod inputs;
-mod keeper;
+mod keep_alive;
 mod line;
 mod load_report;
 mod management;

@@ -12,12 +12,12 @@ use crate::messages::OrcaLoadReport;
 const BINARY: &str = "endpoint-load-metrics-bin";
 
 #[derive(Clone, Copy)]
-pub(crate) enum Asked {
+pub(crate) enum AskedReport {
     Written(LoadFormat),
     Binary,
 }
 
-impl Asked {
+impl AskedReport {
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         match headers.get(LoadFormat::ASKED)?.as_bytes() {
             b"bin" => Some(Self::Binary),

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer as Answered, CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics,
-    Registration, ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, unanswered,
+    CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration,
+    ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, VerbAnswer, unanswered,
 };
 use kushi_net::{Answering, answered};
 use kushi_oip::management;
@@ -12,7 +12,7 @@ use kushi_shm::HANDLE_BYTES;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
-use crate::answer::Answer;
+use crate::answer::CallAnswer;
 use crate::context::GrpcContext;
 use crate::framing;
 use crate::messages::{self, Choice, LogChoice, LogValue, Named, TraceValue};
@@ -23,7 +23,7 @@ pub(crate) async fn perform(
     name: &str,
     message: Bytes,
     mut answering: Answering,
-) -> Result<Answer, Status> {
+) -> Result<CallAnswer, Status> {
     let unreadable = |error| Status::new(INTERNAL, format!("cannot read the request: {error}"));
     check_parameters(name, &message).map_err(unreadable)??;
     let verb = verb(name, message).map_err(unreadable)??;
@@ -31,17 +31,17 @@ pub(crate) async fn perform(
     let asks_readiness = matches!(verb, Verb::ModelReady { .. });
     let answered = match ask(context, verb).await {
         // Over HTTP this is an error. Triton's clients over gRPC ask until it is true.
-        Err(error) if asks_readiness && is_absent(error.kind) => Answered::Health(false),
+        Err(error) if asks_readiness && is_absent(error.kind) => VerbAnswer::Health(false),
         answered => answered?,
     };
-    Ok(Answer::new(rendered(&answered), answering))
+    Ok(CallAnswer::new(rendered(&answered), answering))
 }
 
 fn is_absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ModelNotFound | ErrorKind::ModelNotReady | ErrorKind::ModelUnavailable)
 }
 
-pub(crate) async fn ask(context: &GrpcContext, verb: Verb) -> Result<Answered, Error> {
+pub(crate) async fn ask(context: &GrpcContext, verb: Verb) -> Result<VerbAnswer, Error> {
     answered(|on_answer| context.grpc.plane.perform(verb, on_answer))
         .await
         .unwrap_or_else(|| Err(unanswered()))
@@ -183,39 +183,39 @@ fn log_value(LogValue { choice }: LogValue) -> Value {
     }
 }
 
-fn rendered(answered: &Answered) -> framing::Message {
+fn rendered(answered: &VerbAnswer) -> framing::Message {
     match answered {
-        Answered::Done => framing::framed(&[]),
-        Answered::Metrics(text) => encoded(&messages::Metrics { text: text.clone() }),
-        &Answered::Health(well) => encoded(&messages::Health { well }),
-        Answered::ServerMetadata(server) => encoded(&messages::ServerMetadataResponse {
+        VerbAnswer::Done => framing::framed(&[]),
+        VerbAnswer::Metrics(text) => encoded(&messages::Metrics { text: text.clone() }),
+        &VerbAnswer::Health(well) => encoded(&messages::Health { well }),
+        VerbAnswer::ServerMetadata(server) => encoded(&messages::ServerMetadataResponse {
             name: server.name.clone(),
             version: server.version.clone(),
             extensions: server.extensions.clone(),
         }),
-        Answered::ModelMetadata(model) => encoded(&metadata(model)),
-        Answered::ModelConfig(spec) => {
+        VerbAnswer::ModelMetadata(model) => encoded(&metadata(model)),
+        VerbAnswer::ModelConfig(spec) => {
             let config = Bytes::copy_from_slice(&spec.config_message);
             encoded(&messages::ModelConfigResponse { config })
         }
-        Answered::ModelStatistics(models) => {
+        VerbAnswer::ModelStatistics(models) => {
             let model_stats = models.iter().map(statistics).collect();
             encoded(&messages::ModelStatisticsResponse { model_stats })
         }
-        Answered::Index(entries) => {
+        VerbAnswer::Index(entries) => {
             let models = entries.iter().map(index_entry).collect();
             encoded(&messages::RepositoryIndexResponse { models })
         }
-        Answered::Regions(regions) => {
+        VerbAnswer::Regions(regions) => {
             let regions = regions.iter().map(|region| (region.name.clone(), status(region))).collect();
             encoded(&messages::SharedMemoryStatusResponse { regions })
         }
-        Answered::CudaRegions(regions) => {
+        VerbAnswer::CudaRegions(regions) => {
             let regions = regions.iter().map(|region| (region.name.clone(), cuda_status(region))).collect();
             encoded(&messages::CudaSharedMemoryStatusResponse { regions })
         }
-        Answered::LogSettings { file, settings } => encoded(&log_settings(file, *settings)),
-        Answered::TraceSetting(setting) => encoded(&trace_settings(setting)),
+        VerbAnswer::LogSettings { file, settings } => encoded(&log_settings(file, *settings)),
+        VerbAnswer::TraceSetting(setting) => encoded(&trace_settings(setting)),
     }
 }
 

@@ -16,7 +16,7 @@ impl Description {
     fn file(&self, name: &str) -> Answered {
         let file = self.files.get(name);
         let file = file.ok_or_else(|| Status::new(NOT_FOUND, format!("there is no file {name}")))?;
-        Ok(Choice::Files(Files { descriptors: vec![file.clone()] }))
+        Ok(ReflectionAnswer::Files(Files { descriptors: vec![file.clone()] }))
     }
 
     fn symbol(&self, symbol: &str) -> Answered {
@@ -26,24 +26,24 @@ impl Description {
         self.file(file)
     }
 
-    fn services(&self) -> Choice {
+    fn services(&self) -> ReflectionAnswer {
         let services = self.services.iter().map(|name| Service { name: name.clone() });
-        Choice::Services(Services { services: services.collect() })
+        ReflectionAnswer::Services(Services { services: services.collect() })
     }
 }
 
-type Answered = Result<Choice, Status>;
+type Answered = Result<ReflectionAnswer, Status>;
 
 #[derive(Clone, PartialEq, Message)]
 struct Request {
     #[prost(string, tag = "1")]
     host: String,
-    #[prost(oneof = "Asked", tags = "3, 4, 5, 6, 7")]
-    asked: Option<Asked>,
+    #[prost(oneof = "ReflectionQuestion", tags = "3, 4, 5, 6, 7")]
+    asked: Option<ReflectionQuestion>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-enum Asked {
+enum ReflectionQuestion {
     #[prost(string, tag = "3")]
     File(String),
     #[prost(string, tag = "4")]
@@ -63,12 +63,12 @@ struct Response {
     /// The request as it came.
     #[prost(message, tag = "2")]
     request: Option<Request>,
-    #[prost(oneof = "Choice", tags = "4, 5, 6, 7")]
-    choice: Option<Choice>,
+    #[prost(oneof = "ReflectionAnswer", tags = "4, 5, 6, 7")]
+    choice: Option<ReflectionAnswer>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-enum Choice {
+enum ReflectionAnswer {
     #[prost(message, tag = "4")]
     Files(Files),
     #[prost(message, tag = "5")]
@@ -76,7 +76,7 @@ enum Choice {
     #[prost(message, tag = "6")]
     Services(Services),
     #[prost(message, tag = "7")]
-    Failure(Failure),
+    Failure(ErrorResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -106,7 +106,7 @@ struct Service {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Failure {
+struct ErrorResponse {
     #[prost(int32, tag = "1")]
     code: i32,
     #[prost(string, tag = "2")]
@@ -142,23 +142,28 @@ pub(crate) async fn serve(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
 fn answered(description: Option<&Description>, request: Request) -> Response {
     let choice = match (description, &request.asked) {
         (None, _) => Err(Status::new(UNIMPLEMENTED, "the protocol is not described here")),
-        (Some(description), Some(Asked::File(name))) => description.file(name),
-        (Some(description), Some(Asked::Symbol(symbol))) => description.symbol(symbol),
-        (Some(description), Some(Asked::Services(_))) => Ok(description.services()),
-        (Some(description), Some(Asked::ExtensionNumbers(name)))
+        (Some(description), Some(ReflectionQuestion::File(name))) => description.file(name),
+        (Some(description), Some(ReflectionQuestion::Symbol(symbol))) => description.symbol(symbol),
+        (Some(description), Some(ReflectionQuestion::Services(_))) => Ok(description.services()),
+        (Some(description), Some(ReflectionQuestion::ExtensionNumbers(name)))
             if description.symbols.contains_key(name) =>
         {
-            Ok(Choice::ExtensionNumbers(ExtensionNumbers { base_type: name.clone(), numbers: vec![] }))
+            Ok(ReflectionAnswer::ExtensionNumbers(ExtensionNumbers {
+                base_type: name.clone(),
+                numbers: vec![],
+            }))
         }
-        (Some(_), Some(Asked::ExtensionNumbers(name))) => {
+        (Some(_), Some(ReflectionQuestion::ExtensionNumbers(name))) => {
             Err(Status::new(NOT_FOUND, format!("there is no {name}")))
         }
-        (Some(_), Some(Asked::Extension(_))) => Err(Status::new(NOT_FOUND, "there are no extensions")),
+        (Some(_), Some(ReflectionQuestion::Extension(_))) => {
+            Err(Status::new(NOT_FOUND, "there are no extensions"))
+        }
         (Some(_), None) => Err(Status::new(INVALID_ARGUMENT, "the request asks for nothing")),
     };
     let choice = choice.unwrap_or_else(|status| {
         let (code, text) = status.into_parts();
-        Choice::Failure(Failure { code, text })
+        ReflectionAnswer::Failure(ErrorResponse { code, text })
     });
     Response { valid_host: request.host.clone(), request: Some(request), choice: Some(choice) }
 }
@@ -167,7 +172,7 @@ fn answered(description: Option<&Description>, request: Request) -> Response {
 mod tests {
     use super::*;
 
-    fn ask(asked: Asked) -> Choice {
+    fn ask(asked: ReflectionQuestion) -> ReflectionAnswer {
         let symbols = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let files = [
             ("a.proto".to_owned(), b"A".to_vec(), symbols(&["p.A", "p.Service"])),
@@ -180,29 +185,31 @@ mod tests {
         response.choice.unwrap()
     }
 
-    fn file(descriptor: &'static [u8]) -> Choice {
-        Choice::Files(Files { descriptors: vec![Bytes::from_static(descriptor)] })
+    fn file(descriptor: &'static [u8]) -> ReflectionAnswer {
+        ReflectionAnswer::Files(Files { descriptors: vec![Bytes::from_static(descriptor)] })
     }
 
     #[test]
     fn files_are_found_by_name_and_by_what_they_define() {
-        assert_eq!(ask(Asked::File("b.proto".into())), file(b"B"));
-        assert_eq!(ask(Asked::Symbol("p.A".into())), file(b"A"));
-        assert_eq!(ask(Asked::Symbol("p.Service.Method".into())), file(b"A"));
+        assert_eq!(ask(ReflectionQuestion::File("b.proto".into())), file(b"B"));
+        assert_eq!(ask(ReflectionQuestion::Symbol("p.A".into())), file(b"A"));
+        assert_eq!(ask(ReflectionQuestion::Symbol("p.Service.Method".into())), file(b"A"));
         let services = Services { services: vec![Service { name: "p.Service".into() }] };
-        assert_eq!(ask(Asked::Services("*".into())), Choice::Services(services));
+        assert_eq!(ask(ReflectionQuestion::Services("*".into())), ReflectionAnswer::Services(services));
     }
 
     #[test]
     fn what_is_not_there_is_an_error_of_its_question() {
         for asked in [
-            Asked::File("c.proto".into()),
-            Asked::Symbol("p.C".into()),
-            Asked::Symbol("p".into()),
-            Asked::Extension(Bytes::new()),
-            Asked::ExtensionNumbers("p.C".into()),
+            ReflectionQuestion::File("c.proto".into()),
+            ReflectionQuestion::Symbol("p.C".into()),
+            ReflectionQuestion::Symbol("p".into()),
+            ReflectionQuestion::Extension(Bytes::new()),
+            ReflectionQuestion::ExtensionNumbers("p.C".into()),
         ] {
-            let Choice::Failure(failure) = ask(asked.clone()) else { panic!("{asked:?} was found") };
+            let ReflectionAnswer::Failure(failure) = ask(asked.clone()) else {
+                panic!("{asked:?} was found")
+            };
             assert_eq!(failure.code, i32::from(NOT_FOUND));
         }
     }

@@ -21,7 +21,7 @@ use crate::closing::closing;
 use crate::context::GrpcContext;
 use crate::framing::{self, Message};
 use crate::head::{Frame, Head};
-use crate::infer::{self, Asked, Call, Preamble};
+use crate::infer::{self, CallKind, Preamble, SubmittedCall};
 use crate::message::{Messages, Read};
 use crate::status::{INTERNAL, Status};
 
@@ -34,7 +34,7 @@ const BURST_BYTES: usize = 64 << 10;
 const SHORT_BYTES: usize = 8 << 10;
 
 /// What is sent to the client: messages that have come together, and behind them what ends the call, if anything does.
-struct Outgoing {
+struct OutgoingMessages {
     messages: SmallVec<[Message; 1]>,
     end: Option<Status>,
 }
@@ -57,7 +57,7 @@ async fn converse(
     stream: &mut Stream<'_>,
     head: &Head<'_>,
 ) -> Result<Status, h2::Error> {
-    let (sender, mut outgoing) = mpsc::channel::<Outgoing>(1);
+    let (sender, mut outgoing) = mpsc::channel::<OutgoingMessages>(1);
     // Ended with the call.
     let mut requests = JoinSet::new();
     let mut before = None;
@@ -96,7 +96,7 @@ async fn converse(
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
             over = stream.over() => return over,
             () = has_ended(&mut beginning), if beginning.is_some() => beginning = None,
-            Some(Outgoing { messages, end }) = outgoing.recv() => {
+            Some(OutgoingMessages { messages, end }) = outgoing.recv() => {
                 if !messages.is_empty() {
                     stream.send_all(messages).await?;
                 }
@@ -144,7 +144,7 @@ struct Streamed {
     frame: Frame,
     fails_at_once: bool,
     trace: Option<Trace>,
-    sender: mpsc::Sender<Outgoing>,
+    sender: mpsc::Sender<OutgoingMessages>,
     /// Ends when the request before has been answered.
     before: Option<oneshot::Receiver<()>>,
     done: Option<oneshot::Sender<()>>,
@@ -159,7 +159,7 @@ impl Streamed {
             &body,
             &mut answering,
             self.frame.clone(),
-            Call::Stream,
+            CallKind::Stream,
             &mut self.trace,
         )
         .await;
@@ -190,7 +190,12 @@ impl Streamed {
     }
 
     /// How the request fails, behind what it has answered.
-    fn with_failure(&self, mut messages: SmallVec<[Message; 1]>, error: &Error, id: &str) -> Outgoing {
+    fn with_failure(
+        &self,
+        mut messages: SmallVec<[Message; 1]>,
+        error: &Error,
+        id: &str,
+    ) -> OutgoingMessages {
         if let Some(trace) = &self.trace {
             trace.fail(error);
         }
@@ -198,7 +203,7 @@ impl Streamed {
         if end.is_none() {
             messages.push(failure(error, id));
         }
-        Outgoing { messages, end }
+        OutgoingMessages { messages, end }
     }
 
     fn mark(&self, event: Event) {
@@ -224,18 +229,18 @@ impl Streamed {
         }
     }
 
-    async fn only_response(&mut self, asked: &mut Asked) -> Result<(), Error> {
+    async fn only_response(&mut self, asked: &mut SubmittedCall) -> Result<(), Error> {
         let answered = asked.only_answer().await;
         self.mark(Event::ResponseComplete);
         self.wait_for_turn().await;
         self.mark(Event::GrpcSendStart);
         let OnlyAnswer { response, end: _end, reservation: _reservation } = answered?;
         let message = asked.written(&self.context, response, Some(true)).await?;
-        self.send(Outgoing { messages: smallvec![streamed(message)], end: None }).await;
+        self.send(OutgoingMessages { messages: smallvec![streamed(message)], end: None }).await;
         Ok(())
     }
 
-    async fn responses(&mut self, asked: &mut Asked) -> Result<(), Error> {
+    async fn responses(&mut self, asked: &mut SubmittedCall) -> Result<(), Error> {
         let mut has_begun = false;
         loop {
             let mut burst = Burst::default();
@@ -262,7 +267,7 @@ impl Streamed {
             let Burst { messages, held, .. } = burst;
             let outgoing = match &ended {
                 Some(Err(error)) => self.with_failure(messages, error, &asked.id),
-                _ => Outgoing { messages, end: None },
+                _ => OutgoingMessages { messages, end: None },
             };
             if !outgoing.messages.is_empty() || outgoing.end.is_some() {
                 self.send(outgoing).await;
@@ -275,13 +280,13 @@ impl Streamed {
         }
     }
 
-    async fn send(&self, outgoing: Outgoing) {
+    async fn send(&self, outgoing: OutgoingMessages) {
         // Nobody hears where the call has ended.
         let _ = self.sender.send(outgoing).await;
     }
 }
 
-type Held = (Option<Credit>, Option<Reservation>);
+type HeldRoom = (Option<Credit>, Option<Reservation>);
 
 /// Responses that have come together.
 #[derive(Default)]
@@ -289,7 +294,7 @@ struct Burst {
     messages: SmallVec<[Message; 1]>,
     bytes: usize,
     /// Their room in the window of the request.
-    held: SmallVec<[Held; 1]>,
+    held: SmallVec<[HeldRoom; 1]>,
 }
 
 impl Burst {
@@ -297,7 +302,7 @@ impl Burst {
     async fn take(
         &mut self,
         context: &GrpcContext,
-        asked: &Asked,
+        asked: &SubmittedCall,
         (mail, reservation): (Mail, Option<Reservation>),
     ) -> Result<Option<Result<(), Error>>, Error> {
         let Mail { response, end, credit, .. } = mail;

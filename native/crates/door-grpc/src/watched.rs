@@ -17,7 +17,7 @@ use crate::line::{Line, Misbehaviour};
 const GOAWAY: u8 = 7;
 
 /// Counted as blocked from a write that finds no room until everything is written.
-pub(crate) struct Watched<I> {
+pub(crate) struct WatchedSocket<I> {
     inner: I,
     io: Rc<IoContext>,
     line: Rc<Line>,
@@ -26,7 +26,7 @@ pub(crate) struct Watched<I> {
     last_words: Option<Bytes>,
 }
 
-impl<I> Watched<I> {
+impl<I> WatchedSocket<I> {
     pub(crate) fn new(inner: I, io: Rc<IoContext>, line: Rc<Line>) -> Self {
         Self { inner, io, line, heads: FrameHeads::new(), last_words: None }
     }
@@ -59,13 +59,13 @@ impl<I> Watched<I> {
     }
 }
 
-impl<I> Drop for Watched<I> {
+impl<I> Drop for WatchedSocket<I> {
     fn drop(&mut self) {
         self.note_blocked(false);
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for WatchedSocket<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -156,47 +156,47 @@ impl Body for Chunks {
     }
 }
 
-pub(crate) type Answer = Response<Chunks>;
+pub(crate) type HttpAnswer = Response<Chunks>;
 
-pub(crate) fn empty(code: u16) -> Answer {
+pub(crate) fn empty(code: u16) -> HttpAnswer {
     let mut response = Response::new(Chunks::default());
     *response.status_mut() = status(code);
     response
 }
 
-fn with_body(code: u16, content_type: &'static str, body: Chunks) -> Answer {
+fn with_body(code: u16, content_type: &'static str, body: Chunks) -> HttpAnswer {
     let mut response = Response::new(body);
     *response.status_mut() = status(code);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> HttpAnswer {
     let mut chunks = Chunks::default();
     chunks.push(body.into());
     with_body(code, "application/json", chunks)
 }
 
-pub(crate) fn text(body: impl Into<Bytes>) -> Answer {
+pub(crate) fn text(body: impl Into<Bytes>) -> HttpAnswer {
     let mut chunks = Chunks::default();
     chunks.push(body.into());
     with_body(200, "text/plain; charset=utf-8", chunks)
 }
 
-pub(crate) fn long_json(body: Vec<u8>) -> Answer {
+pub(crate) fn long_json(body: Vec<u8>) -> HttpAnswer {
     let mut chunks = Chunks::default();
     chunks.push_text(body);
     with_body(200, "application/json", chunks)
 }
 
-pub(crate) fn tensors(json_length: usize, body: Chunks) -> Answer {
+pub(crate) fn tensors(json_length: usize, body: Chunks) -> HttpAnswer {
     let mut response = with_body(200, "application/octet-stream", body);
     response.headers_mut().insert(JSON_LENGTH, HeaderValue::from(json_length));
     response
 }
 
 /// Server-sent events: the first of them, and `more`; the status and the headers are those of `head`.
-pub(crate) fn events(head: Answer, first: Bytes, more: mpsc::Receiver<Bytes>) -> Answer {
+pub(crate) fn events(head: HttpAnswer, first: Bytes, more: mpsc::Receiver<Bytes>) -> HttpAnswer {
     let mut response = head.map(|_| Chunks { more: Some(more), ..Chunks::default() });
     response.body_mut().push(first);
     let content_type = HeaderValue::from_static("text/event-stream; charset=utf-8");
@@ -204,12 +204,12 @@ pub(crate) fn events(head: Answer, first: Bytes, more: mpsc::Receiver<Bytes>) ->
     response
 }
 
-pub(crate) fn error(error: &Error) -> Answer {
+pub(crate) fn error(error: &Error) -> HttpAnswer {
     refusal(error.kind.http_status(), error.kind, &error.message)
 }
 
 /// A failure whose status is not that of its kind.
-pub(crate) fn refusal(code: u16, kind: ErrorKind, message: &str) -> Answer {
+pub(crate) fn refusal(code: u16, kind: ErrorKind, message: &str) -> HttpAnswer {
     let mut response = json(code, write::error(message));
     let headers = response.headers_mut();
     headers.insert(ERROR, HeaderValue::from_static(kind.name()));
@@ -219,7 +219,7 @@ pub(crate) fn refusal(code: u16, kind: ErrorKind, message: &str) -> Answer {
     response
 }
 
-pub(crate) fn no_route(reason: &NoRoute) -> Answer {
+pub(crate) fn no_route(reason: &NoRoute) -> HttpAnswer {
     match reason {
         NoRoute::NotFound => refusal(404, ErrorKind::Unsupported, "Not Found"),
         NoRoute::WrongMethod(allowed) => {
@@ -232,7 +232,7 @@ pub(crate) fn no_route(reason: &NoRoute) -> Answer {
 }
 
 /// Tells where the time of a request went, in nanoseconds.
-pub(crate) fn tell_timings(answer: &mut Answer, timings: &Timings) {
+pub(crate) fn tell_timings(answer: &mut HttpAnswer, timings: &Timings) {
     let Timings { queue, compute_input, compute_infer, compute_output } = *timings;
     let [queue, input, infer, output] =
         [queue, compute_input, compute_infer, compute_output].map(|time| time.as_nanos());

@@ -7,7 +7,7 @@ use kushi_core::Error;
 use kushi_net::{Coding, Net, Owner, Reservation};
 
 use crate::HttpContext;
-use crate::answer::Answer;
+use crate::answer::HttpAnswer;
 use crate::refusal::Refusal;
 
 /// Above it little is gained for much time, below it numbers hardly shrink.
@@ -72,12 +72,12 @@ fn weight(parameter: &str) -> Option<f64> {
 }
 
 /// Whether it is worth while to compress an answer.
-pub(crate) fn is_worth_while(answer: &Answer) -> bool {
+pub(crate) fn is_worth_while(answer: &HttpAnswer) -> bool {
     answer.body().left() >= Coding::LEAST_BYTES
 }
 
 /// The compressed answer.
-pub(crate) async fn coded(mut answer: Answer, coding: Coding, net: &Net, owner: Owner) -> Answer {
+pub(crate) async fn coded(mut answer: HttpAnswer, coding: Coding, net: &Net, owner: Owner) -> HttpAnswer {
     match net.compressed(answer.body().pieces(), coding, LEVEL, owner).await {
         Ok(compressed) => {
             answer.body_mut().replace(compressed);

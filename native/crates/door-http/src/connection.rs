@@ -24,7 +24,7 @@ use crate::context::Purpose;
 use crate::limits::READ_BUFFER_BYTES;
 use crate::owed::{Owed, Traced};
 use crate::refusal::Refusal;
-use crate::stream::Watched;
+use crate::stream::WatchedSocket;
 use crate::{HttpContext, head, refusal, routed};
 
 /// How a connection was served.
@@ -136,7 +136,7 @@ async fn drive(context: &HttpContext, io: impl Wire, purpose: Purpose, guest: &G
     let place = context.io.connections.enter();
     place.watch(&activity, guest);
     context.io.departures.watch(io.socket(), place.key());
-    let mut io = TokioIo::new(Watched::new(io, context, seen, traced));
+    let mut io = TokioIo::new(WatchedSocket::new(io, context, seen, traced));
     let mut old_buffer = Bytes::new();
     loop {
         let mut connection = http1::Builder::new()

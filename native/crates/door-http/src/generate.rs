@@ -16,10 +16,10 @@ use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage,
 use kushi_oip::{tensor_json, version_number};
 use tokio::sync::mpsc;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
 use crate::context::Http;
-use crate::generate_json::{self, Asked};
+use crate::generate_json::{self, GenerateBody};
 use crate::infer_headers::InferHeaders;
 use crate::limits::{HttpLimits, LONG_ANSWER, LONG_JSON, json_too_large};
 use crate::refusal::Refusal;
@@ -33,7 +33,7 @@ pub(crate) async fn generate(
     streams: bool,
     headers: &HeaderMap,
     body: &mut RequestBody,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpAnswer, Refusal> {
     let version = version_number(version)?;
     let inference = context.http.plane.inference(model, version)?;
     let arrived = Instant::now();
@@ -71,7 +71,7 @@ pub(crate) async fn generate(
     Ok(answer)
 }
 
-fn failed(trace: Option<&Trace>, error: &Error) -> Answer {
+fn failed(trace: Option<&Trace>, error: &Error) -> HttpAnswer {
     if let Some(trace) = trace {
         trace.fail(error);
     }
@@ -132,7 +132,7 @@ impl Received {
 }
 
 fn prepare(body: &[u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Prepared, Error> {
-    let Asked { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
+    let GenerateBody { id, parameters, inputs } = generate_json::read(body, spec, limits)?;
     let bound = spec.bind(&id, inputs, &[])?;
     // Whatever it leaves out, nothing that can be written is left.
     let unwritable = spec.outputs.iter().map(|output| tensor_json::check_writable(output.datatype));
@@ -188,7 +188,7 @@ impl Generation {
         context: &HttpContext,
         answering: &mut Answering,
         tell_timings: bool,
-    ) -> Result<Answer, Error> {
+    ) -> Result<HttpAnswer, Error> {
         let text = |_| {
             "generate expects model to produce exactly 1 response, use generate stream for model that generates \
              various number of responses"
@@ -209,7 +209,7 @@ impl Generation {
     }
 
     /// Waits for the first event, which has the status.
-    async fn stream(mut self, context: &HttpContext, activity: &Rc<Activity>) -> Answer {
+    async fn stream(mut self, context: &HttpContext, activity: &Rc<Activity>) -> HttpAnswer {
         let net = &context.io.net;
         let mut first = self.next_events(net).await;
         while first.text.is_empty() && !first.ended {

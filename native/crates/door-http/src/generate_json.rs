@@ -20,14 +20,18 @@ use crate::limits::MAX_PARAMETERS;
 use crate::members::{text, unreadable};
 
 /// What is asked for.
-pub(crate) struct Asked<'a> {
+pub(crate) struct GenerateBody<'a> {
     pub id: String,
     pub parameters: Vec<(String, Parameter)>,
     pub inputs: SmallVec<[InputDraft<'a>; 4]>,
 }
 
 /// Reads the members in their order: the first that is wrong is the one to hear of.
-pub(crate) fn read<'a>(json: &'a [u8], spec: &ModelSpec, limits: &HttpLimits) -> Result<Asked<'a>, Error> {
+pub(crate) fn read<'a>(
+    json: &'a [u8],
+    spec: &ModelSpec,
+    limits: &HttpLimits,
+) -> Result<GenerateBody<'a>, Error> {
     let mut root = 0..0;
     let scanned = Scanner::with_depth(json, limits.max_json_depth).document(|scanner| {
         root = scanner.skip()?;
@@ -44,7 +48,7 @@ pub(crate) fn read<'a>(json: &'a [u8], spec: &ModelSpec, limits: &HttpLimits) ->
         text(value, Some(&whole), "id")?.split('\0').next().unwrap_or_default().clone_into(&mut id);
     }
     let Some(members) = members else { return Err(unreadable("attempt to get members for non-object")) };
-    let asked = Asked { id, parameters: Vec::new(), inputs: SmallVec::new() };
+    let asked = GenerateBody { id, parameters: Vec::new(), inputs: SmallVec::new() };
     let mut reading = Reading { asked, spec, limits, bytes: 0 };
     for (name, value) in members {
         if name == "parameters" {
@@ -83,7 +87,7 @@ fn members<'a>(value: &'a [u8], spec: &ModelSpec) -> Result<Option<Vec<Member<'a
 }
 
 struct Reading<'a, 's> {
-    asked: Asked<'a>,
+    asked: GenerateBody<'a>,
     spec: &'s ModelSpec,
     limits: &'s HttpLimits,
     /// Of the inputs so far.

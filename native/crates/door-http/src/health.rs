@@ -6,13 +6,13 @@ use crate::route::{About, Management};
 
 /// Who is asked about.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum HealthQuestion {
     Live,
     Ready,
     Model(String),
 }
 
-impl Asked {
+impl HealthQuestion {
     /// `None`: the route asks for something else.
     pub(crate) fn by(route: &Management<'_>) -> Option<Self> {
         match route {

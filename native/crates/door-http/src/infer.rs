@@ -10,7 +10,7 @@ use kushi_dataplane::{Attempt, Begun, Event, Inference, Trace};
 use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage};
 use kushi_oip::version_number;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
 use crate::header_names::TIMEOUT;
 use crate::infer_headers::InferHeaders;
@@ -28,7 +28,7 @@ pub(crate) async fn infer(
     (model, version): (&str, &str),
     headers: &HeaderMap,
     body: &mut RequestBody,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpAnswer, Refusal> {
     let version = version_number(version)?;
     let inference = context.http.plane.inference(model, version)?;
     if inference.spec().decoupled {
@@ -127,7 +127,7 @@ impl Received {
         answering: &mut Answering,
         inference: Inference,
         trace: Option<&Trace>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<HttpAnswer, Error> {
         if self.compressed {
             answering.prepare();
             let reserved = answering.take_reservation();

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::document::InputSpans;
 use crate::limits::HttpLimits;
 use crate::members::{missing, text, unreadable, unsigned};
-use crate::shared_memory::{self, Data};
+use crate::shared_memory::{self, InputSource};
 
 /// Of one tensor.
 const MAX_DIMENSIONS: usize = 1024;
@@ -81,7 +81,7 @@ pub(crate) fn read<'a>(
     names: &mut Names<'a>,
     tail: &mut Tail<'_>,
     scope: Scope<'a>,
-) -> Result<InputDraft<'a, Data<'a>>, Error> {
+) -> Result<InputDraft<'a, InputSource<'a>>, Error> {
     check_one_source(spans)?;
     let name = text(json, spans.name.as_ref(), "name")?;
     let datatype = text(json, spans.datatype.as_ref(), "datatype")?.parse::<DataType>().ok();
@@ -92,13 +92,13 @@ pub(crate) fn read<'a>(
     }
     let data = if let Some(span) = &spans.binary_data_size {
         let size = unsigned(read::value(&json[span.clone()]), "binary_data_size")?;
-        Data::Here(tail.take(size, &name, scope.model)?)
+        InputSource::Here(tail.take(size, &name, scope.model)?)
     } else if let Some(range) = shared_memory::range(json, &spans.region, scope.regions)? {
-        Data::Region(Arc::new(range), scope.memory)
+        InputSource::Region(Arc::new(range), scope.memory)
     } else {
         let data = &json[spans.data.clone().unwrap_or_default()];
         let HttpLimits { max_input_bytes: bytes, max_json_depth: depth, .. } = *scope.limits;
-        Data::Here(tensor_json::read(data, &name, datatype, &shape, Bounds { bytes, depth })?)
+        InputSource::Here(tensor_json::read(data, &name, datatype, &shape, Bounds { bytes, depth })?)
     };
     Ok(InputDraft { name, datatype, shape, data })
 }

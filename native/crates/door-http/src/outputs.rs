@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kushi_shm::RegionRange;
 
-pub(crate) struct Output<'a> {
+pub(crate) struct WantedOutput<'a> {
     pub name: Cow<'a, str>,
     pub way: Way,
     /// How many of its classes are wanted in its place; 0: the output as it is.

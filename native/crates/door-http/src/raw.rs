@@ -5,7 +5,7 @@ use kushi_core::{Buffer, Error, InputDraft, ModelSpec, Shape};
 use smallvec::smallvec;
 
 use crate::request::InferRequest;
-use crate::shared_memory::Data;
+use crate::shared_memory::InputSource;
 
 /// The model's only input, of the shape that its configuration and the size of `body` leave.
 pub(crate) fn request<'a>(body: &Bytes, spec: &'a ModelSpec) -> Result<InferRequest<'a>, Error> {
@@ -39,7 +39,7 @@ pub(crate) fn request<'a>(body: &Bytes, spec: &'a ModelSpec) -> Result<InferRequ
     let batch = (spec.max_batch_size > 0).then_some(1);
     let dims = input.dims.iter().map(|&dim| if dim == -1 { left } else { dim });
     let shape: Shape = batch.into_iter().chain(dims).collect();
-    let data = Data::Here(Buffer::host(data));
+    let data = InputSource::Here(Buffer::host(data));
     let draft = InputDraft { name: name.into(), datatype: Some(input.datatype), shape, data };
     Ok(InferRequest { inputs: smallvec![draft], binary_by_default: true, ..InferRequest::default() })
 }

@@ -3,7 +3,7 @@
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue};
 use kushi_core::{Error, ErrorKind};
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, HttpAnswer};
 
 pub(crate) enum Refusal {
     /// What is left of the body is taken in, and the connection goes on.
@@ -26,7 +26,7 @@ impl Refusal {
         !matches!(self, Self::Answer(_) | Self::UnknownCoding)
     }
 
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> HttpAnswer {
         match self {
             Self::Answer(error) | Self::Final(error) => answer::error(error),
             Self::UnknownCoding => {
@@ -50,6 +50,6 @@ impl From<Error> for Refusal {
 }
 
 /// The connection ends behind this answer.
-pub(crate) fn last(answer: &mut Answer) {
+pub(crate) fn last(answer: &mut HttpAnswer) {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }

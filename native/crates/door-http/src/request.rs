@@ -17,8 +17,8 @@ use crate::document::{List, OutputSpans, scan};
 use crate::inputs::{self, Names, Scope, Tail};
 use crate::limits::MAX_PARAMETERS;
 use crate::members::{NOT_UNSIGNED, boolean, missing, number, text, unreadable, unsigned};
-use crate::outputs::{Output, Way};
-use crate::shared_memory::{self, Data};
+use crate::outputs::{WantedOutput, Way};
+use crate::shared_memory::{self, InputSource};
 
 #[derive(Default)]
 pub(crate) struct InferRequest<'a> {
@@ -28,8 +28,8 @@ pub(crate) struct InferRequest<'a> {
     pub priority: u32,
     pub timeout_us: Option<u64>,
     pub sequence: Option<Box<Sequence>>,
-    pub inputs: SmallVec<[InputDraft<'a, Data<'a>>; 4]>,
-    pub outputs: Vec<Output<'a>>,
+    pub inputs: SmallVec<[InputDraft<'a, InputSource<'a>>; 4]>,
+    pub outputs: Vec<WantedOutput<'a>>,
     /// How outputs travel that the request does not list.
     pub binary_by_default: bool,
 }
@@ -159,13 +159,13 @@ impl<'a> InferRequest<'a> {
             if binary { Way::Binary } else { Way::Json }
         };
         let classes = usize::try_from(classes).unwrap_or(usize::MAX);
-        self.outputs.push(Output { name, way, classes });
+        self.outputs.push(WantedOutput { name, way, classes });
         Ok(())
     }
 
     /// What is read from regions is bounded as what comes in a body.
     fn check_region_bytes(&self) -> Result<(), Error> {
-        let in_regions = self.inputs.iter().filter(|draft| matches!(draft.data, Data::Region(..)));
+        let in_regions = self.inputs.iter().filter(|draft| matches!(draft.data, InputSource::Region(..)));
         check_region_bytes(in_regions.map(|draft| draft.data.byte_size()))
     }
 }
@@ -237,8 +237,8 @@ mod tests {
 
     fn bytes<'a>(request: &'a InferRequest<'_>, input: usize) -> &'a [u8] {
         match &request.inputs[input].data {
-            Data::Here(buffer) => buffer.as_bytes(),
-            Data::Region(..) => panic!("the bytes are in the request"),
+            InputSource::Here(buffer) => buffer.as_bytes(),
+            InputSource::Region(..) => panic!("the bytes are in the request"),
         }
     }
 

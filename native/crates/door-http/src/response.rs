@@ -7,8 +7,8 @@ use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use smallvec::SmallVec;
 
-use crate::answer::{self, Answer, Chunks};
-use crate::outputs::{Output, Way};
+use crate::answer::{self, Chunks, HttpAnswer};
+use crate::outputs::{WantedOutput, Way};
 
 /// Binary tensors up to this size are copied behind the JSON; larger ones are sent where they lie.
 const COPIED_BYTES: usize = 16 << 10;
@@ -25,10 +25,11 @@ impl Format {
     pub(crate) fn new(
         spec: &ModelSpec,
         wanted: &Wanted,
-        outputs: Vec<Output<'_>>,
+        outputs: Vec<WantedOutput<'_>>,
         binary_by_default: bool,
     ) -> Result<Self, Error> {
-        let place = |Output { name, way, .. }: Output<'_>| Some((spec.output(&name)? as u16, way));
+        let place =
+            |WantedOutput { name, way, .. }: WantedOutput<'_>| Some((spec.output(&name)? as u16, way));
         let listed = outputs.into_iter().filter_map(place).collect();
         let format = Self { listed, otherwise: if binary_by_default { Way::Binary } else { Way::Json } };
         for &index in wanted {
@@ -68,7 +69,7 @@ pub(crate) fn write(
     Request { id, classes, .. }: &Request,
     mut response: Response,
     format: &Format,
-) -> Result<Answer, Error> {
+) -> Result<HttpAnswer, Error> {
     for (index, tensor) in &response.outputs {
         format.check(*index, tensor.datatype)?;
     }

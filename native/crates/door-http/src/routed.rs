@@ -6,19 +6,19 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Action, Answer as Answered, DataPlane, Verb, metrics, unanswered};
+use kushi_dataplane::{Action, DataPlane, Verb, VerbAnswer, metrics, unanswered};
 use kushi_net::{Activity, Guest, Owner, Stage, answered};
 use kushi_oip::management as verbs;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
-use crate::health::Asked;
+use crate::health::HealthQuestion;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::route::{InferenceRoute, Management, NoRoute, Route};
 use crate::{HttpContext, generate, infer, verb};
 
-pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> Answer {
+pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> HttpAnswer {
     if head.uri.path() != "/metrics" {
         answer::no_route(&NoRoute::NotFound)
     } else if head.method == Method::GET {
@@ -34,7 +34,7 @@ pub(crate) async fn answer(
     guest: &Guest,
     head: &Parts,
     body: &mut RequestBody,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpAnswer, Refusal> {
     let admit = |category| context.http.restrictions.check(category, &head.headers);
     match path::find(head.method.as_str(), head.uri.path(), admit) {
         Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
@@ -55,10 +55,10 @@ async fn management(
     activity: &Activity,
     route: Management<'_>,
     body: &mut RequestBody,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpAnswer, Refusal> {
     let plane = &context.http.plane;
     if !route.takes_body() {
-        let asked = Asked::by(&route);
+        let asked = HealthQuestion::by(&route);
         return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await, asked.as_ref()));
     }
     let most = match route {
@@ -75,7 +75,7 @@ async fn management(
     Ok(answer)
 }
 
-async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<Answered, Error> {
+async fn perform(plane: &Arc<DataPlane>, verb: Result<Verb, Error>) -> Result<VerbAnswer, Error> {
     let verb = verb?;
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }

@@ -20,12 +20,12 @@ use crate::members::{text, unsigned};
 const KEPT_FROM_BYTES: usize = 16 << 10;
 
 /// The bytes of an input, in the request or in a region.
-pub(crate) enum Data<'a> {
+pub(crate) enum InputSource<'a> {
     Here(Buffer),
     Region(Arc<RegionRange>, &'a BodyMemory),
 }
 
-impl InputData for Data<'_> {
+impl InputData for InputSource<'_> {
     fn byte_size(&self) -> usize {
         match self {
             Self::Here(buffer) => buffer.len(),
@@ -50,7 +50,7 @@ impl InputData for Data<'_> {
     }
 }
 
-impl Data<'_> {
+impl InputSource<'_> {
     /// How many bytes have to come from a GPU.
     pub(crate) fn gpu_bytes(&self) -> usize {
         match self {

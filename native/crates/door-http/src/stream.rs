@@ -18,7 +18,7 @@ const JOINED_BYTES: usize = 1024;
 
 /// Counted as blocked from a write that finds no room until everything is written, which is when the
 /// connection flushes.
-pub(crate) struct Watched<'a, I> {
+pub(crate) struct WatchedSocket<'a, I> {
     io: I,
     /// Read before what comes.
     first: Bytes,
@@ -29,7 +29,7 @@ pub(crate) struct Watched<'a, I> {
     words: Vec<u8>,
 }
 
-impl<'a, I> Watched<'a, I> {
+impl<'a, I> WatchedSocket<'a, I> {
     pub(crate) fn new(io: I, context: &'a HttpContext, activity: &'a Activity, traced: &'a Traced) -> Self {
         Self { io, first: Bytes::new(), context, activity, traced, words: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl<'a, I> Watched<'a, I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> Watched<'_, I> {
+impl<I: AsyncWrite + Unpin> WatchedSocket<'_, I> {
     fn poll_words(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.words.is_empty() {
             let written = Pin::new(&mut self.io).poll_write(context, &self.words);
@@ -76,13 +76,13 @@ impl<I: AsyncWrite + Unpin> Watched<'_, I> {
     }
 }
 
-impl<I> Drop for Watched<'_, I> {
+impl<I> Drop for WatchedSocket<'_, I> {
     fn drop(&mut self) {
         self.note_blocked(false);
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Watched<'_, I> {
+impl<I: AsyncRead + Unpin> AsyncRead for WatchedSocket<'_, I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -104,7 +104,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Watched<'_, I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<'_, I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<'_, I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,11 +1,11 @@
 //! What a route asks of the data plane, and the answer over HTTP.
 
 use kushi_core::Error;
-use kushi_dataplane::{Action, Answer as Answered, LogChange, Memory, TraceChange, Verb};
+use kushi_dataplane::{Action, LogChange, Memory, TraceChange, Verb, VerbAnswer};
 use kushi_oip::{management, version_number};
 
-use crate::answer::{self, Answer};
-use crate::health::Asked;
+use crate::answer::{self, HttpAnswer};
+use crate::health::HealthQuestion;
 use crate::route::{About, Management, RegionAction, Settings};
 
 /// The verb, or what is wrong with what was sent.
@@ -62,19 +62,19 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
 }
 
 /// `asked`: whose health the route asks for.
-pub(crate) fn answer(answered: Result<Answered, Error>, asked: Option<&Asked>) -> Answer {
+pub(crate) fn answer(answered: Result<VerbAnswer, Error>, asked: Option<&HealthQuestion>) -> HttpAnswer {
     match (answered, asked) {
-        (Ok(Answered::Health(well)), Some(asked)) => {
+        (Ok(VerbAnswer::Health(well)), Some(asked)) => {
             answer::json(if well { 200 } else { 400 }, asked.body(well))
         }
         (answered, _) => plain(answered),
     }
 }
 
-fn plain(answered: Result<Answered, Error>) -> Answer {
+fn plain(answered: Result<VerbAnswer, Error>) -> HttpAnswer {
     match answered {
-        Ok(Answered::Done) => answer::empty(200),
-        Ok(Answered::Metrics(text)) => answer::text(text),
+        Ok(VerbAnswer::Done) => answer::empty(200),
+        Ok(VerbAnswer::Metrics(text)) => answer::text(text),
         Ok(answered) => answer::json(200, management::render(&answered)),
         Err(error) => answer::error(&error),
     }
@@ -190,18 +190,18 @@ mod tests {
     #[test]
     fn a_status_says_whether_all_is_well() {
         let seen = |answered| {
-            let answer = answer(answered, Some(&Asked::Model("a \"m\"".into())));
+            let answer = answer(answered, Some(&HealthQuestion::Model("a \"m\"".into())));
             let header =
                 |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
             (answer.status().as_u16(), answer.body().left(), header("content-type"), header("kushi-error"))
         };
-        assert_eq!(seen(Ok(Answered::Done)), (200, 0, None, None));
+        assert_eq!(seen(Ok(VerbAnswer::Done)), (200, 0, None, None));
         let plain = Some("text/plain; charset=utf-8".to_owned());
-        assert_eq!(seen(Ok(Answered::Metrics("a 1\n".into()))), (200, 4, plain, None));
+        assert_eq!(seen(Ok(VerbAnswer::Metrics("a 1\n".into()))), (200, 4, plain, None));
         let json = Some("application/json".to_owned());
-        assert_eq!(seen(Ok(Answered::Health(true))), (200, 31, json.clone(), None));
-        assert_eq!(seen(Ok(Answered::Health(false))), (400, 32, json.clone(), None));
-        assert_eq!(seen(Ok(Answered::Index(vec![]))), (200, 2, json.clone(), None));
+        assert_eq!(seen(Ok(VerbAnswer::Health(true))), (200, 31, json.clone(), None));
+        assert_eq!(seen(Ok(VerbAnswer::Health(false))), (400, 32, json.clone(), None));
+        assert_eq!(seen(Ok(VerbAnswer::Index(vec![]))), (200, 2, json.clone(), None));
         let busy = Error::new(ErrorKind::ModelBusy, "busy");
         assert_eq!(seen(Err(busy)), (500, 16, json, Some("model_not_ready".into())));
     }

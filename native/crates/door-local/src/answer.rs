@@ -13,32 +13,32 @@ use smallvec::SmallVec;
 
 use crate::LONG_COPY_BYTES;
 use crate::answer_slots::AnswerSlots;
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingFrames;
 
 /// What may wait for a client that does not read; its further answers are failures.
 const MOST_UNREAD_BYTES: usize = 256 << 20;
 
 /// An answer whose outputs have their places.
-pub(super) struct Answer {
+pub(super) struct LocalAnswer {
     spec: Arc<ModelSpec>,
     end: End,
-    outputs: SmallVec<[Output; 2]>,
+    outputs: SmallVec<[LocalOutput; 2]>,
     /// As they stand in the message; mostly none.
     parameters: Vec<u8>,
 }
 
-struct Output {
+struct LocalOutput {
     index: u16,
     tensor: Tensor,
     /// `None`: it travels in the frame.
     slot: Option<LentSlot>,
 }
 
-impl Answer {
+impl LocalAnswer {
     pub(super) fn new(spec: Arc<ModelSpec>, response: Response, end: End, slots: &mut AnswerSlots) -> Self {
         let place = |(index, tensor): (u16, Tensor)| {
             let slot = slots.take(tensor.data.len());
-            Output { index, tensor, slot }
+            LocalOutput { index, tensor, slot }
         };
         let parameters = parameters(&response);
         Self { spec, end, outputs: response.outputs.into_iter().map(place).collect(), parameters }
@@ -49,14 +49,14 @@ impl Answer {
         in_slots.map(|output| output.tensor.data.len()).sum()
     }
 
-    /// Whether [`Answer::fill`] is for another thread.
+    /// Whether [`LocalAnswer::fill`] is for another thread.
     pub(super) fn takes_long(&self) -> bool {
         self.bytes_in_slots() > LONG_COPY_BYTES
     }
 
     /// Copies what travels in slots there.
     pub(super) fn fill(&self) {
-        for Output { tensor, slot, .. } in &self.outputs {
+        for LocalOutput { tensor, slot, .. } in &self.outputs {
             if let Some(slot) = slot {
                 slot.write(0, tensor.data.as_bytes());
             }
@@ -67,14 +67,15 @@ impl Answer {
     pub(super) fn write(
         self,
         id: u64,
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
         slots: &mut AnswerSlots,
     ) -> Result<(), Error> {
         let Self { spec, end, outputs, parameters } = self;
         let taken: SmallVec<[LentSlot; 4]> =
             outputs.iter().filter_map(|output| output.slot.clone()).collect();
         let about = About { request: &end.request.id, timings: Some(&end.timings), parameters: &parameters };
-        let announce = |outgoing: &mut Outgoing| taken.iter().for_each(|slot| slots.announce(slot, outgoing));
+        let announce =
+            |outgoing: &mut OutgoingFrames| taken.iter().for_each(|slot| slots.announce(slot, outgoing));
         let written = write(Kind::Answer, id, &spec, &about, outputs, outgoing, announce);
         if written.is_err() {
             let taken: SmallVec<[u64; 4]> = taken.iter().map(|slot| slot.id()).collect();
@@ -89,11 +90,12 @@ pub(super) fn write_part(
     id: u64,
     spec: &ModelSpec,
     response: Response,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingFrames,
 ) -> Result<(), Error> {
     let parameters = parameters(&response);
     let about = About { request: "", timings: None, parameters: &parameters };
-    let outputs = response.outputs.into_iter().map(|(index, tensor)| Output { index, tensor, slot: None });
+    let outputs =
+        response.outputs.into_iter().map(|(index, tensor)| LocalOutput { index, tensor, slot: None });
     write(Kind::Part, id, spec, &about, outputs.collect(), outgoing, |_| ())
 }
 
@@ -118,9 +120,9 @@ fn write(
     id: u64,
     spec: &ModelSpec,
     about: &About<'_>,
-    outputs: SmallVec<[Output; 2]>,
-    outgoing: &mut Outgoing,
-    announce: impl FnOnce(&mut Outgoing),
+    outputs: SmallVec<[LocalOutput; 2]>,
+    outgoing: &mut OutgoingFrames,
+    announce: impl FnOnce(&mut OutgoingFrames),
 ) -> Result<(), Error> {
     let mut version = itoa::Buffer::new();
     let version = version.format(spec.version);
@@ -151,7 +153,7 @@ fn write(
     if let Some(timings) = about.timings {
         put_timings(out, timings);
     }
-    for Output { tensor, slot, .. } in outputs {
+    for LocalOutput { tensor, slot, .. } in outputs {
         if slot.is_none() {
             wire::put_length(outgoing.open(), 6, tensor.data.len());
             outgoing.tensor(tensor.data.into_bytes());
@@ -172,7 +174,7 @@ fn too_large(model: &str, length: usize) -> Error {
     }
 }
 
-impl Output {
+impl LocalOutput {
     fn name<'a>(&self, spec: &'a ModelSpec) -> &'a str {
         &spec.outputs[usize::from(self.index)].name
     }

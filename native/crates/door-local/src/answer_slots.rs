@@ -9,7 +9,7 @@ use kushi_net::{Budget, Reservation};
 use kushi_oip::{Kind, Release};
 use kushi_shm::{LentSlot, PoolLimits, SlotPool};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingFrames;
 
 /// Smaller outputs travel in the frame: that costs less than telling of a slot and giving it back.
 pub(super) const SMALLEST_BYTES: usize = 64 << 10;
@@ -65,14 +65,14 @@ impl AnswerSlots {
     }
 
     /// Tells the client of a slot that it does not know.
-    pub(super) fn announce(&mut self, slot: &LentSlot, outgoing: &mut Outgoing) {
+    pub(super) fn announce(&mut self, slot: &LentSlot, outgoing: &mut OutgoingFrames) {
         if self.announced.insert(slot.id()) {
             outgoing.announce(slot);
         }
     }
 
     /// The client has dropped its views of these.
-    pub(super) fn release(&mut self, slots: &[u64], outgoing: &mut Outgoing) {
+    pub(super) fn release(&mut self, slots: &[u64], outgoing: &mut OutgoingFrames) {
         for slot in slots {
             if let Some(slot) = self.lent.remove(slot) {
                 self.counted.settle(self.counted.bytes() - slot.len());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Answer, DataPlane, unanswered};
+use kushi_dataplane::{DataPlane, VerbAnswer, unanswered};
 use kushi_net::{Answering, Sink, answered};
 use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES, management};
 use prost::Message;
@@ -47,12 +47,12 @@ pub(super) fn begin(
     Ok(())
 }
 
-async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<Answer, Error> {
+async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<VerbAnswer, Error> {
     let verb = management::verb(&call.verb, &call.arguments)?;
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }
 
-fn framed(answer: &Result<Answer, Error>) -> CallAnswer {
+fn framed(answer: &Result<VerbAnswer, Error>) -> CallAnswer {
     let answer = management::call_answer(answer);
     let bytes = answer.body.len();
     if bytes + OVERHEAD_BYTES <= MAX_BODY_BYTES {

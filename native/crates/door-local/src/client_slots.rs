@@ -29,12 +29,12 @@ struct Mapped {
 }
 
 /// One mapping, counted.
-struct Counted {
+struct CountedSlot {
     bytes: u64,
     mapped: Arc<Mapped>,
 }
 
-impl Drop for Counted {
+impl Drop for CountedSlot {
     fn drop(&mut self) {
         self.mapped.slots.fetch_sub(1, Ordering::Relaxed);
         self.mapped.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl ClientSlots {
             .map_err(|error| Violation(format!("slot {id} that cannot be used: {error}")))?;
         self.mapped.slots.fetch_add(1, Ordering::Relaxed);
         self.mapped.bytes.fetch_add(length, Ordering::Relaxed);
-        let counted = Counted { bytes: length, mapped: self.mapped.clone() };
+        let counted = CountedSlot { bytes: length, mapped: self.mapped.clone() };
         self.views.insert(id, view.guarded(counted));
         Ok(())
     }

@@ -24,13 +24,13 @@ use tokio::task::JoinError;
 use crate::LocalContext;
 use crate::Violation;
 use crate::alarm::Alarm;
-use crate::answer::{self, Answer};
+use crate::answer::{self, LocalAnswer};
 use crate::answer_slots::AnswerSlots;
 use crate::calls::Calls;
 use crate::choices::{self, Choices};
 use crate::client_slots::ClientSlots;
 use crate::incoming::{Incoming, Read};
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingFrames;
 use crate::request::Arrived;
 use crate::requests::{Ended, News, Requests};
 use crate::tasks::Tasks;
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     context: LocalContext,
     stream: UnixStream,
     incoming: Incoming,
-    outgoing: Outgoing,
+    outgoing: OutgoingFrames,
     /// What a client that does not read keeps: answers that have not left.
     owed: Reservation,
     requests: Requests,
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     /// Streams that have failed here, and whose models have not ended yet.
     refused: HashSet<u64>,
     /// Answers that are copied into their slots.
-    copies: Tasks<(Result<Answer, Error>, Answering)>,
+    copies: Tasks<(Result<LocalAnswer, Error>, Answering)>,
     sink: Rc<Sink>,
     /// Empty between polls; its memory serves the next.
     mail: Vec<(u64, Mail)>,
@@ -97,7 +97,7 @@ impl From<io::Error> for Ending {
 
 impl Connection {
     pub(super) fn new(context: &LocalContext, stream: UnixStream) -> Self {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let hello = Hello { protocol: PROTOCOL, version: context.plane.metadata.version.clone() };
         outgoing.message(Kind::Hello, 0, &hello);
         Self {
@@ -219,7 +219,7 @@ impl Connection {
         if let Err(error) = choices::choose(&spec, &mut response, &mut end) {
             return self.fail(id, &error);
         }
-        let answer = Answer::new(spec, response, end, &mut self.answer_slots);
+        let answer = LocalAnswer::new(spec, response, end, &mut self.answer_slots);
         if answer.takes_long() {
             answering.owe(answer.bytes_in_slots());
             self.copies.begin(&self.sink, id, async move {
@@ -264,7 +264,7 @@ impl Connection {
         }
     }
 
-    fn write_answer(&mut self, id: u64, answer: Answer) {
+    fn write_answer(&mut self, id: u64, answer: LocalAnswer) {
         if let Err(error) = answer.write(id, &mut self.outgoing, &mut self.answer_slots) {
             self.fail(id, &error);
         }

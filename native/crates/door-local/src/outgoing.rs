@@ -17,7 +17,7 @@ const KEPT_BYTES: usize = 1 << 20;
 const MOST_SLICES: usize = 32;
 
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFrames {
     pieces: VecDeque<Piece>,
     /// Bytes behind the pieces.
     open: Vec<u8>,
@@ -33,7 +33,7 @@ struct Piece {
     slot: Option<Slot>,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     /// What has not left yet.
     pub(super) fn len(&self) -> usize {
         self.in_pieces + self.open.len() - self.sent
@@ -159,7 +159,7 @@ mod tests {
 
     /// Sends all through a socket that takes little at a time; answers the bytes, and where among them
     /// descriptors came.
-    fn through_a_socket(outgoing: &mut Outgoing) -> (BytesMut, Vec<usize>) {
+    fn through_a_socket(outgoing: &mut OutgoingFrames) -> (BytesMut, Vec<usize>) {
         let (one, other) = UnixStream::pair().unwrap();
         one.set_nonblocking(true).unwrap();
         let expected = outgoing.len();
@@ -185,7 +185,7 @@ mod tests {
     fn what_has_left_takes_no_memory_although_something_always_waits() {
         let (one, other) = UnixStream::pair().unwrap();
         one.set_nonblocking(true).unwrap();
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let (mut written, mut read, mut bytes) = (0_u32, 0_u32, BytesMut::new());
         for round in 0..5000 {
             for _ in 0..1000 {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn everything_leaves_in_order_and_descriptors_with_their_frames() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let mut expected = Vec::new();
         let mut places = Vec::new();
         for round in 0..50_u8 {

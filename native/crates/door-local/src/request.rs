@@ -17,18 +17,18 @@ use crate::LONG_COPY_BYTES;
 use crate::LocalContext;
 use crate::client_slots::{ClientSlots, RangeFault};
 
-type Drafts<'a> = SmallVec<[InputDraft<'a, Data>; 4]>;
+type Drafts<'a> = SmallVec<[InputDraft<'a, InputSource>; 4]>;
 
 /// The bytes of an input.
 #[derive(Clone)]
-enum Data {
+enum InputSource {
     /// They stay where they are.
     AsIs(Bytes),
     /// In a slot, from where they are copied before they are looked at.
     Copied(Bytes),
 }
 
-impl Data {
+impl InputSource {
     /// They are not needed yet.
     fn leave(&mut self) {
         if let Self::Copied(bytes) = self {
@@ -37,7 +37,7 @@ impl Data {
     }
 }
 
-impl InputData for Data {
+impl InputData for InputSource {
     fn byte_size(&self) -> usize {
         match self {
             Self::AsIs(bytes) | Self::Copied(bytes) => bytes.len(),
@@ -71,7 +71,7 @@ pub(super) enum Submitted {
 }
 
 /// Inputs in slots, and what is to be done about them on another thread.
-pub(super) struct Aside(SmallVec<[Data; 4]>);
+pub(super) struct Aside(SmallVec<[InputSource; 4]>);
 
 impl Aside {
     pub(super) fn copy(self) -> Result<Vec<Bytes>, Error> {
@@ -104,7 +104,7 @@ pub(super) fn submit(
     let mut data = data(&message, arrived, slots)?;
     let mut aside = aside(&message, &data);
     if aside.is_some() {
-        data.iter_mut().for_each(Data::leave);
+        data.iter_mut().for_each(InputSource::leave);
     }
     // It ends with the request.
     let trace = context.plane.traces.begin(message.model_name, arrived.at, || {
@@ -172,7 +172,7 @@ fn data(
     message: &InferRequest<'_>,
     arrived: &Arrived,
     slots: &ClientSlots,
-) -> Result<SmallVec<[Data; 4]>, RangeFault> {
+) -> Result<SmallVec<[InputSource; 4]>, RangeFault> {
     let mut raw = message.raw_input_contents.iter();
     let mut from_slots = arrived.from_slots.iter().flatten();
     let mut data = SmallVec::with_capacity(message.inputs.len());
@@ -184,15 +184,15 @@ fn data(
         }
         data.push(match input.slot {
             Some(range) => match from_slots.next() {
-                Some(bytes) => Data::AsIs(bytes.clone()),
+                Some(bytes) => InputSource::AsIs(bytes.clone()),
                 None if input.datatype.parse().is_ok_and(is_relied_on) => {
-                    Data::Copied(slots.range(input.name, range)?)
+                    InputSource::Copied(slots.range(input.name, range)?)
                 }
-                None => Data::AsIs(slots.range(input.name, range)?),
+                None => InputSource::AsIs(slots.range(input.name, range)?),
             },
             None => {
                 let bytes = raw.next().ok_or_else(|| wrong_contents(message))?;
-                Data::AsIs(arrived.body.slice_ref(bytes))
+                InputSource::AsIs(arrived.body.slice_ref(bytes))
             }
         });
     }
@@ -210,9 +210,9 @@ fn is_relied_on(datatype: DataType) -> bool {
 }
 
 /// All inputs in slots, when copying takes long.
-fn aside(message: &InferRequest<'_>, data: &[Data]) -> Option<Aside> {
-    let to_copy = data.iter().filter(|data| matches!(data, Data::Copied(_)));
-    if to_copy.map(Data::byte_size).sum::<usize>() <= LONG_COPY_BYTES {
+fn aside(message: &InferRequest<'_>, data: &[InputSource]) -> Option<Aside> {
+    let to_copy = data.iter().filter(|data| matches!(data, InputSource::Copied(_)));
+    if to_copy.map(InputSource::byte_size).sum::<usize>() <= LONG_COPY_BYTES {
         return None;
     }
     let in_slots = message.inputs.iter().zip(data).filter(|(input, _)| input.slot.is_some());
@@ -230,7 +230,7 @@ fn wrong_contents(message: &InferRequest<'_>) -> Error {
 fn drafts<'a>(
     message: &'a InferRequest<'_>,
     spec: &'a ModelSpec,
-    data: &[Data],
+    data: &[InputSource],
 ) -> Result<Drafts<'a>, Error> {
     let by_position = !message.inputs.is_empty() && message.inputs.iter().all(|input| input.name.is_empty());
     let places = if by_position { spec.first_inputs(message.id, message.inputs.len())? } else { &[] };

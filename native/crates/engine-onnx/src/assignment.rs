@@ -7,7 +7,7 @@ use std::slice;
 
 use ort::sys::OrtSession;
 
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 
 /// The session configuration that makes the record.
 pub(crate) const RECORD: (&str, &str) = ("session.record_ep_graph_assignment_info", "1");
@@ -23,7 +23,7 @@ pub(crate) struct Assignment {
 ///
 /// # Safety
 /// The session is alive, and was made with [`RECORD`].
-pub(crate) unsafe fn assignment(session: *const OrtSession, name: &CStr) -> Result<Assignment, Failure> {
+pub(crate) unsafe fn assignment(session: *const OrtSession, name: &CStr) -> Result<Assignment, OrtFailure> {
     let api = ort::api();
     let mut assignment = Assignment::default();
     let (mut parts, mut part_count) = (null(), 0);

@@ -96,7 +96,7 @@ impl OnnxEngine {
         options: &RunOptions,
         scratch: &mut Scratch,
         batch: &mut Batch,
-    ) -> Result<SmallVec<[Option<Value>; 4]>, Fault> {
+    ) -> Result<SmallVec<[Option<Value>; 4]>, RunFault> {
         let wanted: SmallVec<[bool; 8]> =
             (0..self.output_names.len()).map(|index| batch.wants(index)).collect();
         let fatal_operator = self.sessions.largest().fatal_operator();
@@ -107,7 +107,7 @@ impl OnnxEngine {
             return Ok(outputs);
         }
         let session = self.sessions.prepare(batch);
-        let gathered = batch.gather(scratch).map_err(|error| Fault { error, of_data: true })?;
+        let gathered = batch.gather(scratch).map_err(|error| RunFault { error, of_data: true })?;
         if let Some(operator) = fatal_operator {
             check_not_empty(operator, &self.input_names, &gathered)?;
         }
@@ -123,7 +123,7 @@ impl OnnxEngine {
             self.output_names.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(name, _)| &**name),
         );
         let run = session.run(options, &input_names, &inputs, &output_names);
-        let mut outputs: Outputs = run.map_err(|failure| Fault {
+        let mut outputs: Outputs = run.map_err(|failure| RunFault {
             of_data: failure.may_be_of_data(session.accelerated()),
             error: failure.into(),
         })?;
@@ -135,13 +135,13 @@ impl OnnxEngine {
     }
 }
 
-struct Fault {
+struct RunFault {
     error: Error,
     /// Whether the data of a request may be the reason.
     of_data: bool,
 }
 
-impl<E: Into<Error>> From<E> for Fault {
+impl<E: Into<Error>> From<E> for RunFault {
     fn from(error: E) -> Self {
         Self { error: error.into(), of_data: false }
     }
@@ -169,8 +169,8 @@ impl Engine for OnnxEngine {
         });
         match outputs {
             Ok(outputs) => slot.scatter(batch, &outputs),
-            Err(Fault { error, of_data: true }) => slot.fail(batch, &error),
-            Err(Fault { error, .. }) => batch.fail(&error),
+            Err(RunFault { error, of_data: true }) => slot.fail(batch, &error),
+            Err(RunFault { error, .. }) => batch.fail(&error),
         }
     }
 
@@ -189,7 +189,7 @@ impl Engine for OnnxEngine {
 fn without_rows(
     spec: &ModelSpec,
     wanted: &[bool],
-) -> Result<Option<SmallVec<[Option<Value>; 4]>>, crate::status::Failure> {
+) -> Result<Option<SmallVec<[Option<Value>; 4]>>, crate::status::OrtFailure> {
     let mut outputs = SmallVec::new();
     for (output, wanted) in spec.outputs.iter().zip(wanted) {
         let dims = output.engine_dims();
@@ -203,7 +203,11 @@ fn without_rows(
 }
 
 /// What has no elements does not reach an operator that would end the process.
-fn check_not_empty(operator: &str, names: &[CString], inputs: &[Option<Gathered<'_>>]) -> Result<(), Fault> {
+fn check_not_empty(
+    operator: &str,
+    names: &[CString],
+    inputs: &[Option<Gathered<'_>>],
+) -> Result<(), RunFault> {
     let empty = names.iter().zip(inputs).find_map(|(name, input)| {
         let input = input.as_ref()?;
         (element_count(&input.shape) == Some(0)).then_some((name, &input.shape))
@@ -213,7 +217,7 @@ fn check_not_empty(operator: &str, names: &[CString], inputs: &[Option<Gathered<
         "input '{}' has no elements (shape {shape:?}), and the model has an operator {operator}, which takes none such",
         name.to_string_lossy()
     );
-    Err(Fault { error: Error::new(ErrorKind::InvalidInput, text), of_data: true })
+    Err(RunFault { error: Error::new(ErrorKind::InvalidInput, text), of_data: true })
 }
 
 pub(crate) fn c_string(name: &str) -> CString {
@@ -233,7 +237,7 @@ fn detach(output: &mut Value, inputs: &[Option<Gathered<'_>>]) -> Result<(), Err
     Ok(())
 }
 
-fn copy(value: &Value, datatype: DataType) -> Result<Value, crate::status::Failure> {
+fn copy(value: &Value, datatype: DataType) -> Result<Value, crate::status::OrtFailure> {
     let (_, shape) = value.element_and_shape()?;
     let copy = Value::allocate(datatype, &shape)?;
     let length = element_count(&shape).unwrap_or(0) * datatype.size().unwrap_or(0);

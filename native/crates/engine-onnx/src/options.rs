@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::assignment::RECORD;
 use crate::operators;
 use crate::provider::{self, Accelerator, Provider};
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 
 /// Whether idle threads burn their cores: no, unless a model asks for it.
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
@@ -128,7 +128,7 @@ fn add_session_entry(builder: &mut SessionBuilder, (key, value): &Entry) -> Resu
         .map_err(|failure| format!("session configuration '{key}': {}", failure.text()))
 }
 
-fn disable_arena(builder: &mut SessionBuilder) -> Result<(), Failure> {
+fn disable_arena(builder: &mut SessionBuilder) -> Result<(), OrtFailure> {
     // SAFETY: the options are owned by the builder.
     check(unsafe { (ort::api().DisableCpuMemArena)(builder.ptr_mut()) })
 }
@@ -149,7 +149,7 @@ impl RunOptions {
         Ok(options)
     }
 
-    fn new() -> Result<Self, Failure> {
+    fn new() -> Result<Self, OrtFailure> {
         let mut options = null_mut();
         // SAFETY: writes one pointer.
         check(unsafe { (ort::api().CreateRunOptions)(&raw mut options) })?;
@@ -168,13 +168,13 @@ impl RunOptions {
     }
 
     /// Ends the runs under these options, each before its next operator, with an error.
-    pub(crate) fn end_runs(&self) -> Result<(), Failure> {
+    pub(crate) fn end_runs(&self) -> Result<(), OrtFailure> {
         // SAFETY: the options are alive, and this flag may be set while they are in use.
         check(unsafe { (ort::api().RunOptionsSetTerminate)(self.0.as_ptr()) })
     }
 
     /// Lets runs that begin from now on go to their ends.
-    pub(crate) fn allow_runs(&self) -> Result<(), Failure> {
+    pub(crate) fn allow_runs(&self) -> Result<(), OrtFailure> {
         // SAFETY: as above.
         check(unsafe { (ort::api().RunOptionsUnsetTerminate)(self.0.as_ptr()) })
     }

@@ -14,7 +14,7 @@ use ort::sys::{OrtEpDevice, OrtHardwareDeviceType, OrtSessionOptions};
 
 use crate::environment;
 use crate::options::text;
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -45,7 +45,7 @@ fn register(environment: &Environment, path: &Path) -> Result<(), String> {
 }
 
 /// The names of the providers that have a device here, those of ONNX Runtime itself among them.
-pub(crate) fn names(environment: &Environment) -> Result<Vec<String>, Failure> {
+pub(crate) fn names(environment: &Environment) -> Result<Vec<String>, OrtFailure> {
     // SAFETY: the devices are those of the environment, which is alive.
     let name = |device| unsafe { provider(device) }.to_string_lossy().into_owned();
     Ok(all(environment)?.into_iter().map(name).collect())
@@ -56,7 +56,7 @@ pub(crate) fn devices(
     environment: &Environment,
     name: &CStr,
     kind: OrtHardwareDeviceType,
-) -> Result<Vec<*const OrtEpDevice>, Failure> {
+) -> Result<Vec<*const OrtEpDevice>, OrtFailure> {
     let api = ort::api();
     // SAFETY: the devices are those of the environment, which is alive.
     let ours = |device: &*const OrtEpDevice| unsafe {
@@ -66,7 +66,7 @@ pub(crate) fn devices(
 }
 
 /// They live as long as the environment: no library of providers is given back.
-fn all(environment: &Environment) -> Result<Vec<*const OrtEpDevice>, Failure> {
+fn all(environment: &Environment) -> Result<Vec<*const OrtEpDevice>, OrtFailure> {
     let (mut devices, mut count) = (null(), 0);
     // SAFETY: answers a list and its length, which are copied: it moves when a library is registered.
     unsafe {
@@ -90,7 +90,7 @@ pub(crate) unsafe fn append(
     devices: &[*const OrtEpDevice],
     keys: &[*const c_char],
     values: &[*const c_char],
-) -> Result<(), Failure> {
+) -> Result<(), OrtFailure> {
     // SAFETY: the caller's contract; the environment changes nothing unguarded.
     check(unsafe {
         (ort::api().SessionOptionsAppendExecutionProvider_V2)(

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::environment;
 use crate::options::{Entry, text};
 use crate::plugin;
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 
 /// The name of OpenVINO's provider in ONNX Runtime.
 pub(crate) const OPENVINO: &CStr = c"OpenVINOExecutionProvider";
@@ -103,7 +103,7 @@ unsafe fn append_cuda(
     session: *mut OrtSessionOptions,
     keys: &[*const c_char],
     values: &[*const c_char],
-) -> Result<(), Failure> {
+) -> Result<(), OrtFailure> {
     let api = ort::api();
     let mut options = null_mut();
     // SAFETY: the caller's contract, and the provider's options are released after their last use.
@@ -124,7 +124,7 @@ unsafe fn append_tensorrt(
     session: *mut OrtSessionOptions,
     keys: &[*const c_char],
     values: &[*const c_char],
-) -> Result<(), Failure> {
+) -> Result<(), OrtFailure> {
     let api = ort::api();
     let mut options = null_mut();
     // SAFETY: the caller's contract, and the provider's options are released after their last use.
@@ -146,13 +146,13 @@ unsafe fn append_openvino(
     environment: &Environment,
     keys: &[*const c_char],
     values: &[*const c_char],
-) -> Result<(), Failure> {
+) -> Result<(), OrtFailure> {
     let cpu = OrtHardwareDeviceType::OrtHardwareDeviceType_CPU;
     let devices = plugin::devices(environment, OPENVINO, cpu)?;
     // SAFETY: the caller's contract, and the devices are those of the environment. Of no device there is an error.
     unsafe { plugin::append(session, environment, &devices, keys, values) }
 }
 
-fn then(first: OrtStatusPtr, second: impl FnOnce() -> OrtStatusPtr) -> Result<(), Failure> {
+fn then(first: OrtStatusPtr, second: impl FnOnce() -> OrtStatusPtr) -> Result<(), OrtFailure> {
     check(first).and_then(|()| check(second()))
 }

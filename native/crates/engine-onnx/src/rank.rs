@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 
 use ort::sys::{OrtSession, OrtStatusPtr, OrtTypeInfo};
 
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 
 /// Which tensors of a session are meant.
 #[derive(Clone, Copy)]
@@ -21,7 +21,11 @@ type Get = unsafe extern "system" fn(*const OrtSession, usize, *mut *mut OrtType
 /// # Safety
 ///
 /// `session` is alive, and has more than `index` tensors of this role, that one a tensor.
-pub(crate) unsafe fn is_known(session: *const OrtSession, role: Role, index: usize) -> Result<bool, Failure> {
+pub(crate) unsafe fn is_known(
+    session: *const OrtSession,
+    role: Role,
+    index: usize,
+) -> Result<bool, OrtFailure> {
     let api = ort::api();
     let get: Get = match role {
         Role::Input => api.SessionGetInputTypeInfo,

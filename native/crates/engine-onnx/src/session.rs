@@ -18,7 +18,7 @@ use crate::environment;
 use crate::options::{Entry, RunOptions, SessionOptions};
 use crate::provider::OPENVINO;
 use crate::rank::{self, Role};
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 use crate::turns::Turns;
 use crate::types::from_element;
 use crate::value::{InputValue, Value};
@@ -146,7 +146,7 @@ impl OnnxSession {
         input_names: &[&CStr],
         inputs: &[InputValue<'_>],
         output_names: &[&CStr],
-    ) -> Result<Outputs, Failure> {
+    ) -> Result<Outputs, OrtFailure> {
         assert_eq!(input_names.len(), inputs.len());
         let pointers = |names: &[&CStr]| names.iter().map(|name| name.as_ptr()).collect();
         let input_names: SmallVec<[*const c_char; 8]> = pointers(input_names);
@@ -204,7 +204,7 @@ fn describe(
     role: Role,
     name: &str,
     declared: &ValueType,
-    rank_is_known: impl FnOnce() -> Result<bool, Failure>,
+    rank_is_known: impl FnOnce() -> Result<bool, OrtFailure>,
 ) -> Result<TensorInfo, String> {
     let kind = if matches!(role, Role::Output) { "output" } else { "input" };
     let ValueType::Tensor { ty, shape, .. } = declared else {

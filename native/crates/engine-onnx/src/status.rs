@@ -21,12 +21,12 @@ const OF_DEVICES: [&str; 6] = [
 
 /// What ONNX Runtime says went wrong.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct OrtFailure {
     code: i32,
     text: String,
 }
 
-impl Failure {
+impl OrtFailure {
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -38,22 +38,22 @@ impl Failure {
     }
 }
 
-impl From<Failure> for Error {
+impl From<OrtFailure> for Error {
     /// Triton's text.
-    fn from(failure: Failure) -> Self {
-        let Failure { code, text } = failure;
+    fn from(failure: OrtFailure) -> Self {
+        let OrtFailure { code, text } = failure;
         Self::new(ErrorKind::EngineFailed, format!("onnx runtime error {code}: {text}"))
     }
 }
 
 /// Takes a status over.
 #[inline]
-pub(crate) fn check(status: OrtStatusPtr) -> Result<(), Failure> {
+pub(crate) fn check(status: OrtStatusPtr) -> Result<(), OrtFailure> {
     if status.0.is_null() { Ok(()) } else { Err(read(status)) }
 }
 
 #[cold]
-fn read(status: OrtStatusPtr) -> Failure {
+fn read(status: OrtStatusPtr) -> OrtFailure {
     let api = ort::api();
     // SAFETY: the status is not null, is owned here, and is not used after its release; its message
     // is a C string that lives as long as the status.
@@ -61,7 +61,7 @@ fn read(status: OrtStatusPtr) -> Failure {
         let code = (api.GetErrorCode)(status.0) as i32;
         let text = CStr::from_ptr((api.GetErrorMessage)(status.0)).to_string_lossy().into_owned();
         (api.ReleaseStatus)(status.0);
-        Failure { code, text }
+        OrtFailure { code, text }
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
             (11, "the execution provider is gone", false, false),
             (7, "Protobuf parsing failed", false, false),
         ] {
-            let failure = Failure { code, text: text.into() };
+            let failure = OrtFailure { code, text: text.into() };
             let got = [false, true].map(|accelerated| failure.may_be_of_data(accelerated));
             assert_eq!(got, [on_cpu, on_accelerator], "{text}");
         }

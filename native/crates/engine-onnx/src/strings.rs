@@ -6,11 +6,11 @@ use std::ptr::null_mut;
 
 use kushi_core::DataType;
 
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 use crate::value::Value;
 
 /// A string tensor with a copy of the elements in `bytes`, which the core has checked.
-pub(crate) fn decode(shape: &[i64], bytes: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn decode(shape: &[i64], bytes: &[u8]) -> Result<Value, OrtFailure> {
     let value = Value::allocate(DataType::Bytes, shape)?;
     let mut rest = bytes;
     let mut index = 0;
@@ -36,7 +36,7 @@ pub(crate) fn decode(shape: &[i64], bytes: &[u8]) -> Result<Value, Failure> {
 }
 
 /// The elements of a string tensor as the protocol writes them.
-pub(crate) fn encode(value: &Value, count: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) fn encode(value: &Value, count: usize) -> Result<Vec<u8>, OrtFailure> {
     let api = ort::api();
     let mut total = 0;
     // SAFETY: the value is alive; one that holds no strings is refused with a status.

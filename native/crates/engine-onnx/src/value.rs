@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use kushi_core::{DataType, Gathered, Shape, element_count};
 use ort::sys::{OrtAllocator, OrtAllocatorType, OrtMemType, OrtMemoryInfo, OrtValue};
 
-use crate::status::{Failure, check};
+use crate::status::{OrtFailure, check};
 use crate::types::to_element;
 
 /// An `OrtValue` that is released here. A tensor of the CPU provider keeps its allocator alive, so it
@@ -37,7 +37,7 @@ pub(crate) struct InputValue<'a> {
 }
 
 impl<'a> InputValue<'a> {
-    pub(crate) fn new(input: &Gathered<'a>) -> Result<Self, Failure> {
+    pub(crate) fn new(input: &Gathered<'a>) -> Result<Self, OrtFailure> {
         let value = match input.datatype {
             DataType::Bytes => crate::strings::decode(&input.shape, input.bytes)?,
             datatype => borrow(datatype, &input.shape, input.bytes)?,
@@ -52,7 +52,7 @@ impl<'a> InputValue<'a> {
     }
 }
 
-fn borrow(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<Value, Failure> {
+fn borrow(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<Value, OrtFailure> {
     let memory = cpu_memory()?;
     make(|value| {
         // SAFETY: the shape and the bytes are valid for their lengths, and ONNX Runtime checks that
@@ -74,7 +74,7 @@ fn borrow(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<Value, Fail
 
 impl Value {
     /// A tensor with memory of its own, with zeros or empty strings in it.
-    pub(crate) fn allocate(datatype: DataType, shape: &[i64]) -> Result<Self, Failure> {
+    pub(crate) fn allocate(datatype: DataType, shape: &[i64]) -> Result<Self, OrtFailure> {
         let allocator = default_allocator()?;
         make(|value| {
             // SAFETY: the allocator lives as long as the process and the shape is valid for its length.
@@ -100,7 +100,7 @@ impl Value {
     }
 
     /// Where a tensor's elements begin.
-    pub(crate) fn data(&self) -> Result<*mut u8, Failure> {
+    pub(crate) fn data(&self) -> Result<*mut u8, OrtFailure> {
         let mut data: *mut c_void = null_mut();
         // SAFETY: the value is alive; a value that is no tensor is refused with a status.
         check(unsafe { (ort::api().GetTensorMutableData)(self.as_ptr(), &raw mut data) })?;
@@ -108,7 +108,7 @@ impl Value {
     }
 
     /// A tensor's element type, by its number in the C API, and shape.
-    pub(crate) fn element_and_shape(&self) -> Result<(u32, Shape), Failure> {
+    pub(crate) fn element_and_shape(&self) -> Result<(u32, Shape), OrtFailure> {
         let mut element = 0_u32;
         let mut dimensions = null();
         let mut rank = 0;
@@ -131,7 +131,7 @@ impl Value {
     }
 
     /// The bytes of a tensor of elements of fixed size.
-    pub(crate) fn into_bytes(self, size: usize, shape: &[i64]) -> Result<OwnedBytes, Failure> {
+    pub(crate) fn into_bytes(self, size: usize, shape: &[i64]) -> Result<OwnedBytes, OrtFailure> {
         let length = element_count(shape).unwrap_or(0) * size;
         let start = NonNull::new(self.data()?).unwrap_or(NonNull::dangling());
         Ok(OwnedBytes { start, length, _value: self })
@@ -156,7 +156,7 @@ impl AsRef<[u8]> for OwnedBytes {
     }
 }
 
-fn make(create: impl FnOnce(*mut *mut OrtValue) -> Result<(), Failure>) -> Result<Value, Failure> {
+fn make(create: impl FnOnce(*mut *mut OrtValue) -> Result<(), OrtFailure>) -> Result<Value, OrtFailure> {
     let mut value = null_mut();
     create(&raw mut value)?;
     Ok(Value(NonNull::new(value).expect("a value is not null where the status is good")))
@@ -171,8 +171,8 @@ unsafe impl<T> Sync for Global<T> {}
 
 fn global<T>(
     cell: &'static OnceLock<Global<T>>,
-    create: impl FnOnce(*mut *mut T) -> Result<(), Failure>,
-) -> Result<*mut T, Failure> {
+    create: impl FnOnce(*mut *mut T) -> Result<(), OrtFailure>,
+) -> Result<*mut T, OrtFailure> {
     if let Some(global) = cell.get() {
         return Ok(global.0);
     }
@@ -182,7 +182,7 @@ fn global<T>(
     Ok(cell.get_or_init(|| Global(made)).0)
 }
 
-fn cpu_memory() -> Result<*mut OrtMemoryInfo, Failure> {
+fn cpu_memory() -> Result<*mut OrtMemoryInfo, OrtFailure> {
     static MEMORY: OnceLock<Global<OrtMemoryInfo>> = OnceLock::new();
     global(&MEMORY, |memory| {
         let (allocator, kind) = (OrtAllocatorType::OrtDeviceAllocator, OrtMemType::OrtMemTypeDefault);
@@ -191,7 +191,7 @@ fn cpu_memory() -> Result<*mut OrtMemoryInfo, Failure> {
     })
 }
 
-fn default_allocator() -> Result<*mut OrtAllocator, Failure> {
+fn default_allocator() -> Result<*mut OrtAllocator, OrtFailure> {
     static ALLOCATOR: OnceLock<Global<OrtAllocator>> = OnceLock::new();
     global(&ALLOCATOR, |allocator| {
         // SAFETY: writes one pointer, to an object that must not be released.

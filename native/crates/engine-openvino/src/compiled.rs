@@ -10,7 +10,7 @@ use crate::OpenVinoModel;
 use crate::api::{self, Api, Property};
 use crate::library::{take_text, text};
 use crate::request::Request;
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,11 +50,11 @@ pub struct CompiledModel {
 }
 
 impl CompiledModel {
-    pub(crate) fn new(model: &OpenVinoModel, options: &CompileOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(model: &OpenVinoModel, options: &CompileOptions) -> Result<Self, OpenVinoFailure> {
         let core = model.core();
         let device = text(&options.device)?;
         let pairs = options.properties.iter().map(|(key, value)| Ok((text(key)?, text(value)?)));
-        let pairs: Vec<(CString, CString)> = pairs.collect::<Result<_, Failure>>()?;
+        let pairs: Vec<(CString, CString)> = pairs.collect::<Result<_, OpenVinoFailure>>()?;
         let properties: Vec<Property> = pairs
             .iter()
             .map(|(key, value)| Property { key: key.as_ptr(), value: value.as_ptr().cast() })
@@ -141,7 +141,7 @@ unsafe impl Send for Compiled {}
 unsafe impl Sync for Compiled {}
 
 impl Compiled {
-    fn request(&self) -> Result<Request, Failure> {
+    fn request(&self) -> Result<Request, OpenVinoFailure> {
         let mut pointer = null_mut();
         // SAFETY: it lives, and one pointer is written.
         self.api.check(unsafe {
@@ -151,7 +151,7 @@ impl Compiled {
         Ok(unsafe { Request::from_raw(self.api, pointer) })
     }
 
-    fn property(&self, name: &str) -> Result<String, Failure> {
+    fn property(&self, name: &str) -> Result<String, OpenVinoFailure> {
         let name = text(name)?;
         let mut value = null_mut();
         // SAFETY: it lives; a text is written that is taken over.

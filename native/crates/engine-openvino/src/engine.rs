@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::compiled::{CompiledModel, FixedRows};
 use crate::request::{Ran, Request};
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::tensor::InputTensor;
 use crate::types::to_element;
 
@@ -20,10 +20,10 @@ pub struct OpenVinoEngine {
     /// Of each input of the network, its position in the specification.
     inputs: Vec<usize>,
     /// In the order of the specification.
-    outputs: Vec<Output>,
+    outputs: Vec<BoundOutput>,
 }
 
-struct Output {
+struct BoundOutput {
     /// In the network.
     index: usize,
     name: String,
@@ -52,7 +52,7 @@ impl OpenVinoEngine {
         let inputs = inputs.collect::<Result<_, _>>()?;
         let outputs = spec.outputs.iter().filter_map(|output| {
             let index = model.outputs().iter().position(|known| known.name == output.name)?;
-            Some(Output { index, name: output.name.clone(), datatype: output.datatype })
+            Some(BoundOutput { index, name: output.name.clone(), datatype: output.datatype })
         });
         let outputs = outputs.collect();
         if model.requests().len() > 1 && model.requests().len() < spec.instances {
@@ -70,16 +70,16 @@ impl OpenVinoEngine {
         request: &Request,
         scratch: &mut Scratch,
         batch: &mut Batch,
-    ) -> Result<(Outputs, usize), Fault> {
+    ) -> Result<(Outputs, usize), RunFault> {
         let rows = batch.rows();
         let most = batch.spec().max_batch_size;
-        let padded = self.padding(rows, most).map_err(Fault::of_request)?;
+        let padded = self.padding(rows, most).map_err(RunFault::of_request)?;
         let wanted: SmallVec<[bool; 8]> = (0..self.outputs.len()).map(|index| batch.wants(index)).collect();
-        let gathered = batch.gather(scratch).map_err(Fault::of_data)?;
+        let gathered = batch.gather(scratch).map_err(RunFault::of_data)?;
         let api = self.model.api();
         let few = gathered.iter().flatten().filter(|_| padded);
         let padding = few.map(|input| with_rows(input, rows, most)).collect::<Result<Vec<_>, _>>();
-        let padding = padding.map_err(Fault::of_request)?;
+        let padding = padding.map_err(RunFault::of_request)?;
         let mut inputs = SmallVec::<[InputTensor<'_, '_>; 4]>::new();
         for &index in &self.inputs {
             let input = gathered[index].as_ref().expect("no input is optional");
@@ -127,13 +127,13 @@ impl OpenVinoEngine {
     }
 }
 
-struct Fault {
+struct RunFault {
     error: Error,
     /// Whether the data of a request may be the reason.
     of_data: bool,
 }
 
-impl Fault {
+impl RunFault {
     /// Each of the requests runs once more, alone.
     fn of_data(error: Error) -> Self {
         Self { error, of_data: true }
@@ -144,8 +144,8 @@ impl Fault {
     }
 }
 
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Self {
+impl From<OpenVinoFailure> for RunFault {
+    fn from(failure: OpenVinoFailure) -> Self {
         Self { of_data: true, error: failure.into() }
     }
 }
@@ -166,8 +166,8 @@ impl Engine for OpenVinoEngine {
                 outputs.iter_mut().flatten().for_each(|output| output.truncate(rows));
                 slot.scatter(batch, &outputs);
             }
-            Err(Fault { error, of_data: true }) => slot.fail(batch, &error),
-            Err(Fault { error, .. }) => batch.fail(&error),
+            Err(RunFault { error, of_data: true }) => slot.fail(batch, &error),
+            Err(RunFault { error, .. }) => batch.fail(&error),
         }
     }
 
@@ -181,7 +181,7 @@ impl Engine for OpenVinoEngine {
 }
 
 /// A CPU computes integers of 64 bits in 32, and cuts off what does not fit.
-fn check_range(name: &str, input: &Gathered<'_>) -> Result<(), Fault> {
+fn check_range(name: &str, input: &Gathered<'_>) -> Result<(), RunFault> {
     let words =
         input.bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap_or_default()));
     let beyond = match input.datatype {
@@ -193,7 +193,7 @@ fn check_range(name: &str, input: &Gathered<'_>) -> Result<(), Fault> {
     let shown =
         if input.datatype == DataType::Uint64 { (value as u64).to_string() } else { value.to_string() };
     let datatype = input.datatype;
-    Err(Fault {
+    Err(RunFault {
         error: Error::invalid(format!(
             "input '{name}' has the value {shown}, and OpenVINO computes {datatype} in 32 bits on a CPU"
         )),
@@ -201,13 +201,13 @@ fn check_range(name: &str, input: &Gathered<'_>) -> Result<(), Fault> {
     })
 }
 
-fn read(ran: &Ran<'_>, output: &Output) -> Result<Tensor, Failure> {
-    let Output { index, name, datatype } = output;
+fn read(ran: &Ran<'_>, output: &BoundOutput) -> Result<Tensor, OpenVinoFailure> {
+    let BoundOutput { index, name, datatype } = output;
     let output = ran.output(*index)?;
     let element = output.element()?;
     if element != to_element(*datatype) {
         let text = format!("output '{name}' has element type {element}, the model declares {datatype}");
-        return Err(Failure::new(text));
+        return Err(OpenVinoFailure::new(text));
     }
     let shape = output.shape()?;
     let bytes = output.read(*datatype, element_count(&shape).unwrap_or(0))?;

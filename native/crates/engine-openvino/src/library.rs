@@ -9,7 +9,7 @@ use std::time::Instant;
 use kushi_core::{Complaints, Error, ErrorKind};
 
 use crate::api::{self, Api, Devices, Version};
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::strings;
 
 /// The oldest OpenVINO that is tested, as `(year, release)`.
@@ -59,11 +59,11 @@ pub fn devices() -> Result<Vec<String>, Error> {
     Ok(Core::new().and_then(|core| core.devices())?)
 }
 
-pub(crate) fn api() -> Result<&'static Api, Failure> {
-    LOADED.get().map(|loaded| &loaded.api).ok_or_else(|| Failure::new("openvino is not loaded"))
+pub(crate) fn api() -> Result<&'static Api, OpenVinoFailure> {
+    LOADED.get().map(|loaded| &loaded.api).ok_or_else(|| OpenVinoFailure::new("openvino is not loaded"))
 }
 
-fn version(api: &Api) -> Result<String, Failure> {
+fn version(api: &Api) -> Result<String, OpenVinoFailure> {
     let mut version = Version { build_number: std::ptr::null(), description: std::ptr::null() };
     // SAFETY: the two texts are written, and freed with the function that is there for it, after they were copied.
     unsafe {
@@ -99,7 +99,7 @@ unsafe impl Send for Core {}
 unsafe impl Sync for Core {}
 
 impl Core {
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, OpenVinoFailure> {
         let api = api()?;
         let mut pointer = null_mut();
         // SAFETY: writes one pointer.
@@ -112,13 +112,13 @@ impl Core {
     }
 
     /// Opens a library with operators.
-    pub(crate) fn add_extension(&self, library: &Path) -> Result<(), Failure> {
+    pub(crate) fn add_extension(&self, library: &Path) -> Result<(), OpenVinoFailure> {
         let path = path_text(library)?;
         // SAFETY: the core lives, and the text ends with a zero.
         self.api.check(unsafe { (self.api.ov_core_add_extension)(self.pointer, path.as_ptr()) })
     }
 
-    fn devices(&self) -> Result<Vec<String>, Failure> {
+    fn devices(&self) -> Result<Vec<String>, OpenVinoFailure> {
         let api = self.api;
         let mut found = Devices { devices: null_mut(), size: 0 };
         // SAFETY: writes an array of so many texts, which are copied before it is freed.
@@ -139,12 +139,13 @@ impl Drop for Core {
     }
 }
 
-pub(crate) fn path_text(path: &Path) -> Result<CString, Failure> {
+pub(crate) fn path_text(path: &Path) -> Result<CString, OpenVinoFailure> {
     text(&path.to_string_lossy())
 }
 
-pub(crate) fn text(value: &str) -> Result<CString, Failure> {
-    CString::new(value).map_err(|_| Failure::new(format!("'{}' has a zero byte", value.escape_default())))
+pub(crate) fn text(value: &str) -> Result<CString, OpenVinoFailure> {
+    CString::new(value)
+        .map_err(|_| OpenVinoFailure::new(format!("'{}' has a zero byte", value.escape_default())))
 }
 
 /// Takes a text over that the library has made.

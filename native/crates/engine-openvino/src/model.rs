@@ -8,7 +8,7 @@ use kushi_core::{Error, ErrorKind, TensorInfo};
 use crate::api::{self, ConstPort, Dimension, PartialShape};
 use crate::compiled::{CompileOptions, CompiledModel};
 use crate::library::{Core, path_text, take_text};
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::types::from_element;
 
 /// A network, of which only shapes can change.
@@ -29,7 +29,8 @@ impl OpenVinoModel {
     /// Reads a file of any format that OpenVINO takes, with the operators of a library beside its own.
     pub fn read(path: &Path, extension: Option<&Path>) -> Result<Self, Error> {
         let shown = path.display().to_string();
-        let fault = |failure: Failure| invalid(&shown, &format!("cannot be loaded: {}", failure.text()));
+        let fault =
+            |failure: OpenVinoFailure| invalid(&shown, &format!("cannot be loaded: {}", failure.text()));
         let core = Core::new().map_err(fault)?;
         if let Some(library) = extension {
             core.add_extension(library).map_err(fault)?;
@@ -144,7 +145,7 @@ fn list(
     at: PortAt,
 ) -> Result<Vec<TensorInfo>, String> {
     let api = core.api;
-    let said = |failure: Failure| format!("cannot be described: {}", failure.text());
+    let said = |failure: OpenVinoFailure| format!("cannot be described: {}", failure.text());
     let mut count = 0;
     // SAFETY: the network lives, and one number is written.
     api.check(unsafe { size(model, &raw mut count) }).map_err(said)?;
@@ -167,7 +168,7 @@ impl Port<'_> {
     fn describe(&self, kind: &str, index: usize) -> Result<TensorInfo, String> {
         // Networks out of memory often have no names; Triton's PyTorch backend calls such tensors so.
         let name = self.name().unwrap_or_else(|_| format!("{}__{index}", kind.to_uppercase()));
-        let described = |failure: Failure| format!("{kind} '{name}': {}", failure.text());
+        let described = |failure: OpenVinoFailure| format!("{kind} '{name}': {}", failure.text());
         let element = self.element().map_err(described)?;
         let datatype = from_element(element).ok_or_else(|| {
             format!("{kind} '{name}' has elements of type {element}, which the protocol does not have")
@@ -176,7 +177,7 @@ impl Port<'_> {
         Ok(TensorInfo { name, datatype, shape })
     }
 
-    fn name(&self) -> Result<String, Failure> {
+    fn name(&self) -> Result<String, OpenVinoFailure> {
         let mut text = null_mut();
         let api = self.core.api;
         // SAFETY: the port lives; a text is written that is taken over.
@@ -186,7 +187,7 @@ impl Port<'_> {
         }
     }
 
-    fn element(&self) -> Result<u32, Failure> {
+    fn element(&self) -> Result<u32, OpenVinoFailure> {
         let mut element = 0;
         let api = self.core.api;
         // SAFETY: the port lives, and one number is written.
@@ -195,7 +196,7 @@ impl Port<'_> {
     }
 
     /// `None` where the number of dimensions is open.
-    fn shape(&self) -> Result<Option<Vec<i64>>, Failure> {
+    fn shape(&self) -> Result<Option<Vec<i64>>, OpenVinoFailure> {
         let api = self.core.api;
         let mut shape = PartialShape { rank: dimension(0), dims: null_mut() };
         // SAFETY: the port lives; so many dimensions are written as the rank says, and freed after they were copied.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::api::{Api, InferRequest};
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::tensor::{InputTensor, RawTensor};
 
 pub(crate) struct Request {
@@ -35,7 +35,7 @@ impl Request {
     }
 
     /// Runs the network once. There is a tensor for each of its inputs, in its order.
-    pub(crate) fn run(&self, inputs: &[InputTensor<'_, '_>]) -> Result<Ran<'_>, Failure> {
+    pub(crate) fn run(&self, inputs: &[InputTensor<'_, '_>]) -> Result<Ran<'_>, OpenVinoFailure> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let api = self.api;
         for (index, input) in inputs.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Request {
             })?;
         }
         if self.ended.load(Ordering::Acquire) {
-            return Err(Failure::new("the run was ended"));
+            return Err(OpenVinoFailure::new("the run was ended"));
         }
         // Not `ov_infer_request_infer`: on the calling thread it loses the error of a run that fails, and the outputs of
         // the run before stand. With NUM_STREAMS=0 this runs on the calling thread, too.
@@ -59,7 +59,7 @@ impl Request {
 
     /// Ends the run that goes on before its next operator, and those to come. One that begins in the very moment may
     /// go to its end.
-    pub(crate) fn end_runs(&self) -> Result<(), Failure> {
+    pub(crate) fn end_runs(&self) -> Result<(), OpenVinoFailure> {
         self.ended.store(true, Ordering::Release);
         // SAFETY: the request lives, and may be cancelled while it is run.
         self.api.check(unsafe { (self.api.ov_infer_request_cancel)(self.pointer) })
@@ -71,7 +71,7 @@ impl Request {
 }
 
 impl Ran<'_> {
-    pub(crate) fn output(&self, index: usize) -> Result<RawTensor<'_>, Failure> {
+    pub(crate) fn output(&self, index: usize) -> Result<RawTensor<'_>, OpenVinoFailure> {
         let (api, pointer) = (self.request.api, self.request.pointer);
         // SAFETY: the request lives and is not run; an index beyond the last output is refused with a status.
         RawTensor::make(api, |tensor| unsafe {

@@ -7,9 +7,9 @@ use kushi_core::{Error, ErrorKind};
 use crate::api::{Api, Status};
 
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct OpenVinoFailure(String);
 
-impl Failure {
+impl OpenVinoFailure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -19,22 +19,22 @@ impl Failure {
     }
 }
 
-impl From<Failure> for Error {
+impl From<OpenVinoFailure> for Error {
     /// Triton's text.
-    fn from(failure: Failure) -> Self {
+    fn from(failure: OpenVinoFailure) -> Self {
         Self::new(ErrorKind::EngineFailed, format!("openvino error in running inference : {}", failure.0))
     }
 }
 
 impl Api {
     #[inline]
-    pub(crate) fn check(&self, status: Status) -> Result<(), Failure> {
+    pub(crate) fn check(&self, status: Status) -> Result<(), OpenVinoFailure> {
         if status == 0 { Ok(()) } else { Err(self.failure(status)) }
     }
 
     /// The library keeps one text for all threads: of two failures at the same moment, one may get the other's.
     #[cold]
-    fn failure(&self, status: Status) -> Failure {
+    fn failure(&self, status: Status) -> OpenVinoFailure {
         // SAFETY: answers a copy of the text, which is freed here, or null.
         let text = unsafe {
             let text = (self.ov_get_last_err_msg)();
@@ -47,7 +47,7 @@ impl Api {
             }
         };
         let text = readable(&text);
-        Failure(if text.is_empty() { format!("status {status}") } else { text })
+        OpenVinoFailure(if text.is_empty() { format!("status {status}") } else { text })
     }
 }
 

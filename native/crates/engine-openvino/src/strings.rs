@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use kushi_core::DataType;
 
 use crate::api::Api;
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::tensor::RawTensor;
 
 /// The beginning of a `std::string`.
@@ -44,7 +44,11 @@ pub(crate) fn check_layout(api: &Api) -> Result<(), String> {
 }
 
 /// A string tensor with a copy of the elements in `bytes`, which the core has checked.
-pub(crate) fn decode<'a>(api: &'a Api, shape: &[i64], bytes: &[u8]) -> Result<RawTensor<'a>, Failure> {
+pub(crate) fn decode<'a>(
+    api: &'a Api,
+    shape: &[i64],
+    bytes: &[u8],
+) -> Result<RawTensor<'a>, OpenVinoFailure> {
     let tensor = RawTensor::allocate(api, DataType::Bytes, shape)?;
     let mut elements = Vec::new();
     let mut rest = bytes;
@@ -65,7 +69,7 @@ pub(crate) fn decode<'a>(api: &'a Api, shape: &[i64], bytes: &[u8]) -> Result<Ra
     for (index, element) in elements.iter().enumerate().filter(|(_, element)| element.contains(&0)) {
         let text = text_at(&tensor, index, elements.len())?;
         if text.length != element.len() {
-            return Err(Failure::new("a string has not the length that it was given"));
+            return Err(OpenVinoFailure::new("a string has not the length that it was given"));
         }
         // SAFETY: the string was just made with this length, and nobody else knows it.
         unsafe { text.start.copy_from_nonoverlapping(element.as_ptr(), element.len()) };
@@ -74,7 +78,7 @@ pub(crate) fn decode<'a>(api: &'a Api, shape: &[i64], bytes: &[u8]) -> Result<Ra
 }
 
 /// The elements of a string tensor as the protocol writes them.
-pub(crate) fn encode(tensor: &RawTensor<'_>, count: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) fn encode(tensor: &RawTensor<'_>, count: usize) -> Result<Vec<u8>, OpenVinoFailure> {
     let mut bytes = Vec::with_capacity(8 * count);
     for index in 0..count {
         let text = text_at(tensor, index, count)?;
@@ -93,9 +97,9 @@ fn without_zeros(element: &[u8]) -> Vec<u8> {
     bytes.chain([0]).collect()
 }
 
-fn text_at(tensor: &RawTensor<'_>, index: usize, count: usize) -> Result<Text, Failure> {
+fn text_at(tensor: &RawTensor<'_>, index: usize, count: usize) -> Result<Text, OpenVinoFailure> {
     if tensor.byte_size()? != count * SIZE {
-        return Err(Failure::new("a tensor of strings is not made of strings"));
+        return Err(OpenVinoFailure::new("a tensor of strings is not made of strings"));
     }
     // SAFETY: the tensor has `count` objects of this size, `index` is below, and each begins like this.
     Ok(unsafe { tensor.data()?.add(index * SIZE).cast::<Text>().read_unaligned() })

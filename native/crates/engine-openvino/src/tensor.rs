@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use kushi_core::{DataType, Gathered, Shape};
 
 use crate::api::{Api, RawShape, Status, TensorObject};
-use crate::status::Failure;
+use crate::status::OpenVinoFailure;
 use crate::strings;
 use crate::types::to_element;
 
@@ -21,7 +21,7 @@ pub(crate) struct RawTensor<'a> {
 
 impl<'a> RawTensor<'a> {
     /// With memory of its own, which is not initialised but for strings.
-    pub(crate) fn allocate(api: &'a Api, datatype: DataType, shape: &[i64]) -> Result<Self, Failure> {
+    pub(crate) fn allocate(api: &'a Api, datatype: DataType, shape: &[i64]) -> Result<Self, OpenVinoFailure> {
         // SAFETY: the shape is valid for its length, and only read.
         Self::make(api, |tensor| unsafe {
             (api.ov_tensor_create)(to_element(datatype), raw_shape(shape), tensor)
@@ -31,7 +31,7 @@ impl<'a> RawTensor<'a> {
     pub(crate) fn make(
         api: &'a Api,
         create: impl FnOnce(*mut *mut TensorObject) -> i32,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OpenVinoFailure> {
         let mut pointer = null_mut();
         api.check(create(&raw mut pointer))?;
         Ok(Self { api, pointer })
@@ -41,14 +41,14 @@ impl<'a> RawTensor<'a> {
         self.pointer
     }
 
-    pub(crate) fn element(&self) -> Result<u32, Failure> {
+    pub(crate) fn element(&self) -> Result<u32, OpenVinoFailure> {
         let mut element = 0;
         // SAFETY: the tensor lives, and one number is written.
         self.api.check(unsafe { (self.api.ov_tensor_get_element_type)(self.pointer, &raw mut element) })?;
         Ok(element)
     }
 
-    pub(crate) fn shape(&self) -> Result<Shape, Failure> {
+    pub(crate) fn shape(&self) -> Result<Shape, OpenVinoFailure> {
         let mut shape = RawShape { rank: 0, dims: null_mut() };
         // SAFETY: the tensor lives; the dimensions are as many as the rank says, and are freed after they were copied.
         unsafe {
@@ -64,7 +64,7 @@ impl<'a> RawTensor<'a> {
         }
     }
 
-    pub(crate) fn byte_size(&self) -> Result<usize, Failure> {
+    pub(crate) fn byte_size(&self) -> Result<usize, OpenVinoFailure> {
         let mut size = 0;
         // SAFETY: the tensor lives, and one number is written.
         self.api.check(unsafe { (self.api.ov_tensor_get_byte_size)(self.pointer, &raw mut size) })?;
@@ -72,7 +72,7 @@ impl<'a> RawTensor<'a> {
     }
 
     /// Where its elements begin; for strings, objects of C++.
-    pub(crate) fn data(&self) -> Result<*mut u8, Failure> {
+    pub(crate) fn data(&self) -> Result<*mut u8, OpenVinoFailure> {
         let mut data: *mut c_void = null_mut();
         // SAFETY: the tensor lives, and one pointer is written.
         self.api.check(unsafe { (self.api.ov_tensor_data)(self.pointer, &raw mut data) })?;
@@ -80,7 +80,7 @@ impl<'a> RawTensor<'a> {
     }
 
     /// A copy of its elements, as the protocol writes them.
-    pub(crate) fn read(&self, datatype: DataType, count: usize) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn read(&self, datatype: DataType, count: usize) -> Result<Vec<u8>, OpenVinoFailure> {
         let Some(size) = datatype.size() else { return strings::encode(self, count) };
         let length = count * size;
         if length == 0 {
@@ -88,7 +88,7 @@ impl<'a> RawTensor<'a> {
         }
         let (held, data) = (self.byte_size()?, self.data()?);
         if held != length {
-            return Err(Failure::new(format!("an output has {held} bytes, {length} fill its shape")));
+            return Err(OpenVinoFailure::new(format!("an output has {held} bytes, {length} fill its shape")));
         }
         // SAFETY: the tensor has that many bytes from there, and nothing writes to them while its request is not run.
         Ok(unsafe { std::slice::from_raw_parts(data, length) }.to_vec())
@@ -109,7 +109,7 @@ pub(crate) struct InputTensor<'a, 'b> {
 }
 
 impl<'a, 'b> InputTensor<'a, 'b> {
-    pub(crate) fn new(api: &'a Api, input: &Gathered<'b>) -> Result<Self, Failure> {
+    pub(crate) fn new(api: &'a Api, input: &Gathered<'b>) -> Result<Self, OpenVinoFailure> {
         let tensor = match input.datatype {
             DataType::Bytes => strings::decode(api, &input.shape, input.bytes)?,
             // SAFETY: the shape is valid for its length, and the core has checked that the bytes fill it. Casting the

@@ -11,7 +11,7 @@ use pyo3::types::PyList;
 use smallvec::SmallVec;
 
 use crate::exit;
-use crate::late::{Begun, Waiter};
+use crate::late::{BegunBatch, Waiter};
 use crate::outputs;
 use crate::parameters;
 use crate::raised::{described, may_be_of_data};
@@ -22,7 +22,7 @@ pub(crate) type Outputs = SmallVec<[Option<Tensor>; 4]>;
 pub(crate) type Wanted = SmallVec<[bool; 8]>;
 
 #[expect(clippy::large_enum_variant, reason = "there is one for each batch, on the stack")]
-enum Answer<'a> {
+enum EngineAnswer<'a> {
     Now(Outputs),
     /// And what is to be waited for.
     Later(&'a Waiter, Py<PyAny>),
@@ -64,7 +64,7 @@ impl PythonEngine {
         inputs: Joined<'_>,
         wanted: &[bool],
         of_data: &mut bool,
-    ) -> Result<Answer<'_>, Error> {
+    ) -> Result<EngineAnswer<'_>, Error> {
         let (spec, rows) = (&*self.spec, inputs.batch().rows());
         let parameters = self.takes_parameters.then(|| parameters::of_batch(py, inputs.batch()));
         let outputs = inputs.lend(py, |inputs| {
@@ -80,11 +80,13 @@ impl PythonEngine {
             let answer = call();
             match answer {
                 Ok(answer) => match &self.waiter {
-                    Some(waiter) => Ok(Answer::Later(waiter, answer.unbind())),
-                    None => outputs::read(&answer, spec, rows, wanted).map(Answer::Now).inspect_err(|_| {
-                        // Their number of rows may follow from the data of one request.
-                        *of_data = !self.keeps_state;
-                    }),
+                    Some(waiter) => Ok(EngineAnswer::Later(waiter, answer.unbind())),
+                    None => {
+                        outputs::read(&answer, spec, rows, wanted).map(EngineAnswer::Now).inspect_err(|_| {
+                            // Their number of rows may follow from the data of one request.
+                            *of_data = !self.keeps_state;
+                        })
+                    }
                 },
                 Err(error) => {
                     *of_data = !self.keeps_state && may_be_of_data(py, &error);
@@ -112,10 +114,10 @@ impl Engine for PythonEngine {
             }
         };
         let computed = match result {
-            Some(Ok(Answer::Later(waiter, later))) => {
-                return waiter.hand_over(Begun { batch, wanted, later });
+            Some(Ok(EngineAnswer::Later(waiter, later))) => {
+                return waiter.hand_over(BegunBatch { batch, wanted, later });
             }
-            Some(Ok(Answer::Now(outputs))) => Ok(outputs),
+            Some(Ok(EngineAnswer::Now(outputs))) => Ok(outputs),
             Some(Err(error)) => Err(error),
             None => Err(exit::gone()),
         };

@@ -17,7 +17,7 @@ use crate::raised::described;
 use crate::{exit, outputs};
 
 /// A batch that Python has begun.
-pub(crate) struct Begun {
+pub(crate) struct BegunBatch {
     pub(crate) batch: Batch,
     pub(crate) wanted: Wanted,
     /// It has a method `wait`, which answers as `execute` would.
@@ -25,7 +25,7 @@ pub(crate) struct Begun {
 }
 
 /// Dropping it ends its thread, behind what the thread is at.
-pub(crate) struct Waiter(SyncSender<Begun>);
+pub(crate) struct Waiter(SyncSender<BegunBatch>);
 
 impl Waiter {
     pub(crate) fn start(spec: Arc<ModelSpec>) -> io::Result<Self> {
@@ -35,7 +35,7 @@ impl Waiter {
         Ok(Self(sender))
     }
 
-    pub(crate) fn hand_over(&self, begun: Begun) {
+    pub(crate) fn hand_over(&self, begun: BegunBatch) {
         if let Err(back) = self.0.send(begun) {
             let error = Error::new(ErrorKind::Internal, "the thread that waits for answers has ended");
             back.0.batch.fail(&error);
@@ -43,8 +43,8 @@ impl Waiter {
     }
 }
 
-fn answer_all(begun: &Receiver<Begun>, spec: &ModelSpec) {
-    while let Ok(Begun { mut batch, wanted, later }) = begun.recv() {
+fn answer_all(begun: &Receiver<BegunBatch>, spec: &ModelSpec) {
+    while let Ok(BegunBatch { mut batch, wanted, later }) = begun.recv() {
         let rows = batch.rows();
         let result = exit::attached(|py| {
             let later = later.into_bound(py);

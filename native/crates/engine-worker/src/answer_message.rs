@@ -12,7 +12,7 @@ const HAS_RESPONSE: u32 = 1;
 const HAS_ERROR: u32 = 4;
 
 /// One answer: to the request at this place of the batch.
-pub(crate) struct Answer {
+pub(crate) struct WorkerAnswer {
     pub(crate) position: usize,
     pub(crate) response: Option<Response>,
     /// It is the last one.
@@ -20,7 +20,11 @@ pub(crate) struct Answer {
 }
 
 /// The answers in a payload: heads, and the bytes of all their tensors behind them in the same order, each aligned.
-pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Result<Vec<Answer>, Garbage> {
+pub(crate) fn read_answers(
+    payload: &Bytes,
+    count: u32,
+    outputs: usize,
+) -> Result<Vec<WorkerAnswer>, Garbage> {
     let heads = heads_of(payload)?;
     let mut rest = &heads[..];
     let mut answers = Vec::with_capacity(count.min(1024) as usize);
@@ -54,7 +58,7 @@ pub(crate) fn read_answers(payload: &Bytes, count: u32, outputs: usize) -> Resul
         } else {
             (flags & FINAL != 0).then_some(Ok(()))
         };
-        answers.push(Answer { position, response: is_response.then_some(response), end });
+        answers.push(WorkerAnswer { position, response: is_response.then_some(response), end });
     }
     let mut data = Tensors::behind(&heads, payload);
     let tensors = answers.iter_mut().flat_map(|answer| &mut answer.response).flat_map(|one| &mut one.outputs);

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use kushi_core::{Afterwards, Error, ErrorKind, ModelSpec, Response, Sent, SlotToken};
 
-use crate::answer_message::{Answer, read_answers, reshape};
+use crate::answer_message::{WorkerAnswer, read_answers, reshape};
 use crate::frame::{Head, kind};
 use crate::metrics;
 use crate::parts::{Garbage, text_of};
-use crate::running::{Held, Running};
+use crate::running::{HeldResponse, Running};
 use crate::worker::Shared;
 
 /// Responses of a request that were taken and of which its worker hears at once: half of those, and a quarter of the
@@ -45,7 +45,7 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
     // One that is held came alone.
     let bytes = payload.len() / answers.len().max(1);
     let mut last = Vec::with_capacity(answers.len());
-    for Answer { position, mut response, mut end } in answers {
+    for WorkerAnswer { position, mut response, mut end } in answers {
         if let Some(error) = response.as_ref().and_then(|it| broken_output(running.batch.spec(), it)) {
             (response, end) = (None, Some(Err(error)));
         }
@@ -59,7 +59,7 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         match end {
             Some(end) if !waits => last.push((running.places[position], end.map(|()| response))),
             end => {
-                running.held.extend(response.map(|response| Held { position, response, bytes }));
+                running.held.extend(response.map(|response| HeldResponse { position, response, bytes }));
                 running.ends.extend(end.map(|end| (position, end)));
             }
         }
@@ -142,15 +142,15 @@ fn send_held(shared: &Arc<Shared>, id: u64, running: &mut Running) {
     let mut grants = Grants::new();
     let mut full: Vec<usize> = Vec::new();
     for held in std::mem::take(&mut running.held) {
-        let Held { position, response, bytes } = held;
+        let HeldResponse { position, response, bytes } = held;
         if full.contains(&position) {
-            running.held.push_back(Held { position, response, bytes });
+            running.held.push_back(HeldResponse { position, response, bytes });
             continue;
         }
         let place = running.places[position];
         match running.batch.send(place, response) {
             Sent::Full(response) => {
-                running.held.push_back(Held { position, response: *response, bytes });
+                running.held.push_back(HeldResponse { position, response: *response, bytes });
                 full.push(position);
                 let shared = shared.clone();
                 running.batch.when_room(place, move || shared.ring());

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use kushi_core::{Attendance, Attendee};
 
 use crate::Worker;
-use crate::state::{Phase, State};
+use crate::state::{Phase, WorkerState};
 use crate::worker::Shared;
 
 impl Worker {
@@ -27,7 +27,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl WorkerState {
     fn attendance(&self) -> Attendance {
         match self.phase {
             // The next process takes what comes.

@@ -19,7 +19,7 @@ const TENSOR_BYTES: usize = 20;
 const NO_BATCH: u64 = u64::MAX;
 
 /// A request, as the model writes it.
-pub(crate) struct Order {
+pub(crate) struct CallOrder {
     pub(crate) model: String,
     pub(crate) version: i64,
     pub(crate) id: String,
@@ -35,7 +35,7 @@ pub(crate) struct Order {
     pub(crate) parent: Option<u64>,
 }
 
-pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
+pub(crate) fn read_order(payload: &Bytes) -> Result<CallOrder, Garbage> {
     let heads = heads_of(payload)?;
     let mut rest = &heads[..];
     if rest.len() < CALL_BYTES {
@@ -63,7 +63,7 @@ pub(crate) fn read_order(payload: &Bytes) -> Result<Order, Garbage> {
         tensor.data = data.next(tensor.datatype, length)?;
         filled.push((name, tensor));
     }
-    Ok(Order {
+    Ok(CallOrder {
         model,
         version,
         id,

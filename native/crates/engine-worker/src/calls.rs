@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use kushi_core::{Alarm, Credit, End, Error, ErrorKind, Mail, Mailbox, ModelSpec, Reply, Response, Ticket};
 
-use crate::call_message::{Order, answer_payload, error_payload, read_order};
+use crate::call_message::{CallOrder, answer_payload, error_payload, read_order};
 use crate::frame::{Head, kind};
 use crate::host::{Begun, Call};
 use crate::parts::{FINAL, Garbage, Payload};
@@ -40,7 +40,7 @@ struct Open {
     /// The batch on whose behalf it is made.
     parent: Option<u64>,
     /// It comes once it is known what was asked; an answer may be faster.
-    asked: Option<Asked>,
+    asked: Option<BegunCall>,
     early: Vec<Mail>,
     /// It is to be cancelled, and had not begun when that was said.
     is_unwanted: bool,
@@ -50,7 +50,7 @@ struct Open {
     untaken_since: Option<Instant>,
 }
 
-struct Asked {
+struct BegunCall {
     spec: Arc<ModelSpec>,
     ticket: Ticket,
     alarm: Alarm,
@@ -58,7 +58,7 @@ struct Asked {
     askers_end: Option<Instant>,
 }
 
-impl Asked {
+impl BegunCall {
     /// When to look again whether its time has passed.
     fn next_look(&self) -> Option<Instant> {
         let when = self.alarm.when()?;
@@ -113,7 +113,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result
     match submit(shared, key, order, parent) {
         Ok(Begun { spec, ticket, lease }) => {
             let alarm = Alarm::of(&ticket);
-            shared.calls.has_begun(shared, key, Asked { spec, ticket, alarm, askers_end });
+            shared.calls.has_begun(shared, key, BegunCall { spec, ticket, alarm, askers_end });
             if let Some(lease) = lease {
                 lease.run_afterwards();
             }
@@ -154,7 +154,7 @@ pub(crate) fn end_overdue(shared: &Shared, now: Instant) {
     end_untaken(shared, now);
     let waiting: Vec<(u64, Instant)> = {
         let open = shared.calls.open();
-        let next_look = |open: &Open| open.asked.as_ref().and_then(Asked::next_look);
+        let next_look = |open: &Open| open.asked.as_ref().and_then(BegunCall::next_look);
         open.iter().filter_map(|(key, open)| next_look(open).map(|when| (*key, when))).collect()
     };
     for (key, when) in waiting {
@@ -212,7 +212,7 @@ pub(crate) fn taken(shared: &Shared, number: u64) {
     drop(credit);
 }
 
-fn submit(shared: &Arc<Shared>, key: u64, order: Order, parent: Parent) -> Result<Begun, Error> {
+fn submit(shared: &Arc<Shared>, key: u64, order: CallOrder, parent: Parent) -> Result<Begun, Error> {
     if parent.is_abandoned {
         return Err(Error::cancelled());
     }
@@ -296,7 +296,7 @@ impl Calls {
     }
 
     /// What came before this goes first.
-    fn has_begun(&self, shared: &Shared, key: u64, asked: Asked) {
+    fn has_begun(&self, shared: &Shared, key: u64, asked: BegunCall) {
         loop {
             let (early, is_unwanted) = {
                 let mut calls = self.open();

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::frame::kind;
 use crate::incoming::{Came, Incoming, News};
 use crate::logged::Logged;
-use crate::outgoing::{Outgoing, Released};
+use crate::outgoing::{OutgoingFrames, Released};
 use crate::parts::{TEXT_BYTES, text_of};
 use crate::process::{Launch, Process, timespec};
 use crate::worker::STILL_WANTED_EVERY;
@@ -32,7 +32,7 @@ pub fn complete(
     })?;
     let released = Released::default();
     let mut incoming = Incoming::new(process.socket.clone(), released.clone());
-    let mut outgoing = Outgoing::new(process.socket.clone(), released);
+    let mut outgoing = OutgoingFrames::new(process.socket.clone(), released);
     // Where this cannot be sent, its end says why.
     let _ = outgoing.send_text(kind::AUTO_COMPLETE, 0, 0, order.as_bytes());
     let mut logged = Logged::new(launch.name.clone());
@@ -47,7 +47,7 @@ pub fn complete(
 fn converse(
     mut process: Process,
     incoming: &mut Incoming,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingFrames,
     logged: &mut Logged,
     left: &dyn Fn() -> Duration,
 ) -> Result<String, String> {

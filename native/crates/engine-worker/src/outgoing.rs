@@ -23,7 +23,7 @@ const MOST_LENT: usize = 256;
 /// Numbers of slots of the worker's that nobody here needs any more.
 pub(crate) type Released = Arc<Mutex<Vec<u64>>>;
 
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingFrames {
     socket: Arc<OwnedFd>,
     waiting: VecDeque<Piece>,
     pool: SlotPool,
@@ -42,7 +42,7 @@ struct Piece {
     slot: Option<LentSlot>,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     pub(crate) fn new(socket: Arc<OwnedFd>, released: Released) -> Self {
         Self {
             socket,
@@ -181,7 +181,7 @@ mod tests {
     fn a_worker_that_does_not_read_takes_a_bounded_number_of_slots() {
         let (ours, _theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
-        let mut outgoing = Outgoing::new(Arc::new(ours), Released::default());
+        let mut outgoing = OutgoingFrames::new(Arc::new(ours), Released::default());
         let long =
             Payload { heads: vec![7; INLINE_BYTES + 1], tensors: Vec::new(), length: INLINE_BYTES + 1 };
         for id in 0..MOST_LENT as u64 + 8 {

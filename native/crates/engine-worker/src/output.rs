@@ -8,7 +8,7 @@ use crate::lines::{Allowance, Lines, warn_left_out};
 
 const TAIL_BYTES: usize = 4 << 10;
 
-pub(crate) struct Output {
+pub(crate) struct PrintedOutput {
     /// `None` once nothing more will come.
     pipe: Option<PipeReader>,
     name: String,
@@ -21,7 +21,7 @@ pub(crate) struct Output {
     before: usize,
 }
 
-impl Output {
+impl PrintedOutput {
     /// Never blocks.
     pub(crate) fn new(pipe: PipeReader, name: String) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_end_of_what_was_printed_is_kept_and_no_more() {
         let (reader, mut writer) = pipe().unwrap();
-        let mut output = Output::new(reader, "m_0".into()).unwrap();
+        let mut output = PrintedOutput::new(reader, "m_0".into()).unwrap();
         for number in 0..2000 {
             writeln!(writer, "line {number}").unwrap();
             output.read();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_one_that_was_ready_printed_before_is_left_out() {
         let (reader, mut writer) = pipe().unwrap();
-        let mut output = Output::new(reader, "m_0".into()).unwrap();
+        let mut output = PrintedOutput::new(reader, "m_0".into()).unwrap();
         for line in 0..2 * TAIL_BYTES / 8 {
             writeln!(writer, "banner {line}").unwrap();
             output.read();
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_others_keep_open_is_not_waited_for() {
         let (reader, mut writer) = pipe().unwrap();
-        let mut output = Output::new(reader, "m_0".into()).unwrap();
+        let mut output = PrintedOutput::new(reader, "m_0".into()).unwrap();
         write!(writer, "the last words").unwrap();
         output.read_rest();
         assert_eq!(output.tail(false), "the last words");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::CpuSet;
 
-use crate::output::Output;
+use crate::output::PrintedOutput;
 
 /// Held while a process begins: libraries of the program may have something to do around a fork (`pthread_atfork`), and
 /// not all stand two at a time. That of grpcio ends the program.
@@ -55,7 +55,7 @@ pub(crate) struct Process {
     /// Readable once it has ended, also where a child of its own keeps the socket open.
     pub(crate) ended: OwnedFd,
     pub(crate) socket: Arc<OwnedFd>,
-    pub(crate) output: Output,
+    pub(crate) output: PrintedOutput,
 }
 
 impl Process {
@@ -69,7 +69,7 @@ impl Process {
             drop(writer);
             let (ended, ending) = io::pipe()?;
             start(theirs, ending.into())?;
-            let output = Output::new(output, launch.name.clone())?;
+            let output = PrintedOutput::new(output, launch.name.clone())?;
             let (ended, socket) = (ended.into(), Arc::new(ours));
             return Ok(Self { child: None, is_in_table: false, ended, socket, output });
         }
@@ -103,7 +103,7 @@ impl Process {
                 Ok(())
             });
         }
-        let output = Output::new(output, launch.name.clone())?;
+        let output = PrintedOutput::new(output, launch.name.clone())?;
         let mut child = {
             let _alone = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
             command.spawn()?

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kushi_core::{OnReady, Readiness};
 
 use crate::frame::kind;
-use crate::state::{Phase, State};
+use crate::state::{Phase, WorkerState};
 use crate::worker::Shared;
 
 /// How long a model may take to say it.
@@ -66,8 +66,8 @@ impl Question {
 }
 
 /// Asks the model for those who wait for its next answer, unless it still owes one.
-fn ask_next(shared: &Shared, state: &mut State) {
-    let State { outgoing, question, .. } = state;
+fn ask_next(shared: &Shared, state: &mut WorkerState) {
+    let WorkerState { outgoing, question, .. } = state;
     let Some(outgoing) = outgoing.as_mut().filter(|_| question.asked.is_none() && !question.next.is_empty())
     else {
         return;
@@ -82,7 +82,7 @@ fn ask_next(shared: &Shared, state: &mut State) {
 }
 
 /// Its process is there, and the model in it; or the next one comes in its turn.
-fn is_ready(state: &State) -> bool {
+fn is_ready(state: &WorkerState) -> bool {
     state.phase == Phase::Ready || state.phase == Phase::Starting && state.renews
 }
 

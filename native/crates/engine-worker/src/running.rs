@@ -24,7 +24,7 @@ pub(crate) struct Running {
     pub(crate) token: Option<SlotToken>,
     pub(crate) begun: Instant,
     /// Responses that have found no room yet, in the order in which they came.
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) held: VecDeque<HeldResponse>,
     /// Responses to each request that were taken since its worker has last heard of that.
     pub(crate) taken: HashMap<usize, Taken>,
     /// Requests that end behind what is held.
@@ -35,7 +35,7 @@ pub(crate) struct Running {
     pub(crate) given_up: HashSet<usize>,
 }
 
-pub(crate) struct Held {
+pub(crate) struct HeldResponse {
     /// The number of its request.
     pub(crate) position: usize,
     pub(crate) response: Response,

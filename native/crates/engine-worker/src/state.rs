@@ -8,16 +8,16 @@ use kushi_core::{Batch, Error, ErrorKind, SlotToken, os_text};
 
 use crate::batch_message::batch_payload;
 use crate::frame::kind;
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingFrames;
 use crate::readiness::Question;
 use crate::reading::Reading;
 use crate::running::Running;
 use crate::share::Share;
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct WorkerState {
     pub(crate) phase: Phase,
-    pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) outgoing: Option<OutgoingFrames>,
     /// Of the process that is there.
     pub(crate) reading: Option<Arc<Reading>>,
     pub(crate) batches: HashMap<u64, Running>,
@@ -43,7 +43,7 @@ pub(crate) enum Phase {
     Closing,
 }
 
-impl State {
+impl WorkerState {
     /// It is so between two batches. What the model keeps of requests that nobody waits for does not hold it up.
     pub(crate) fn is_to_renew(&self) -> bool {
         let is_over = |running: &Running| running.token.is_none() && running.is_abandoned();

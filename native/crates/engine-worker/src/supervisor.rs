@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::answers;
 use crate::calls;
 use crate::incoming::Incoming;
-use crate::outgoing::{Outgoing, Released};
+use crate::outgoing::{OutgoingFrames, Released};
 use crate::process::{Process, timespec};
 use crate::readiness;
 use crate::reading::{Heard, HeardEnd, Reading};
@@ -100,7 +100,7 @@ impl Supervisor {
         let released = Released::default();
         let incoming = Incoming::new(process.socket.clone(), released.clone());
         let reading = Arc::new(Reading::new(shared.clone(), process.socket.clone(), incoming));
-        shared.has_begun(Outgoing::new(process.socket.clone(), released), reading.clone());
+        shared.has_begun(OutgoingFrames::new(process.socket.clone(), released), reading.clone());
         let mut watch = Watch {
             shared: &shared,
             process: &mut process,

@@ -13,13 +13,13 @@ use kushi_core::{Attendee, Batch, Error, ErrorKind, Readiness, SlotToken, Watchi
 use crate::calls::Calls;
 use crate::frame::kind;
 use crate::host::{Host, Metrics};
-use crate::outgoing::Outgoing;
+use crate::outgoing::OutgoingFrames;
 use crate::process::Launch;
 use crate::readiness::{self, WorkerReadiness};
 use crate::reading::Reading;
 use crate::running::{Parent, Running};
 use crate::share::Share;
-use crate::state::{Phase, State};
+use crate::state::{Phase, WorkerState};
 use crate::supervisor::Supervisor;
 
 /// How often it is asked whether anybody still waits for a process.
@@ -55,7 +55,7 @@ pub struct Worker {
 
 pub(crate) struct Shared {
     pub(crate) options: WorkerOptions,
-    state: Mutex<State>,
+    state: Mutex<WorkerState>,
     changed: Condvar,
     /// Hears what becomes of the process, in the order in which it becomes so.
     pub(crate) attendee: Mutex<Option<Attendee>>,
@@ -209,7 +209,7 @@ impl Drop for Worker {
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,7 +237,7 @@ impl Shared {
     }
 
     /// A process is there, and hears what it is to do first.
-    pub(crate) fn has_begun(&self, mut outgoing: Outgoing, reading: Arc<Reading>) {
+    pub(crate) fn has_begun(&self, mut outgoing: OutgoingFrames, reading: Arc<Reading>) {
         // Where this cannot be sent, its end says why.
         let _ = outgoing.send_text(kind::INITIALIZE, 0, 0, self.options.initialize.as_bytes());
         let mut state = self.state();

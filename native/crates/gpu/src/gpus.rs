@@ -1,6 +1,6 @@
 //! The GPUs that are visible, read one after the other. One thread has them.
 
-use crate::nvml::{Device, Failure, Nothing, Nvml};
+use crate::nvml::{Device, Nothing, Nvml, NvmlFailure};
 use crate::visible::visible;
 
 /// What one GPU said. `None`: it cannot say that.
@@ -101,7 +101,7 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn value<T>(&mut self, what: &'static str, told: Result<T, Failure>) -> Option<T> {
+    fn value<T>(&mut self, what: &'static str, told: Result<T, NvmlFailure>) -> Option<T> {
         told.inspect_err(|failure| {
             if !self.complaints.contains(&what) {
                 self.complaints.push(what);
@@ -150,7 +150,7 @@ mod tests {
         let mut complaints = Complaints::default();
         for _ in 0..3 {
             let mut told = Told { uuid: "GPU-a", complaints: &mut complaints };
-            assert_eq!(told.value("power usage", Err::<u32, _>(Failure::default())), None);
+            assert_eq!(told.value("power usage", Err::<u32, _>(NvmlFailure::default())), None);
             assert_eq!(told.value("memory", Ok(3)), Some(3));
         }
         assert_eq!(complaints, ["power usage"]);

@@ -36,9 +36,9 @@ pub(crate) struct Memory {
 
 /// What NVML says instead of a value.
 #[derive(Debug, Default)]
-pub(crate) struct Failure(String);
+pub(crate) struct NvmlFailure(String);
 
-impl fmt::Display for Failure {
+impl fmt::Display for NvmlFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -134,21 +134,21 @@ impl Nvml {
         Ok(Self { functions, _library: library })
     }
 
-    pub(crate) fn count(&self) -> Result<u32, Failure> {
+    pub(crate) fn count(&self) -> Result<u32, NvmlFailure> {
         let mut count = 0;
         // SAFETY: the library is initialized, and the pointer is to a number.
         self.check(unsafe { (self.functions.nvmlDeviceGetCount_v2)(&raw mut count) })?;
         Ok(count)
     }
 
-    pub(crate) fn device(&self, index: u32) -> Result<Device, Failure> {
+    pub(crate) fn device(&self, index: u32) -> Result<Device, NvmlFailure> {
         let mut device = std::ptr::null_mut();
         // SAFETY: the library is initialized, and the pointer is to a handle.
         self.check(unsafe { (self.functions.nvmlDeviceGetHandleByIndex_v2)(index, &raw mut device) })?;
         Ok(Device(device))
     }
 
-    pub(crate) fn uuid(&self, device: Device) -> Result<String, Failure> {
+    pub(crate) fn uuid(&self, device: Device) -> Result<String, NvmlFailure> {
         let mut text = [0 as c_char; UUID_BYTES];
         let (place, bytes) = (text.as_mut_ptr(), UUID_BYTES as c_uint);
         // SAFETY: the handle is NVML's, and there is room for so many bytes.
@@ -172,28 +172,28 @@ impl Nvml {
         self.check(status).ok().map(|()| Device(whole))
     }
 
-    pub(crate) fn utilization(&self, device: Device) -> Result<Utilization, Failure> {
+    pub(crate) fn utilization(&self, device: Device) -> Result<Utilization, NvmlFailure> {
         self.ask(self.functions.nvmlDeviceGetUtilizationRates, device)
     }
 
-    pub(crate) fn memory(&self, device: Device) -> Result<Memory, Failure> {
+    pub(crate) fn memory(&self, device: Device) -> Result<Memory, NvmlFailure> {
         self.ask(self.functions.nvmlDeviceGetMemoryInfo, device)
     }
 
-    pub(crate) fn power_milliwatts(&self, device: Device) -> Result<u32, Failure> {
+    pub(crate) fn power_milliwatts(&self, device: Device) -> Result<u32, NvmlFailure> {
         self.ask(self.functions.nvmlDeviceGetPowerUsage, device)
     }
 
-    pub(crate) fn power_limit_milliwatts(&self, device: Device) -> Result<u32, Failure> {
+    pub(crate) fn power_limit_milliwatts(&self, device: Device) -> Result<u32, NvmlFailure> {
         self.ask(self.functions.nvmlDeviceGetEnforcedPowerLimit, device)
     }
 
     /// Since the driver was loaded.
-    pub(crate) fn energy_millijoules(&self, device: Device) -> Result<u64, Failure> {
+    pub(crate) fn energy_millijoules(&self, device: Device) -> Result<u64, NvmlFailure> {
         self.ask(self.functions.nvmlDeviceGetTotalEnergyConsumption, device)
     }
 
-    fn ask<T: Default>(&self, function: Option<Ask<T>>, device: Device) -> Result<T, Failure> {
+    fn ask<T: Default>(&self, function: Option<Ask<T>>, device: Device) -> Result<T, NvmlFailure> {
         let Some(function) = function else {
             return Err(self.functions.failure(FUNCTION_NOT_FOUND));
         };
@@ -203,20 +203,20 @@ impl Nvml {
         Ok(value)
     }
 
-    fn check(&self, status: c_int) -> Result<(), Failure> {
+    fn check(&self, status: c_int) -> Result<(), NvmlFailure> {
         if status == 0 { Ok(()) } else { Err(self.functions.failure(status)) }
     }
 }
 
 impl Functions {
-    fn failure(&self, status: c_int) -> Failure {
+    fn failure(&self, status: c_int) -> NvmlFailure {
         // SAFETY: it takes any number.
         let text = unsafe { (self.nvmlErrorString)(status) };
         if text.is_null() {
-            return Failure(format!("error {status}"));
+            return NvmlFailure(format!("error {status}"));
         }
         // SAFETY: a text that is there for ever.
-        Failure(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        NvmlFailure(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     }
 }
 

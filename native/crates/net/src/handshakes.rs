@@ -14,20 +14,20 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::crowd::Crowd;
 use crate::tls::Tls;
+use crate::waiting_limit::WaitingLimit;
 
 /// Handshakes of one io thread that wait for their clients.
 const MAX_WAITING: usize = 512;
 
 pub struct Handshakes {
-    waiting: Crowd,
+    waiting: WaitingLimit,
     turn: Mutex<()>,
 }
 
 impl Default for Handshakes {
     fn default() -> Self {
-        Self { waiting: Crowd::of(MAX_WAITING), turn: Mutex::default() }
+        Self { waiting: WaitingLimit::of(MAX_WAITING), turn: Mutex::default() }
     }
 }
 

@@ -23,7 +23,6 @@ use tokio::sync::Notify;
 
 use crate::body_memory::BodyMemory;
 use crate::connections::Connections;
-use crate::crowd::Crowd;
 use crate::departures::Departures;
 use crate::handshakes::Handshakes;
 use crate::io::driver::Driver;
@@ -32,6 +31,7 @@ use crate::io::watching::Tasks;
 use crate::listen::{Guest, Socket};
 use crate::net::Net;
 use crate::pending::{Pending, Waiting};
+use crate::waiting_limit::WaitingLimit;
 
 pub use crate::io::threads::IoThreads;
 
@@ -51,10 +51,10 @@ enum Item {
     Begin(Duty),
     /// Answered when they are closed.
     CloseListeners(mpsc::Sender<()>),
-    Socket(Socket, Guest, Counted),
+    Socket(Socket, Guest, CountedConnection),
     /// There are no descriptors for new connections.
     MakeRoom,
-    Lead(Lease, Counted),
+    Lead(Lease, CountedConnection),
     Mail(Vec<Mail>),
     /// New requests are refused.
     BeginDrain,
@@ -74,7 +74,7 @@ pub struct IoThread {
 }
 
 /// One of a thread's connections or leases, until it is dropped.
-struct Counted {
+struct CountedConnection {
     thread: Arc<IoThread>,
     count: fn(&IoThread) -> &Count,
 }
@@ -88,7 +88,7 @@ pub struct IoContext {
     pub departures: Departures,
     pub handshakes: Handshakes,
     pub body_memory: BodyMemory,
-    over_limit: Crowd,
+    over_limit: WaitingLimit,
     driver: Rc<Driver>,
     thread: Arc<IoThread>,
 }
@@ -131,7 +131,7 @@ impl Mailbox for IoThread {
     }
 }
 
-impl Counted {
+impl CountedConnection {
     fn connection(thread: &Arc<IoThread>) -> Self {
         thread.connections.begin();
         Self { thread: thread.clone(), count: |thread| &thread.connections }
@@ -149,7 +149,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         (self.count)(&self.thread).end(1);
     }
@@ -308,7 +308,7 @@ impl IoContext {
             departures,
             handshakes: Handshakes::default(),
             body_memory: BodyMemory::default(),
-            over_limit: Crowd::of(OVER_LIMIT),
+            over_limit: WaitingLimit::of(OVER_LIMIT),
             driver: Rc::default(),
             thread,
         }
@@ -321,10 +321,10 @@ impl IoContext {
 
     /// This thread drives a model.
     pub(crate) fn lead(&self, lease: Lease) {
-        self.driver.add(lease, Counted::lease(&self.thread));
+        self.driver.add(lease, CountedConnection::lease(&self.thread));
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest, counted: Counted) {
+    fn welcome(self: &Rc<Self>, socket: Socket, mut guest: Guest, counted: CountedConnection) {
         let context = self.clone();
         tokio::task::spawn_local(async move {
             let _ended = Finally(|| context.net.drain.something_ended());

@@ -10,7 +10,6 @@ mod body_memory;
 mod budget;
 mod coding;
 mod connections;
-mod crowd;
 mod departures;
 mod door;
 mod handshakes;
@@ -23,6 +22,7 @@ mod pool;
 mod recipients;
 mod small_requests;
 mod tls;
+mod waiting_limit;
 
 pub use activity::{Activity, Span, Stage};
 pub use answered::answered;

@@ -24,18 +24,18 @@ pub struct Pending {
 }
 
 /// Mail, and its share of the budget, if it has one.
-type Counted = (Mail, Option<Reservation>);
+type CountedMail = (Mail, Option<Reservation>);
 
 #[derive(Default)]
 struct Places {
-    all: Vec<Place>,
+    all: Vec<PendingPlace>,
     free: Vec<u32>,
 }
 
 #[derive(Default)]
-struct Place {
+struct PendingPlace {
     uses: u32,
-    mail: VecDeque<Counted>,
+    mail: VecDeque<CountedMail>,
     /// What the mail holds, and what was taken since there was none.
     bytes: usize,
     /// Even small mail counts.
@@ -112,7 +112,7 @@ impl Pending {
     fn open_with(self: &Rc<Self>, sink: Option<(Rc<Sink>, u64)>) -> Waiting {
         let mut places = self.places.borrow_mut();
         let index = places.free.pop().unwrap_or_else(|| {
-            places.all.push(Place::default());
+            places.all.push(PendingPlace::default());
             places.all.len() as u32 - 1
         });
         let place = &mut places.all[index as usize];
@@ -138,7 +138,7 @@ impl Pending {
     }
 }
 
-impl Place {
+impl PendingPlace {
     fn put(&mut self, mail: Mail, budget: &Arc<Budget>) {
         let bytes = mail.response.as_ref().map_or(0, Response::byte_size);
         self.bytes += bytes;
@@ -150,7 +150,7 @@ impl Place {
         self.mail.push_back((mail, reservation));
     }
 
-    fn take(&mut self) -> Option<Counted> {
+    fn take(&mut self) -> Option<CountedMail> {
         let mail = self.mail.pop_front();
         if self.mail.is_empty() {
             self.bytes = 0;
@@ -225,7 +225,7 @@ impl Waiting {
     }
 
     /// What comes next of the request, or that its time has passed.
-    pub async fn next(&mut self) -> Result<Counted, Error> {
+    pub async fn next(&mut self) -> Result<CountedMail, Error> {
         while let Some(when) = self.alarm.when() {
             if let Ok(mail) = tokio::time::timeout_at(when.into(), self.next_mail()).await {
                 return Ok(mail);
@@ -238,7 +238,7 @@ impl Waiting {
         Ok(self.next_mail().await)
     }
 
-    async fn next_mail(&mut self) -> Counted {
+    async fn next_mail(&mut self) -> CountedMail {
         poll_fn(|context| {
             let taken = self.take_or_wait(context.waker());
             // Behind the borrow: who gives up the last ticket of a runner may deliver mail.
@@ -250,7 +250,7 @@ impl Waiting {
         .await
     }
 
-    fn take_or_wait(&self, waker: &Waker) -> Option<Counted> {
+    fn take_or_wait(&self, waker: &Waker) -> Option<CountedMail> {
         let mut places = self.pending.places.borrow_mut();
         let place = &mut places.all[self.key as u32 as usize];
         let taken = place.take();
@@ -270,7 +270,7 @@ impl Drop for Waiting {
             place.uses = place.uses.wrapping_add(1);
             place.waker = None;
             // Usually empty, and then its memory serves the next request.
-            let left: Vec<Counted> = place.mail.drain(..).collect();
+            let left: Vec<CountedMail> = place.mail.drain(..).collect();
             (place.bytes, place.counts_all) = (0, false);
             let sink = place.sink.take();
             places.free.push(index);

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use crate::messages::{
     ExportTraceServiceRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span,
 };
-use crate::post::{Collector, Failure};
+use crate::post::{Collector, PostFailure};
 use crate::spans;
 
 /// As Triton calls itself.
@@ -150,7 +150,7 @@ impl Sender {
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 
-    fn note_unsent(&mut self, spans: u64, failure: &Failure) {
+    fn note_unsent(&mut self, spans: u64, failure: &PostFailure) {
         self.lost.unsent += spans;
         self.lost.failures += 1;
         if self.lost.failures.is_power_of_two() {

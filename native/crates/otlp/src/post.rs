@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 const MOST_ANSWER_BYTES: usize = 64 << 10;
 
 /// Why spans did not arrive.
-pub(crate) struct Failure {
+pub(crate) struct PostFailure {
     pub text: String,
     /// The same may arrive later.
     pub is_passing: bool,
@@ -72,12 +72,12 @@ impl Collector {
         runtime: &LocalRuntime,
         body: Bytes,
         patience: Duration,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PostFailure> {
         let posted = runtime.block_on(async { timeout(patience, self.connect_and_post(body)).await });
         posted.unwrap_or_else(|_| Err(passing(&"it does not answer in time")))
     }
 
-    async fn connect_and_post(&self, body: Bytes) -> Result<(), Failure> {
+    async fn connect_and_post(&self, body: Bytes) -> Result<(), PostFailure> {
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| passing(&error))?;
         match &self.tls {
@@ -94,7 +94,7 @@ impl Collector {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
         body: Bytes,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PostFailure> {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| passing(&error))?;
         let driver = tokio::task::spawn_local(connection);
@@ -103,11 +103,15 @@ impl Collector {
         answered
     }
 
-    async fn ask(&self, sender: &mut http1::SendRequest<Full<Bytes>>, body: Bytes) -> Result<(), Failure> {
+    async fn ask(
+        &self,
+        sender: &mut http1::SendRequest<Full<Bytes>>,
+        body: Bytes,
+    ) -> Result<(), PostFailure> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::post(path)
             .body(Full::new(body))
-            .map_err(|error| Failure { text: error.to_string(), is_passing: false })?;
+            .map_err(|error| PostFailure { text: error.to_string(), is_passing: false })?;
         let version = concat!("kushi/", env!("CARGO_PKG_VERSION"));
         *request.headers_mut() = self.headers.clone();
         request.headers_mut().insert(HOST, self.authority.clone());
@@ -127,7 +131,7 @@ impl Collector {
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT
         );
-        Err(Failure { text: format!("it answers with status {status}"), is_passing })
+        Err(PostFailure { text: format!("it answers with status {status}"), is_passing })
     }
 }
 
@@ -151,8 +155,8 @@ fn read_headers(given: &[(String, String)]) -> Result<HeaderMap, Error> {
     Ok(headers)
 }
 
-fn passing(error: &dyn Display) -> Failure {
-    Failure { text: error.to_string(), is_passing: true }
+fn passing(error: &dyn Display) -> PostFailure {
+    PostFailure { text: error.to_string(), is_passing: true }
 }
 
 fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), Error> {

@@ -146,12 +146,12 @@ impl Server {
 
     /// Before one model asks another, on behalf of a request.
     pub fn enter_ring(&self, caller: &str, asked: &str) -> Result<(), Error> {
-        self.plane.rings.enter(caller, asked)
+        self.plane.cycles.enter(caller, asked)
     }
 
     /// Another version of this model may ask others.
     pub fn forget_ring(&self, caller: &str) {
-        self.plane.rings.forget(caller);
+        self.plane.cycles.forget(caller);
     }
 
     /// The metrics of one instance of a model.

@@ -22,7 +22,7 @@ const MOST_WAITING: usize = 16 << 10;
 /// What is kept of a file that is not full; more is written before.
 const MOST_KEPT_BYTES: usize = 8 << 20;
 
-enum Order {
+enum FileOrder {
     Write(Box<Finished>),
     /// Of these settings nothing more comes.
     Retire(u64),
@@ -31,7 +31,7 @@ enum Order {
 pub struct TraceFile {
     path: String,
     origin: Origin,
-    queue: Arc<Queue<Order>>,
+    queue: Arc<Queue<FileOrder>>,
     started: OnceLock<bool>,
 }
 
@@ -57,13 +57,13 @@ impl TraceFile {
 impl Outlet for TraceFile {
     fn put(&self, trace: Finished) {
         if *self.started.get_or_init(|| self.start()) {
-            self.queue.put(Order::Write(Box::new(trace)), 1);
+            self.queue.put(FileOrder::Write(Box::new(trace)), 1);
         }
     }
 
     fn retire(&self, setting: u64) {
         if self.started.get().is_some() {
-            self.queue.put(Order::Retire(setting), 0);
+            self.queue.put(FileOrder::Retire(setting), 0);
         }
     }
 
@@ -103,14 +103,14 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, queue: &Queue<Order>) {
+    fn run(mut self, queue: &Queue<FileOrder>) {
         let mut told = 0;
         loop {
             let taken = queue.take(1, Duration::ZERO);
             for order in taken.all {
                 match order {
-                    Order::Write(trace) => self.add(&trace),
-                    Order::Retire(setting) => self.retire(setting),
+                    FileOrder::Write(trace) => self.add(&trace),
+                    FileOrder::Retire(setting) => self.retire(setting),
                 }
             }
             self.write_on();

@@ -95,7 +95,7 @@ pub struct TensorRecord {
 /// The bytes of a tensor, counted while they are held.
 pub struct Copied {
     pub bytes: Box<[u8]>,
-    place: Arc<Place>,
+    place: Arc<SpanPlace>,
 }
 
 impl Drop for Copied {
@@ -106,13 +106,13 @@ impl Drop for Copied {
 
 /// What the traces of a server share.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct SpanPlace {
     ids: AtomicU64,
     tensor_bytes: AtomicUsize,
     left_out: AtomicU64,
 }
 
-impl Place {
+impl SpanPlace {
     /// The first is 1.
     fn new_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed) + 1
@@ -142,7 +142,7 @@ pub struct Trace(Arc<Recording>);
 impl Trace {
     pub(crate) fn new(
         sampling: &Arc<Sampling>,
-        place: &Arc<Place>,
+        place: &Arc<SpanPlace>,
         model: &str,
         parent: Option<Parent>,
         arrived: Instant,
@@ -192,7 +192,7 @@ impl Trace {
 
 pub(crate) struct Recording {
     sampling: Arc<Sampling>,
-    place: Arc<Place>,
+    place: Arc<SpanPlace>,
     pub(crate) level: TraceLevel,
     pub(crate) is_collected: bool,
     pub(crate) id: u64,

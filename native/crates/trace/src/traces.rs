@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use kushi_core::Error;
 use rustc_hash::FxHashMap;
 
-use crate::recording::Place;
+use crate::recording::SpanPlace;
 use crate::sampling::Sampling;
 use crate::{Destination, NoOutlet, Outlet, Parent, Trace, TraceChange, TraceLevel, TraceSetting};
 
@@ -37,7 +37,7 @@ pub struct Traces {
     stated: Mutex<Stated>,
     defaults: TraceSetting,
     outlet: Arc<dyn Outlet>,
-    place: Arc<Place>,
+    place: Arc<SpanPlace>,
     next_setting: AtomicU64,
 }
 

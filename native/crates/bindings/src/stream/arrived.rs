@@ -10,7 +10,7 @@ use kushi_core::{Mail, Mailbox};
 use crate::arrivals::{Completer, Outcome};
 use crate::locks::lock;
 
-pub(crate) enum Letter {
+pub(crate) enum ArrivedAnswer {
     /// Of the core.
     Mail(Mail),
     /// Of a client.
@@ -19,19 +19,19 @@ pub(crate) enum Letter {
 
 #[derive(Default)]
 pub(crate) struct Arrived {
-    letters: Mutex<Letters>,
+    answers: Mutex<ArrivedAnswers>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Letters {
-    queue: VecDeque<Letter>,
+struct ArrivedAnswers {
+    queue: VecDeque<ArrivedAnswer>,
     is_over: bool,
     /// What an event loop waits for.
     waker: Option<Completer>,
 }
 
-impl Letter {
+impl ArrivedAnswer {
     fn is_end(&self) -> bool {
         match self {
             Self::Mail(mail) => mail.end.is_some(),
@@ -42,56 +42,56 @@ impl Letter {
 
 impl Mailbox for Arrived {
     fn deliver(&self, mail: Vec<Mail>) {
-        self.push(mail.into_iter().map(Letter::Mail));
+        self.push(mail.into_iter().map(ArrivedAnswer::Mail));
     }
 }
 
 impl Arrived {
     /// From any thread. What comes behind the end, or when nobody waits any more, goes.
-    pub(crate) fn push(&self, come: impl IntoIterator<Item = Letter>) {
+    pub(crate) fn push(&self, come: impl IntoIterator<Item = ArrivedAnswer>) {
         let mut unwanted = Vec::new();
-        let mut letters = lock(&self.letters);
-        if letters.is_over {
+        let mut answers = lock(&self.answers);
+        if answers.is_over {
             unwanted.extend(come);
         } else {
-            letters.queue.extend(come);
+            answers.queue.extend(come);
         }
-        let waker = letters.waker.take();
-        drop(letters);
+        let waker = answers.waker.take();
+        drop(answers);
         self.changed.notify_all();
         ring(waker);
     }
 
-    pub(super) fn pop(&self) -> Option<Letter> {
-        let mut letters = lock(&self.letters);
-        let letter = letters.queue.pop_front()?;
-        letters.is_over = letters.is_over || letter.is_end();
-        Some(letter)
+    pub(super) fn pop(&self) -> Option<ArrivedAnswer> {
+        let mut answers = lock(&self.answers);
+        let answer = answers.queue.pop_front()?;
+        answers.is_over = answers.is_over || answer.is_end();
+        Some(answer)
     }
 
     pub(super) fn is_over(&self) -> bool {
-        lock(&self.letters).is_over
+        lock(&self.answers).is_over
     }
 
     /// Until something comes, or until then.
     pub(super) fn wait(&self, until: Instant) {
-        let letters = lock(&self.letters);
+        let answers = lock(&self.answers);
         let patience = until.saturating_duration_since(Instant::now());
-        let nothing = |letters: &mut Letters| letters.queue.is_empty() && !letters.is_over;
+        let nothing = |answers: &mut ArrivedAnswers| answers.queue.is_empty() && !answers.is_over;
         // Whoever waited looks again, whatever came.
-        drop(self.changed.wait_timeout_while(letters, patience, nothing));
+        drop(self.changed.wait_timeout_while(answers, patience, nothing));
     }
 
     /// Tells an event loop as soon as something is there. The completer comes back where another one is waited with.
     pub(super) fn wake(&self, waker: Completer) -> Result<(), Completer> {
-        let mut letters = lock(&self.letters);
-        if letters.waker.is_some() {
+        let mut answers = lock(&self.answers);
+        if answers.waker.is_some() {
             return Err(waker);
         }
-        if letters.queue.is_empty() && !letters.is_over {
-            letters.waker = Some(waker);
+        if answers.queue.is_empty() && !answers.is_over {
+            answers.waker = Some(waker);
         } else {
-            drop(letters);
+            drop(answers);
             ring(Some(waker));
         }
         Ok(())
@@ -99,16 +99,16 @@ impl Arrived {
 
     /// Whoever waits looks again.
     pub(super) fn ring(&self) {
-        let waker = lock(&self.letters).waker.take();
+        let waker = lock(&self.answers).waker.take();
         ring(waker);
     }
 
     /// Nobody takes what is left.
     pub(super) fn close(&self) {
-        let mut letters = lock(&self.letters);
-        letters.is_over = true;
-        let (left, waker) = (std::mem::take(&mut letters.queue), letters.waker.take());
-        drop(letters);
+        let mut answers = lock(&self.answers);
+        answers.is_over = true;
+        let (left, waker) = (std::mem::take(&mut answers.queue), answers.waker.take());
+        drop(answers);
         // Their room, under no lock.
         drop(left);
         self.changed.notify_all();

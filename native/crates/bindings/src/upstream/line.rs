@@ -19,10 +19,10 @@ use crate::locks::lock;
 
 pub(super) struct Line {
     pool: Arc<Pool>,
-    state: Mutex<State>,
+    state: Mutex<LineState>,
 }
 
-struct State {
+struct LineState {
     /// `None` once it is closed.
     connection: Option<Connection>,
     /// Of the exchange that is under way on it, or was the last: they are counted.
@@ -50,7 +50,7 @@ pub(super) struct Taker {
     pub before: PyBackedBytes,
 }
 
-impl State {
+impl LineState {
     /// Another one may be by now.
     fn is_under_way(&self, exchange: u64) -> bool {
         self.is_busy && self.exchange == exchange
@@ -59,7 +59,7 @@ impl State {
 
 impl Line {
     pub(super) fn new(pool: &Arc<Pool>, connection: Connection) -> Arc<Self> {
-        let state = State {
+        let state = LineState {
             connection: Some(connection),
             exchange: 0,
             is_busy: false,
@@ -218,7 +218,7 @@ impl Line {
     fn tell_taker(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         let (taker, answer) = {
             let mut state = lock(&self.state);
-            let State { connection, taker, .. } = &mut *state;
+            let LineState { connection, taker, .. } = &mut *state;
             if !connection.as_ref().is_none_or(Connection::has_news) {
                 return Ok(());
             }

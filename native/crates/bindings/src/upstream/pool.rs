@@ -20,12 +20,12 @@ pub(super) struct Pool {
     pub event_loop: Py<PyAny>,
     create_future: Py<PyAny>,
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     itself: Weak<Pool>,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// The one that was used last is behind the others.
     idle: VecDeque<(Arc<Line>, Instant)>,
     /// What the loop will call to close what was idle for long.

@@ -25,24 +25,24 @@ pub(super) struct Reply {
 }
 
 /// Why a call has no answer.
-pub(super) enum Failure {
+pub(super) enum ExchangeFailure {
     /// The server says so.
     Refused(Error),
     Lost(Error),
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<ExchangeFailure> for Error {
+    fn from(failure: ExchangeFailure) -> Self {
         match failure {
-            Failure::Refused(error) | Failure::Lost(error) => error,
+            ExchangeFailure::Refused(error) | ExchangeFailure::Lost(error) => error,
         }
     }
 }
 
 /// A call that came to nothing: one that the server has not looked at may go out again.
 pub(super) enum Attempt {
-    Untouched(Failure),
-    Failed(Failure),
+    Untouched(ExchangeFailure),
+    Failed(ExchangeFailure),
 }
 
 impl Server {
@@ -53,7 +53,7 @@ impl Server {
         message: &[Bytes],
         headers: &HeaderMap,
         deadline: Option<Instant>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, ExchangeFailure> {
         let work = async |line: &Rc<Line>, request| self.once(line, request, message).await;
         self.attempt(&self.lines, method, headers, deadline, work).await
     }
@@ -66,18 +66,18 @@ impl Server {
         headers: &HeaderMap,
         deadline: Option<Instant>,
         work: impl AsyncFn(&Rc<Line>, Request<()>) -> Result<T, Attempt>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ExchangeFailure> {
         let mut is_again = false;
         loop {
             let line = lines.get(&self.address).await;
-            let line = line.inspect_err(|_| self.inputs.forget()).map_err(Failure::Lost)?;
-            let request = self.request(method, headers, deadline).map_err(Failure::Refused)?;
+            let line = line.inspect_err(|_| self.inputs.forget()).map_err(ExchangeFailure::Lost)?;
+            let request = self.request(method, headers, deadline).map_err(ExchangeFailure::Refused)?;
             match work(&line, request).await {
                 Ok(done) => return Ok(done),
                 Err(Attempt::Untouched(_)) if !is_again => is_again = true,
                 // The server has heard how long this client waits, and may be the first to say that it is over.
                 Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                    return Err(Failure::Lost(Error::expired()));
+                    return Err(ExchangeFailure::Lost(Error::expired()));
                 }
                 Err(Attempt::Untouched(failure) | Attempt::Failed(failure)) => return Err(failure),
             }
@@ -103,16 +103,16 @@ impl Server {
         self.read(response).await.map_err(Attempt::Failed)
     }
 
-    async fn read(&self, response: Response<RecvStream>) -> Result<Reply, Failure> {
+    async fn read(&self, response: Response<RecvStream>) -> Result<Reply, ExchangeFailure> {
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
-            return Err(Failure::Refused(fault::other_status(&self.address, head.status)));
+            return Err(ExchangeFailure::Refused(fault::other_status(&self.address, head.status)));
         }
         if let Some(Err(error)) = fault::status(&head.headers) {
-            return Err(Failure::Refused(error));
+            return Err(ExchangeFailure::Refused(error));
         }
-        let unread = |fault| Failure::Lost(fault::unread(&self.address, &fault));
-        let unreadable = |what| Failure::Lost(fault::unreadable(&self.address, what));
+        let unread = |fault| ExchangeFailure::Lost(fault::unread(&self.address, &fault));
+        let unreadable = |what| ExchangeFailure::Lost(fault::unreadable(&self.address, what));
         let mut incoming = Incoming::new(body, self.max_answer_bytes);
         let message = incoming.next().await.map_err(unread)?;
         if message.is_some() && incoming.next().await.map_err(unread)?.is_some() {
@@ -120,7 +120,7 @@ impl Server {
         }
         let trailers = incoming.trailers().await.map_err(unread)?;
         let status = fault::status(&trailers).or_else(|| fault::status(&head.headers));
-        status.ok_or_else(|| unreadable("it has no status"))?.map_err(Failure::Refused)?;
+        status.ok_or_else(|| unreadable("it has no status"))?.map_err(ExchangeFailure::Refused)?;
         let message = message.ok_or_else(|| unreadable("it has no message"))?;
         Ok(Reply { headers: head.headers, message })
     }
@@ -135,14 +135,14 @@ impl Server {
     /// The connection took no call.
     pub(super) fn gone(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
         self.forget(line);
-        Attempt::Untouched(Failure::Lost(fault::lost(&self.address, error, line.has_answered.get())))
+        Attempt::Untouched(ExchangeFailure::Lost(fault::lost(&self.address, error, line.has_answered.get())))
     }
 
     pub(super) fn broken(&self, line: &Rc<Line>, error: &h2::Error) -> Attempt {
         if error.is_go_away() || error.is_io() {
             self.forget(line);
         }
-        let failure = Failure::Lost(fault::lost(&self.address, error, line.has_answered.get()));
+        let failure = ExchangeFailure::Lost(fault::lost(&self.address, error, line.has_answered.get()));
         // A server that leaves names the last call that it answers, and those behind it hear of this.
         let is_untouched = error.is_remote()
             && match error.reason() {

@@ -9,7 +9,7 @@ use hyper::header::HeaderMap;
 use kushi_core::{Error, ErrorKind};
 use percent_encoding::percent_decode;
 
-use super::incoming::Fault;
+use super::incoming::IncomingFault;
 use crate::address::Address;
 use crate::kinds::{self, unavailable};
 use crate::tls;
@@ -67,15 +67,15 @@ pub(super) fn unreadable(address: &Address, what: impl Display) -> Error {
     Error::new(ErrorKind::EngineFailed, format!("the answer of {address} cannot be read: {what}"))
 }
 
-pub(super) fn unread(address: &Address, fault: &Fault) -> Error {
+pub(super) fn unread(address: &Address, fault: &IncomingFault) -> Error {
     match fault {
-        Fault::Broken(error) => lost(address, error, true),
-        Fault::Compressed => unreadable(address, "it is compressed, which was not asked for"),
-        Fault::TooLarge(max) => unreadable(
+        IncomingFault::Broken(error) => lost(address, error, true),
+        IncomingFault::Compressed => unreadable(address, "it is compressed, which was not asked for"),
+        IncomingFault::TooLarge(max) => unreadable(
             address,
             format_args!("it has more than {max} bytes, which is the limit of the client"),
         ),
-        Fault::CutShort => unreadable(address, "it ends in the midst of a message"),
+        IncomingFault::CutShort => unreadable(address, "it ends in the midst of a message"),
     }
 }
 

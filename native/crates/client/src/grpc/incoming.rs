@@ -14,7 +14,7 @@ const COPIED_BYTES: usize = 2 << 10;
 
 /// Why there is no message.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum IncomingFault {
     Broken(h2::Error),
     Compressed,
     TooLarge(usize),
@@ -39,7 +39,7 @@ impl Incoming {
     }
 
     /// The next message, without a copy where it came in one piece. `None`: there are no more.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, IncomingFault> {
         loop {
             let head = self.pieces.as_slice().first_chunk::<GRPC_HEAD_BYTES>();
             let announced = head.map(|head| self.announced(*head)).transpose()?;
@@ -58,23 +58,23 @@ impl Incoming {
                     // A failure is one of the connection, which ends.
                     let _ = self.body.flow_control().release_capacity(length);
                 }
-                Some(Err(error)) => return Err(Fault::Broken(error)),
+                Some(Err(error)) => return Err(IncomingFault::Broken(error)),
                 None if come == 0 => return Ok(None),
-                None => return Err(Fault::CutShort),
+                None => return Err(IncomingFault::CutShort),
             }
         }
     }
 
-    pub(super) async fn trailers(&mut self) -> Result<HeaderMap, Fault> {
-        self.body.trailers().await.map(Option::unwrap_or_default).map_err(Fault::Broken)
+    pub(super) async fn trailers(&mut self) -> Result<HeaderMap, IncomingFault> {
+        self.body.trailers().await.map(Option::unwrap_or_default).map_err(IncomingFault::Broken)
     }
 
-    fn announced(&self, [compressed, length @ ..]: [u8; GRPC_HEAD_BYTES]) -> Result<usize, Fault> {
+    fn announced(&self, [compressed, length @ ..]: [u8; GRPC_HEAD_BYTES]) -> Result<usize, IncomingFault> {
         let length = u32::from_be_bytes(length) as usize;
         if compressed != 0 {
-            return Err(Fault::Compressed);
+            return Err(IncomingFault::Compressed);
         }
-        if length > self.max_bytes { Err(Fault::TooLarge(self.max_bytes)) } else { Ok(length) }
+        if length > self.max_bytes { Err(IncomingFault::TooLarge(self.max_bytes)) } else { Ok(length) }
     }
 }
 

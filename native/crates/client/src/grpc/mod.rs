@@ -16,7 +16,7 @@ use kushi_core::{Error, ErrorKind};
 use kushi_oip::json::write;
 use kushi_oip::wire::Fields;
 
-use self::exchange::Failure;
+use self::exchange::ExchangeFailure;
 pub(crate) use self::server::Server;
 use crate::background::Remote;
 use crate::{Answer, Call, CallAnswer, InferCall, Streamed, encode};
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-fn metrics_refused(failure: Failure) -> Error {
+fn metrics_refused(failure: ExchangeFailure) -> Error {
     match Error::from(failure) {
         Error { kind: ErrorKind::Unsupported, .. } => {
             let text = "this server has no call for metrics over gRPC: ask its port for them";
@@ -77,12 +77,12 @@ impl Remote for Server {
         }
         match asked {
             Ok(reply) => Ok(CallAnswer { status: 200, kind: None, body: reply.message }),
-            Err(Failure::Refused(error)) => Ok(CallAnswer {
+            Err(ExchangeFailure::Refused(error)) => Ok(CallAnswer {
                 status: error.kind.http_status(),
                 kind: Some(error.kind),
                 body: Bytes::from(write::error(&error.message)),
             }),
-            Err(Failure::Lost(error)) => Err(error),
+            Err(ExchangeFailure::Lost(error)) => Err(error),
         }
     }
 }

@@ -9,7 +9,7 @@ use hyper::{Request, StatusCode};
 use kushi_core::{Error, ErrorKind, Parameter};
 use kushi_oip::wire::{Fields, WireError};
 
-use super::exchange::{Attempt, Failure, send};
+use super::exchange::{Attempt, ExchangeFailure, send};
 use super::incoming::Incoming;
 use super::line::Line;
 use super::server::Server;
@@ -57,10 +57,12 @@ impl Answers<'_> {
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
             let error = fault::other_status(&server.address, head.status);
-            return Err(Attempt::Failed(Failure::Refused(error)));
+            return Err(Attempt::Failed(ExchangeFailure::Refused(error)));
         }
         let mut incoming = Incoming::new(body, server.max_answer_bytes);
-        self.read(&head.headers, &mut incoming).await.map_err(|error| Attempt::Failed(Failure::Lost(error)))
+        self.read(&head.headers, &mut incoming)
+            .await
+            .map_err(|error| Attempt::Failed(ExchangeFailure::Lost(error)))
     }
 
     async fn read(&self, head: &HeaderMap, incoming: &mut Incoming) -> Result<(), Error> {

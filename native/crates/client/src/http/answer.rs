@@ -24,11 +24,11 @@ struct Document {
     model: Option<Span>,
     version: Option<Span>,
     parameters: Vec<(String, Span)>,
-    outputs: Option<Vec<Output>>,
+    outputs: Option<Vec<JsonOutput>>,
 }
 
 #[derive(Default)]
-struct Output {
+struct JsonOutput {
     name: Option<Span>,
     datatype: Option<Span>,
     shape: Option<Span>,
@@ -128,13 +128,13 @@ fn scan(json: &[u8]) -> Result<Document, Fault> {
     Ok(document)
 }
 
-fn scan_outputs(scanner: &mut Scanner<'_>) -> Result<Vec<Output>, Fault> {
+fn scan_outputs(scanner: &mut Scanner<'_>) -> Result<Vec<JsonOutput>, Fault> {
     let mut outputs = Vec::new();
     scanner.array(|scanner| {
         if outputs.len() > MAX_OUTPUTS {
             return scanner.skip().map(drop);
         }
-        let mut output = Output::default();
+        let mut output = JsonOutput::default();
         if scanner.is_object() {
             scanner.object(|scanner, key| scan_member(&mut output, scanner, key))?;
         } else {
@@ -146,7 +146,7 @@ fn scan_outputs(scanner: &mut Scanner<'_>) -> Result<Vec<Output>, Fault> {
     Ok(outputs)
 }
 
-fn scan_member(output: &mut Output, scanner: &mut Scanner<'_>, key: Key<'_>) -> Result<(), Fault> {
+fn scan_member(output: &mut JsonOutput, scanner: &mut Scanner<'_>, key: Key<'_>) -> Result<(), Fault> {
     if key.is("parameters") && scanner.is_object() {
         return scanner.object(|scanner, key| {
             let span = scanner.skip()?;
@@ -172,7 +172,7 @@ fn scan_member(output: &mut Output, scanner: &mut Scanner<'_>, key: Key<'_>) -> 
     Ok(())
 }
 
-fn tensor(json: &[u8], name: &str, output: &Output, tail: &mut Tail<'_>) -> Result<Tensor, String> {
+fn tensor(json: &[u8], name: &str, output: &JsonOutput, tail: &mut Tail<'_>) -> Result<Tensor, String> {
     let datatype = output.datatype.clone().and_then(|span| text(&json[span])).ok_or("has no datatype")?;
     let datatype: DataType =
         datatype.parse().map_err(|()| format!("has the unknown datatype '{datatype}'"))?;

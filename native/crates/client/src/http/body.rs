@@ -20,13 +20,13 @@ const TRUSTED_LENGTH: usize = 64 << 20;
 const COPIED_BYTES: usize = 2 << 10;
 
 /// A request's body in pieces, which are sent without joining them.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBody {
     pieces: VecDeque<Bytes>,
     left: u64,
     sent: Rc<Cell<bool>>,
 }
 
-impl Outgoing {
+impl OutgoingBody {
     pub(super) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: VecDeque<Bytes> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -40,7 +40,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for OutgoingBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::body::Outgoing;
+use super::body::OutgoingBody;
 use super::fault;
 use crate::address::Address;
 use crate::remote::RemoteOptions;
@@ -33,7 +33,7 @@ pub(super) struct Connections {
 
 /// An open connection. Dropping it closes the socket, whatever goes on there.
 pub(super) struct Line {
-    pub sender: SendRequest<Outgoing>,
+    pub sender: SendRequest<OutgoingBody>,
     driver: AbortHandle,
 }
 

@@ -6,7 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use kushi_core::{Error, ErrorKind};
 
-use super::body::Outgoing;
+use super::body::OutgoingBody;
 use super::request::{self, Form};
 use super::server::{JSON_LENGTH, Server};
 use super::{answer, fault, path};
@@ -33,7 +33,7 @@ pub(super) async fn infer(
     let turn = server.turn().await?;
     let json_length = message.json_length;
     let path = path::model(&call.model, &call.version) + "/infer";
-    let mut request = server.request(Method::POST, &path, Outgoing::new(message.pieces))?;
+    let mut request = server.request(Method::POST, &path, OutgoingBody::new(message.pieces))?;
     describe(request.headers_mut(), json_length, deadline);
     if let Some(trace) = &call.trace {
         beside::carry(request.headers_mut(), trace);

@@ -10,7 +10,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use kushi_core::Error;
 use tokio::sync::Mutex;
 
-use super::body::{self, Outgoing};
+use super::body::{self, OutgoingBody};
 use super::connections::{Connections, Turn};
 use super::{fault, metadata, path};
 use crate::address::Address;
@@ -107,7 +107,7 @@ impl Server {
 
     async fn get(&self, path: &str) -> Result<Reply, Error> {
         let turn = self.turn().await?;
-        let request = self.request(Method::GET, path, Outgoing::new([]))?;
+        let request = self.request(Method::GET, path, OutgoingBody::new([]))?;
         self.exchange(&turn, request).await
     }
 
@@ -120,8 +120,8 @@ impl Server {
         &self,
         method: Method,
         path: &str,
-        body: Outgoing,
-    ) -> Result<Request<Outgoing>, Error> {
+        body: OutgoingBody,
+    ) -> Result<Request<OutgoingBody>, Error> {
         let uri = Uri::try_from(format!("{}{path}", self.address.prefix));
         let uri = uri.map_err(|_| Error::invalid(format!("cannot ask for the path '{path}'")))?;
         let mut request = Request::new(body);
@@ -137,7 +137,7 @@ impl Server {
     pub(super) async fn exchange(
         &self,
         turn: &Turn<'_>,
-        mut request: Request<Outgoing>,
+        mut request: Request<OutgoingBody>,
     ) -> Result<Reply, Error> {
         let sent = request.body().sent();
         let (line, response) = loop {

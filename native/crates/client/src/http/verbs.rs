@@ -6,16 +6,16 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use kushi_core::{Error, ErrorKind};
 use kushi_oip::json::{Scanner, Span, read, write};
 
-use super::body::Outgoing;
+use super::body::OutgoingBody;
 use super::server::Server;
 use super::{fault, path};
 use crate::{Call, CallAnswer};
 
 pub(super) async fn call(server: &Server, call: &Call) -> Result<CallAnswer, Error> {
-    let Asked { method, path, body } = asked(call)?;
+    let AskedVerb { method, path, body } = asked(call)?;
     let turn = server.turn().await?;
     let has_body = !body.is_empty();
-    let mut request = server.request(method, &path, Outgoing::new([body]))?;
+    let mut request = server.request(method, &path, OutgoingBody::new([body]))?;
     if has_body {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
@@ -37,14 +37,14 @@ pub(super) async fn call(server: &Server, call: &Call) -> Result<CallAnswer, Err
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct AskedVerb {
     method: Method,
     path: String,
     body: Bytes,
 }
 
 /// Names are in the path; the rest of the arguments is the body.
-fn asked(call: &Call) -> Result<Asked, Error> {
+fn asked(call: &Call) -> Result<AskedVerb, Error> {
     let mut arguments = Arguments::read(&call.arguments)?;
     Ok(match &*call.verb {
         "ServerLive" => get("/v2/health/live"),
@@ -71,15 +71,15 @@ fn asked(call: &Call) -> Result<Asked, Error> {
     })
 }
 
-fn get(path: impl Into<String>) -> Asked {
-    Asked { method: Method::GET, path: path.into(), body: Bytes::new() }
+fn get(path: impl Into<String>) -> AskedVerb {
+    AskedVerb { method: Method::GET, path: path.into(), body: Bytes::new() }
 }
 
-fn post(path: impl Into<String>, body: Bytes) -> Asked {
-    Asked { method: Method::POST, path: path.into(), body }
+fn post(path: impl Into<String>, body: Bytes) -> AskedVerb {
+    AskedVerb { method: Method::POST, path: path.into(), body }
 }
 
-fn settings(path: String, change: Option<Bytes>) -> Asked {
+fn settings(path: String, change: Option<Bytes>) -> AskedVerb {
     match change {
         None => get(path),
         Some(change) => post(path, change),

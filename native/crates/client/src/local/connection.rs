@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use super::activity;
 use super::door::Door;
 use super::heartbeat::{Beat, LOST_AFTER, LOST_AT_WORK_AFTER, beat};
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingFrames;
 use super::slots::{Announced, Placed, Views};
 use super::texts;
 use crate::call::{Answer, Call, CallAnswer, InferCall};
@@ -39,7 +39,7 @@ pub struct Connection<T> {
     door: Arc<Door>,
     reader: Reader,
     descriptors: VecDeque<OwnedFd>,
-    outgoing: Outgoing,
+    outgoing: OutgoingFrames,
     calls: HashMap<u64, Flight<T>>,
     deadlines: BTreeSet<(Instant, u64)>,
     greeted: bool,
@@ -107,7 +107,7 @@ impl<T> Unsent<T> {
 impl<T> Connection<T> {
     /// `stream` does not block.
     pub fn new(stream: Arc<UnixStream>, door: Arc<Door>, now: Instant) -> Self {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let hello = Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into() };
         outgoing.message(Kind::Hello, 0, &hello);
         Self {
@@ -239,7 +239,7 @@ impl<T> Connection<T> {
         &mut self,
         mut flight: Flight<T>,
         now: Instant,
-        write: impl FnOnce(&mut Outgoing, u64) -> usize,
+        write: impl FnOnce(&mut OutgoingFrames, u64) -> usize,
     ) -> Result<u64, Error> {
         let (id, start) = (self.door.next_id(), self.outgoing.end());
         let body = write(&mut self.outgoing, id);

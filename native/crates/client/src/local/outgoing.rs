@@ -14,7 +14,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// A place is the number of bytes of the stream before it.
 #[derive(Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingFrames {
     bytes: Vec<u8>,
     /// How many of the bytes have left.
     sent: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
     slots: VecDeque<(u64, LentSlot)>,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     /// What has not left yet.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.sent
@@ -125,7 +125,7 @@ mod tests {
         let pool = SlotPool::new(PoolLimits { kept_bytes: 1 << 20, kept_slots: 1 });
         let (one, other) = UnixStream::pair().unwrap();
         one.set_nonblocking(true).unwrap();
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let (mut reader, mut read, mut descriptors) = (Reader::default(), 0, 0);
         let mut last = 0..0;
         for round in 0..3000_u64 {

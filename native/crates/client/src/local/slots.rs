@@ -10,7 +10,7 @@ use kushi_oip::{Kind, Release, Slot as SlotMessage, SlotRange};
 use kushi_shm::{LentSlot, PoolLimits, SlotPool, View};
 use smallvec::SmallVec;
 
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingFrames;
 use crate::call::InferCall;
 use crate::decode::Violation;
 
@@ -96,7 +96,7 @@ pub(crate) struct Announced {
 
 impl Announced {
     /// Makes sure that the other end knows the slot; false when it takes no more of them.
-    pub(crate) fn announce(&mut self, arena: &Arena, slot: &LentSlot, outgoing: &mut Outgoing) -> bool {
+    pub(crate) fn announce(&mut self, arena: &Arena, slot: &LentSlot, outgoing: &mut OutgoingFrames) -> bool {
         if self.lengths.contains_key(&slot.id()) {
             return true;
         }
@@ -112,7 +112,7 @@ impl Announced {
     }
 
     /// Tells the server which slots are no more.
-    pub(crate) fn forget_dropped(&mut self, arena: &Arena, outgoing: &mut Outgoing) {
+    pub(crate) fn forget_dropped(&mut self, arena: &Arena, outgoing: &mut OutgoingFrames) {
         let drops = arena.pool.drops();
         if drops == self.drops {
             return;
@@ -204,7 +204,7 @@ impl Views {
     }
 
     /// Tells the server which slots it may use again.
-    pub(crate) fn release(&self, outgoing: &mut Outgoing) {
+    pub(crate) fn release(&self, outgoing: &mut OutgoingFrames) {
         let slots = self.released.take();
         if !slots.is_empty() {
             outgoing.message(Kind::Release, 0, &Release { slots });

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::headers::passed_on;
-use super::pieces::{Outgoing, Pieces};
+use super::pieces::{OutgoingPieces, Pieces};
 use super::request::Request;
 use super::socket::{Seen, Socket};
 use super::whole::written;
@@ -68,16 +68,17 @@ pub struct Interest {
     pub turn: bool,
 }
 
-type Open = http1::Connection<TokioIo<Stream>, Outgoing>;
-type Asked =
-    Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<hyper::Request<Outgoing>>>> + Send>>;
+type Open = http1::Connection<TokioIo<Stream>, OutgoingPieces>;
+type AskedExchange = Pin<
+    Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<hyper::Request<OutgoingPieces>>>> + Send>,
+>;
 
 enum Way {
     Shaking(
         Pin<Box<dyn Future<Output = io::Result<TlsStream<Socket>>> + Send>>,
-        Option<Box<hyper::Request<Outgoing>>>,
+        Option<Box<hyper::Request<OutgoingPieces>>>,
     ),
-    Open(http1::SendRequest<Outgoing>, Pin<Box<Open>>),
+    Open(http1::SendRequest<OutgoingPieces>, Pin<Box<Open>>),
     Broken,
 }
 
@@ -85,7 +86,7 @@ enum Way {
 enum Stage {
     /// Nothing was asked since the last whole answer was taken.
     None,
-    Awaited(Asked),
+    Awaited(AskedExchange),
     Body(Incoming),
     Whole,
     Failed(Failure),

@@ -26,11 +26,11 @@ impl std::fmt::Display for Misfit {
 
 impl std::error::Error for Misfit {}
 
-/// One end of it; the other is [`Outgoing`].
+/// One end of it; the other is [`OutgoingPieces`].
 #[derive(Clone)]
-pub(super) struct Pieces(Arc<Mutex<State>>);
+pub(super) struct Pieces(Arc<Mutex<PiecesState>>);
 
-struct State {
+struct PiecesState {
     waiting: VecDeque<Bytes>,
     waiting_bytes: usize,
     /// There will be no more.
@@ -43,7 +43,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl State {
+impl PiecesState {
     /// What was announced is all, whether somebody says so or not.
     fn note_taken(&mut self) {
         self.is_taken = self.waiting.is_empty() && self.left.map_or(self.is_complete, |left| left == 0);
@@ -52,7 +52,7 @@ impl State {
 
 impl Pieces {
     pub(super) fn new(length: Option<u64>, first: Bytes, is_complete: bool) -> Self {
-        let pieces = Self(Arc::new(Mutex::new(State {
+        let pieces = Self(Arc::new(Mutex::new(PiecesState {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             is_complete: false,
@@ -94,19 +94,19 @@ impl Pieces {
         self.state().misfit
     }
 
-    pub(super) fn outgoing(&self) -> Outgoing {
-        Outgoing(self.clone())
+    pub(super) fn outgoing(&self) -> OutgoingPieces {
+        OutgoingPieces(self.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PiecesState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What hyper reads.
-pub(super) struct Outgoing(Pieces);
+pub(super) struct OutgoingPieces(Pieces);
 
-impl Body for Outgoing {
+impl Body for OutgoingPieces {
     type Data = Bytes;
     type Error = Misfit;
 

@@ -8,7 +8,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Uri};
 
 use super::headers::{is_of_the_connection, named};
-use super::pieces::{Misfit, Outgoing, Pieces};
+use super::pieces::{Misfit, OutgoingPieces, Pieces};
 
 /// The longest that hyper takes.
 const TARGET_BYTES: usize = u16::MAX as usize - 1;
@@ -44,7 +44,7 @@ impl Refused {
 }
 
 pub struct Request {
-    pub(super) message: hyper::Request<Outgoing>,
+    pub(super) message: hyper::Request<OutgoingPieces>,
     pub(super) pieces: Pieces,
 }
 

@@ -26,14 +26,14 @@ enum Scope {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingFollowUps {
     mail: Vec<(Arc<dyn FollowUp>, Vec<Mail>)>,
     leases: Vec<Lease>,
 }
 
 thread_local! {
     static SCOPE: Cell<Scope> = const { Cell::new(Scope::Closed) };
-    static WAITING: RefCell<Waiting> = const { RefCell::new(Waiting { mail: Vec::new(), leases: Vec::new() }) };
+    static WAITING: RefCell<WaitingFollowUps> = const { RefCell::new(WaitingFollowUps { mail: Vec::new(), leases: Vec::new() }) };
 }
 
 /// A scope of the thread. To be dropped where the thread holds no slot and no lock.

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::execute::runner::Desk;
+use crate::execute::runner::RunnerState;
 use crate::{Due, FreeSlots, Runner};
 
 /// From bad to good.
@@ -76,7 +76,7 @@ impl Attendances {
     }
 }
 
-impl Desk {
+impl RunnerState {
     /// Whether others are there for what the slot would begin.
     pub(crate) fn is_left_to_others(&self, slot: usize) -> bool {
         self.attendances.as_ref().is_some_and(|attendances| !attendances.is_usable(slot))
@@ -85,8 +85,8 @@ impl Desk {
 
 impl Runner {
     pub(crate) fn attends(self: &Arc<Self>, slot: usize, attendance: Attendance) {
-        self.handover.with(|desk| {
-            if let Some(attendances) = &mut desk.attendances {
+        self.handover.with(|state| {
+            if let Some(attendances) = &mut state.attendances {
                 attendances.set(slot, attendance);
             }
         });

@@ -23,14 +23,14 @@ pub(crate) trait Indexed {
 }
 
 pub(crate) struct Handover<W, S> {
-    state: Mutex<State<W, S>>,
+    state: Mutex<HandoverState<W, S>>,
     /// Instance threads sleep here.
     work: Condvar,
     /// Whoever waits for all slots to come home.
     home: Condvar,
 }
 
-struct State<W, S> {
+struct HandoverState<W, S> {
     work: W,
     /// By their indexes.
     slots: Box<[Option<S>]>,
@@ -48,7 +48,7 @@ struct State<W, S> {
     alarm: Option<Instant>,
 }
 
-impl<W: Work, S: Indexed> State<W, S> {
+impl<W: Work, S: Indexed> HandoverState<W, S> {
     /// Slots that are out and have not begun: their holders look for work, or give the slot back.
     fn leaders_on_their_way(&self) -> usize {
         self.slots.len() - self.free.len() - self.executing
@@ -102,7 +102,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
 
     fn with_slots(work: W, slots: Vec<S>, bound: bool) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(HandoverState {
                 bound,
                 work,
                 free: (0..slots.len()).collect(),
@@ -280,7 +280,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         Some(std::mem::take(&mut state.slots).into_iter().flatten().collect())
     }
 
-    fn put_home(&self, state: &mut State<W, S>, slot: S, now: Instant) {
+    fn put_home(&self, state: &mut HandoverState<W, S>, slot: S, now: Instant) {
         let index = slot.index();
         state.slots[index] = Some(slot);
         state.free.insert(index);
@@ -288,7 +288,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         self.came_home(state, due);
     }
 
-    fn came_home(&self, state: &mut State<W, S>, due: Due) {
+    fn came_home(&self, state: &mut HandoverState<W, S>, due: Due) {
         if state.closed {
             self.home.notify_all();
         } else {
@@ -299,7 +299,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     /// The slot for work that is due now. Whoever gets it takes any work for any slot; for what is bound
     /// to the slots that are still free a sleeper is called.
     #[inline]
-    fn take_out(&self, state: &mut State<W, S>, due: Due, now: Instant) -> Option<S> {
+    fn take_out(&self, state: &mut HandoverState<W, S>, due: Due, now: Instant) -> Option<S> {
         match due {
             Due::Any { .. } => state.free.first().and_then(|index| state.take(index)),
             Due::Only(index) => {
@@ -314,7 +314,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         }
     }
 
-    fn call_a_sleeper(&self, state: &mut State<W, S>, now: Instant) {
+    fn call_a_sleeper(&self, state: &mut HandoverState<W, S>, now: Instant) {
         if state.can_call() {
             let due = state.due(now);
             self.call_for(state, due);
@@ -322,7 +322,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     /// Calls one sleeper for what is due, and none for work that an alarm covers.
-    fn call_for(&self, state: &mut State<W, S>, due: Due) {
+    fn call_for(&self, state: &mut HandoverState<W, S>, due: Due) {
         let needed = match due {
             Due::Any { .. } | Due::Only(_) => true,
             Due::Later(when) => state.alarm.is_none_or(|alarm| when < alarm),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::batch::unanswered::{OneUnanswered, Unanswered};
 use crate::execute::handover::Begin;
-use crate::execute::runner::Desk;
+use crate::execute::runner::RunnerState;
 use crate::execute::runs::Ending;
 use crate::schedule::scheduler::{Action, Next};
 use crate::{Afterwards, Batch, Error, Placement, Plan, Runner, Slot, SlotToken, State};
@@ -32,7 +32,7 @@ enum Work {
 }
 
 /// What a slot is to execute.
-struct Begun {
+struct BegunBatch {
     slot: Slot,
     batch: Batch,
     /// Where engines keep their slots.
@@ -98,7 +98,8 @@ impl Lease {
             return Step::Done;
         };
         let started = runner.ledger.clock.now();
-        let Some(Begun { mut slot, mut batch, unanswered, is_metered }) = self.begin(slot, started) else {
+        let Some(BegunBatch { mut slot, mut batch, unanswered, is_metered }) = self.begin(slot, started)
+        else {
             return Step::Done;
         };
         if runner.keeps_slots {
@@ -119,35 +120,35 @@ impl Lease {
 
     /// Takes the next batch for this slot, which goes home where there is none. What has ended in the queue is answered.
     #[inline]
-    fn begin(&self, slot: Slot, started: Instant) -> Option<Begun> {
+    fn begin(&self, slot: Slot, started: Instant) -> Option<BegunBatch> {
         let Self { runner, .. } = self;
         let index = slot.index;
         // On a thread that has other work too.
         let inline = !self.of_instance_thread && !runner.keeps_slots;
         let mut dropped = Vec::new();
         let mut useless_waits = Vec::new();
-        let begin = runner.handover.begin(started, slot, |desk, slot| {
-            desk.clear_marks(slot.index);
-            let work = if !inline && let Some(batch) = desk.take_moved(slot.index) {
-                desk.runs.begin(slot, batch.numbers(), started, inline);
+        let begin = runner.handover.begin(started, slot, |state, slot| {
+            state.clear_marks(slot.index);
+            let work = if !inline && let Some(batch) = state.take_moved(slot.index) {
+                state.runs.begin(slot, batch.numbers(), started, inline);
                 Work::Moved(batch)
-            } else if desk.is_held_back() || desk.is_left_to_others(slot.index) {
+            } else if state.is_held_back() || state.is_left_to_others(slot.index) {
                 return None;
             } else {
-                let next: Next = desk.scheduler.next(started, slot.index);
+                let next: Next = state.scheduler.next(started, slot.index);
                 dropped = next.dropped;
                 let Action::Run(plan) = next.action else {
                     return None;
                 };
-                let sequence = desk.next_sequence;
-                desk.next_sequence += 1;
-                desk.runs.begin(slot, plan.numbers(), started, inline);
+                let sequence = state.next_sequence;
+                state.next_sequence += 1;
+                state.runs.begin(slot, plan.numbers(), started, inline);
                 Work::New(plan, sequence)
             };
-            let unanswered = desk.unanswered.as_ref().map(Unanswered::begin);
+            let unanswered = state.unanswered.as_ref().map(Unanswered::begin);
             // This batch may be one too many for others to begin.
-            useless_waits = desk.useless_waits(started);
-            Some((work, unanswered, desk.gate.wants_processor_time()))
+            useless_waits = state.useless_waits(started);
+            Some((work, unanswered, state.gate.wants_processor_time()))
         });
         for (entry, error) in dropped {
             runner.ledger.end_in_queue(entry.request, error);
@@ -163,7 +164,7 @@ impl Lease {
         if let Some(second) = second {
             runner.lease(second).leave_to_others();
         }
-        Some(Begun { slot, batch, unanswered, is_metered })
+        Some(BegunBatch { slot, batch, unanswered, is_metered })
     }
 
     #[inline]
@@ -177,7 +178,8 @@ impl Lease {
             Work::Moved(mut batch) => {
                 let ended = batch.end_useless(started);
                 if !ended.is_empty() {
-                    let forget = |desk: &mut Desk| ended.into_iter().for_each(|it| desk.runs.forget(it));
+                    let forget =
+                        |state: &mut RunnerState| ended.into_iter().for_each(|it| state.runs.forget(it));
                     self.runner.handover.with(forget);
                 }
                 *batch
@@ -209,7 +211,7 @@ impl Lease {
     fn execute_each_alone(&self, slot: &mut Slot, batch: &mut Batch) -> Option<Batch> {
         let begin = |slot: &Slot, number, now| {
             let inline = !self.of_instance_thread;
-            self.runner.handover.with(|desk| desk.runs.begin(slot, std::iter::once(number), now, inline));
+            self.runner.handover.with(|state| state.runs.begin(slot, std::iter::once(number), now, inline));
         };
         while let Some(alone) = batch.next_alone(|number, now| begin(slot, number, now)) {
             execute_once(slot, alone);
@@ -226,7 +228,7 @@ impl Lease {
     }
 
     fn ending(&self, slot: &Slot) -> Option<Ending> {
-        self.runner.handover.with(|desk| desk.runs.ending(slot.index))
+        self.runner.handover.with(|state| state.runs.ending(slot.index))
     }
 }
 
@@ -243,15 +245,15 @@ fn finish(
     let took = ended.saturating_duration_since(started);
     let mut too_late = Vec::new();
     let index = slot.index;
-    let slot = runner.handover.finish(ended, slot, |desk, slot| {
-        desk.scheduler.done(slot.index);
-        desk.runs.finish(slot.index);
+    let slot = runner.handover.finish(ended, slot, |state, slot| {
+        state.scheduler.done(slot.index);
+        state.runs.finish(slot.index);
         if !moved.is_empty() && runner.state() == State::Failed {
             too_late = moved;
         } else {
-            desk.moved.extend(moved.into_iter().map(|batch| (slot.index, Box::new(batch))));
+            state.moved.extend(moved.into_iter().map(|batch| (slot.index, Box::new(batch))));
         }
-        desk.gate.record(took, processor) == Placement::Inline
+        state.gate.record(took, processor) == Placement::Inline
     });
     for batch in too_late {
         batch.fail(&Error::shutting_down());
@@ -265,7 +267,7 @@ fn take_back(runner: &Runner, slot: &mut Slot) -> Vec<Batch> {
         return Vec::new();
     };
     batch.set_unanswered(None);
-    match runner.handover.with(|desk| desk.runs.ending(slot.index)) {
+    match runner.handover.with(|state| state.runs.ending(slot.index)) {
         Some(Ending::Moved) => return vec![batch],
         Some(why) => batch.fail(&why.error(&runner.spec().name)),
         None if batch.open() == 1 => batch.fail(&error),

@@ -57,7 +57,7 @@ impl Default for RunnerOptions {
 
 pub struct Runner {
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) handover: Handover<Desk, Slot>,
+    pub(crate) handover: Handover<RunnerState, Slot>,
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
     /// Of its engines; empty where one of them always can execute.
     readiness: Vec<Arc<dyn Readiness>>,
@@ -69,7 +69,7 @@ pub struct Runner {
 }
 
 /// The queue under the hand-over's lock.
-pub(crate) struct Desk {
+pub(crate) struct RunnerState {
     pub(crate) scheduler: Box<dyn Scheduler>,
     pub(crate) gate: Gate,
     pub(crate) next_number: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Desk {
     pub(crate) closed: bool,
 }
 
-impl Work for Desk {
+impl Work for RunnerState {
     fn due(&self, now: Instant, free: &FreeSlots) -> Due {
         match &self.marks {
             None => self.unmarked_due(now, free),
@@ -98,7 +98,7 @@ impl Work for Desk {
     }
 }
 
-impl Desk {
+impl RunnerState {
     /// As if no slot waited for a permit.
     fn unmarked_due(&self, now: Instant, free: &FreeSlots) -> Due {
         // Never held back: answers to others may have to wait for theirs.
@@ -193,7 +193,7 @@ impl Runner {
             let look_again: LookAgain =
                 Arc::new(move || drop(weak.upgrade().inspect(|runner: &Arc<Self>| runner.look_again())));
             let ledger = Ledger::new(spec, options.clock, options.observer, look_again.clone());
-            let desk = Desk {
+            let state = RunnerState {
                 scheduler,
                 gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
                 next_number: 0,
@@ -208,7 +208,7 @@ impl Runner {
             };
             Self {
                 ledger: Arc::new(ledger),
-                handover: if binds { Handover::bound(desk, slots) } else { Handover::new(desk, slots) },
+                handover: if binds { Handover::bound(state, slots) } else { Handover::new(state, slots) },
                 drivers: options.drivers,
                 readiness,
                 keeps_slots,
@@ -263,25 +263,25 @@ impl Runner {
 
     /// For how long the request waits that has waited the longest.
     pub fn queue_age(&self) -> Duration {
-        let oldest = self.handover.with(|desk| desk.scheduler.oldest());
+        let oldest = self.handover.with(|state| state.scheduler.oldest());
         oldest.map_or(Duration::ZERO, |oldest| self.now().saturating_duration_since(oldest))
     }
 
     /// Requests that wait for a slot.
     pub fn backlog(&self) -> Backlog {
-        self.handover.with(|desk| desk.scheduler.backlog())
+        self.handover.with(|state| state.scheduler.backlog())
     }
 
     /// Requests inside, told apart at one instant.
     pub fn occupancy(&self) -> Occupancy {
-        self.handover.with(|desk| {
-            let waiting = desk.scheduler.backlog().requests;
+        self.handover.with(|state| {
+            let waiting = state.scheduler.backlog().requests;
             Occupancy { waiting, running: self.inside().saturating_sub(waiting) }
         })
     }
 
     pub fn placement(&self) -> Placement {
-        self.handover.with(|desk| desk.gate.placement())
+        self.handover.with(|state| state.gate.placement())
     }
 
     /// Whether nothing waits, nothing runs and every thread of the model is asleep.
@@ -298,7 +298,7 @@ impl Runner {
     /// place for it, whatever it says: then it is counted as refused, and need not come.
     pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
         let ledger = &self.ledger;
-        if !self.handover.with(|desk| ledger.state() == State::Ready && desk.scheduler.is_full(bytes)) {
+        if !self.handover.with(|state| ledger.state() == State::Ready && state.scheduler.is_full(bytes)) {
             return Ok(());
         }
         let error = Error::overloaded();
@@ -320,14 +320,14 @@ impl Runner {
         let deadline = request.deadline;
         let mut entry = Entry::new(request, &ledger.spec.queue);
         let expires = entry.expires;
-        let admitted = self.handover.admit(arrived, |desk| {
-            let number = desk.next_number;
+        let admitted = self.handover.admit(arrived, |state| {
+            let number = state.next_number;
             entry.number = number;
             // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
             // finds the door shut.
             let admits = match ledger.state() {
                 State::Ready => true,
-                State::Draining => entry.request.context.is_of_child() && !desk.closed,
+                State::Draining => entry.request.context.is_of_child() && !state.closed,
                 _ => false,
             };
             if !admits {
@@ -336,8 +336,8 @@ impl Runner {
             if entry.request.context.is_too_deep() {
                 return Err((Error::too_deep(), entry));
             }
-            desk.scheduler.admit(entry)?;
-            desk.next_number += 1;
+            state.scheduler.admit(entry)?;
+            state.next_number += 1;
             ledger.admitted();
             Ok(number)
         });
@@ -388,7 +388,7 @@ impl Runner {
 
     /// Something has changed that held work back: somebody leads, if there is a slot for it.
     pub(crate) fn look_again(self: &Arc<Self>) {
-        let unchanged = |_: &mut Desk| Ok::<_, Infallible>(());
+        let unchanged = |_: &mut RunnerState| Ok::<_, Infallible>(());
         if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unchanged) {
             self.lease(slot).leave_to_others();
         }

@@ -51,11 +51,11 @@ impl Ticket {
 
     fn leave_run(&self) {
         let now = self.runner.now();
-        self.runner.handover.with(|desk| desk.runs.abandon(self.number, now));
+        self.runner.handover.with(|state| state.runs.abandon(self.number, now));
     }
 
     fn leave_queue(&self, error: Error) -> bool {
-        let entry = self.runner.handover.with(|desk| desk.scheduler.cancel(self.number));
+        let entry = self.runner.handover.with(|state| state.scheduler.cancel(self.number));
         let left = entry.is_some();
         if let Some(entry) = entry {
             self.runner.ledger.end_in_queue(entry.request, error);

@@ -31,7 +31,7 @@ impl Runner {
     /// Executes the samples one after the other, each on all instances at the same time, and forgets what the
     /// statistics say of it. To be called before the runner is published. [`Runner::retire`] ends it with an error.
     pub fn warm_up(self: &Arc<Self>, samples: &[WarmUpSample]) -> Result<(), Error> {
-        let slots = self.handover.with(|desk| desk.runs.count());
+        let slots = self.handover.with(|state| state.runs.count());
         let mut said = Instant::now();
         for sample in samples {
             self.check_batch_size(sample)?;
@@ -74,22 +74,22 @@ impl Runner {
     ) -> Result<(), Error> {
         let now = self.now();
         let ledger = &self.ledger;
-        let ((), lead) = self.handover.admit(now, |desk| {
-            if desk.closed {
+        let ((), lead) = self.handover.admit(now, |state| {
+            if state.closed {
                 return Err(Error::shutting_down());
             }
             let seats = (0..sample.batch_size).map(|_| {
                 let request = request_of(sample, now, Reply::new(answers.clone(), slot as u64));
                 let mut entry = Entry::new(Box::new(request), &ledger.spec.queue);
-                entry.number = desk.next_number;
-                desk.next_number += 1;
+                entry.number = state.next_number;
+                state.next_number += 1;
                 ledger.admitted();
                 Seat::from(entry)
             });
             let plan = Plan { seats: seats.collect(), inputs: Vec::new() };
-            let batch = Batch::new(ledger.clone(), plan, desk.next_sequence, now);
-            desk.next_sequence += 1;
-            desk.moved.push_back((slot, Box::new(batch)));
+            let batch = Batch::new(ledger.clone(), plan, state.next_sequence, now);
+            state.next_sequence += 1;
+            state.moved.push_back((slot, Box::new(batch)));
             Ok(())
         })?;
         if let Some(slot) = lead {

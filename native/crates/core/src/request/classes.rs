@@ -93,7 +93,7 @@ fn best(scores: &Tensor, labels: &[String], batched: bool, count: usize) -> Resu
     if elements > MAX_ELEMENTS || count.saturating_mul(rows) > MAX_ELEMENTS {
         return Err(Error::invalid("classification output tensor too large"));
     }
-    let choice = Choice { data: scores.data.as_bytes(), elements, count, labels };
+    let choice = ClassChoice { data: scores.data.as_bytes(), elements, count, labels };
     let mut shape = Shape::new();
     if rows > 0 {
         shape.push(rows as i64);
@@ -115,7 +115,7 @@ fn best(scores: &Tensor, labels: &[String], batched: bool, count: usize) -> Resu
     Ok(Tensor { datatype: DataType::Bytes, shape, data: Buffer::host(data) })
 }
 
-struct Choice<'a> {
+struct ClassChoice<'a> {
     data: &'a [u8],
     /// Of one row.
     elements: usize,
@@ -124,7 +124,7 @@ struct Choice<'a> {
     labels: &'a [String],
 }
 
-impl Choice<'_> {
+impl ClassChoice<'_> {
     fn write<const N: usize, T: Copy>(
         &self,
         read: impl Fn([u8; N]) -> T,

@@ -25,7 +25,7 @@ pub const MOST_WAITING: usize = 64 << 20;
 const MAIL_WEIGHT: usize = 1 << 10;
 
 pub(crate) struct Ordering {
-    state: Mutex<State>,
+    state: Mutex<OrderState>,
     /// Of the mail that waits.
     weight: AtomicUsize,
     held_back: HeldBack,
@@ -35,11 +35,11 @@ pub(crate) struct Ordering {
 }
 
 #[derive(Default)]
-struct State {
+struct OrderState {
     /// The first batch that has not finished.
     next: u64,
     /// What is left of each batch, by the numbers of its requests.
-    batches: BTreeMap<u64, VecDeque<Place>>,
+    batches: BTreeMap<u64, VecDeque<RequestPlace>>,
     /// Of requests that nobody waits for, which others have passed.
     late: Outbox,
     /// A thread is about to look for what is next.
@@ -47,7 +47,7 @@ struct State {
 }
 
 /// That of a request.
-struct Place {
+struct RequestPlace {
     number: u64,
     outbox: Outbox,
     /// What is in the box.
@@ -75,8 +75,8 @@ impl Ordering {
 
     /// The batch with this number has these requests. To be called before anything else about it.
     pub(crate) fn begin(&self, sequence: u64, requests: impl Iterator<Item = u64>) {
-        let place = |number| Place { number, outbox: Outbox::default(), weight: 0, ended: false };
-        let mut places: Vec<Place> = requests.map(place).collect();
+        let place = |number| RequestPlace { number, outbox: Outbox::default(), weight: 0, ended: false };
+        let mut places: Vec<RequestPlace> = requests.map(place).collect();
         places.sort_unstable_by_key(|place| place.number);
         lock(&self.state).batches.insert(sequence, places.into());
     }
@@ -116,7 +116,7 @@ impl Ordering {
         self.weight.load(Atomic::SeqCst) >= MOST_WAITING
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut OrderState)) {
         let mut state = lock(&self.state);
         change(&mut state);
         if std::mem::replace(&mut state.delivering, true) {
@@ -134,7 +134,7 @@ impl Ordering {
     }
 
     /// What may leave now.
-    fn take_next(&self, state: &mut State) -> Option<Outbox> {
+    fn take_next(&self, state: &mut OrderState) -> Option<Outbox> {
         let (mut next, mut weight) = (std::mem::take(&mut state.late), 0);
         while let Some(places) = state.batches.get_mut(&state.next) {
             // Nobody in front of these waits to be passed.
@@ -156,8 +156,8 @@ impl Ordering {
     }
 }
 
-impl State {
-    fn place(&mut self, sequence: u64, number: u64) -> Option<&mut Place> {
+impl OrderState {
+    fn place(&mut self, sequence: u64, number: u64) -> Option<&mut RequestPlace> {
         let places = self.batches.get_mut(&sequence)?;
         let index = places.binary_search_by_key(&number, |place| place.number).ok()?;
         places.get_mut(index)

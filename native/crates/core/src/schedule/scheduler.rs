@@ -94,7 +94,7 @@ pub struct DynamicBatcher {
 }
 
 /// What is to be done now.
-enum Choice {
+enum GroupChoice {
     Run(Head, usize),
     Wait(Instant),
     Idle,
@@ -115,14 +115,15 @@ impl DynamicBatcher {
         Self { policy, queue: Queue::grouped(queue, grouping), looks_at, least_rows }
     }
 
-    fn choose(&self, now: Instant) -> Choice {
-        let mut choice = Choice::Idle;
+    fn choose(&self, now: Instant) -> GroupChoice {
+        let mut choice = GroupChoice::Idle;
         for head in self.queue.heads(self.looks_at) {
             match self.decide(head, now) {
-                Decision::Run { requests } => return Choice::Run(head, requests),
+                Decision::Run { requests } => return GroupChoice::Run(head, requests),
                 Decision::Wait { until } => {
-                    let earlier = if let Choice::Wait(earlier) = choice { earlier.min(until) } else { until };
-                    choice = Choice::Wait(earlier);
+                    let earlier =
+                        if let GroupChoice::Wait(earlier) = choice { earlier.min(until) } else { until };
+                    choice = GroupChoice::Wait(earlier);
                 }
                 Decision::Idle => {}
             }
@@ -166,9 +167,9 @@ impl Scheduler for DynamicBatcher {
     fn next(&mut self, now: Instant, _slot: usize) -> Next {
         let dropped = self.queue.settle(now);
         let action = match self.choose(now) {
-            Choice::Run(head, requests) => Action::Run(self.queue.take_group(head, requests)),
-            Choice::Wait(until) => Action::Wait(self.alarm(until)),
-            Choice::Idle => Action::Idle,
+            GroupChoice::Run(head, requests) => Action::Run(self.queue.take_group(head, requests)),
+            GroupChoice::Wait(until) => Action::Wait(self.alarm(until)),
+            GroupChoice::Idle => Action::Idle,
         };
         Next { action, dropped }
     }
@@ -182,9 +183,9 @@ impl Scheduler for DynamicBatcher {
             return if self.queue.backlog().requests == 0 { Due::Nothing } else { any() };
         }
         match self.choose(now) {
-            Choice::Run(..) => any(),
-            Choice::Wait(until) => Due::Later(self.alarm(until)),
-            Choice::Idle => Due::Nothing,
+            GroupChoice::Run(..) => any(),
+            GroupChoice::Wait(until) => Due::Later(self.alarm(until)),
+            GroupChoice::Idle => Due::Nothing,
         }
     }
 

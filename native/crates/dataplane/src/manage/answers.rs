@@ -8,7 +8,7 @@ use kushi_shm::{CudaRegistration, Registration};
 use crate::{LogSettings, ResponseRow, ServerMetadata, TraceSetting};
 
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum VerbAnswer {
     /// What was asked for has happened.
     Done,
     /// Whether the server is live or ready, or the model ready.

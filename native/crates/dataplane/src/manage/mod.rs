@@ -16,22 +16,22 @@ use kushi_core::{Error, ErrorKind, Runner};
 use crate::plane::not_ready;
 use crate::{Action, Asker, DataPlane, Phase, metrics};
 
-pub use answers::{Answer, IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata};
+pub use answers::{IndexEntry, ModelMetadata, ModelStatistics, TensorMetadata, VerbAnswer};
 pub use regions::region_error;
 pub use verbs::{CudaPlace, RegionPlace, Sent, Verb};
 
 /// Hears what comes of a verb, once. It must not wait.
-pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+pub type OnAnswer = Box<dyn FnOnce(Result<VerbAnswer, Error>) + Send>;
 
 /// The rest of a verb's work: for a thread that may block.
 pub type Slow = Box<dyn FnOnce() + Send>;
 
 /// The same with its answer.
-type Work = Box<dyn FnOnce(&DataPlane) -> Result<Answer, Error> + Send>;
+type Work = Box<dyn FnOnce(&DataPlane) -> Result<VerbAnswer, Error> + Send>;
 
 /// How an answer comes about.
-enum Begun {
-    Done(Answer),
+enum BegunVerb {
+    Done(VerbAnswer),
     /// The version says whether it is ready.
     Asked(Arc<Runner>),
     Aside(Work),
@@ -53,16 +53,16 @@ impl DataPlane {
 
     fn perform_for(self: &Arc<Self>, asker: Asker, verb: Verb, on_answer: OnAnswer) -> Option<Slow> {
         match self.begin(verb) {
-            Ok(Begun::Done(answer)) => on_answer(Ok(answer)),
-            Ok(Begun::Asked(runner)) => {
-                runner.ask_ready(Box::new(move |ready| on_answer(Ok(Answer::Health(ready)))));
+            Ok(BegunVerb::Done(answer)) => on_answer(Ok(answer)),
+            Ok(BegunVerb::Asked(runner)) => {
+                runner.ask_ready(Box::new(move |ready| on_answer(Ok(VerbAnswer::Health(ready)))));
             }
-            Ok(Begun::Aside(work)) => {
+            Ok(BegunVerb::Aside(work)) => {
                 let plane = self.clone();
                 return Some(Box::new(move || on_answer(work(&plane))));
             }
-            Ok(Begun::Ordered { action, model, dependents }) => {
-                let done = move |done: Result<(), Error>| on_answer(done.map(|()| Answer::Done));
+            Ok(BegunVerb::Ordered { action, model, dependents }) => {
+                let done = move |done: Result<(), Error>| on_answer(done.map(|()| VerbAnswer::Done));
                 self.orders.place(action, &model, dependents, asker, Box::new(done));
             }
             Err(error) => on_answer(Err(error)),
@@ -71,7 +71,7 @@ impl DataPlane {
     }
 
     /// The same on a thread that may block.
-    pub fn perform_blocking(self: &Arc<Self>, asker: Asker, verb: Verb) -> Result<Answer, Error> {
+    pub fn perform_blocking(self: &Arc<Self>, asker: Asker, verb: Verb) -> Result<VerbAnswer, Error> {
         let (sender, receiver) = mpsc::channel();
         if let Some(work) = self.perform_for(asker, verb, Box::new(move |answer| drop(sender.send(answer)))) {
             work();
@@ -79,27 +79,29 @@ impl DataPlane {
         receiver.recv().unwrap_or_else(|_| Err(unanswered()))
     }
 
-    fn begin(&self, verb: Verb) -> Result<Begun, Error> {
-        Ok(Begun::Done(match verb {
+    fn begin(&self, verb: Verb) -> Result<BegunVerb, Error> {
+        Ok(BegunVerb::Done(match verb {
             Verb::ServerLive => self.health(self.phase() == Phase::Serving)?,
             Verb::ServerReady => self.health(self.is_ready())?,
             Verb::ServerMetadata => return Ok(self.server_metadata()),
             Verb::ModelReady { model, version } => {
-                return Ok(Begun::Asked(self.asked_version(&model, version)?));
+                return Ok(BegunVerb::Asked(self.asked_version(&model, version)?));
             }
             Verb::ModelMetadata { model, version } => {
-                Answer::ModelMetadata(self.model_metadata(&model, version)?)
+                VerbAnswer::ModelMetadata(self.model_metadata(&model, version)?)
             }
             Verb::ModelConfig { model, version } => {
-                Answer::ModelConfig(self.find(&model, version)?.spec().clone())
+                VerbAnswer::ModelConfig(self.find(&model, version)?.spec().clone())
             }
             Verb::ModelStatistics { model, version } => {
-                Answer::ModelStatistics(self.statistics(&model, version)?)
+                VerbAnswer::ModelStatistics(self.statistics(&model, version)?)
             }
             Verb::RepositoryIndex { ready_only } => {
                 self.check_serving()?;
                 // It reads directories.
-                return Ok(Begun::Aside(Box::new(move |plane| Ok(Answer::Index(plane.index(ready_only))))));
+                return Ok(BegunVerb::Aside(Box::new(move |plane| {
+                    Ok(VerbAnswer::Index(plane.index(ready_only)))
+                })));
             }
             Verb::RepositoryModelLoad { model, parameters } => {
                 self.check_control()?;
@@ -107,11 +109,11 @@ impl DataPlane {
                     let text = format!("load parameter '{parameter}' is not supported by this version");
                     return Err(Error::new(ErrorKind::Unsupported, text));
                 }
-                return Ok(Begun::Ordered { action: Action::Load, model, dependents: false });
+                return Ok(BegunVerb::Ordered { action: Action::Load, model, dependents: false });
             }
             Verb::RepositoryModelUnload { model, dependents } => {
                 self.check_control()?;
-                return Ok(Begun::Ordered { action: Action::Unload, model, dependents });
+                return Ok(BegunVerb::Ordered { action: Action::Unload, model, dependents });
             }
             Verb::SharedMemoryStatus { memory, region } => self.region_status(memory, &region)?,
             Verb::SystemSharedMemoryRegister { region, place } => self.register_region(region, place)?,
@@ -122,39 +124,39 @@ impl DataPlane {
                 return self.unregister_region(memory, region);
             }
             Verb::LogSettings(change) => {
-                Answer::LogSettings { file: self.log.file(), settings: self.log.change(change) }
+                VerbAnswer::LogSettings { file: self.log.file(), settings: self.log.change(change) }
             }
             Verb::TraceSetting { model, change } => {
                 self.check_traced(&model)?;
-                Answer::TraceSetting(self.traces.change(&model, change?)?)
+                VerbAnswer::TraceSetting(self.traces.change(&model, change?)?)
             }
-            Verb::Metrics => Answer::Metrics(metrics::render(self)),
+            Verb::Metrics => VerbAnswer::Metrics(metrics::render(self)),
         }))
     }
 
     /// Whether there are GPUs is asked for where clients may have memory there: once, which takes its time.
-    fn server_metadata(&self) -> Begun {
+    fn server_metadata(&self) -> BegunVerb {
         if !self.allow_client_regions {
-            return Begun::Done(Answer::ServerMetadata(self.metadata.clone()));
+            return BegunVerb::Done(VerbAnswer::ServerMetadata(self.metadata.clone()));
         }
         match kushi_shm::knows_gpus() {
-            Some(has_gpus) => Begun::Done(self.metadata_with(has_gpus)),
-            None => Begun::Aside(Box::new(|plane| Ok(plane.metadata_with(kushi_shm::has_gpus())))),
+            Some(has_gpus) => BegunVerb::Done(self.metadata_with(has_gpus)),
+            None => BegunVerb::Aside(Box::new(|plane| Ok(plane.metadata_with(kushi_shm::has_gpus())))),
         }
     }
 
-    fn metadata_with(&self, has_gpus: bool) -> Answer {
+    fn metadata_with(&self, has_gpus: bool) -> VerbAnswer {
         let mut metadata = self.metadata.clone();
         if has_gpus {
             metadata.extensions.push("cuda_shared_memory".into());
         }
-        Answer::ServerMetadata(metadata)
+        VerbAnswer::ServerMetadata(metadata)
     }
 
-    fn health(&self, well: bool) -> Result<Answer, Error> {
+    fn health(&self, well: bool) -> Result<VerbAnswer, Error> {
         match self.phase() {
             Phase::Exiting => Err(Error::new(ErrorKind::ShuttingDown, "Server exiting")),
-            _ => Ok(Answer::Health(well)),
+            _ => Ok(VerbAnswer::Health(well)),
         }
     }
 

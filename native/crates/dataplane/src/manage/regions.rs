@@ -3,15 +3,15 @@
 use kushi_core::{Error, ErrorKind};
 use kushi_shm::{CudaRegistration, Memory, RegionError, RegionFault, Registered, Registration, check_gpus};
 
-use super::Begun;
-use crate::{Answer, CudaPlace, DataPlane, RegionPlace, Sent};
+use super::BegunVerb;
+use crate::{CudaPlace, DataPlane, RegionPlace, Sent, VerbAnswer};
 
 impl DataPlane {
-    pub(super) fn region_status(&self, memory: Memory, region: &str) -> Result<Answer, Error> {
+    pub(super) fn region_status(&self, memory: Memory, region: &str) -> Result<VerbAnswer, Error> {
         if region.is_empty() {
             return Ok(match memory {
-                Memory::System => Answer::Regions(self.regions.all()),
-                Memory::Cuda => Answer::CudaRegions(self.regions.all_cuda()),
+                Memory::System => VerbAnswer::Regions(self.regions.all()),
+                Memory::Cuda => VerbAnswer::CudaRegions(self.regions.all_cuda()),
             });
         }
         let registered_as = |found, asked| {
@@ -20,8 +20,8 @@ impl DataPlane {
             )))
         };
         match (self.regions.find(region), memory) {
-            (Some(Registered::System(found)), Memory::System) => Ok(Answer::Regions(vec![found])),
-            (Some(Registered::Cuda(found)), Memory::Cuda) => Ok(Answer::CudaRegions(vec![found])),
+            (Some(Registered::System(found)), Memory::System) => Ok(VerbAnswer::Regions(vec![found])),
+            (Some(Registered::Cuda(found)), Memory::Cuda) => Ok(VerbAnswer::CudaRegions(vec![found])),
             (Some(Registered::System(_)), Memory::Cuda) => registered_as("system", "CUDA"),
             (Some(Registered::Cuda(_)), Memory::System) => registered_as("CUDA", "system"),
             (None, _) => {
@@ -31,18 +31,26 @@ impl DataPlane {
         }
     }
 
-    pub(super) fn register_region(&self, name: String, place: Sent<RegionPlace>) -> Result<Answer, Error> {
+    pub(super) fn register_region(
+        &self,
+        name: String,
+        place: Sent<RegionPlace>,
+    ) -> Result<VerbAnswer, Error> {
         self.check_may_register(Memory::System, &name)?;
         let RegionPlace { key, offset, byte_size } = place?;
         let registration = Registration { name, key, offset, byte_size };
         self.regions.register(registration).map_err(region_error)?;
-        Ok(Answer::Done)
+        Ok(VerbAnswer::Done)
     }
 
     /// The driver of GPUs takes its time.
-    pub(super) fn register_cuda_region(&self, name: String, place: Sent<CudaPlace>) -> Result<Begun, Error> {
+    pub(super) fn register_cuda_region(
+        &self,
+        name: String,
+        place: Sent<CudaPlace>,
+    ) -> Result<BegunVerb, Error> {
         self.check_may_register(Memory::Cuda, &name)?;
-        Ok(Begun::Aside(Box::new(move |plane| {
+        Ok(BegunVerb::Aside(Box::new(move |plane| {
             let refused = |error: RegionError| {
                 // Clients hear Triton's words alone.
                 if let Some(cause) = &error.cause {
@@ -55,11 +63,11 @@ impl DataPlane {
             let CudaPlace { handle, device_id, byte_size } = place?;
             let registration = CudaRegistration { name, device_id, byte_size };
             plane.regions.register_cuda(registration, &handle).map_err(refused)?;
-            Ok(Answer::Done)
+            Ok(VerbAnswer::Done)
         })))
     }
 
-    pub(super) fn unregister_region(&self, memory: Memory, region: String) -> Result<Begun, Error> {
+    pub(super) fn unregister_region(&self, memory: Memory, region: String) -> Result<BegunVerb, Error> {
         self.check_client_regions()?;
         let unregister = move |plane: &Self| match &*region {
             "" => plane.regions.unregister_all(memory),
@@ -68,11 +76,11 @@ impl DataPlane {
         Ok(match memory {
             Memory::System => {
                 unregister(self);
-                Begun::Done(Answer::Done)
+                BegunVerb::Done(VerbAnswer::Done)
             }
-            Memory::Cuda => Begun::Aside(Box::new(move |plane| {
+            Memory::Cuda => BegunVerb::Aside(Box::new(move |plane| {
                 unregister(plane);
-                Ok(Answer::Done)
+                Ok(VerbAnswer::Done)
             })),
         })
     }

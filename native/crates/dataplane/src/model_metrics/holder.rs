@@ -13,24 +13,24 @@ use super::{Change, MetricKind, ModelMetrics};
 pub struct MetricHolder {
     metrics: Arc<ModelMetrics>,
     model: Arc<str>,
-    held: Mutex<Held>,
+    held: Mutex<HeldMetric>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldMetric {
     last_number: u64,
-    families: HashMap<String, Counted>,
-    series: BTreeMap<Place, Counted>,
+    families: HashMap<String, CountedMetric>,
+    series: BTreeMap<LabelledName, CountedMetric>,
     numbers: HashMap<u64, Numbered>,
     /// What processes have left behind that ended: their counters go on.
-    kept: BTreeMap<Place, HeldSeries>,
+    kept: BTreeMap<LabelledName, HeldSeries>,
 }
 
 /// The name of the family, and the labels.
-type Place = (String, Labels);
+type LabelledName = (String, Labels);
 
 /// One that is held several times has one number.
-struct Counted {
+struct CountedMetric {
     number: u64,
     times: usize,
 }
@@ -49,15 +49,15 @@ struct HeldFamily {
 struct HeldSeries {
     metrics: Arc<ModelMetrics>,
     model: Arc<str>,
-    place: Place,
+    place: LabelledName,
     series: Arc<Series>,
 }
 
-impl Held {
+impl HeldMetric {
     /// Answers its number. One that is held already comes back, to be dropped behind the lock.
     fn take(&mut self, one: Numbered) -> (u64, Option<Numbered>) {
         let number = self.last_number + 1;
-        let new = || Counted { number, times: 0 };
+        let new = || CountedMetric { number, times: 0 };
         let counted = match &one {
             Numbered::Family(family) => self.families.entry(family.name.clone()).or_insert_with(new),
             Numbered::Series(one) => self.series.entry(one.place.clone()).or_insert_with(new),
@@ -128,7 +128,7 @@ impl MetricHolder {
     /// Of as many as were made.
     pub fn release(&self, number: u64) {
         let mut held = self.held();
-        let Held { families, series, numbers, .. } = &mut *held;
+        let HeldMetric { families, series, numbers, .. } = &mut *held;
         let counted = match numbers.get(&number) {
             Some(Numbered::Family(family)) => families.get_mut(&family.name),
             Some(Numbered::Series(one)) => series.get_mut(&one.place),
@@ -153,7 +153,7 @@ impl MetricHolder {
     pub fn process_ended(&self) {
         let mut held = self.held();
         let last_number = held.last_number;
-        let Held { numbers, mut kept, .. } = std::mem::take(&mut *held);
+        let HeldMetric { numbers, mut kept, .. } = std::mem::take(&mut *held);
         let mut released = Vec::new();
         for numbered in numbers.into_values() {
             match numbered {
@@ -176,7 +176,7 @@ impl MetricHolder {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldMetric> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -37,10 +37,10 @@ struct Family {
     kind: MetricKind,
     description: String,
     holders: Holders,
-    series: BTreeMap<Labels, Held>,
+    series: BTreeMap<Labels, HeldMetrics>,
 }
 
-struct Held {
+struct HeldMetrics {
     series: Arc<Series>,
     holders: Holders,
 }
@@ -130,8 +130,10 @@ impl ModelMetrics {
         };
         series.check_buckets(name, buckets)?;
         *counted += usize::from(is_new);
-        let held =
-            family.series.entry(labels.clone()).or_insert_with(|| Held { series, holders: Holders::new() });
+        let held = family
+            .series
+            .entry(labels.clone())
+            .or_insert_with(|| HeldMetrics { series, holders: Holders::new() });
         *held.holders.entry(model.clone()).or_default() += 1;
         Ok(held.series.clone())
     }

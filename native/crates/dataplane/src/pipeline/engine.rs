@@ -12,7 +12,7 @@ use kushi_core::{
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
 use super::Graph;
-use super::beside::Errands;
+use super::beside::JobQueue;
 use super::plan::Plan;
 use super::run::Run;
 use crate::Registry;
@@ -32,16 +32,11 @@ pub(super) struct Pipeline {
     /// Steps that have given an answer and have not ended: all their mail is taken by one thread, in its order.
     streams: Mutex<HashSet<u64>>,
     open_streams: AtomicUsize,
-    pub(super) errands: Arc<Errands>,
+    pub(super) jobs: Arc<JobQueue>,
 }
 
 impl Ensemble {
-    pub(crate) fn new(
-        spec: &ModelSpec,
-        graph: Graph,
-        registry: &Arc<Registry>,
-        errands: Arc<Errands>,
-    ) -> Self {
+    pub(crate) fn new(spec: &ModelSpec, graph: Graph, registry: &Arc<Registry>, jobs: Arc<JobQueue>) -> Self {
         Self(Arc::new_cyclic(|me| Pipeline {
             me: me.clone(),
             spec: Arc::new(spec.clone()),
@@ -51,7 +46,7 @@ impl Ensemble {
             runs: Mutex::default(),
             streams: Mutex::default(),
             open_streams: AtomicUsize::default(),
-            errands,
+            jobs,
         }))
     }
 }
@@ -163,8 +158,8 @@ impl Pipeline {
     }
 
     fn follow_beside(self: Arc<Self>, mail: Vec<Mail>) {
-        let errands = self.errands.clone();
-        errands.push(move || self.follow(mail));
+        let jobs = self.jobs.clone();
+        jobs.push(move || self.follow(mail));
     }
 }
 

@@ -6,12 +6,12 @@
 //! follows from them is done by the thread that brought them, afterwards, or by the one beside ([`beside`]).
 
 mod beside;
+mod branches;
 mod engine;
 mod graph;
 mod plan;
 mod run;
 mod scheduler;
-mod strands;
 
 pub(crate) use beside::Beside;
 pub(crate) use engine::Ensemble;

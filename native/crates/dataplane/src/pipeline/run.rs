@@ -13,24 +13,24 @@ use kushi_core::{
 use smallvec::SmallVec;
 
 use super::Graph;
+use super::branches::{Branches, Next, Path};
 use super::engine::Pipeline;
 use super::plan::{Plan, fit};
-use super::strands::{Next, Path, Strands};
 
 pub(super) struct Run {
     plan: Arc<Plan>,
     /// `None`: it has ended.
-    state: Mutex<Option<Box<State>>>,
+    state: Mutex<Option<Box<RunState>>>,
 }
 
-struct State {
+struct RunState {
     /// Of this one request.
     batch: Batch,
     context: Context,
     needed: Arc<[bool]>,
-    strands: Strands,
+    branches: Branches,
     labels: Option<Arc<[Labels]>>,
-    calls: SmallVec<[Call; 2]>,
+    calls: SmallVec<[StepCall; 2]>,
     /// Nothing begins any more.
     error: Option<Error>,
     /// A step has given other than one answer.
@@ -39,7 +39,7 @@ struct State {
 }
 
 /// A step that runs.
-struct Call {
+struct StepCall {
     key: u64,
     step: usize,
     path: Path,
@@ -55,7 +55,7 @@ struct Aftermath {
     requests: SmallVec<[Box<Request>; 1]>,
     given_up: Vec<Ticket>,
     leases: Vec<Lease>,
-    ended: Option<Box<State>>,
+    ended: Option<Box<RunState>>,
 }
 
 impl Run {
@@ -67,12 +67,12 @@ impl Run {
         };
         let Some(request) = batch.request(0) else { return };
         let needed = pipeline.graph.needed(request);
-        let strands = Strands::new(&pipeline.graph, inputs(&pipeline.spec, request));
-        let state = Box::new(State {
+        let branches = Branches::new(&pipeline.graph, inputs(&pipeline.spec, request));
+        let state = Box::new(RunState {
             batch,
             context,
             needed,
-            strands,
+            branches,
             labels: plan.labels.clone(),
             calls: SmallVec::new(),
             error: None,
@@ -85,13 +85,13 @@ impl Run {
             let give_up = run.later(pipeline, |run, pipeline| {
                 run.give_up(pipeline, Error::new(ErrorKind::Cancelled, ""));
             });
-            let errands = pipeline.errands.clone();
-            state.batch.when_abandoned(0, move || errands.push(give_up));
+            let jobs = pipeline.jobs.clone();
+            state.batch.when_abandoned(0, move || jobs.push(give_up));
             state.advance(&run, pipeline, &[], aftermath);
         });
     }
 
-    /// An errand that keeps neither of them.
+    /// A job that keeps neither of them.
     fn later(
         self: &Arc<Self>,
         pipeline: &Arc<Pipeline>,
@@ -114,7 +114,7 @@ impl Run {
         self.go_on(pipeline, |state, aftermath| state.fail(error, aftermath));
     }
 
-    fn go_on(self: &Arc<Self>, pipeline: &Arc<Pipeline>, act: impl FnOnce(&mut State, &mut Aftermath)) {
+    fn go_on(self: &Arc<Self>, pipeline: &Arc<Pipeline>, act: impl FnOnce(&mut RunState, &mut Aftermath)) {
         let mut aftermath = Aftermath::default();
         {
             let mut open = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +131,7 @@ impl Run {
     }
 }
 
-impl State {
+impl RunState {
     fn take(&mut self, run: &Arc<Run>, pipeline: &Arc<Pipeline>, mail: Mail, aftermath: &mut Aftermath) {
         let Mail { key, response, end, credit } = mail;
         let Some(at) = self.calls.iter().position(|call| call.key == key) else { return };
@@ -149,7 +149,7 @@ impl State {
                     Some(path.clone())
                 } else {
                     self.streams = true;
-                    self.strands.branch(&pipeline.graph, &path, answers)
+                    self.branches.branch(&pipeline.graph, &path, answers)
                 };
             }
             if let Some(to) = &changed {
@@ -163,13 +163,13 @@ impl State {
                 let outputs = response.outputs.into_iter();
                 let known =
                     outputs.filter_map(|(place, tensor)| Some(((*places.get(usize::from(place))?)?, tensor)));
-                if !self.strands.put(to, planned.into_iter(), known) {
+                if !self.branches.put(to, planned.into_iter(), known) {
                     changed = None;
                 }
             }
         }
         match (credit, &changed) {
-            (Some(credit), Some(to)) => self.strands.keep(to, credit),
+            (Some(credit), Some(to)) => self.branches.keep(to, credit),
             (credit, _) => aftermath.credits.extend(credit),
         }
         if let Some(end) = end {
@@ -180,7 +180,7 @@ impl State {
                 Ok(()) if is_whole && call.answers == 1 => {}
                 Ok(()) => {
                     self.streams = true;
-                    self.strands.limit(&path, call.answers, &mut aftermath.credits);
+                    self.branches.limit(&path, call.answers, &mut aftermath.credits);
                 }
             }
         }
@@ -209,12 +209,12 @@ impl State {
         if self.error.is_some() {
             return;
         }
-        for (step, path) in self.strands.begin_due(&run.plan, &self.needed, path) {
+        for (step, path) in self.branches.begin_due(&run.plan, &self.needed, path) {
             if let Err(error) = self.call(run, pipeline, step, path, aftermath) {
                 return self.fail(in_ensemble(&pipeline.spec.name, &error), aftermath);
             }
         }
-        self.strands.release(&pipeline.graph, &self.needed, &mut aftermath.read);
+        self.branches.release(&pipeline.graph, &self.needed, &mut aftermath.read);
     }
 
     fn call(
@@ -228,7 +228,7 @@ impl State {
         let Some(asked) = self.batch.request(0) else { return Err(Error::new(ErrorKind::Cancelled, "")) };
         let (runner, planned) = (&run.plan.runners[step], &run.plan.steps[step]);
         let spec = runner.spec();
-        let mut inputs = self.strands.inputs(&path, &planned.inputs);
+        let mut inputs = self.branches.inputs(&path, &planned.inputs);
         for (input, place) in inputs.iter_mut().zip(&spec.inputs) {
             if let Some(input) = input {
                 fit(spec, &place.dims, input);
@@ -261,9 +261,9 @@ impl State {
                     let ring = move |run: &Arc<Run>, pipeline: &Arc<Pipeline>| {
                         run.go_on(pipeline, |state, _| state.ring(key));
                     };
-                    pipeline.errands.push_at(expires, run.later(pipeline, ring));
+                    pipeline.jobs.push_at(expires, run.later(pipeline, ring));
                 }
-                self.calls.push(Call { key, step, path, answers: 0, ticket: Some(ticket) });
+                self.calls.push(StepCall { key, step, path, answers: 0, ticket: Some(ticket) });
                 if let Admission::Lead(lease) = admission {
                     aftermath.leases.push(lease);
                 }
@@ -291,7 +291,7 @@ impl State {
     fn fail(&mut self, error: Error, aftermath: &mut Aftermath) {
         self.error.get_or_insert(error);
         self.waits_for_room = false;
-        self.strands.clear(&mut aftermath.credits);
+        self.branches.clear(&mut aftermath.credits);
         aftermath.given_up.extend(self.calls.iter_mut().filter_map(|call| call.ticket.take()));
     }
 
@@ -301,7 +301,8 @@ impl State {
         loop {
             let Some(asked) = self.batch.request(0) else { return };
             let busy = |path: &[u32]| self.calls.iter().any(|call| call.path.starts_with(path));
-            let next = self.strands.next_answer(&pipeline.graph, &asked.wanted, busy, &mut aftermath.credits);
+            let next =
+                self.branches.next_answer(&pipeline.graph, &asked.wanted, busy, &mut aftermath.credits);
             let Some((path, next)) = next else { return };
             let answer = match next {
                 Next::New(mut answer) => {
@@ -311,14 +312,14 @@ impl State {
                 Next::Again(answer) => answer,
             };
             match self.batch.send(0, answer) {
-                Sent::Accepted => self.strands.remove(&path, &mut aftermath.credits),
+                Sent::Accepted => self.branches.remove(&path, &mut aftermath.credits),
                 Sent::Full(answer) => {
-                    self.strands.found_no_room(&path, *answer);
+                    self.branches.found_no_room(&path, *answer);
                     self.waits_for_room = true;
                     // Where all steps have ended, nobody else holds the run.
-                    let (run, of, errands) = (run.clone(), pipeline.clone(), pipeline.errands.clone());
+                    let (run, of, jobs) = (run.clone(), pipeline.clone(), pipeline.jobs.clone());
                     let go_on = move || run.go_on(&of, |_, _| ());
-                    self.batch.when_room(0, move || errands.push(go_on));
+                    self.batch.when_room(0, move || jobs.push(go_on));
                     return;
                 }
                 _ => return self.fail(Error::new(ErrorKind::Cancelled, ""), aftermath),
@@ -331,14 +332,14 @@ impl State {
         let Some(request) = self.batch.request(0) else { return };
         let answer = match self.error.take() {
             Some(error) => Err(error),
-            None if self.streams && self.strands.has_streamed_all() => Ok(None),
-            None => match self.strands.answer(&pipeline.graph, &request.wanted) {
+            None if self.streams && self.branches.has_streamed_all() => Ok(None),
+            None => match self.branches.answer(&pipeline.graph, &request.wanted) {
                 Some(answer) if !self.streams => Ok(Some(answer)),
                 _ => Err(nothing_to_do(&pipeline.spec.name, &request.id)),
             },
         };
         // Nothing holds the memory of the asker's inputs any more but the request itself.
-        self.strands.clear(&mut Vec::new());
+        self.branches.clear(&mut Vec::new());
         self.context = Context::default();
         match answer {
             Ok(Some(mut answer)) => {

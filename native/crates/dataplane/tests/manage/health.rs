@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{Answer, DataPlane, DataPlaneOptions, InFlight, Phase, Verb};
+use kushi_dataplane::{DataPlane, DataPlaneOptions, InFlight, Phase, Verb, VerbAnswer};
 
 use crate::site::{INFLIGHT_BYTES, Site, options, version};
 
 fn health(site: &Site, verb: Verb) -> bool {
     match site.ask(verb) {
-        Ok(Answer::Health(well)) => well,
+        Ok(VerbAnswer::Health(well)) => well,
         other => panic!("{other:?}"),
     }
 }
@@ -55,10 +55,12 @@ fn a_server_that_goes_away_says_so() {
 #[test]
 fn a_server_tells_its_name_and_its_counts() {
     let site = Site::new();
-    let Ok(Answer::ServerMetadata(metadata)) = site.ask(Verb::ServerMetadata) else { panic!("no metadata") };
+    let Ok(VerbAnswer::ServerMetadata(metadata)) = site.ask(Verb::ServerMetadata) else {
+        panic!("no metadata")
+    };
     assert_eq!((&metadata, &*metadata.version), (&site.plane.metadata, "7.7"));
     let again = site.plane.perform(Verb::ServerMetadata, Box::new(|answer| assert!(answer.is_ok())));
     assert!(again.is_none(), "whether there are GPUs is known: nothing is left for another thread");
-    let Ok(Answer::Metrics(text)) = site.ask(Verb::Metrics) else { panic!("no metrics") };
+    let Ok(VerbAnswer::Metrics(text)) = site.ask(Verb::Metrics) else { panic!("no metrics") };
     assert!(text.contains(&format!("\nkushi_inflight_bytes {INFLIGHT_BYTES}\n")), "{text}");
 }

@@ -1,21 +1,21 @@
 //! What is asked of models.
 
 use kushi_core::{DataType, ErrorKind, ModelSpec};
-use kushi_dataplane::{Answer, ModelMetadata, ModelStatistics, TensorMetadata, Verb};
+use kushi_dataplane::{ModelMetadata, ModelStatistics, TensorMetadata, Verb, VerbAnswer};
 use kushi_testkit::{Scene, echo_spec, tensor_spec};
 
 use crate::site::{Site, version};
 
 fn metadata(site: &Site, version: Option<u64>) -> ModelMetadata {
     match site.ask(Verb::ModelMetadata { model: "echo".into(), version }) {
-        Ok(Answer::ModelMetadata(metadata)) => metadata,
+        Ok(VerbAnswer::ModelMetadata(metadata)) => metadata,
         other => panic!("{other:?}"),
     }
 }
 
 fn statistics(site: &Site, model: &str, version: Option<u64>) -> Vec<ModelStatistics> {
     match site.ask(Verb::ModelStatistics { model: model.into(), version }) {
-        Ok(Answer::ModelStatistics(statistics)) => statistics,
+        Ok(VerbAnswer::ModelStatistics(statistics)) => statistics,
         other => panic!("{other:?}"),
     }
 }
@@ -65,7 +65,7 @@ fn a_model_is_ready_or_says_why_not() {
     site.serve("echo", [&scene]);
     site.plane.registry.announce("late", 1);
     for version in [None, Some(2)] {
-        assert!(matches!(site.ask(ready("echo", version)), Ok(Answer::Health(true))));
+        assert!(matches!(site.ask(ready("echo", version)), Ok(VerbAnswer::Health(true))));
     }
     for (verb, kind, text) in [
         (ready("other", None), ErrorKind::ModelNotFound, "'other' is not found"),
@@ -85,7 +85,7 @@ fn a_configuration_is_that_of_the_version() {
     let site = Site::new();
     site.serve("echo", &scenes);
     for (version, expected) in [(None, "config of 2"), (Some(1), "config of 1")] {
-        let Ok(Answer::ModelConfig(spec)) = site.ask(Verb::ModelConfig { model: "echo".into(), version })
+        let Ok(VerbAnswer::ModelConfig(spec)) = site.ask(Verb::ModelConfig { model: "echo".into(), version })
         else {
             panic!("no configuration")
         };

@@ -3,7 +3,9 @@
 use std::fs;
 
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Answer, CudaPlace, DataPlaneOptions, Memory, RegionPlace, Registration, Sent, Verb};
+use kushi_dataplane::{
+    CudaPlace, DataPlaneOptions, Memory, RegionPlace, Registration, Sent, Verb, VerbAnswer,
+};
 
 use crate::site::{Site, options};
 
@@ -50,13 +52,13 @@ fn unregister(memory: Memory, region: &str) -> Verb {
 
 fn done(site: &Site, verb: Verb) {
     let answer = site.ask(verb);
-    assert!(matches!(answer, Ok(Answer::Done)), "{answer:?}");
+    assert!(matches!(answer, Ok(VerbAnswer::Done)), "{answer:?}");
 }
 
 fn listed(site: &Site, memory: Memory, region: &str) -> Vec<String> {
     match site.ask(status(memory, region)) {
-        Ok(Answer::Regions(regions)) => regions.into_iter().map(|region| region.name).collect(),
-        Ok(Answer::CudaRegions(regions)) => regions.into_iter().map(|region| region.name).collect(),
+        Ok(VerbAnswer::Regions(regions)) => regions.into_iter().map(|region| region.name).collect(),
+        Ok(VerbAnswer::CudaRegions(regions)) => regions.into_iter().map(|region| region.name).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -67,7 +69,7 @@ fn regions_come_and_go_by_their_names() {
     for name in ["a", "b", "c"] {
         done(&site, register(name, Ok(object.place())));
     }
-    let Ok(Answer::Regions(found)) = site.ask(status(Memory::System, "a")) else { panic!("no regions") };
+    let Ok(VerbAnswer::Regions(found)) = site.ask(status(Memory::System, "a")) else { panic!("no regions") };
     let key = object.0.clone();
     assert_eq!(found, [Registration { name: "a".into(), key, offset: 16, byte_size: 32 }]);
     let text = "shared memory region 'a' already in manager";

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use kushi_core::{Error, ErrorKind, State};
-use kushi_dataplane::{Action, Answer, DataPlaneOptions, IndexEntry, Phase, Verb};
+use kushi_dataplane::{Action, DataPlaneOptions, IndexEntry, Phase, Verb, VerbAnswer};
 use kushi_testkit::PATIENCE;
 
 use crate::site::{Folder, Site, options, version};
@@ -17,7 +17,7 @@ fn over(folders: &[&Folder]) -> Site {
 
 fn index(site: &Site, ready_only: bool) -> Vec<IndexEntry> {
     match site.ask(Verb::RepositoryIndex { ready_only }) {
-        Ok(Answer::Index(entries)) => entries,
+        Ok(VerbAnswer::Index(entries)) => entries,
         other => panic!("{other:?}"),
     }
 }
@@ -93,7 +93,7 @@ fn directories_are_read_by_whoever_runs_what_is_handed_back() {
     let work = site.plane.perform(verb, Box::new(move |answer| sender.send(answer).unwrap_or_default()));
     assert!(answers.try_recv().is_err());
     work.expect("work that takes a while")();
-    assert!(matches!(answers.try_recv(), Ok(Ok(Answer::Index(entries))) if entries == [there("echo")]));
+    assert!(matches!(answers.try_recv(), Ok(Ok(VerbAnswer::Index(entries))) if entries == [there("echo")]));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_order_is_answered_when_it_has_been_carried_out() {
             assert_eq!((order.action, &*order.model), (Action::Unload, "echo"));
             order.answer(Err(Error::new(ErrorKind::ModelBusy, "busy")));
         });
-        assert!(matches!(site.ask(load(&[])), Ok(Answer::Done)));
+        assert!(matches!(site.ask(load(&[])), Ok(VerbAnswer::Done)));
         site.refuses(unload(), ErrorKind::ModelBusy, "busy");
     });
 }

@@ -2,8 +2,8 @@
 
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{
-    Answer, Change, LogChange, LogForm, LogSettings, Sent, TraceChange, TraceLevel, TraceOptions,
-    TraceSetting, Verb,
+    Change, LogChange, LogForm, LogSettings, Sent, TraceChange, TraceLevel, TraceOptions, TraceSetting, Verb,
+    VerbAnswer,
 };
 
 use crate::site::{Site, version};
@@ -26,7 +26,7 @@ fn traces(model: &str, change: Sent<TraceChange>) -> Verb {
 
 fn traced(site: &Site, model: &str, change: TraceChange) -> TraceSetting {
     match site.ask(traces(model, Ok(change))) {
-        Ok(Answer::TraceSetting(setting)) => setting,
+        Ok(VerbAnswer::TraceSetting(setting)) => setting,
         other => panic!("{other:?}"),
     }
 }
@@ -35,7 +35,7 @@ fn traced(site: &Site, model: &str, change: TraceChange) -> TraceSetting {
 fn a_change_of_the_log_is_answered_with_all_settings() {
     let site = Site::new();
     let log = |change| match site.ask(Verb::LogSettings(change)) {
-        Ok(Answer::LogSettings { file, settings }) => (file, settings),
+        Ok(VerbAnswer::LogSettings { file, settings }) => (file, settings),
         other => panic!("{other:?}"),
     };
     let usual = LogSettings { verbose: 0, info: true, warning: true, error: true, form: LogForm::Triton };

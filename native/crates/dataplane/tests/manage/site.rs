@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kushi_core::{ErrorKind, ModelSpec};
 use kushi_dataplane::{
-    Answer, Asker, DataPlane, DataPlaneOptions, InFlight, LogChange, LogForm, LogSettings, LogSwitch,
-    MetricsOptions, Phase, ServerMetadata, TraceOptions, Verb,
+    Asker, DataPlane, DataPlaneOptions, InFlight, LogChange, LogForm, LogSettings, LogSwitch, MetricsOptions,
+    Phase, ServerMetadata, TraceOptions, Verb, VerbAnswer,
 };
 use kushi_testkit::{Scene, echo_spec};
 
@@ -32,7 +32,7 @@ impl Site {
     }
 
     /// What is answered before anybody would have to wait.
-    pub fn ask(&self, verb: Verb) -> Result<Answer, (ErrorKind, String)> {
+    pub fn ask(&self, verb: Verb) -> Result<VerbAnswer, (ErrorKind, String)> {
         let answer = self.plane.perform_blocking(Asker::Client, verb);
         answer.map_err(|error| (error.kind, error.message.into_owned()))
     }

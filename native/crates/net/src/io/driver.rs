@@ -11,16 +11,16 @@ use std::rc::Rc;
 use kushi_core::{Lease, Step};
 use tokio::sync::Notify;
 
-use crate::io::Counted;
+use crate::io::CountedConnection;
 
 #[derive(Default)]
 pub(super) struct Driver {
-    waiting: RefCell<VecDeque<(Lease, Counted)>>,
+    waiting: RefCell<VecDeque<(Lease, CountedConnection)>>,
     arrived: Notify,
 }
 
 impl Driver {
-    pub(super) fn add(&self, lease: Lease, counted: Counted) {
+    pub(super) fn add(&self, lease: Lease, counted: CountedConnection) {
         self.waiting.borrow_mut().push_back((lease, counted));
         self.arrived.notify_one();
     }
@@ -43,7 +43,7 @@ impl Driver {
         }
     }
 
-    fn next(&self) -> Option<(Lease, Counted)> {
+    fn next(&self) -> Option<(Lease, CountedConnection)> {
         self.waiting.borrow_mut().pop_front()
     }
 }

@@ -31,9 +31,9 @@ pub(super) enum Duty {
 
 /// Those of one thread.
 #[derive(Default)]
-pub(super) struct Duties(RefCell<Vec<Begun>>);
+pub(super) struct Duties(RefCell<Vec<BegunDuty>>);
 
-struct Begun {
+struct BegunDuty {
     duty: Duty,
     task: JoinHandle<()>,
 }
@@ -41,7 +41,7 @@ struct Begun {
 impl Duties {
     pub(super) fn begin(&self, duty: Duty, net: &Arc<Net>) {
         let task = duty.begin(net);
-        self.0.borrow_mut().push(Begun { duty, task });
+        self.0.borrow_mut().push(BegunDuty { duty, task });
     }
 
     /// The runtime of their tasks has gone.
@@ -51,9 +51,9 @@ impl Duties {
 
     /// Returns when nobody can connect any more.
     pub(super) async fn close_listeners(&self) {
-        let listens = |begun: &mut Begun| matches!(begun.duty, Duty::Listen(..));
-        let listening: Vec<Begun> = self.0.borrow_mut().extract_if(.., listens).collect();
-        for Begun { duty, task } in listening {
+        let listens = |begun: &mut BegunDuty| matches!(begun.duty, Duty::Listen(..));
+        let listening: Vec<BegunDuty> = self.0.borrow_mut().extract_if(.., listens).collect();
+        for BegunDuty { duty, task } in listening {
             drop(duty);
             task.abort();
             // Its end is what is waited for, not its result.

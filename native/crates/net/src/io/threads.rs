@@ -6,7 +6,7 @@ use std::thread;
 use kushi_core::{Drivers, Lease};
 
 use crate::io::duties::Duty;
-use crate::io::{Counted, IoThread, Item, SIDE_PATIENCE};
+use crate::io::{CountedConnection, IoThread, Item, SIDE_PATIENCE};
 use crate::listen::{Entrance, Guest, Listener, Socket};
 use crate::net::Net;
 
@@ -64,7 +64,7 @@ impl IoThreads {
         let Some(thread) = self.threads.iter().min_by_key(|thread| thread.connections.get()) else {
             return false;
         };
-        thread.inbox.push(Item::Socket(socket, guest, Counted::connection(thread))).is_ok()
+        thread.inbox.push(Item::Socket(socket, guest, CountedConnection::connection(thread))).is_ok()
     }
 
     /// Ends a silent connection on each thread, if there is one.
@@ -106,7 +106,7 @@ impl IoThreads {
 /// Second leases go to an io thread that has nothing to run; with none, to an instance thread.
 impl Drivers for IoThreads {
     fn offer(&self, lease: Lease) {
-        let claim = |thread: &Arc<IoThread>| Some((thread.clone(), Counted::only_lease(thread)?));
+        let claim = |thread: &Arc<IoThread>| Some((thread.clone(), CountedConnection::only_lease(thread)?));
         if let Some((thread, counted)) = self.threads.iter().find_map(claim) {
             // A full inbox drops the lease, which passes it on.
             let _ = thread.inbox.push(Item::Lead(lease, counted));

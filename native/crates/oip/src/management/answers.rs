@@ -2,15 +2,15 @@
 
 use kushi_core::{BatchRow, Error, Totals, epoch_ms};
 use kushi_dataplane::{
-    Answer, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration,
-    ResponseRow, ServerMetadata, TensorMetadata, TraceSetting,
+    CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration, ResponseRow,
+    ServerMetadata, TensorMetadata, TraceSetting, VerbAnswer,
 };
 
 use crate::CallAnswer;
 use crate::json::write;
 
 /// What becomes of a verb, for a process of our own.
-pub fn call_answer(answer: &Result<Answer, Error>) -> CallAnswer {
+pub fn call_answer(answer: &Result<VerbAnswer, Error>) -> CallAnswer {
     match answer {
         Ok(answer) => CallAnswer { status: 200, body: render(answer).into(), kind: String::new() },
         Err(error) => CallAnswer {
@@ -23,25 +23,25 @@ pub fn call_answer(answer: &Result<Answer, Error>) -> CallAnswer {
 
 /// As Triton's HTTP server writes it. Metrics are the text that they are; where something was done, there is nothing to
 /// say.
-pub fn render(answer: &Answer) -> Vec<u8> {
+pub fn render(answer: &VerbAnswer) -> Vec<u8> {
     let mut out = Vec::new();
     match answer {
-        Answer::Done => {}
-        Answer::Health(well) => out.extend_from_slice(if *well { b"true" } else { b"false" }),
-        Answer::ServerMetadata(server) => server_metadata(&mut out, server),
-        Answer::ModelMetadata(model) => model_metadata(&mut out, model),
-        Answer::ModelConfig(model) => out.extend_from_slice(model.config_json.as_bytes()),
-        Answer::ModelStatistics(models) => {
+        VerbAnswer::Done => {}
+        VerbAnswer::Health(well) => out.extend_from_slice(if *well { b"true" } else { b"false" }),
+        VerbAnswer::ServerMetadata(server) => server_metadata(&mut out, server),
+        VerbAnswer::ModelMetadata(model) => model_metadata(&mut out, model),
+        VerbAnswer::ModelConfig(model) => out.extend_from_slice(model.config_json.as_bytes()),
+        VerbAnswer::ModelStatistics(models) => {
             out.extend_from_slice(b"{\"model_stats\":");
             array(&mut out, models, model_statistics);
             out.push(b'}');
         }
-        Answer::Index(entries) => array(&mut out, entries, index_entry),
-        Answer::Regions(regions) => array(&mut out, regions, region),
-        Answer::CudaRegions(regions) => array(&mut out, regions, cuda_region),
-        Answer::LogSettings { file, settings } => log_settings(&mut out, file, *settings),
-        Answer::TraceSetting(setting) => trace_setting(&mut out, setting),
-        Answer::Metrics(text) => out.extend_from_slice(text.as_bytes()),
+        VerbAnswer::Index(entries) => array(&mut out, entries, index_entry),
+        VerbAnswer::Regions(regions) => array(&mut out, regions, region),
+        VerbAnswer::CudaRegions(regions) => array(&mut out, regions, cuda_region),
+        VerbAnswer::LogSettings { file, settings } => log_settings(&mut out, file, *settings),
+        VerbAnswer::TraceSetting(setting) => trace_setting(&mut out, setting),
+        VerbAnswer::Metrics(text) => out.extend_from_slice(text.as_bytes()),
     }
     out
 }
@@ -231,16 +231,16 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn written(answer: &Answer, json: &str) {
+    fn written(answer: &VerbAnswer, json: &str) {
         assert_eq!(String::from_utf8(render(answer)).unwrap(), json);
     }
 
     #[test]
     fn a_yes_a_no_and_nothing_to_say() {
-        written(&Answer::Health(true), "true");
-        written(&Answer::Health(false), "false");
-        written(&Answer::Done, "");
-        written(&Answer::Metrics("# HELP".into()), "# HELP");
+        written(&VerbAnswer::Health(true), "true");
+        written(&VerbAnswer::Health(false), "false");
+        written(&VerbAnswer::Done, "");
+        written(&VerbAnswer::Metrics("# HELP".into()), "# HELP");
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         let (body, kind) = (r#"{"error":"why \"not\""}"#.into(), "invalid_input".into());
         assert_eq!(call_answer(&failed), CallAnswer { status: 500, body, kind });
         let (body, kind) = ("false".into(), String::new());
-        assert_eq!(call_answer(&Ok(Answer::Health(false))), CallAnswer { status: 200, body, kind });
+        assert_eq!(call_answer(&Ok(VerbAnswer::Health(false))), CallAnswer { status: 200, body, kind });
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let (name, version) = ("triton".into(), "0.1 \"x\"".into());
         let server = ServerMetadata { name, version, extensions: vec!["a".into(), "b".into()] };
         let json = r#"{"name":"triton","version":"0.1 \"x\"","extensions":["a","b"]}"#;
-        written(&Answer::ServerMetadata(server), json);
+        written(&VerbAnswer::ServerMetadata(server), json);
         let tensor = |name: &str, datatype, shape: &[i64]| TensorMetadata {
             name: name.into(),
             datatype,
@@ -274,7 +274,7 @@ mod tests {
             r#"{"name":"m","versions":["1","3"],"platform":"onnxruntime_onnx","inputs":["#,
             r#"{"name":"A","datatype":"FP32","shape":[-1,3]},{"name":"B","datatype":"BYTES","shape":[]}],"outputs":[]}"#
         );
-        written(&Answer::ModelMetadata(model), json);
+        written(&VerbAnswer::ModelMetadata(model), json);
     }
 
     #[test]
@@ -300,8 +300,8 @@ mod tests {
             r#""batch_stats":[{"batch_size":4,"compute_input":{"count":4,"ns":40},"#,
             r#""compute_infer":{"count":5,"ns":50},"compute_output":{"count":6,"ns":60}}],"memory_usage":[]}]}"#
         );
-        written(&Answer::ModelStatistics(vec![model]), json);
-        written(&Answer::ModelStatistics(vec![]), r#"{"model_stats":[]}"#);
+        written(&VerbAnswer::ModelStatistics(vec![model]), json);
+        written(&VerbAnswer::ModelStatistics(vec![]), r#"{"model_stats":[]}"#);
     }
 
     #[test]
@@ -314,8 +314,8 @@ mod tests {
             r#"[{"name":"m"},{"name":"m","version":"2","state":"READY"},"#,
             r#"{"name":"m","state":"UNAVAILABLE","reason":"why"}]"#
         );
-        written(&Answer::Index(vec![known, ready, failed]), json);
-        written(&Answer::Index(vec![]), "[]");
+        written(&VerbAnswer::Index(vec![known, ready, failed]), json);
+        written(&VerbAnswer::Index(vec![]), "[]");
     }
 
     #[test]
@@ -326,10 +326,10 @@ mod tests {
             r#"[{"name":"a","key":"/k","offset":4,"byte_size":8},"#,
             r#"{"name":"b","key":"/k","offset":4,"byte_size":8}]"#
         );
-        written(&Answer::Regions(vec![region("a"), region("b")]), json);
-        written(&Answer::Regions(vec![]), "[]");
+        written(&VerbAnswer::Regions(vec![region("a"), region("b")]), json);
+        written(&VerbAnswer::Regions(vec![]), "[]");
         let region = CudaRegistration { name: "g".into(), device_id: 1, byte_size: 8 };
-        written(&Answer::CudaRegions(vec![region]), r#"[{"name":"g","device_id":1,"byte_size":8}]"#);
+        written(&VerbAnswer::CudaRegions(vec![region]), r#"[{"name":"g","device_id":1,"byte_size":8}]"#);
     }
 
     #[test]
@@ -340,19 +340,19 @@ mod tests {
             r#"{"log_file":"/l","log_info":true,"log_warning":false,"log_error":true,"log_verbose_level":1,"#,
             r#""log_format":"ISO8601"}"#
         );
-        written(&Answer::LogSettings { file: "/l".into(), settings }, json);
+        written(&VerbAnswer::LogSettings { file: "/l".into(), settings }, json);
         let json = concat!(
             r#"{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0","#,
             r#""trace_file":"","trace_mode":"triton"}"#
         );
         let off = TraceOptions::default().setting;
-        written(&Answer::TraceSetting(off.clone()), json);
+        written(&VerbAnswer::TraceSetting(off.clone()), json);
         let json = concat!(
             r#"{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"1000","trace_count":"5","#,
             r#""trace_mode":"opentelemetry","url":"http://a/b"}"#
         );
         let level = TraceLevel { timestamps: true, tensors: true };
         let destination = Destination::Collector(vec![("url".into(), "http://a/b".into())]);
-        written(&Answer::TraceSetting(TraceSetting { level, count: 5, destination, ..off }), json);
+        written(&VerbAnswer::TraceSetting(TraceSetting { level, count: 5, destination, ..off }), json);
     }
 }

@@ -39,7 +39,7 @@ unsafe impl Sync for Context {}
 
 /// What the driver says, by its name there.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failure(pub(super) String);
+pub(super) struct CudaFailure(pub(super) String);
 
 #[derive(Clone, Copy)]
 pub(super) struct Gpu {
@@ -74,7 +74,7 @@ impl Driver {
         let counted = unsafe {
             driver.check((api.cuInit)(0)).and_then(|()| driver.check((api.cuDeviceGetCount)(&raw mut gpus)))
         };
-        counted.map_err(|Failure(text)| text)?;
+        counted.map_err(|CudaFailure(text)| text)?;
         if gpus == 0 {
             return Err("the driver shows no GPU".into());
         }
@@ -87,7 +87,7 @@ impl Driver {
     }
 
     /// `number` is that of a GPU.
-    pub(super) fn gpu(&'static self, number: u64) -> Result<Gpu, Failure> {
+    pub(super) fn gpu(&'static self, number: u64) -> Result<Gpu, CudaFailure> {
         let number = c_int::try_from(number).unwrap_or(c_int::MAX);
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&context) = contexts.get(&number) {
@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// Runs `call` with the context current to this thread.
-    fn within(&self, context: *mut RawContext, call: impl FnOnce(&Api) -> Status) -> Result<(), Failure> {
+    fn within(&self, context: *mut RawContext, call: impl FnOnce(&Api) -> Status) -> Result<(), CudaFailure> {
         // SAFETY: the context is retained for good.
         self.check(unsafe { (self.api.cuCtxPushCurrent_v2)(context) })?;
         let status = call(&self.api);
@@ -118,7 +118,7 @@ impl Driver {
         self.check(status)
     }
 
-    fn check(&self, status: Status) -> Result<(), Failure> {
+    fn check(&self, status: Status) -> Result<(), CudaFailure> {
         if status == 0 {
             return Ok(());
         }
@@ -128,18 +128,18 @@ impl Driver {
             (self.api.cuGetErrorName)(status, &raw mut name);
             (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
         };
-        Err(Failure(name.unwrap_or_else(|| format!("CUDA error {status}"))))
+        Err(CudaFailure(name.unwrap_or_else(|| format!("CUDA error {status}"))))
     }
 }
 
 impl Gpu {
     /// Runs `call` with the context of the GPU current to this thread.
-    fn call(self, call: impl FnOnce(&Api) -> Status) -> Result<(), Failure> {
+    fn call(self, call: impl FnOnce(&Api) -> Status) -> Result<(), CudaFailure> {
         self.driver.within(self.context.raw, call)
     }
 
     /// Runs `copy` on the stream of the GPU, and waits for it.
-    fn copy(self, copy: impl FnOnce(&Api, *mut RawStream) -> Status) -> Result<(), Failure> {
+    fn copy(self, copy: impl FnOnce(&Api, *mut RawStream) -> Status) -> Result<(), CudaFailure> {
         let stream = self.context.stream;
         self.call(|api| {
             let copied = copy(api, stream);
@@ -150,7 +150,7 @@ impl Gpu {
         })
     }
 
-    pub(super) fn open(self, handle: &CudaHandle) -> Result<Opened, Failure> {
+    pub(super) fn open(self, handle: &CudaHandle) -> Result<Opened, CudaFailure> {
         let mut address = 0;
         // SAFETY: the handle is any 64 bytes: the driver looks whether it knows them. It writes an address.
         self.call(|api| unsafe {
@@ -162,7 +162,7 @@ impl Gpu {
 
 impl Opened {
     /// How much of its allocation there is from here on.
-    pub(super) fn byte_size(&self) -> Result<u64, Failure> {
+    pub(super) fn byte_size(&self) -> Result<u64, CudaFailure> {
         let (mut start, mut byte_size) = (0, 0);
         // SAFETY: the address is open; start and length of its allocation are written.
         self.gpu.call(|api| unsafe {
@@ -172,7 +172,7 @@ impl Opened {
     }
 
     /// Fills `into` with what lies from `offset` on; blocks until it is there.
-    pub(super) fn read(&self, offset: u64, into: &mut [MaybeUninit<u8>]) -> Result<(), Failure> {
+    pub(super) fn read(&self, offset: u64, into: &mut [MaybeUninit<u8>]) -> Result<(), CudaFailure> {
         // SAFETY: writes as many bytes as `into` has. A wrong address on the GPU is an error of the driver's.
         self.gpu.copy(|api, stream| unsafe {
             (api.cuMemcpyDtoHAsync_v2)(into.as_mut_ptr().cast(), self.address + offset, into.len(), stream)
@@ -180,7 +180,7 @@ impl Opened {
     }
 
     /// Writes `bytes` from `offset` on; blocks until they are there.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), CudaFailure> {
         // SAFETY: reads as many bytes as `bytes` has. A wrong address on the GPU is an error of the driver's.
         self.gpu.copy(|api, stream| unsafe {
             (api.cuMemcpyHtoDAsync_v2)(self.address + offset, bytes.as_ptr().cast(), bytes.len(), stream)

@@ -10,7 +10,7 @@ use std::fmt;
 
 use bytes::BytesMut;
 
-use self::driver::{Driver, Failure, Opened};
+use self::driver::{CudaFailure, Driver, Opened};
 use crate::region::{RegionError, RegionFault};
 
 pub const HANDLE_BYTES: usize = 64;
@@ -66,15 +66,16 @@ impl CudaRegion {
                  sees {gpus}"
             )));
         }
-        let memory = driver.gpu(*device_id).and_then(|gpu| gpu.open(handle)).map_err(|Failure(cause)| {
-            let text = "failed to register shared memory region: invalid args";
-            RegionError::invalid(text.into()).caused_by(cause)
-        })?;
+        let memory =
+            driver.gpu(*device_id).and_then(|gpu| gpu.open(handle)).map_err(|CudaFailure(cause)| {
+                let text = "failed to register shared memory region: invalid args";
+                RegionError::invalid(text.into()).caused_by(cause)
+            })?;
         let refused = |cause| {
             let text = format!("failed to register shared memory region '{name}': invalid args");
             RegionError::invalid(text).caused_by(cause)
         };
-        let found = memory.byte_size().map_err(|Failure(cause)| refused(cause))?;
+        let found = memory.byte_size().map_err(|CudaFailure(cause)| refused(cause))?;
         if *byte_size > found {
             return Err(refused(format!("expected at most {found} bytes, got {byte_size}")));
         }
@@ -107,7 +108,7 @@ impl CudaRegion {
         self.memory.close();
     }
 
-    fn failed(&self, what: &str, Failure(error): Failure) -> RegionError {
+    fn failed(&self, what: &str, CudaFailure(error): CudaFailure) -> RegionError {
         let name = &self.registration.name;
         RegionError::new(
             RegionFault::Unusable,

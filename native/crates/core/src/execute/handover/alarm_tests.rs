@@ -29,18 +29,18 @@ impl Indexed for u8 {
 fn a_sleeper_sets_its_alarm_for_every_delay_and_takes_the_work_when_it_rings() {
     let clock = std::sync::Mutex::new(Instant::now());
     let now = || *clock.lock().unwrap_or_else(PoisonError::into_inner);
-    let desk = Handover::new(DueFrom(None), vec![0_u8]);
+    let state = Handover::new(DueFrom(None), vec![0_u8]);
     thread::scope(|scope| {
         for _ in 0..3 {
-            let sleeper = scope.spawn(|| desk.wait(0, now));
+            let sleeper = scope.spawn(|| state.wait(0, now));
             let when = now() + Duration::from_millis(2);
-            let admitted = desk.admit(now(), |work| {
+            let admitted = state.admit(now(), |work| {
                 work.0 = Some(when);
                 Ok::<_, ()>(())
             });
             assert_eq!(admitted, Ok(((), None)));
             let patience = Instant::now() + Duration::from_secs(30);
-            while lock(&desk.state).alarm != Some(when) {
+            while lock(&state.state).alarm != Some(when) {
                 assert!(!sleeper.is_finished(), "it left before its time");
                 assert!(Instant::now() < patience, "no alarm is set");
                 thread::yield_now();
@@ -48,9 +48,9 @@ fn a_sleeper_sets_its_alarm_for_every_delay_and_takes_the_work_when_it_rings() {
             *clock.lock().unwrap_or_else(PoisonError::into_inner) = when;
             let slot = sleeper.join().ok().flatten();
             assert_eq!(slot, Some(0));
-            assert!(lock(&desk.state).alarm.is_none());
-            desk.with(|work| work.0 = None);
-            desk.give_back(0, now());
+            assert!(lock(&state.state).alarm.is_none());
+            state.with(|work| work.0 = None);
+            state.give_back(0, now());
         }
     });
 }
@@ -67,18 +67,18 @@ impl Work for DueForAnother {
 #[test]
 fn work_for_a_slot_that_is_not_free_sends_no_thread_away() {
     for named in [1, 2] {
-        let desk = Handover::new(DueForAnother(named), vec![0_u8, 1]);
-        let out = lock(&desk.state).take(1);
+        let state = Handover::new(DueForAnother(named), vec![0_u8, 1]);
+        let out = lock(&state.state).take(1);
         thread::scope(|scope| {
-            let thread = scope.spawn(|| desk.wait(0, Instant::now));
+            let thread = scope.spawn(|| state.wait(0, Instant::now));
             let patience = Instant::now() + Duration::from_secs(30);
-            while lock(&desk.state).sleepers == 0 {
+            while lock(&state.state).sleepers == 0 {
                 assert!(!thread.is_finished(), "it has left");
                 assert!(Instant::now() < patience, "it does not sleep");
                 thread::yield_now();
             }
-            desk.with(|work| work.0 = 1);
-            desk.give_back(out.unwrap_or(1), Instant::now());
+            state.with(|work| work.0 = 1);
+            state.give_back(out.unwrap_or(1), Instant::now());
             assert_eq!(thread.join().ok().flatten(), Some(1));
         });
     }

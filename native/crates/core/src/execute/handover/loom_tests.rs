@@ -62,24 +62,24 @@ impl Indexed for u8 {
 type Desk = Handover<Items, u8>;
 
 struct Scene {
-    desk: Desk,
+    state: Desk,
     ran: AtomicUsize,
     now: Instant,
 }
 
 impl Scene {
     fn new(slots: u8, inline: bool) -> Arc<Self> {
-        let desk = Desk::new(Items::default(), (0..slots).collect());
+        let state = Desk::new(Items::default(), (0..slots).collect());
         if inline {
-            desk.set_inline();
+            state.set_inline();
         }
-        Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
+        Arc::new(Self { state, ran: AtomicUsize::new(0), now: Instant::now() })
     }
 
     /// Each slot has a thread of its own.
     fn bound(slots: u8) -> Arc<Self> {
-        let desk = Desk::bound(Items::default(), (0..slots).collect());
-        Arc::new(Self { desk, ran: AtomicUsize::new(0), now: Instant::now() })
+        let state = Desk::bound(Items::default(), (0..slots).collect());
+        Arc::new(Self { state, ran: AtomicUsize::new(0), now: Instant::now() })
     }
 
     fn submit(&self) -> Option<u8> {
@@ -95,7 +95,7 @@ impl Scene {
     }
 
     fn add(&self, add: impl FnOnce(&mut Items)) -> Option<u8> {
-        let added = self.desk.admit(self.now, |items| {
+        let added = self.state.admit(self.now, |items| {
             add(items);
             Ok::<_, ()>(())
         });
@@ -111,7 +111,7 @@ impl Scene {
     fn drive_with(&self, slot: Option<u8>, inline: bool, execute: impl Fn() + Copy) {
         let mut next = slot;
         while let Some(slot) = next {
-            next = match self.desk.begin(self.now, slot, |items, &slot| items.take(slot)) {
+            next = match self.state.begin(self.now, slot, |items, &slot| items.take(slot)) {
                 Begin::Nothing => None,
                 Begin::Run((), slot, second) => {
                     execute();
@@ -119,7 +119,7 @@ impl Scene {
                     if let Some(second) = second {
                         self.drive_with(Some(second), inline, execute);
                     }
-                    self.desk.finish(self.now, slot, |items, &slot| {
+                    self.state.finish(self.now, slot, |items, &slot| {
                         items.done(slot);
                         inline
                     })
@@ -135,15 +135,15 @@ impl Scene {
 
     fn work_with(&self, until: usize, inline: bool, execute: impl Fn() + Copy) {
         while self.ran.load(Ordering::Relaxed) < until {
-            let Some(slot) = self.desk.wait(0, || self.now) else { return };
+            let Some(slot) = self.state.wait(0, || self.now) else { return };
             self.drive_with(Some(slot), inline, execute);
         }
-        self.desk.close();
+        self.state.close();
     }
 
     fn finished(&self, items: usize, slots: usize) {
         assert_eq!(self.ran.load(Ordering::Relaxed), items, "every item runs exactly once");
-        assert_eq!(lock(&self.desk.state).free.len(), slots, "every slot is home");
+        assert_eq!(lock(&self.state.state).free.len(), slots, "every slot is home");
     }
 }
 
@@ -203,7 +203,7 @@ fn two_sleeping_threads_share_the_items_and_leave_together() {
 fn a_sleeper_with_an_alarm_is_called_when_work_is_due_before_it() {
     check(|| {
         let scene = Scene::new(1, false);
-        lock(&scene.desk.state).work.patient_below = 2;
+        lock(&scene.state.state).work.patient_below = 2;
         let other = scene.clone();
         let thread = thread::spawn(move || other.work(2, false));
         assert_eq!(scene.submit(), None);
@@ -235,7 +235,7 @@ fn a_dropped_lease_is_taken_over_by_a_thread() {
         let other = scene.clone();
         let thread = thread::spawn(move || other.work(1, true));
         match scene.submit() {
-            Some(slot) => scene.desk.give_back(slot, scene.now),
+            Some(slot) => scene.state.give_back(slot, scene.now),
             None => unreachable!("the only slot is free"),
         }
         thread.join().unwrap();
@@ -301,9 +301,9 @@ fn all_who_sleep_leave_when_it_closes() {
         let scene = Scene::new(2, false);
         let threads = [(); 2].map(|()| {
             let other = scene.clone();
-            thread::spawn(move || other.desk.wait(0, || other.now))
+            thread::spawn(move || other.state.wait(0, || other.now))
         });
-        scene.desk.close();
+        scene.state.close();
         for thread in threads {
             assert_eq!(thread.join().unwrap(), None);
         }

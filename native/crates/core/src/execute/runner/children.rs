@@ -12,9 +12,9 @@ impl Runner {
     /// taken in.
     pub(crate) fn pin(&self) -> Result<Pin, Error> {
         // Under the lock, as in `submit`.
-        self.handover.with(|desk| match self.ledger.state() {
+        self.handover.with(|state| match self.ledger.state() {
             State::Ready => Ok(Pin::new(&self.ledger)),
-            State::Draining if !desk.closed => Ok(Pin::new(&self.ledger)),
+            State::Draining if !state.closed => Ok(Pin::new(&self.ledger)),
             _ => Err(Error::shutting_down()),
         })
     }

@@ -69,14 +69,14 @@ impl Runner {
     /// a run that will end by it.
     pub fn end_runs(&self) -> bool {
         self.refuse_queued();
-        let ends = self.handover.with(|desk| desk.runs.stop());
+        let ends = self.handover.with(|state| state.runs.stop());
         self.stop_unanswered();
         ends
     }
 
     fn stop_unanswered(&self) {
         if self.keeps_slots && self.inside() > 0 {
-            for engine in self.handover.with(|desk| desk.runs.engines()) {
+            for engine in self.handover.with(|state| state.runs.engines()) {
                 engine.stop_unanswered();
             }
         }
@@ -86,21 +86,21 @@ impl Runner {
     /// and begins again on an instance thread with those who still wait. To be called now and then.
     pub fn renew_runs(&self) {
         let now = self.now();
-        self.handover.with(|desk| desk.runs.move_longer_than(LONGEST, now));
+        self.handover.with(|state| state.runs.move_longer_than(LONGEST, now));
     }
 
     /// Refuses children, too, unless there is one that came while the drain ended.
     fn close_if_quiet(&self) -> bool {
-        self.handover.with(|desk| {
-            desk.closed |= self.ledger.unfinished() == 0;
-            desk.closed
+        self.handover.with(|state| {
+            state.closed |= self.ledger.unfinished() == 0;
+            state.closed
         })
     }
 
     fn refuse_queued(&self) {
-        let (entries, moved) = self.handover.with(|desk| {
-            desk.closed = true;
-            (desk.scheduler.clear(), std::mem::take(&mut desk.moved))
+        let (entries, moved) = self.handover.with(|state| {
+            state.closed = true;
+            (state.scheduler.clear(), std::mem::take(&mut state.moved))
         });
         for entry in entries {
             self.ledger.end_in_queue(entry.request, Error::shutting_down());

@@ -114,7 +114,7 @@ impl Scene {
 
     fn run_inline(&self) {
         let (short, handover) = (Duration::ZERO, &self.runner.handover);
-        handover.with(|desk| while desk.gate.record(short, Some(short)) == Placement::Threads {});
+        handover.with(|state| while state.gate.record(short, Some(short)) == Placement::Threads {});
         handover.set_inline();
     }
 

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Desk, Runner};
+use super::{Runner, RunnerState};
 use crate::execute::rates::InstanceId;
 use crate::{Due, FreeSlots, RateLimiter, Slot};
 
@@ -39,7 +39,7 @@ impl Marks {
     }
 }
 
-impl Desk {
+impl RunnerState {
     fn has_work_for(&self, slot: usize, now: Instant) -> bool {
         matches!(self.unmarked_due(now, &FreeSlots::only(slot)), Due::Any { .. } | Due::Only(_))
     }
@@ -81,7 +81,7 @@ impl Runner {
         if limiter.try_take(id) {
             return Some(slot);
         }
-        self.handover.with(|desk| desk.mark(|marks| marks.waiting.insert(slot.index)));
+        self.handover.with(|state| state.mark(|marks| marks.waiting.insert(slot.index)));
         if limiter.take_or_wait(id) {
             return Some(slot);
         }
@@ -113,11 +113,11 @@ impl Runner {
             limiter.give_back(id, true);
             return None;
         };
-        self.handover.with(|desk| desk.mark(|marks| marks.waiting.insert(index)));
+        self.handover.with(|state| state.mark(|marks| marks.waiting.insert(index)));
         let mut goes_on = None;
         limiter.give_back_for_more(id, |granted| {
             if granted {
-                self.handover.with(|desk| desk.mark(|marks| marks.grant(index)));
+                self.handover.with(|state| state.mark(|marks| marks.grant(index)));
                 goes_on = Some(slot);
             } else {
                 self.handover.give_back(slot, self.now());
@@ -132,10 +132,10 @@ impl Runner {
     /// A slot that waits may have its permit. False: there is nothing to do with it.
     pub(crate) fn permit_came(self: &Arc<Self>, slot: usize) -> bool {
         let now = self.now();
-        let offered = self.handover.admit(now, |desk| {
-            let wanted = desk.has_work_for(slot, now);
+        let offered = self.handover.admit(now, |state| {
+            let wanted = state.has_work_for(slot, now);
             if wanted {
-                desk.mark(|marks| marks.grant(slot));
+                state.mark(|marks| marks.grant(slot));
             }
             wanted.then_some(()).ok_or(())
         });
@@ -148,8 +148,8 @@ impl Runner {
 
     /// A slot does not wait for a permit any more, and may ask again.
     pub(crate) fn waits_no_more(self: &Arc<Self>, slot: usize) {
-        let unmark = |desk: &mut Desk| {
-            desk.mark(|marks| marks.waiting.remove(slot));
+        let unmark = |state: &mut RunnerState| {
+            state.mark(|marks| marks.waiting.remove(slot));
             Ok::<_, Infallible>(())
         };
         if let Ok(((), Some(slot))) = self.handover.admit(self.now(), unmark) {
@@ -161,7 +161,7 @@ impl Runner {
     pub(crate) fn end_useless_waits(self: &Arc<Self>) {
         if self.permits.is_some() {
             let now = self.now();
-            let useless = self.handover.with(|desk| desk.useless_waits(now));
+            let useless = self.handover.with(|state| state.useless_waits(now));
             self.withdraw(useless);
         }
     }

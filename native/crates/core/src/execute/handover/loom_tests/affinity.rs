@@ -20,13 +20,13 @@ fn work_for_one_slot_waits_for_it_while_the_other_is_free() {
     for slot in [0, 1] {
         check(move || {
             let scene = Scene::new(2, false);
-            let mine = lock(&scene.desk.state).take(slot);
+            let mine = lock(&scene.state.state).take(slot);
             let other = scene.clone();
             let thread = thread::spawn(move || other.work(1, false));
             assert_eq!(scene.submit_for(slot), None);
-            assert_eq!(lock(&scene.desk.state).called, 0, "it wakes nobody");
+            assert_eq!(lock(&scene.state.state).called, 0, "it wakes nobody");
             assert_eq!(scene.ran.load(Ordering::Relaxed), 0, "nobody else may run it");
-            scene.desk.give_back(mine.unwrap(), scene.now);
+            scene.state.give_back(mine.unwrap(), scene.now);
             thread.join().unwrap();
             scene.finished(1, 2);
         });
@@ -48,7 +48,7 @@ fn an_admission_calls_a_second_thread_for_the_second_slot() {
 fn lead_when_another_does(scene: &Arc<Scene>, meeting: &Arc<Meeting>) -> thread::JoinHandle<()> {
     let (other, meeting) = (scene.clone(), meeting.clone());
     thread::spawn(move || {
-        let slot = other.desk.wait(0, || other.now);
+        let slot = other.state.wait(0, || other.now);
         meeting.meet();
         other.drive(slot, false);
     })
@@ -70,13 +70,13 @@ fn whoever_takes_a_slot_calls_the_next_for_the_other_before_it_begins() {
 fn a_slot_that_goes_on_calls_a_thread_for_what_it_has_set_free_for_the_other() {
     check(|| {
         let scene = Scene::new(2, false);
-        let lead = lock(&scene.desk.state).take(0);
+        let lead = lock(&scene.state.state).take(0);
         let meeting = Arc::default();
         let thread = lead_when_another_does(&scene, &meeting);
         scene.add(|items| (items.bound, items.follows) = ([2, 0], [1, 0]));
-        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let begun = scene.state.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
         let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
-        let again = scene.desk.finish(scene.now, slot, |items, &slot| {
+        let again = scene.state.finish(scene.now, slot, |items, &slot| {
             items.done(slot);
             false
         });
@@ -93,11 +93,11 @@ fn a_slot_that_finishes_goes_home_when_the_work_is_for_another() {
     check(|| {
         let scene = Scene::new(2, true);
         let lead = scene.submit_for(0);
-        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let begun = scene.state.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
         let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
         let other = scene.clone();
         let thread = thread::spawn(move || other.work(1, true));
-        let again = scene.desk.finish(scene.now, slot, |items, _| {
+        let again = scene.state.finish(scene.now, slot, |items, _| {
             items.bound[1] += 1;
             true
         });
@@ -111,13 +111,13 @@ fn a_slot_that_finishes_goes_home_when_the_work_is_for_another() {
 fn a_slot_that_finishes_goes_on_with_its_own_work_though_another_is_named_first() {
     check(|| {
         let scene = Scene::new(2, false);
-        let lead = lock(&scene.desk.state).take(1);
+        let lead = lock(&scene.state.state).take(1);
         let meeting = Arc::default();
         let thread = lead_when_another_does(&scene, &meeting);
         scene.add(|items| items.bound = [0, 1]);
-        let begun = scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
+        let begun = scene.state.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot));
         let Begin::Run((), slot, None) = begun else { unreachable!("there is work for it") };
-        let again = scene.desk.finish(scene.now, slot, |items, _| {
+        let again = scene.state.finish(scene.now, slot, |items, _| {
             items.bound = [1, 1];
             false
         });
@@ -188,14 +188,14 @@ fn a_second_lease_is_for_the_slot_that_has_work() {
     check(|| {
         let scene = Scene::new(2, true);
         let lead = scene.submit_for(0);
-        lock(&scene.desk.state).work.bound[1] += 1;
+        lock(&scene.state.state).work.bound[1] += 1;
         let Begin::Run((), slot, second) =
-            scene.desk.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot))
+            scene.state.begin(scene.now, lead.unwrap(), |items, &slot| items.take(slot))
         else {
             unreachable!("there is work for it")
         };
         assert_eq!((slot, second), (0, Some(1)));
-        assert_eq!(scene.desk.finish(scene.now, slot, |_, _| true), None, "what is left is for the other");
+        assert_eq!(scene.state.finish(scene.now, slot, |_, _| true), None, "what is left is for the other");
         scene.drive(second, true);
         scene.ran.fetch_add(1, Ordering::Relaxed);
         scene.finished(2, 2);
@@ -206,7 +206,7 @@ fn a_second_lease_is_for_the_slot_that_has_work() {
 fn a_sleeper_with_an_alarm_is_called_for_a_slot_that_has_work_before_it() {
     check(|| {
         let scene = Scene::new(2, false);
-        lock(&scene.desk.state).work.patient_below = 2;
+        lock(&scene.state.state).work.patient_below = 2;
         let other = scene.clone();
         let thread = thread::spawn(move || other.work(2, false));
         assert_eq!(scene.submit(), None, "it waits for company");

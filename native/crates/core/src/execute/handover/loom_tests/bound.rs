@@ -7,11 +7,11 @@ fn work_on(scene: &Arc<Scene>, own: u8, until: usize) -> thread::JoinHandle<()> 
     let other = scene.clone();
     thread::spawn(move || {
         while other.ran.load(Ordering::Relaxed) < until {
-            let Some(slot) = other.desk.wait(usize::from(own), || other.now) else { return };
+            let Some(slot) = other.state.wait(usize::from(own), || other.now) else { return };
             assert_eq!(slot, own, "it is on the cores of its own slot");
             other.drive(Some(slot), false);
         }
-        other.desk.close();
+        other.state.close();
     })
 }
 
@@ -55,7 +55,7 @@ fn what_becomes_due_for_the_other_slot_wakes_its_thread() {
 fn a_sleeper_with_an_alarm_is_called_like_all_others() {
     check(|| {
         let scene = Scene::bound(2);
-        lock(&scene.desk.state).work.patient_below = 2;
+        lock(&scene.state.state).work.patient_below = 2;
         let threads = [0, 1].map(|own| work_on(&scene, own, 2));
         assert_eq!(scene.submit(), None, "it waits for company");
         assert_eq!(scene.submit_for(1), None);

@@ -1,8 +1,8 @@
 //! The tensors of one run, and what is due with them.
 //!
-//! A step that answers once puts its outputs where its inputs are: in the first strand, which has the inputs of the run.
-//! Each answer of a stream begins a strand of its own, in which the steps behind it run once more; they see what the
-//! strands have that it came from. The n-th answers of two streams meet in the n-th strand.
+//! A step that answers once puts its outputs where its inputs are: in the first branch, which has the inputs of the run.
+//! Each answer of a stream begins a branch of its own, in which the steps behind it run once more; they see what the
+//! branches have that it came from. The n-th answers of two streams meet in the n-th branch.
 
 use kushi_core::{Credit, Inputs, Response, Tensor};
 use smallvec::SmallVec;
@@ -10,21 +10,21 @@ use smallvec::SmallVec;
 use super::Graph;
 use super::plan::Plan;
 
-/// Which answer of which stream it came from, from the first stream on. Empty: the first strand.
+/// Which answer of which stream it came from, from the first stream on. Empty: the first branch.
 pub(super) type Path = SmallVec<[u32; 2]>;
 
-pub(super) struct Strands {
-    /// Ascending, which is the order in which their answers leave. A strand stands before those that came from it.
-    list: Vec<(Path, Strand)>,
+pub(super) struct Branches {
+    /// Ascending, which is the order in which their answers leave. A branch stands before those that came from it.
+    list: Vec<(Path, Branch)>,
 }
 
-struct Strand {
+struct Branch {
     /// By the numbers of the tensors.
-    places: Vec<Place>,
+    places: Vec<TensorPlace>,
     begun: SmallVec<[bool; 8]>,
     /// Of the answers that it began with: dropped with it, so that so many are behind their steps and no more.
     credits: SmallVec<[Credit; 1]>,
-    /// A stream that began here has ended: there are no more strands from here than it had answers.
+    /// A stream that began here has ended: there are no more branches from here than it had answers.
     limit: Option<u32>,
     /// Found no room.
     unsent: Option<Response>,
@@ -38,7 +38,7 @@ pub(super) enum Next {
 }
 
 #[derive(Clone)]
-enum Place {
+enum TensorPlace {
     Empty,
     /// An optional input that the asker left out.
     LeftOut,
@@ -47,10 +47,10 @@ enum Place {
     Full(Tensor),
 }
 
-impl Strand {
+impl Branch {
     fn new(graph: &Graph) -> Self {
         Self {
-            places: vec![Place::Empty; graph.tensors],
+            places: vec![TensorPlace::Empty; graph.tensors],
             begun: SmallVec::from_elem(false, graph.steps.len()),
             credits: SmallVec::new(),
             limit: None,
@@ -59,11 +59,11 @@ impl Strand {
     }
 }
 
-impl Strands {
+impl Branches {
     pub(super) fn new(graph: &Graph, inputs: impl Iterator<Item = Option<Tensor>>) -> Self {
-        let mut first = Strand::new(graph);
+        let mut first = Branch::new(graph);
         for (&tensor, input) in graph.inputs.iter().zip(inputs) {
-            first.places[tensor] = input.map_or(Place::LeftOut, Place::Full);
+            first.places[tensor] = input.map_or(TensorPlace::LeftOut, TensorPlace::Full);
         }
         Self { list: vec![(Path::new(), first)] }
     }
@@ -72,7 +72,7 @@ impl Strands {
         self.list.binary_search_by(|(at, _)| at[..].cmp(path))
     }
 
-    /// Puts tensors where a step has made them; `planned` are those that it could make. False: this strand is of no
+    /// Puts tensors where a step has made them; `planned` are those that it could make. False: this branch is of no
     /// use any more.
     pub(super) fn put(
         &mut self,
@@ -82,12 +82,12 @@ impl Strands {
     ) -> bool {
         let Ok(at) = self.find(path) else { return false };
         let places = &mut self.list[at].1.places;
-        planned.for_each(|place| places[place] = Place::NotMade);
-        tensors.for_each(|(place, tensor)| places[place] = Place::Full(tensor));
+        planned.for_each(|place| places[place] = TensorPlace::NotMade);
+        tensors.for_each(|(place, tensor)| places[place] = TensorPlace::Full(tensor));
         true
     }
 
-    /// The strand of the n-th answer of a stream that began at `path`; `None`: it is of no use.
+    /// The branch of the n-th answer of a stream that began at `path`; `None`: it is of no use.
     pub(super) fn branch(&mut self, graph: &Graph, path: &[u32], answer: u32) -> Option<Path> {
         let from = &self.list[self.find(path).ok()?].1;
         if from.limit.is_some_and(|limit| answer >= limit) {
@@ -96,7 +96,7 @@ impl Strands {
         let mut branch = Path::from_slice(path);
         branch.push(answer);
         if let Err(at) = self.find(&branch) {
-            self.list.insert(at, (branch.clone(), Strand::new(graph)));
+            self.list.insert(at, (branch.clone(), Branch::new(graph)));
         }
         Some(branch)
     }
@@ -107,33 +107,33 @@ impl Strands {
         }
     }
 
-    /// A stream that began at `path` had so many answers. Takes out the strands that cannot come to an end.
+    /// A stream that began at `path` had so many answers. Takes out the branches that cannot come to an end.
     pub(super) fn limit(&mut self, path: &[u32], answers: u32, out: &mut Vec<Credit>) {
         let Ok(at) = self.find(path) else { return };
         let limit = self.list[at].1.limit.map_or(answers, |limit| limit.min(answers));
         self.list[at].1.limit = Some(limit);
-        self.list.retain_mut(|(other, strand)| {
+        self.list.retain_mut(|(other, branch)| {
             let goes = other.starts_with(path) && other.get(path.len()).is_some_and(|&nth| nth >= limit);
             if goes {
-                out.extend(strand.credits.drain(..));
+                out.extend(branch.credits.drain(..));
             }
             !goes
         });
     }
 
     pub(super) fn clear(&mut self, out: &mut Vec<Credit>) {
-        self.list.drain(..).for_each(|(_, strand)| out.extend(strand.credits));
+        self.list.drain(..).for_each(|(_, branch)| out.extend(branch.credits));
     }
 
-    /// What a strand sees of a tensor, and whether that is its own.
-    fn see(&self, path: &[u32], tensor: usize) -> Option<(&Place, bool)> {
+    /// What a branch sees of a tensor, and whether that is its own.
+    fn see(&self, path: &[u32], tensor: usize) -> Option<(&TensorPlace, bool)> {
         (0..=path.len()).rev().find_map(|depth| {
             let place = &self.list[self.find(&path[..depth]).ok()?].1.places[tensor];
-            (!matches!(place, Place::Empty)).then_some((place, depth == path.len()))
+            (!matches!(place, TensorPlace::Empty)).then_some((place, depth == path.len()))
         })
     }
 
-    /// Whether a strand sees all of these, and has one of them.
+    /// Whether a branch sees all of these, and has one of them.
     fn sees(&self, path: &[u32], tensors: impl Iterator<Item = usize>) -> bool {
         let mut own = false;
         for tensor in tensors {
@@ -145,7 +145,7 @@ impl Strands {
         own
     }
 
-    /// The steps that can begin with what has come to `path`, there and in the strands that came from it.
+    /// The steps that can begin with what has come to `path`, there and in the branches that came from it.
     pub(super) fn begin_due(
         &mut self,
         plan: &Plan,
@@ -159,9 +159,9 @@ impl Strands {
                 break;
             }
             for (step, &is_needed) in needed.iter().enumerate() {
-                let (here, strand) = &self.list[at];
+                let (here, branch) = &self.list[at];
                 let inputs = || plan.steps[step].inputs.iter().flatten().copied();
-                if is_needed && !strand.begun[step] && self.sees(here, inputs()) {
+                if is_needed && !branch.begun[step] && self.sees(here, inputs()) {
                     due.push((step, here.clone()));
                     self.list[at].1.begun[step] = true;
                 }
@@ -170,13 +170,13 @@ impl Strands {
         due
     }
 
-    /// Takes out of the first strand what nobody reads any more.
+    /// Takes out of the first branch what nobody reads any more.
     pub(super) fn release(&mut self, graph: &Graph, needed: &[bool], out: &mut Vec<Tensor>) {
         let Some((_, first)) = self.list.first_mut() else { return };
         for (tensor, place) in first.places.iter_mut().enumerate() {
-            if let Place::Full(_) = place
+            if let TensorPlace::Full(_) = place
                 && graph.nobody_reads(tensor, needed, &first.begun)
-                && let Place::Full(read) = std::mem::replace(place, Place::Empty)
+                && let TensorPlace::Full(read) = std::mem::replace(place, TensorPlace::Empty)
             {
                 out.push(read);
             }
@@ -186,13 +186,13 @@ impl Strands {
     /// By position in the specification of the step's model.
     pub(super) fn inputs(&self, path: &[u32], tensors: &[Option<usize>]) -> Inputs {
         let input = |tensor: &Option<usize>| match self.see(path, (*tensor)?)? {
-            (Place::Full(tensor), _) => Some(tensor.clone()),
+            (TensorPlace::Full(tensor), _) => Some(tensor.clone()),
             _ => None,
         };
         tensors.iter().map(input).collect()
     }
 
-    /// What the first strand answers.
+    /// What the first branch answers.
     pub(super) fn answer(&self, graph: &Graph, wanted: &[u16]) -> Option<Response> {
         self.answer_at(&[], graph, wanted)
     }
@@ -201,7 +201,7 @@ impl Strands {
         let is_wanted = |output: &u16| wanted.is_empty() || wanted.contains(output);
         let outputs = || (0..graph.outputs.len() as u16).filter(is_wanted);
         let is_not_made = |output: u16| {
-            matches!(self.see(path, graph.outputs[usize::from(output)]), Some((Place::NotMade, _)))
+            matches!(self.see(path, graph.outputs[usize::from(output)]), Some((TensorPlace::NotMade, _)))
         };
         if !self.sees(path, outputs().map(|output| graph.outputs[usize::from(output)]))
             || outputs().any(is_not_made)
@@ -209,13 +209,13 @@ impl Strands {
             return None;
         }
         let tensor = |output: u16| match self.see(path, graph.outputs[usize::from(output)])? {
-            (Place::Full(tensor), _) => Some((output, tensor.clone())),
+            (TensorPlace::Full(tensor), _) => Some((output, tensor.clone())),
             _ => None,
         };
         Some(Response { outputs: outputs().filter_map(tensor).collect(), ..Response::default() })
     }
 
-    /// The answer that leaves next, of strands of streams. Those that have come to their end without one go.
+    /// The answer that leaves next, of branches of streams. Those that have come to their end without one go.
     pub(super) fn next_answer(
         &mut self,
         graph: &Graph,
@@ -251,14 +251,14 @@ impl Strands {
         }
     }
 
-    /// A strand that has answered.
+    /// A branch that has answered.
     pub(super) fn remove(&mut self, path: &[u32], out: &mut Vec<Credit>) {
         if let Ok(at) = self.find(path) {
             out.extend(self.list.remove(at).1.credits);
         }
     }
 
-    /// Whether all strands of streams have answered.
+    /// Whether all branches of streams have answered.
     pub(super) fn has_streamed_all(&self) -> bool {
         self.list.len() <= 1
     }

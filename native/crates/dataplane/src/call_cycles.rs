@@ -8,11 +8,11 @@ use kushi_core::{Error, ErrorKind};
 
 /// What was seen so far: models that ask, and whom.
 #[derive(Default)]
-pub struct Rings {
+pub struct CallCycles {
     known: Mutex<HashMap<String, BTreeSet<String>>>,
 }
 
-impl Rings {
+impl CallCycles {
     /// Before `caller` asks another model. Fails where that one asks `caller`, perhaps through others.
     pub fn enter(&self, caller: &str, asked: &str) -> Result<(), Error> {
         let mut known = self.known();
@@ -62,24 +62,24 @@ mod tests {
 
     #[test]
     fn a_call_that_closes_a_ring_is_refused_by_name() {
-        let rings = Rings::default();
+        let cycles = CallCycles::default();
         for (caller, callee) in [("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")] {
-            rings.enter(caller, callee).unwrap();
+            cycles.enter(caller, callee).unwrap();
         }
-        let text = |caller, callee| rings.enter(caller, callee).unwrap_err().to_string();
+        let text = |caller, callee| cycles.enter(caller, callee).unwrap_err().to_string();
         assert_eq!(text("c", "a"), "model 'c' cannot ask 'a': that would be a ring: 'c' → 'a' → 'c'");
         assert_eq!(text("c", "b"), "model 'c' cannot ask 'b': that would be a ring: 'c' → 'b' → 'c'");
         assert!(text("d", "d").ends_with("'d' → 'd'"));
         // What was refused is not remembered.
-        rings.enter("d", "a").unwrap();
+        cycles.enter("d", "a").unwrap();
     }
 
     #[test]
     fn another_version_may_ask_others() {
-        let rings = Rings::default();
-        rings.enter("a", "b").unwrap();
-        rings.forget("a");
-        rings.enter("b", "a").unwrap();
-        assert!(rings.enter("a", "b").is_err());
+        let cycles = CallCycles::default();
+        cycles.enter("a", "b").unwrap();
+        cycles.forget("a");
+        cycles.enter("b", "a").unwrap();
+        assert!(cycles.enter("a", "b").is_err());
     }
 }

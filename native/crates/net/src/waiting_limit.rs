@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-pub struct Crowd {
+pub struct WaitingLimit {
     most: usize,
     /// In the order in which they began to wait.
     waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
@@ -15,18 +15,18 @@ pub struct Crowd {
 }
 
 /// One that waits, until it is dropped.
-pub struct Member<'a> {
-    crowd: &'a Crowd,
+pub struct WaitingOne<'a> {
+    limit: &'a WaitingLimit,
     number: u64,
     ended: Rc<Notify>,
 }
 
-impl Crowd {
+impl WaitingLimit {
     pub fn of(most: usize) -> Self {
         Self { most, waiting: RefCell::default(), next: Cell::new(0) }
     }
 
-    pub fn enter(&self) -> Member<'_> {
+    pub fn enter(&self) -> WaitingOne<'_> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.most
             && let Some((_, longest)) = waiting.pop_first()
@@ -36,7 +36,7 @@ impl Crowd {
         let number = self.next.replace(self.next.get() + 1);
         let ended = Rc::new(Notify::new());
         waiting.insert(number, ended.clone());
-        Member { crowd: self, number, ended }
+        WaitingOne { limit: self, number, ended }
     }
 
     /// All give way.
@@ -45,7 +45,7 @@ impl Crowd {
     }
 }
 
-impl Member<'_> {
+impl WaitingOne<'_> {
     /// What becomes of `work`; `None` when it has to give way.
     pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -56,9 +56,9 @@ impl Member<'_> {
     }
 }
 
-impl Drop for Member<'_> {
+impl Drop for WaitingOne<'_> {
     fn drop(&mut self) {
-        self.crowd.waiting.borrow_mut().remove(&self.number);
+        self.limit.waiting.borrow_mut().remove(&self.number);
     }
 }
 
@@ -72,17 +72,17 @@ mod tests {
     fn the_one_that_has_waited_for_the_longest_gives_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let crowd = Crowd::of(2);
-            let first = crowd.enter();
+            let limit = WaitingLimit::of(2);
+            let first = limit.enter();
             assert_eq!(first.keep(ready(1)).await, Some(1));
-            let second = crowd.enter();
-            let third = crowd.enter();
+            let second = limit.enter();
+            let third = limit.enter();
             assert_eq!(first.keep(pending::<()>()).await, None);
             drop(first);
             drop(third);
-            let _fourth = crowd.enter();
+            let _fourth = limit.enter();
             assert_eq!(second.keep(ready(2)).await, Some(2), "one has left");
-            crowd.end();
+            limit.end();
             assert_eq!(second.keep(pending::<()>()).await, None);
         });
     }

@@ -25,7 +25,7 @@ pub(crate) enum Told {
     End,
 }
 
-pub(crate) struct Keeper {
+pub(crate) struct KeepAliveTimer {
     keep_alive: KeepAlive,
     pings: Option<PingPong>,
     /// When the client is asked, or its answer is missing.
@@ -36,7 +36,7 @@ pub(crate) struct Keeper {
     is_leaving: bool,
 }
 
-impl Keeper {
+impl KeepAliveTimer {
     pub(crate) fn new(keep_alive: &KeepAlive, pings: Option<PingPong>) -> Self {
         let now = Instant::now();
         Self {
@@ -106,10 +106,10 @@ mod tests {
     fn told(keep_alive: &KeepAlive, line: &Rc<Line>, count: usize) -> Vec<(Told, u64)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async {
-            let (began, mut keeper) = (Instant::now(), Keeper::new(keep_alive, None));
+            let (began, mut timer) = (Instant::now(), KeepAliveTimer::new(keep_alive, None));
             let mut told = Vec::new();
             for _ in 0..count {
-                let next = poll_fn(|task| keeper.poll(line, task));
+                let next = poll_fn(|task| timer.poll(line, task));
                 if let Ok(next) = tokio::time::timeout(Duration::from_hours(24), next).await {
                     told.push((next, began.elapsed().as_secs()));
                 }
