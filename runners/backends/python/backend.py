@@ -10,6 +10,7 @@ from pathlib import Path
 from google.protobuf.json_format import ParseDict, ParseError
 from kushi_native import WorkerModel
 
+from ...bounded_json import read_json
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.complete import completes_itself
 from ...repository.config_json import to_plain
@@ -107,8 +108,8 @@ class _Opened(Opened):
             return config
         completed = self._workers.complete(f"{config.name}_auto_complete", json.dumps(to_plain(config)))
         try:
-            said = ParseDict(json.loads(completed), ModelConfig())
-        except ParseError as error:
+            said = ParseDict(read_json(completed), ModelConfig())
+        except (ParseError, ValueError) as error:
             raise ConfigInvalid(f"'{self._path}' completes the configuration wrongly: {error}") from error
         return _with(config, said)
 

@@ -6,7 +6,6 @@ a Python pickle, which runs any code when it is opened, or machine code: that is
 """
 
 import io
-import json
 import re
 import struct
 import zipfile
@@ -17,6 +16,7 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
+from ...bounded_json import read_json
 from ...errors import ConfigInvalid, KushiError, Unsupported
 from .generated import check_generated
 from .operators import check_program
@@ -238,7 +238,7 @@ class _Content:
         if text and _is_too_long(text):
             raise self._damaged(f"{record} has more parts than a program has")
         try:
-            content: object = None if text is None else json.loads(text)
+            content = None if text is None else read_json(text)
         except RecursionError:
             raise self._damaged(f"{record} is nested too deeply") from None
         except ValueError as error:

@@ -6,11 +6,12 @@ and forms be made of tuples, lists and dictionaries.
 """
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from ...bounded_json import read_json
 from ...errors import ConfigInvalid
 
 __all__ = ["check_generated"]
@@ -100,7 +101,8 @@ def _is_guard_node(node: ast.AST) -> bool:
 
 def _is_form(text: str, *, of_inputs: bool) -> bool:
     try:
-        waiting: list[object] = [json.loads(text)[1]]
+        whole: Any = read_json(text)
+        waiting: list[object] = [whole[1]]
         while waiting:
             form = waiting.pop()
             if not isinstance(form, Mapping) or form["type"] not in _FORMS:
@@ -115,7 +117,7 @@ def _is_form(text: str, *, of_inputs: bool) -> bool:
 
 def _is_context(text: object, *, of_inputs: bool) -> bool:
     """The keys of a dictionary, or nothing"""
-    keys: object = json.loads(text) if isinstance(text, str) else text
+    keys = read_json(text) if isinstance(text, str) else text
     if keys is None:
         return True
     if not isinstance(keys, list) or not all(isinstance(key, (str, int)) for key in keys):
