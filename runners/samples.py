@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .errors import InvalidInput, KushiError, Unsupported
 from .repository.files import check_file
 from .repository.tensors import fits, shape_text
+from .zip_files import opened_zip
 
 __all__ = ["NUMBERS", "VARYING", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
@@ -65,24 +66,27 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     """The arrays of an .npz file"""
     try:
         check_file(path)
-        with ZipFile(path) as archive:
-            unpacked = sum(one.file_size for one in archive.infolist())
-        if unpacked <= _MOST_BYTES:
-            # NumPy leaves a file open that is none of its own
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        # NumPy leaves a file open that is none of its own
+        with path.open("rb") as file:
+            with opened_zip(file, f"samples '{path}'") as archive:
+                unpacked = sum(one.file_size for one in archive.infolist())
+            if unpacked > _MOST_BYTES:
+                raise InvalidInput(
+                    f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out "
+                    "some rows"
+                )
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
                 found = dict(arrays)
-            # of a member that is no array NumPy gives the bytes
-            if no_array := [name for name, one in found.items() if not isinstance(one, np.ndarray)]:
-                raise InvalidInput(f"samples '{path}': expected an .npz file: '{no_array[0]}' is no array")
-            return found
     except KushiError:
         raise
-    # RuntimeError: it is encrypted; NotImplementedError: it is packed in an unknown way
-    except (OSError, ValueError, EOFError, TypeError, RuntimeError, BadZipFile, zlib.error) as error:
+    # RuntimeError: it is encrypted; NotImplementedError: it is packed in an unknown way; MemoryError: it is large
+    except (OSError, ValueError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error) as error:
         raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
-    raise InvalidInput(
-        f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out some rows"
-    )
+    # of a member that is no array NumPy gives the bytes
+    if no_array := [name for name, one in found.items() if not isinstance(one, np.ndarray)]:
+        raise InvalidInput(f"samples '{path}': expected an .npz file: '{no_array[0]}' is no array")
+    return found
 
 
 def rows_of(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import struct
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
@@ -26,6 +28,25 @@ def test_a_file_that_unpacks_to_more_than_is_kept_is_refused(tmp_path: Path, mon
     has, most = 1024 * 64 * 4 + 3 + 2 * 128, 1024 * 64 * 4
     expected = f"^samples '{path}': its arrays have {has} bytes, expected at most {most}: leave out some"
     with pytest.raises(InvalidInput, match=expected):
+        samples.read_arrays(path)
+
+
+def test_a_table_of_contents_that_is_larger_than_any_is_not_read(tmp_path: Path) -> None:
+    path, table = tmp_path / "rows.npz", 64 << 20
+    with path.open("wb") as file:
+        file.seek(table)
+        file.write(struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 1, 1, table, 0, 0))
+    with pytest.raises(ConfigInvalid, match=f"^samples '{path}' has a table of contents of more than 33554432 bytes$"):
+        samples.read_arrays(path)
+
+
+def test_an_array_without_room_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 56,)})
+    with ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", head.getvalue())
+    with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: Unable to allocate"):
         samples.read_arrays(path)
 
 

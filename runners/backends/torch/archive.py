@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ...bounded_json import read_json
 from ...errors import ConfigInvalid, KushiError, Unsupported
+from ...zip_files import opened_zip, read_record
 from .generated import check_generated
 from .operators import check_program
 
@@ -29,6 +30,10 @@ _SAMPLES = "data/sample_inputs/model.pt"
 _VERSIONS = {"version", ".data/version"}
 _MOST_JSON_BYTES = 64 * 1024 * 1024
 """Of one record: what it states is a graph, weights are in others"""
+_MOST_FORMAT_BYTES = 1024
+"""PyTorch writes three"""
+_MOST_SAMPLES_BYTES = 1024 * 1024 * 1024
+"""As of the samples of a warm-up: inputs of one call, which PyTorch reads whole"""
 _MOST_INFLATED_BYTES = 64 * 1024 * 1024
 """All compressed records together: PyTorch compresses code alone"""
 _MOST_JSON_PARTS = 2_000_000
@@ -71,7 +76,7 @@ class Format(Enum):
 def inspect(path: Path) -> Format:
     """The format of the file at `path`, read from end to end and checked as far as it can be without PyTorch"""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, opened_zip(file, f"'{path}'") as archive:
             content = _Content(path, archive)
             content.check_places()
             content.check_sizes()
@@ -91,12 +96,12 @@ def inspect(path: Path) -> Format:
 
 def sample_inputs(path: Path) -> bytes:
     """The inputs that an exported program was made with, as PyTorch wrote them: an archive by itself"""
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as file, opened_zip(file, f"'{path}'") as archive:
         content = _Content(path, archive)
         content.check_sizes()
-        samples = content.read(_SAMPLES) or b""
+        samples = content.read(_SAMPLES, _MOST_SAMPLES_BYTES) or b""
     try:
-        with zipfile.ZipFile(io.BytesIO(samples)) as inner:
+        with opened_zip(io.BytesIO(samples), f"'{path}': {_SAMPLES}") as inner:
             unpacked = sum(record.file_size for record in inner.infolist())
     except _DAMAGE as error:
         raise ConfigInvalid(f"'{path}' is damaged: {_SAMPLES}: {error}") from None
@@ -120,11 +125,14 @@ class _Content:
         self._archive = archive
         self._records = {name.partition("/")[2]: name for name in archive.namelist()}
 
-    def read(self, record: str) -> bytes | None:
+    def read(self, record: str, most_bytes: int) -> bytes | None:
         if record not in self._records:
             return None
+        size = self._archive.getinfo(self._records[record]).file_size
+        if size > most_bytes:
+            raise self._damaged(f"{record} has {size} bytes, at most {most_bytes} are read")
         try:
-            return self._archive.read(self._records[record])
+            return read_record(self._archive, self._records[record])
         except _DAMAGE as error:
             raise self._damaged(str(error)) from None
 
@@ -176,7 +184,7 @@ class _Content:
                 f"'{self._path}' is a package of AOTInductor, machine code that checks nothing, which is not supported "
                 "by this version: save the exported program itself with torch.export.save"
             )
-        if self.read("archive_format") == b"pt2":
+        if self.read("archive_format", _MOST_FORMAT_BYTES) == b"pt2":
             self._check_exported()
             return Format.EXPORTED
         # PyTorch keeps the version of the format in one of two places, by that version
@@ -230,11 +238,7 @@ class _Content:
             raise self._damaged(f"'{name}' has a size and no content")
 
     def _json(self, record: str) -> object:
-        if record in self._records:
-            size = self._archive.getinfo(self._records[record]).file_size
-            if size > _MOST_JSON_BYTES:
-                raise self._damaged(f"{record} has {size} bytes, at most {_MOST_JSON_BYTES} are read")
-        text = self.read(record)
+        text = self.read(record, _MOST_JSON_BYTES)
         if text and _is_too_long(text):
             raise self._damaged(f"{record} has more parts than a program has")
         try:

@@ -338,3 +338,33 @@ def test_sample_inputs_hold_no_more_than_there_is(tmp_path: Path) -> None:
         file.writestr("m/data/sample_inputs/model.pt", inner.getvalue())
     with pytest.raises(ConfigInvalid, match="has sample inputs that hold 104857600 bytes in"):
         sample_inputs(path)
+
+
+@pytest.mark.parametrize(("record", "most"), [("archive_format", 1024), ("data/sample_inputs/model.pt", 1 << 30)])
+def test_a_record_that_is_larger_than_any_is_not_read(tmp_path: Path, record: str, most: int) -> None:
+    path = archive(tmp_path / "model.pt2", PROGRAM | {record: "x" * 2000})
+    content = path.read_bytes()
+    # what the table says of it: where it lies is behind the last of its sizes
+    at = content.rindex(b"PK\1\2", 0, content.rindex(f"model/{record}".encode()))
+    stated = struct.pack("<I", 3 << 30)
+    path.write_bytes(content[: at + 24] + stated + content[at + 28 :])
+    read = inspect if record == "archive_format" else sample_inputs
+    with pytest.raises(ConfigInvalid, match=f"is damaged: {record} has 3221225472 bytes, at most {most} are read"):
+        read(path)
+
+
+def test_what_an_archive_holds_is_not_read_beside_a_table_of_contents_without_end(tmp_path: Path) -> None:
+    table = 64 << 20
+    end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 1, 1, table, 0, 0)
+    path, inner = tmp_path / "model.pt2", tmp_path / "inner"
+    for one in (path, inner):
+        with one.open("wb") as hole:
+            hole.seek(table)
+            hole.write(end)
+    with pytest.raises(ConfigInvalid, match=f"^'{path}' has a table of contents of more than 33554432 bytes$"):
+        inspect(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.write(inner, "m/data/sample_inputs/model.pt")
+    of_inner = "data/sample_inputs/model.pt has a table of contents of more than 33554432 bytes"
+    with pytest.raises(ConfigInvalid, match=f"^'{path}': {of_inner}$"):
+        sample_inputs(path)
