@@ -2,9 +2,14 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from ..errors import ConfigInvalid
 from .messages import ModelConfig, ModelInstanceGroup
 
-__all__ = ["RateSpecification", "rates_of_instances"]
+__all__ = ["RateSpecification", "check_resources", "rates_of_instances"]
+
+_MOST_RESOURCES = 64
+"""Of one instance: all of them are written out for each of up to 1024 instances"""
+_LONGEST_NAME = 256
 
 
 class _Frozen(BaseModel):
@@ -27,17 +32,28 @@ class RateSpecification(_Frozen):
     resources: tuple[ResourceSpecification, ...]
 
 
+def check_resources(config: ModelConfig) -> None:
+    """Raises where an instance needs more resources than any does, whether or not the server limits rates"""
+    for index, group in enumerate(config.instance_group):
+        resources = group.rate_limiter.resources
+        field = f"field 'instance_group[{index}].rate_limiter.resources'"
+        if len(resources) > _MOST_RESOURCES:
+            raise ConfigInvalid(f"{field} has {len(resources)} resources, expected at most {_MOST_RESOURCES}")
+        if (longest := max((len(one.name) for one in resources), default=0)) > _LONGEST_NAME:
+            raise ConfigInvalid(f"{field} has a name of {longest} characters, expected at most {_LONGEST_NAME}")
+
+
 def rates_of_instances(config: ModelConfig) -> tuple[RateSpecification, ...]:
     """One for each instance, after `fill_instance_groups`; none at all where no instance needs resources"""
     groups = config.instance_group
     if not any(group.rate_limiter.resources for group in groups):
         return ()
-    return tuple(
-        _rate(group, device)
-        for group in groups
-        for device in (group.gpus if group.kind == ModelInstanceGroup.KIND_GPU else [None])
-        for _ in range(group.count)
-    )
+    rates: list[RateSpecification] = []
+    for group in groups:
+        for device in group.gpus if group.kind == ModelInstanceGroup.KIND_GPU else [None]:
+            # the instances of a group on one device share what they need
+            rates += [_rate(group, device)] * group.count
+    return tuple(rates)
 
 
 def _rate(group: ModelInstanceGroup, device: int | None) -> RateSpecification:

@@ -10,6 +10,7 @@ from ..integers import MAX_THREADS
 from .discovery import descriptor_of, descriptors
 from .ensemble import PLATFORM, check_steps, is_ensemble
 from .messages import DataType, ModelConfig, ModelInput, ModelInstanceGroup, ModelOutput, ModelQueuePolicy
+from .rates import check_resources
 from .specification import instances_of
 
 __all__ = ["check_instance_groups", "check_model", "check_outputs", "check_tensors", "check_threads"]
@@ -36,6 +37,7 @@ def check_model(config: ModelConfig, directory: str) -> None:
             raise ConfigInvalid(
                 f"field 'instance_group[{index}].count' is {group.count}, expected 1 or more, or 0 for the default"
             )
+    check_resources(config)
     _check_batching(config)
     if name != directory:
         raise ConfigInvalid(
