@@ -5,6 +5,7 @@ Every instance executes each of them before the version takes its first request.
 inputs are those of the model is checked where requests are.
 """
 
+import io
 import os
 import random
 from pathlib import Path
@@ -21,7 +22,10 @@ _MOST_BYTES = 1024 * 1024 * 1024
 _MOST_COUNTED = 2**63 - 1
 _MOST_OF_A_MODEL = 4 * 1024 * 1024 * 1024
 """Over all samples, each with all rows of its batch"""
-_PIECE_BYTES = 64 * 1024 * 1024
+_MOST_TEXTS = 16 * 1024 * 1024
+"""An empty one has four bytes here, and eight times as many in a model"""
+_PIECE_BYTES = 1024 * 1024
+"""Of random bytes: nobody else runs Python while one is drawn, which takes milliseconds"""
 _ZERO_OR_ONE = bytes(value & 1 for value in range(256))
 
 
@@ -91,7 +95,12 @@ def _size(sample: str, name: str, given: ModelWarmup.Input) -> int:
         raise ConfigInvalid(f"warmup sample '{sample}': input '{name}' must specify 'data_type'")
     if any(dim < 0 for dim in given.dims):
         raise ConfigInvalid(f"warmup setting expects all variable-size dimensions are specified for input '{name}'")
-    size = _product((BYTES_OF[protocol_type(given.data_type)], *given.dims))
+    datatype = protocol_type(given.data_type)
+    size = _product((BYTES_OF[datatype], *given.dims))
+    if datatype == "BYTES" and size > _MOST_TEXTS * BYTES_OF[datatype]:
+        raise ConfigInvalid(
+            f"warmup sample '{sample}': input '{name}' has more texts than {_MOST_TEXTS}, the most that a sample has"
+        )
     if size > _MOST_BYTES:
         more = "more than " if size > _MOST_COUNTED else ""
         size = min(size, _MOST_COUNTED)
@@ -107,7 +116,7 @@ def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: 
         case "input_data_file":
             data = _content(directory / "warmup", sample, name, given.input_data_file)
         case "random_data" if datatype == "BOOL":
-            data = _random(sample, size).translate(_ZERO_OR_ONE)
+            data = _random(sample, size, _ZERO_OR_ONE)
         case "random_data" if datatype != "BYTES":
             data = _random(sample, size)
         case "zero_data" | "random_data":
@@ -126,12 +135,14 @@ def _input(directory: Path, config: ModelConfig, sample: str, name: str, given: 
     return WarmUpInput(name, datatype, (*batch, *given.dims), data)
 
 
-def _random(seed: str, size: int) -> bytes:
-    """The same bytes at each load"""
+def _random(seed: str, size: int, becomes: bytes | None = None) -> bytes:
+    """The same bytes at each load; `becomes` says for each of the 256 bytes which one stands in its place"""
     source = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
-    # no more than 256 MiB come at once
-    pieces = [_PIECE_BYTES] * (size // _PIECE_BYTES) + [size % _PIECE_BYTES]
-    return b"".join(map(source.randbytes, pieces))
+    # its value is no copy
+    drawn = io.BytesIO()
+    while left := size - drawn.tell():
+        drawn.write(source.randbytes(min(left, _PIECE_BYTES)).translate(becomes))
+    return drawn.getvalue()
 
 
 def _content(directory: Path, sample: str, name: str, filename: str) -> bytes:

@@ -1,3 +1,5 @@
+import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,37 @@ def test_random_data_is_the_same_at_each_load(tmp_path: Path) -> None:
 def test_random_booleans_are_true_or_false(tmp_path: Path) -> None:
     (given,) = inputs(tmp_path, "data_type: TYPE_BOOL dims: [ 100 ] random_data: true")
     assert set(given.data) == {0, 1}
+
+
+@pytest.mark.parametrize("datatype", ["TYPE_BOOL", "TYPE_UINT8"])
+def test_random_data_is_drawn_in_pieces_and_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, datatype: str
+) -> None:
+    drawn: list[int] = []
+
+    class Watched(random.Random):
+        def randbytes(self, n: int) -> bytes:
+            drawn.append(n)
+            return super().randbytes(n)
+
+    monkeypatch.setattr("runners.repository.warm_up.random.Random", Watched)
+    size = 20 * 1024 * 1024 + 3
+    tracemalloc.start()
+    try:
+        (given,) = inputs(tmp_path, f"data_type: {datatype} dims: [ {size} ] random_data: true")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(given.data), sum(drawn), max(drawn)) == (size, size, 1024 * 1024)
+    assert peak < 1.5 * size
+
+
+def test_more_texts_than_a_model_takes_are_not_made(tmp_path: Path) -> None:
+    texts = "data_type: TYPE_STRING dims: [ 4097, 4096 ]"
+    expected = "warmup sample 'w': input 'A' has more texts than 16777216, the most that a sample has"
+    assert fault(tmp_path, f"{texts} zero_data: true") == expected
+    assert fault(tmp_path, f"{texts} random_data: true") == expected
+    assert fault(tmp_path, f'{texts} input_data_file: "raw"') == expected
 
 
 @pytest.mark.parametrize("kind", ["zero_data", "random_data"])
