@@ -11,6 +11,7 @@ from typing import BinaryIO
 from xml.parsers import expat
 
 from ...errors import ConfigInvalid
+from .network_text import read_network
 
 __all__ = ["check_constants"]
 
@@ -80,9 +81,7 @@ def _string_constants(file: BinaryIO) -> Iterator[_Constant]:
                 raise ValueError(f"constant '{layer}' has the shape {attributes['shape']}")
             found.append(_Constant(layer, prod(dims), int(attributes["offset"])))
 
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = begin
-    parser.ParseFile(file)
+    read_network(file, begin)
     yield from found
 
 

@@ -3,11 +3,12 @@ Which networks with strings may run. On a CPU most operators of OpenVINO copy st
 them twice, which ends the process. Those that are made for strings do not; the text of a network says which it has.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from xml.etree import ElementTree as ET
+from xml.parsers import expat
 
 from ...errors import Unsupported
+from .network_text import read_network
 
 __all__ = ["check_strings"]
 
@@ -25,8 +26,8 @@ def check_strings(path: Path, tensors: Iterable[tuple[str, str, Sequence[int] | 
     if path.suffix != ".xml":
         raise Unsupported(f"{subject}, which OpenVINO takes safely in models of its own format alone: {_INSTEAD}")
     try:
-        unsafe = next(_unsafe(path), None)
-    except ET.ParseError as error:
+        unsafe = _unsafe(path)
+    except (expat.ExpatError, ValueError) as error:
         raise Unsupported(f"{subject}, and its operators cannot be read: {error}") from None
     if unsafe:
         name, kind = unsafe
@@ -36,12 +37,26 @@ def check_strings(path: Path, tensors: Iterable[tuple[str, str, Sequence[int] | 
         )
 
 
-def _unsafe(path: Path) -> Iterator[tuple[str, str]]:
-    """The operators that have strings and are not made for them"""
-    for _, layer in ET.iterparse(path):  # noqa: S314 - it was read before, and expat bounds what entities become
-        if layer.tag != "layer":
-            continue
-        known = layer.get("type") in _MADE_FOR_STRINGS or layer.get("version") == _EXTENSION
-        if not known and any(port.get("precision") == "STRING" for port in layer.iter("port")):
-            yield layer.get("name", ""), layer.get("type", "")
-        layer.clear()
+def _unsafe(path: Path) -> tuple[str, str] | None:
+    """The first operator that has strings and is not made for them"""
+    # an operator may hold a network of its own; each with its name and type, and whether strings harm it
+    open_layers: list[tuple[str, str, bool]] = []
+    found: list[tuple[str, str]] = []
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        if tag == "layer":
+            kind = attributes.get("type", "")
+            is_safe = kind in _MADE_FOR_STRINGS or attributes.get("version") == _EXTENSION
+            open_layers.append((attributes.get("name", ""), kind, is_safe))
+        elif tag == "port" and attributes.get("precision") == "STRING" and open_layers:
+            name, kind, is_safe = open_layers[-1]
+            if not is_safe and not found:
+                found.append((name, kind))
+
+    def end(tag: str) -> None:
+        if tag == "layer":
+            open_layers.pop()
+
+    with path.open("rb") as file:
+        read_network(file, begin, end)
+    return found[0] if found else None
