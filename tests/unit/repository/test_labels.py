@@ -4,6 +4,7 @@ import pytest
 from google.protobuf import text_format
 
 from runners.errors import ConfigInvalid, Unsupported
+from runners.repository.files import read_file
 from runners.repository.labels import read_labels
 from runners.repository.messages import ModelConfig
 
@@ -65,3 +66,32 @@ def test_one_file_for_many_outputs_counts_for_each(tmp_path: Path) -> None:
         read_labels(tmp_path, many)
     del many.output[2]
     assert len(read_labels(tmp_path, many)) == 2
+
+
+def test_a_model_has_at_most_two_million_lines_of_labels(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_bytes(b"\n" * 999_999)
+    outputs = " ".join(f'output {{ name: "{name}" label_filename: "labels.txt" }}' for name in "ABC")
+    many = text_format.Parse(f'name: "m" {outputs}', ModelConfig())
+    expected = "^the labels of model 'm' have more than 2000000 lines, each output counted that names them$"
+    with pytest.raises(ConfigInvalid, match=expected):
+        read_labels(tmp_path, many)
+    del many.output[2]
+    assert [len(labels) for labels in read_labels(tmp_path, many).values()] == [999_999] * 2
+    (tmp_path / "labels.txt").write_bytes(b"\n" * (16 * 1024 * 1024))
+    with pytest.raises(ConfigInvalid, match=expected):
+        read_labels(tmp_path, many)
+
+
+def test_a_file_that_many_outputs_name_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    read: list[Path] = []
+
+    def watched(path: Path, kind: str) -> bytes:
+        read.append(path)
+        return read_file(path, kind)
+
+    monkeypatch.setattr("runners.repository.labels.read_file", watched)
+    outputs = " ".join(f'output {{ name: "{number}" label_filename: "labels.txt" }}' for number in range(100))
+    labels = read_labels(tmp_path, text_format.Parse(f'name: "m" {outputs}', ModelConfig()))
+    assert (len(labels), len({id(one) for one in labels.values()}), set(labels.values())) == (100, 1, {("cat", "dog")})
+    assert read == [tmp_path / "labels.txt"]
