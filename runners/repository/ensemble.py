@@ -98,7 +98,7 @@ def _check_flow(config: ModelConfig) -> None:
     """Each tensor is made once, from the inputs, and is of use"""
     name, steps = config.name, config.ensemble_scheduling.step
     inputs = [tensor.name for tensor in config.input]
-    outputs = [tensor.name for tensor in config.output]
+    outputs = dict.fromkeys(tensor.name for tensor in config.output)
     makers = _makers(config)
     taken = {tensor for step in steps for tensor in step.input_map.values()}
     unused = [("input", tensor) for tensor in inputs if tensor not in taken]
@@ -193,6 +193,7 @@ def check_composing(
     """
     name = config.name
     of_steps = []
+    stated: dict[tuple[str, int], _Stated] = {}
     tensors = {
         tensor.name: _of_ensemble(tensor, config) for tensors in (config.input, config.output) for tensor in tensors
     }
@@ -214,7 +215,10 @@ def check_composing(
                 f"ensemble {name} allows maximum batch size {config.max_batch_size}, but it contains model "
                 f"{model.name} which only allows maximum batch size to be {model.max_batch_size}"
             )
-        for tensor, of_step in _mapped(config, step, model, as_written=as_written):
+        # once for all steps of a model: both may be thousands
+        if (step.model_name, version) not in stated:
+            stated[step.model_name, version] = _stated(model)
+        for tensor, of_step in _mapped(config, step, stated[step.model_name, version], as_written=as_written):
             known = tensors.setdefault(tensor, of_step)
             _check_consistent(f"in ensemble {name}, ensemble tensor {tensor}: ", known, of_step)
         of_steps.append(model)
@@ -252,29 +256,48 @@ def with_policy(written: ModelConfig, of_steps: Iterable[ModelConfig]) -> ModelC
     return config
 
 
+@dataclass(frozen=True)
+class _Stated:
+    """The tensors of a model, as whoever asks it sees them"""
+
+    model: str
+    inputs: Mapping[str, _Inferred]
+    outputs: Mapping[str, _Inferred]
+    required: Mapping[str, None]
+    """The inputs that are not optional, in their order"""
+
+
+def _stated(model: ModelConfig) -> _Stated:
+    return _Stated(
+        model.name,
+        inputs={tensor.name: _of_step(tensor, model) for tensor in model.input},
+        outputs={tensor.name: _of_step(tensor, model) for tensor in model.output},
+        required=dict.fromkeys(tensor.name for tensor in model.input if not tensor.optional),
+    )
+
+
 def _mapped(
-    config: ModelConfig, step: ModelEnsembling.Step, model: ModelConfig, *, as_written: bool
+    config: ModelConfig, step: ModelEnsembling.Step, model: _Stated, *, as_written: bool
 ) -> Iterator[tuple[str, _Inferred]]:
-    if as_written and not (model.input and model.output):
+    if as_written and not (model.inputs and model.outputs):
         return
     prefix = f"in ensemble {config.name}, "
-    inputs = {tensor.name: tensor for tensor in model.input}
-    outputs = {tensor.name: tensor for tensor in model.output}
     for key, tensor in sorted(step.input_map.items()):
-        if key not in inputs:
+        if key not in model.inputs:
             raise ConfigInvalid(
-                f"{prefix}ensemble tensor {tensor} is mapping to non-existing input {key} in model {model.name}"
+                f"{prefix}ensemble tensor {tensor} is mapping to non-existing input {key} in model {model.model}"
             )
-        yield tensor, _of_step(inputs[key], model)
-    for key, stated in inputs.items():
-        if key not in step.input_map and not stated.optional:
-            raise ConfigInvalid(f"{prefix}input {key} in model {model.name} is not mapped to any ensemble tensors")
+        yield tensor, model.inputs[key]
+    # what is mapped is looked at, and not all that might be
+    if sum(key in model.required for key in step.input_map) < len(model.required):
+        key = next(key for key in model.required if key not in step.input_map)
+        raise ConfigInvalid(f"{prefix}input {key} in model {model.model} is not mapped to any ensemble tensors")
     for key, tensor in sorted(step.output_map.items()):
-        if key not in outputs:
+        if key not in model.outputs:
             raise ConfigInvalid(
-                f"{prefix}ensemble tensor {tensor} is mapped from non-existing output {key} in model {model.name}"
+                f"{prefix}ensemble tensor {tensor} is mapped from non-existing output {key} in model {model.model}"
             )
-        yield tensor, _of_step(outputs[key], model)
+        yield tensor, model.outputs[key]
 
 
 def _of_ensemble(tensor: ModelInput | ModelOutput, config: ModelConfig) -> _Inferred:

@@ -17,6 +17,8 @@ __all__ = ["check_instance_groups", "check_model", "check_outputs", "check_tenso
 
 _ANY = -1
 _MAX_INSTANCES = 1024
+_MAX_DIMS = 1024
+"""Of a tensor: no engine has more than some dozens, and the products of many have no end"""
 _MAX_THREADS_OF_ALL = 4 * MAX_THREADS
 
 
@@ -157,6 +159,8 @@ def _check_tensor(tensor: ModelInput | ModelOutput, config: ModelConfig, prefix:
 
 def _tensor_fault(tensor: ModelInput | ModelOutput, max_batch_size: int) -> str:
     dims, shape = list(tensor.dims), list(tensor.reshape.shape)
+    if max(len(dims), len(shape)) > _MAX_DIMS:
+        return f"has {max(len(dims), len(shape))} dimensions, expected at most {_MAX_DIMS},"
     reshaped = tensor.HasField("reshape")
     faults = {
         "must specify 'name'": not tensor.name,

@@ -1,10 +1,12 @@
 import json
 from itertools import pairwise
+from typing import cast
 
 import pytest
 
 from runners.errors import ConfigInvalid
-from runners.repository.ensemble import check_steps, composing, steps_json
+from runners.repository.ensemble import check_composing, check_steps, composing, steps_json
+from runners.repository.messages import ModelConfig
 from tests.unit.text import config
 
 ENDS = """name: "e" platform: "ensemble"
@@ -90,3 +92,31 @@ def test_steps_are_handed_over_with_their_maps() -> None:
         {"model": "b", "version": 2, "inputs": {"x": "B"}, "outputs": {"y": "C"}, "max_inflight_requests": 3},
     ]
     assert composing(read) == ["a", "b"]
+
+
+class Watched:
+    """A configuration that counts how often its inputs are gone through"""
+
+    def __init__(self, whole: ModelConfig) -> None:
+        self._whole = whole
+        self.times = 0
+
+    def __getattr__(self, name: str) -> object:
+        self.times += name == "input"
+        return getattr(self._whole, name)
+
+
+def test_the_inputs_of_a_model_are_gone_through_once_however_many_steps_it_has() -> None:
+    optional = " ".join(
+        f'input {{ name: "o{index}" data_type: TYPE_FP32 dims: [ 1 ] optional: true }}' for index in range(10)
+    )
+    ends = "{} {{ name: '{}' data_type: TYPE_FP32 dims: [ 1 ] }}"
+    model = Watched(config(f"name: 'a' {ends.format('input', 'x')} {optional} {ends.format('output', 'y')}"))
+    tensors = ["A", *(f"t{index}" for index in range(100)), "C"]
+    steps = [step("a", taken, made) for taken, made in pairwise(tensors)]
+    models = cast("dict[str, dict[int, ModelConfig]]", {"a": {1: model}})
+    assert len(check_composing(config(graph(*steps)), models, {})) == 101
+    assert model.times <= 3
+    without = graph(*steps[:-1], step("a", "t99", "C").replace('key: "x"', 'key: "o3"'))
+    with pytest.raises(ConfigInvalid, match="in ensemble e, input x in model a is not mapped to any ensemble tensors"):
+        check_composing(config(without), models, {})

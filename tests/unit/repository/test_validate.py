@@ -208,6 +208,14 @@ def test_a_tensor_may_be_reshaped_to_as_many_elements(fields: str) -> None:
     check_tensors(config(f"{ONNX} max_batch_size: 4 input {{ name: 'X' data_type: TYPE_FP32 {fields} }}"))
 
 
+@pytest.mark.parametrize(("dims", "shape"), [(1025, 2), (2, 1025)])
+def test_a_tensor_of_more_dimensions_than_any_is_refused(dims: int, shape: int) -> None:
+    many = f"dims: {[2**62] * dims} reshape {{ shape: {[2**62] * shape} }}"
+    text = f"{ONNX} input {{ name: 'X' data_type: TYPE_FP32 {many} }}"
+    with pytest.raises(ConfigInvalid, match="model input 'X' has 1025 dimensions, expected at most 1024, for m"):
+        check_tensors(config(text))
+
+
 def test_an_image_format_requires_three_dimensions() -> None:
     text = f"{ONNX} input {{ name: 'X' data_type: TYPE_FP32 dims: [ 4, 4 ] format: FORMAT_NHWC }}"
     with pytest.raises(ConfigInvalid, match="model input NHWC/NCHW require 3 dims for m"):
