@@ -1,8 +1,8 @@
 """
 The files of a model, as they are read here: regular files alone, each kind with a bound.
 
-Whoever may write a model may write a pipe that nobody fills, a device without an end, or a link to nowhere. None of
-these is read, waited for, or taken for a file that is not there.
+Whoever may write a model may write a pipe that nobody fills, a device without an end, a link to nowhere, or one to a
+file that the kernel makes up as it is read. None of these is read, waited for, or taken for a file that is not there.
 """
 
 import errno
@@ -23,6 +23,7 @@ MOST_BYTES = {
 }
 """What is read whole, and how large it may be"""
 
+_OF_THE_KERNEL = (Path("/proc"), Path("/sys"))
 _KINDS = (
     (stat.S_ISFIFO, "pipe"),
     (stat.S_ISSOCK, "socket"),
@@ -37,7 +38,7 @@ def read_file(path: Path, kind: str) -> bytes:
     most = MOST_BYTES[kind]
     with open(path, "rb", opener=_open_at_once) as file:
         # what lies there now need not be what was looked at
-        _check_mode(path, os.fstat(file.fileno()).st_mode)
+        _check_kind(path, os.fstat(file.fileno()))
         content = file.read(most + 1)
     if len(content) > most:
         raise ConfigInvalid(f"{kind} '{path}' has more than {most} bytes")
@@ -47,7 +48,7 @@ def read_file(path: Path, kind: str) -> bytes:
 def check_file(path: Path) -> None:
     """Raises unless it is a regular file; a file that is not there raises OSError"""
     check_link(path)
-    _check_mode(path, path.stat().st_mode)
+    _check_kind(path, path.stat())
 
 
 def check_link(path: Path) -> None:
@@ -68,12 +69,16 @@ def is_within(path: Path, root: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _check_mode(path: Path, mode: int) -> None:
+def _check_kind(path: Path, found: os.stat_result) -> None:
+    mode = found.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "special file")
         raise ConfigInvalid(f"'{path}' is a {kind}, expected a regular file")
+    # they call themselves regular; where nothing is mounted, the device is that of other files
+    if any(root.is_mount() and root.stat().st_dev == found.st_dev for root in _OF_THE_KERNEL):
+        raise ConfigInvalid(f"'{path}' is a file of the kernel, expected a regular file")
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -36,6 +36,16 @@ def test_what_is_no_file_is_refused_by_its_kind(tmp_path: Path, monkeypatch: pyt
         check_file(tmp_path)
 
 
+def test_a_file_of_the_kernel_is_no_regular_file(tmp_path: Path) -> None:
+    link = tmp_path / "config.pbtxt"
+    link.symlink_to("/proc/version")
+    for path in (link, Path("/proc/self/status")):
+        with pytest.raises(ConfigInvalid, match=rf"^'{path}' is a file of the kernel, expected a regular file$"):
+            check_file(path)
+        with pytest.raises(ConfigInvalid, match="is a file of the kernel"):
+            read_file(path, "configuration")
+
+
 def test_a_file_is_read_up_to_the_bound_of_its_kind(tmp_path: Path) -> None:
     path, most = tmp_path / "config.pbtxt", MOST_BYTES["configuration"]
     path.write_bytes(bytes(most))
