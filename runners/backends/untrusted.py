@@ -186,6 +186,7 @@ def _blocks(file: Path, size: int) -> Iterator[bytes]:
         return
     with file.open("rb") as content:
         while block := content.read(min(size, _BLOCK)):
+            check_wanted()
             yield block
             size -= len(block)
 

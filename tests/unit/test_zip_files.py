@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import struct
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import pytest
 
-from runners import ConfigInvalid, zip_files
-from runners.zip_files import MOST_TABLE_BYTES, opened_zip, read_record
+from runners import ConfigInvalid, ModelUnavailable, zip_files
+from runners.wanted import work_for
+from runners.zip_files import MOST_TABLE_BYTES, opened_zip, read_record, wrong_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TABLE_BYTES = 8 * 1024 * 1024 * 1024
@@ -71,3 +75,21 @@ def test_a_record_is_read_in_pieces(compression: int) -> None:
         assert read_record(archive, "one") == content
         assert read_record(archive, "two") == b""
     assert file.longest <= 1024 * 1024
+
+
+def test_a_load_that_was_given_up_reads_no_further() -> None:
+    content = bytes(4 * 1024 * 1024)
+
+    def reading(read: Callable[[ZipFile], object], whole: object) -> None:
+        step: Future[None] = Future()
+        work_for(step)
+        file = packed(content)
+        with opened_zip(file, "'some'") as archive:
+            assert read(archive) == whole
+            step.cancel()
+            with pytest.raises(ModelUnavailable, match="the load was given up"):
+                read(archive)
+            assert file.tell() < 2 * 1024 * 1024
+
+    copy_context().run(reading, wrong_record, None)
+    copy_context().run(reading, lambda archive: read_record(archive, "one"), content)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import BinaryIO
 from xml.parsers import expat
 
+from ...wanted import check_wanted
+
 __all__ = ["Begin", "End", "read_network"]
 
 _MOST_BYTES = 256 * 1024 * 1024
@@ -35,6 +37,7 @@ def read_network(file: BinaryIO, begin: Begin, end: End | None = None) -> None:
     taken = 0
     # it may grow meanwhile
     while taken <= size and (piece := file.read(_PIECE_BYTES)):
+        check_wanted()
         parser.Parse(piece, False)  # noqa: FBT003 - it takes no names
         taken += len(piece)
         if taken - parser.CurrentByteIndex > _MOST_TAG_BYTES:

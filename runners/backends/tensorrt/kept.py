@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigInvalid
+from ...wanted import check_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -90,6 +91,7 @@ def content_of(source: Path) -> str:
         digest.update(name.encode() + b"\0")
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
+                check_wanted()
                 digest.update(chunk)
     return digest.hexdigest()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...bounded_json import read_json
 from ...errors import ConfigInvalid, KushiError, Unsupported
-from ...zip_files import opened_zip, read_record
+from ...zip_files import opened_zip, read_record, wrong_record
 from .generated import check_generated
 from .operators import check_program
 
@@ -166,7 +166,7 @@ class _Content:
     def check_sums(self) -> None:
         """PyTorch would take weights as they come"""
         try:
-            wrong = self._archive.testzip()
+            wrong = wrong_record(self._archive)
         except _DAMAGE as error:
             raise self._damaged(str(error)) from None
         if wrong is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,8 @@ from runners.backends.openvino import network_text
 from runners.backends.openvino.constants import check_constants
 from runners.backends.openvino.network_text import read_network
 from runners.backends.openvino.strings import check_strings
-from runners.errors import ConfigInvalid, KushiError, Unsupported
+from runners.errors import ConfigInvalid, KushiError, ModelUnavailable, Unsupported
+from runners.wanted import work_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,3 +96,22 @@ def test_an_operator_with_strings_is_found_where_it_is(tmp_path: Path) -> None:
         check_strings(written(path, outer.format("Concat", port)), STRINGS)
     with pytest.raises(Unsupported, match="operator 'outer' of type Loop would free strings"):
         check_strings(written(path, outer.format("Parameter", "").replace("<body>", f"<body>{port}")), STRINGS)
+
+
+def test_a_text_is_read_no_further_when_its_load_is_given_up(tmp_path: Path) -> None:
+    path = written(tmp_path / "model.xml", f"<net>{' ' * (3 * 1024 * 1024)}</net>")
+    seen: list[str] = []
+
+    def reading() -> None:
+        step: Future[None] = Future()
+        work_for(step)
+
+        def begin(tag: str, _: dict[str, str]) -> None:
+            seen.append(tag)
+            step.cancel()
+
+        with path.open("rb") as file, pytest.raises(ModelUnavailable, match="the load was given up"):
+            read_network(file, begin, lambda tag: seen.append(f"/{tag}"))
+
+    copy_context().run(reading)
+    assert seen == ["net"]
