@@ -7,8 +7,8 @@ use kushi_dataplane::{
     ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, VerbAnswer, unanswered,
 };
 use kushi_net::{Answering, answered};
-use kushi_oip::management;
 use kushi_shm::HANDLE_BYTES;
+use kushi_verbs as verbs;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
@@ -96,7 +96,7 @@ fn verb(name: &str, message: Bytes) -> Result<Result<Verb, Error>, prost::Decode
         return Ok(Ok(Verb::CudaSharedMemoryRegister { region: std::mem::take(&mut asked.name), place }));
     }
     let arguments = arguments(name, message)?;
-    Ok(management::verb(name, arguments.to_string().as_bytes()))
+    Ok(verbs::verb(name, arguments.to_string().as_bytes()))
 }
 
 /// A handle needs no text here, other than in JSON.

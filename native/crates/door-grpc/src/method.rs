@@ -1,7 +1,7 @@
 //! Which method a call is for.
 
 use kushi_oip::Category;
-use kushi_oip::management::{MOST_BYTES, MOST_BYTES_TO_LOAD};
+use kushi_verbs::{MOST_BYTES, MOST_BYTES_TO_LOAD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method<'a> {

@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{Action, DataPlane, Verb, VerbAnswer, metrics, unanswered};
 use kushi_net::{Activity, Guest, Owner, Stage, answered};
-use kushi_oip::management as verbs;
+use kushi_verbs as verbs;
 
 use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};

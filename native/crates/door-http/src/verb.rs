@@ -2,7 +2,8 @@
 
 use kushi_core::Error;
 use kushi_dataplane::{Action, LogChange, Memory, TraceChange, Verb, VerbAnswer};
-use kushi_oip::{management, version_number};
+use kushi_oip::version_number;
+use kushi_verbs as verbs;
 
 use crate::answer::{self, HttpAnswer};
 use crate::health::HealthQuestion;
@@ -26,36 +27,35 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
             }
         }
         Management::Index { repository: true } | Management::Control { repository: true, .. } => {
-            return Err(management::repository_named());
+            return Err(verbs::repository_named());
         }
-        Management::Index { .. } => Verb::RepositoryIndex { ready_only: management::ready_only(body)? },
-        Management::Control { model, action: Action::Load, .. } => Verb::RepositoryModelLoad {
-            model: model.into_owned(),
-            parameters: management::load_parameters(body)?,
-        },
+        Management::Index { .. } => Verb::RepositoryIndex { ready_only: verbs::ready_only(body)? },
+        Management::Control { model, action: Action::Load, .. } => {
+            Verb::RepositoryModelLoad { model: model.into_owned(), parameters: verbs::load_parameters(body)? }
+        }
         Management::Control { model, .. } => Verb::RepositoryModelUnload {
             model: model.into_owned(),
-            dependents: management::unload_dependents(body)?,
+            dependents: verbs::unload_dependents(body)?,
         },
         Management::Regions { memory, region, action } => {
             let region = region.into_owned();
             match (action, memory) {
                 (RegionAction::Status, _) => Verb::SharedMemoryStatus { memory, region },
                 (RegionAction::Register, Memory::System) => {
-                    Verb::SystemSharedMemoryRegister { region, place: management::region_place(body) }
+                    Verb::SystemSharedMemoryRegister { region, place: verbs::region_place(body) }
                 }
                 (RegionAction::Register, Memory::Cuda) => {
-                    Verb::CudaSharedMemoryRegister { region, place: management::cuda_place(body) }
+                    Verb::CudaSharedMemoryRegister { region, place: verbs::cuda_place(body) }
                 }
                 (RegionAction::Unregister, _) => Verb::SharedMemoryUnregister { memory, region },
             }
         }
         Management::Settings { of: Settings::Log, change } => {
-            let change = if change { management::log_change(body)? } else { LogChange::default() };
+            let change = if change { verbs::log_change(body)? } else { LogChange::default() };
             Verb::LogSettings(change)
         }
         Management::Settings { of: Settings::Trace(model), change } => {
-            let change = if change { management::trace_change(body) } else { Ok(TraceChange::default()) };
+            let change = if change { verbs::trace_change(body) } else { Ok(TraceChange::default()) };
             Verb::TraceSetting { model: model.into_owned(), change }
         }
     })
@@ -75,7 +75,7 @@ fn plain(answered: Result<VerbAnswer, Error>) -> HttpAnswer {
     match answered {
         Ok(VerbAnswer::Done) => answer::empty(200),
         Ok(VerbAnswer::Metrics(text)) => answer::text(text),
-        Ok(answered) => answer::json(200, management::render(&answered)),
+        Ok(answered) => answer::json(200, verbs::render(&answered)),
         Err(error) => answer::error(&error),
     }
 }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{DataPlane, VerbAnswer, unanswered};
 use kushi_net::{Answering, Sink, answered};
-use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES, management};
+use kushi_oip::{Call, CallAnswer, MAX_BODY_BYTES};
+use kushi_verbs as verbs;
 use prost::Message;
 
 use crate::LocalContext;
@@ -48,16 +49,16 @@ pub(super) fn begin(
 }
 
 async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<VerbAnswer, Error> {
-    let verb = management::verb(&call.verb, &call.arguments)?;
+    let verb = verbs::verb(&call.verb, &call.arguments)?;
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }
 
 fn framed(answer: &Result<VerbAnswer, Error>) -> CallAnswer {
-    let answer = management::call_answer(answer);
+    let answer = verbs::call_answer(answer);
     let bytes = answer.body.len();
     if bytes + OVERHEAD_BYTES <= MAX_BODY_BYTES {
         return answer;
     }
     let text = format!("an answer of {bytes} bytes, at most {MAX_BODY_BYTES} travel in a frame");
-    management::call_answer(&Err(Error::new(ErrorKind::Unsupported, text)))
+    verbs::call_answer(&Err(Error::new(ErrorKind::Unsupported, text)))
 }

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol on the wire: its JSON, its protobuf messages, and the frames in which
 //! they travel between our own processes on one host. Shared by the doors and the client; knows neither.
-//! What is asked of the data plane is read and rendered here, and rules about who may ask are applied.
+//! Rules about who may ask are applied here; what is asked beside inference has a crate of its own, `verbs`.
 #![forbid(unsafe_code)]
 
 mod category;
@@ -11,7 +11,6 @@ pub mod fuzzing;
 pub mod infer_request;
 pub mod json;
 mod leading_integer;
-pub mod management;
 mod messages;
 mod parameter;
 mod restrictions;

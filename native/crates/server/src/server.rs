@@ -15,7 +15,8 @@ use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
 use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, Tls};
-use kushi_oip::{CallAnswer, management, version_number};
+use kushi_oip::{CallAnswer, version_number};
+use kushi_verbs as verbs;
 
 use crate::socket_file::SocketFile;
 
@@ -131,8 +132,8 @@ impl Server {
 
     /// Anything but inference, as the local door takes it. Blocks while the control plane carries out an order.
     pub fn call(&self, asker: Asker, verb: &str, arguments: &[u8]) -> CallAnswer {
-        let verb = management::verb(verb, arguments);
-        management::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(asker, verb)))
+        let verb = verbs::verb(verb, arguments);
+        verbs::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(asker, verb)))
     }
 
     /// For a call from this process; the empty text as version means the latest.

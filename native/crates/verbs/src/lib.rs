@@ -2,12 +2,7 @@
 //!
 //! Between our own processes a verb has the name of its gRPC method, and one object of arguments, with the names of
 //! that method's fields. The HTTP door reads names from its paths, and the rest from bodies as Triton takes them.
-
-/// Of a request to load a model, which may bring a configuration.
-pub const MOST_BYTES_TO_LOAD: usize = 2 << 20;
-/// Of any other, which has names and a few settings. Small things may be many, and nobody else is served while they are
-/// read: a setting of two bytes becomes a hundred.
-pub const MOST_BYTES: usize = 64 << 10;
+#![forbid(unsafe_code)]
 
 mod answers;
 mod document;
@@ -21,3 +16,9 @@ pub use repository::{load_parameters, ready_only, repository_named, unload_depen
 pub use settings::{log_change, trace_change};
 pub use shared_memory::{cuda_place, region_place};
 pub use verbs::verb;
+
+/// Of a request to load a model, which may bring a configuration.
+pub const MOST_BYTES_TO_LOAD: usize = 2 << 20;
+/// Of any other, which has names and a few settings. Small things may be many, and nobody else is served while they are
+/// read: a setting of two bytes becomes a hundred.
+pub const MOST_BYTES: usize = 64 << 10;

@@ -6,8 +6,8 @@ use kushi_dataplane::{
     ServerMetadata, TensorMetadata, TraceSetting, VerbAnswer,
 };
 
-use crate::CallAnswer;
-use crate::json::write;
+use kushi_oip::CallAnswer;
+use kushi_oip::json::write;
 
 /// What becomes of a verb, for a process of our own.
 pub fn call_answer(answer: &Result<VerbAnswer, Error>) -> CallAnswer {

@@ -3,9 +3,9 @@
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{Change, LogChange, LogForm, TraceChange, TraceLevel};
 
-use super::document::Json;
-use crate::json::read::Value;
-use crate::leading_integer::leading_integer;
+use crate::document::Json;
+use kushi_oip::json::read::Value;
+use kushi_oip::leading_integer;
 
 pub fn log_change(body: &[u8]) -> Result<LogChange, Error> {
     log_change_of(Json::required(body)?)

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use kushi_core::{Error, ErrorKind};
 
-use crate::json::read::{self, Value};
-use crate::json::{Fault, Scanner};
+use kushi_oip::json::read::{self, Value};
+use kushi_oip::json::{Fault, Scanner};
 
 /// A value that has been found well formed.
 #[derive(Clone, Copy)]

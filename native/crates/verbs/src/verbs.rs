@@ -3,9 +3,9 @@
 use kushi_core::{Error, ErrorKind};
 use kushi_dataplane::{LogChange, Memory, TraceChange, Verb};
 
-use super::document::Json;
-use super::{repository, settings, shared_memory};
-use crate::version_number;
+use crate::document::Json;
+use crate::{repository, settings, shared_memory};
+use kushi_oip::version_number;
 
 /// What is not among the arguments is empty or false, as in protobuf; no object at all has none.
 pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
@@ -97,7 +97,7 @@ mod tests {
     use kushi_dataplane::{Change, RegionPlace};
 
     use super::*;
-    use crate::management::document::unreadable;
+    use crate::document::unreadable;
 
     #[test]
     fn reads_verbs_by_the_names_of_grpc() {

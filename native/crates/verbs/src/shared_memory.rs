@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use kushi_core::Error;
 use kushi_dataplane::{CudaPlace, RegionPlace, Sent};
 
-use super::document::{Json, unreadable};
+use crate::document::{Json, unreadable};
 
 /// Where it lies.
 pub fn region_place(body: &[u8]) -> Sent<RegionPlace> {

@@ -2,8 +2,8 @@
 
 use kushi_core::{Error, ErrorKind};
 
-use super::document::{Json, unreadable};
-use crate::json::read::Value;
+use crate::document::{Json, unreadable};
+use kushi_oip::json::read::Value;
 
 /// The refusal of a question that names a repository.
 pub fn repository_named() -> Error {
