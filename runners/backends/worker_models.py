@@ -151,7 +151,9 @@ def _seconds(config: ModelConfig, name: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e6:
-        raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be seconds above 0 and below 1,000,000, got '{text}'")
+        raise ConfigInvalid(
+            f"parameter '{name}' of model '{config.name}' must be seconds above 0 and below 1,000,000, got '{text}'"
+        )
     return seconds
 
 

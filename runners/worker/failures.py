@@ -62,7 +62,8 @@ def _sendable(text: str) -> str:
 
 def _places(error: BaseException) -> list[traceback.FrameSummary]:
     """The places from the file of a model on, or the call of its method, down to a call of the API"""
-    frames = list(traceback.extract_tb(error.__traceback__))
+    # as Python has it, whatever the class of the model says
+    frames = list(traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error)))
     while frames and (_is_ours(frames[0]) or _is_of_import(frames[0])):
         del frames[0]
     while frames and _is_ours(frames[-1]):

@@ -78,6 +78,39 @@ def test_a_storm_of_log_lines_is_cut_short_and_said_so(repository: Path, start_s
         server.log.lines.clear()
 
 
+MEETING = """
+import time
+from pathlib import Path
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.name = args["model_name"]
+
+    def execute(self, requests):
+        return []
+
+    def finalize(self):
+        here = Path(__file__).parents[2]
+        (here / f"{self.name}.ends").touch()
+        while len(list(here.glob("*.ends"))) < 3:
+            time.sleep(0.01)
+        print("has met the others", flush=True)
+"""
+
+
+def test_models_are_finalized_at_the_same_time_when_the_server_ends(
+    repository: Path, start_server: StartServer
+) -> None:
+    names = ["one", "two", "three"]
+    for name in names:
+        models.write(repository, name, MEETING, models.COUNTED_CONFIG)
+    server = start_server(repository)
+    assert server.stop() == 0
+    for name in names:
+        server.log.wait_for(re.compile(f"{name}_0: has met the others"), 10)
+
+
 def test_a_hung_model_ends_with_the_server(repository: Path, start_server: StartServer) -> None:
     models.write(repository, "faulty", models.FAULTY, ENDLESS)
     server = start_server(repository, "--exit-timeout-secs=1")

@@ -34,6 +34,12 @@ class Unnamed(Exception, metaclass=Nameless):
     pass
 
 
+class Placeless(Exception):
+    @property
+    def __traceback__(self) -> object:  # type: ignore[override]
+        raise KeyError
+
+
 class Own(BaseException):
     """As some libraries stop what runs"""
 
@@ -45,6 +51,7 @@ class Own(BaseException):
         (Mute(), "Mute: <its text raises KeyError>"),
         (Own("stop"), "Own: stop"),
         (Unnamed("stop"), "Unnamed: stop"),
+        (Placeless("stop"), "Placeless: stop"),
         (KeyboardInterrupt(), "KeyboardInterrupt: <EMPTY MESSAGE>"),
     ],
 )

@@ -45,6 +45,10 @@ impl Engine for WorkerEngine {
         true
     }
 
+    fn begin_to_leave(&self) {
+        self.worker.close();
+    }
+
     fn stop_unanswered(&self) {
         if self.worker.owes_answers() {
             self.worker.stop();

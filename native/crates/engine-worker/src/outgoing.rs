@@ -3,9 +3,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use kushi_shm::{LentSlot, PoolLimits, SlotPool, send};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::frame::{Head, INLINE_BYTES, kind};
 use crate::parts::Payload;
@@ -20,6 +23,14 @@ const MANY_RELEASED: usize = 32;
 /// that does not read gives none back.
 const MOST_LENT: usize = 256;
 
+/// The same of all workers together, which share the descriptors of this process.
+static MOST_LENT_OF_ALL: LazyLock<usize> = LazyLock::new(|| {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // One that is a thread of this process has a second descriptor of each.
+    usize::try_from(most / 8).unwrap_or(usize::MAX)
+});
+static LENT_OF_ALL: AtomicUsize = AtomicUsize::new(0);
+
 /// Numbers of slots of the worker's that nobody here needs any more.
 pub(crate) type Released = Arc<Mutex<Vec<u64>>>;
 
@@ -31,7 +42,7 @@ pub(crate) struct OutgoingFrames {
     /// Of the pool, when the worker was last told of them.
     drops: u64,
     /// What the worker reads, until it says that it needs it no more.
-    lent: HashMap<u64, LentSlot>,
+    lent: HashMap<u64, Lent>,
     released: Released,
 }
 
@@ -40,6 +51,27 @@ struct Piece {
     sent: usize,
     /// Its descriptor leaves with the first byte.
     slot: Option<LentSlot>,
+}
+
+/// A slot, and its share of those that all workers may have.
+struct Lent(#[expect(dead_code, reason = "kept until the worker needs it no more")] LentSlot);
+
+impl Lent {
+    fn new(slot: LentSlot) -> Self {
+        LENT_OF_ALL.fetch_add(1, Ordering::Relaxed);
+        Self(slot)
+    }
+
+    /// Whether all workers together have as many as they may.
+    fn is_full() -> bool {
+        LENT_OF_ALL.load(Ordering::Relaxed) >= *MOST_LENT_OF_ALL
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        LENT_OF_ALL.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl OutgoingFrames {
@@ -68,14 +100,17 @@ impl OutgoingFrames {
     pub(crate) fn give_back(&mut self) {
         let mut bytes = Vec::new();
         self.add_releases(&mut bytes);
+        self.forget_dropped(&mut bytes);
         if !bytes.is_empty() {
             self.push(bytes, None);
         }
     }
 
-    /// The same where there are many.
-    pub(crate) fn give_many_back(&mut self) {
-        if self.released.lock().unwrap_or_else(PoisonError::into_inner).len() >= MANY_RELEASED {
+    /// The same where there are many, or where slots of this side are no more: the worker keeps their memory until it
+    /// hears of that. To be called now and then.
+    pub(crate) fn tidy(&mut self) {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).len();
+        if released >= MANY_RELEASED || self.drops != self.pool.drops() {
             self.give_back();
         }
     }
@@ -94,10 +129,9 @@ impl OutgoingFrames {
 
     /// Fails where there is no memory for a long payload; then nothing is sent.
     pub(crate) fn send(&mut self, kind: u32, count: u32, id: u64, payload: &Payload<'_>) -> io::Result<()> {
-        let is_inline = payload.length <= INLINE_BYTES || self.lent.len() >= MOST_LENT;
-        let slot = if is_inline { None } else { Some(self.pool.take(payload.length)?) };
+        let slot = self.take_slot(payload.length)?;
         let mut bytes = Vec::new();
-        let size = 128 + if is_inline { payload.length } else { 0 };
+        let size = 128 + if slot.is_none() { payload.length } else { 0 };
         bytes.try_reserve(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
         self.add_releases(&mut bytes);
         let mut head = Head { kind, count, id, slot: 0, length: payload.length as u64 };
@@ -116,10 +150,7 @@ impl OutgoingFrames {
         for (at, data) in &payload.tensors {
             slot.write(*at, data);
         }
-        if self.drops != self.pool.drops() {
-            self.drops = self.pool.drops();
-            self.forget_dropped(&mut bytes);
-        }
+        self.forget_dropped(&mut bytes);
         if self.announced.insert(slot.id()) {
             let mut add = Vec::new();
             let size = slot.len() as u64;
@@ -128,13 +159,31 @@ impl OutgoingFrames {
         }
         head.slot = slot.id();
         head.write(&mut bytes);
-        self.lent.insert(slot.id(), slot);
+        self.lent.insert(slot.id(), Lent::new(slot));
         self.push(bytes, None);
         Ok(())
     }
 
+    /// `None`: the payload goes through the socket.
+    fn take_slot(&self, length: usize) -> io::Result<Option<LentSlot>> {
+        if length <= INLINE_BYTES || self.lent.len() >= MOST_LENT || Lent::is_full() {
+            return Ok(None);
+        }
+        match self.pool.take(length) {
+            Ok(slot) => Ok(Some(slot)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::MFILE | Errno::NFILE) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// Tells the worker of slots that are no more.
     fn forget_dropped(&mut self, bytes: &mut Vec<u8>) {
+        if self.drops == self.pool.drops() {
+            return;
+        }
+        self.drops = self.pool.drops();
         let pool = &self.pool;
         self.announced.retain(|&slot| {
             let is_alive = pool.is_alive(slot);
@@ -184,15 +233,26 @@ mod tests {
         let mut outgoing = OutgoingFrames::new(Arc::new(ours), Released::default());
         let long =
             Payload { heads: vec![7; INLINE_BYTES + 1], tensors: Vec::new(), length: INLINE_BYTES + 1 };
-        for id in 0..MOST_LENT as u64 + 8 {
+        let most = MOST_LENT.min(*MOST_LENT_OF_ALL);
+        for id in 0..most as u64 + 8 {
             outgoing.send(kind::CALL_RESPONSE, 0, id, &long).unwrap();
         }
-        assert_eq!(outgoing.lent.len(), MOST_LENT);
+        assert_eq!(outgoing.lent.len(), most);
         let last = &outgoing.waiting.back().unwrap().bytes;
         assert!(last.ends_with(&long.heads), "the last one goes as it is");
         let given_back = *outgoing.lent.keys().next().unwrap();
         outgoing.take_back(given_back);
         outgoing.send(kind::CALL_RESPONSE, 0, 0, &long).unwrap();
-        assert_eq!(outgoing.lent.len(), MOST_LENT, "one that came back is used again");
+        assert_eq!(outgoing.lent.len(), most, "there is room for one more");
+
+        // As if the worker had read all.
+        outgoing.waiting.clear();
+        let all: Vec<u64> = outgoing.lent.keys().copied().collect();
+        for slot in all {
+            outgoing.take_back(slot);
+        }
+        assert!(outgoing.announced.len() >= most, "it has heard of none that is no more");
+        outgoing.tidy();
+        assert_eq!(outgoing.announced.len(), KEPT.kept_slots, "the others go without anything else to send");
     }
 }

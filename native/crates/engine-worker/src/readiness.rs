@@ -23,6 +23,8 @@ pub(crate) struct Question {
     pub(crate) has_opinion: bool,
     /// It was asked and has not answered; since when it has had time for that.
     asked: Option<Instant>,
+    /// The first batch that was sent behind the question: those before it are dealt with first.
+    behind: u64,
     /// They wait for that answer.
     waiting: Vec<Asker>,
     /// They came after it was asked. What it says then may be older than their question, so it is asked again.
@@ -51,9 +53,9 @@ impl Readiness for WorkerReadiness {
 }
 
 impl Question {
-    /// Nothing answers while the model executes.
-    pub(crate) fn executes(&mut self, now: Instant) {
-        if self.asked.is_some() {
+    /// Nothing answers while the model executes these batches, those that were sent before the question.
+    pub(crate) fn executes(&mut self, mut batches: impl Iterator<Item = u64>, now: Instant) {
+        if self.asked.is_some() && batches.any(|batch| batch < self.behind) {
             self.asked = Some(now);
         }
     }
@@ -67,12 +69,12 @@ impl Question {
 
 /// Asks the model for those who wait for its next answer, unless it still owes one.
 fn ask_next(shared: &Shared, state: &mut WorkerState) {
-    let WorkerState { outgoing, question, .. } = state;
+    let WorkerState { outgoing, question, next_batch, .. } = state;
     let Some(outgoing) = outgoing.as_mut().filter(|_| question.asked.is_none() && !question.next.is_empty())
     else {
         return;
     };
-    question.asked = Some(Instant::now());
+    (question.asked, question.behind) = (Some(Instant::now()), *next_batch);
     question.waiting = std::mem::take(&mut question.next);
     // A worker that has gone is found by reading.
     let _ = outgoing.send_text(kind::IS_READY, 0, 0, b"");
@@ -118,5 +120,21 @@ pub(crate) fn forget(shared: &Shared) {
 fn answer(waiting: impl IntoIterator<Item = Asker>, ready: bool) {
     for (_, on_answer) in waiting {
         on_answer(ready);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_sent_before_the_question_may_hold_up_its_answer() {
+        let asked = Instant::now();
+        let later = asked + STANDSTILL;
+        for (batch, stands_still) in [(4, false), (5, true), (6, true)] {
+            let mut question = Question { asked: Some(asked), behind: 5, ..Question::default() };
+            question.executes([batch].into_iter(), later);
+            assert_eq!(question.stands_still(later, None), stands_still, "{batch}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::outgoing::{OutgoingFrames, Released};
 use crate::process::{Process, timespec};
 use crate::readiness;
 use crate::reading::{Heard, HeardEnd, Reading};
-use crate::state::Phase;
+use crate::state::{Phase, WorkerState};
 use crate::worker::Shared;
 
 /// Between two processes of which the first did not become ready: twice as long after each.
@@ -223,14 +223,14 @@ impl Watch<'_> {
         if let Some(outgoing) = &mut state.outgoing {
             // An end of the socket is found by reading.
             let fatal = |error: &std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
-            outgoing.give_many_back();
+            outgoing.tidy();
             broken = outgoing.flush().err().filter(fatal);
             is_blocked = outgoing.is_blocked();
         }
         let execute_patience = self.shared.execute_patience();
-        if state.batches.values().any(|running| running.token.is_some()) {
-            state.question.executes(now);
-        }
+        let WorkerState { question, batches, .. } = &mut *state;
+        let executed = batches.iter().filter(|(_, running)| running.token.is_some());
+        question.executes(executed.map(|(&id, _)| id), now);
         // One that is a thread would go on beside the next one.
         let stands_still =
             !is_closing && !self.process.is_thread() && state.question.stands_still(now, execute_patience);

@@ -128,7 +128,7 @@ impl Worker {
     }
 
     /// It takes no more, and its process is told to end.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         let waiting = {
             let mut state = self.shared.state();
             if std::mem::replace(&mut state.phase, Phase::Closing) == Phase::Closing {

@@ -300,7 +300,12 @@ impl Server {
         self.exit();
         self.io.close_listeners();
         // While the io threads run: they may hold leases, which have to come home.
-        for runner in self.plane.registry.runners() {
+        let runners = self.plane.registry.runners();
+        // Each may take its time to end, and they all do so at the same time.
+        for runner in &runners {
+            runner.begin_to_leave();
+        }
+        for runner in runners {
             if !runner.retire(Duration::ZERO) {
                 log::warn!("model '{}' was still executing when the server closed", runner.spec().name);
             }

@@ -66,6 +66,10 @@ pub trait Engine: Send + Sync + 'static {
     /// have given their slots back: the model goes. Called under no lock, and it does not wait.
     fn stop_unanswered(&self) {}
 
+    /// The model goes, and nothing is executed any more: what takes long may begin. Called under no lock, and it does not
+    /// wait.
+    fn begin_to_leave(&self) {}
+
     /// Takes [`Engine::end_run`] back before the slot's next run, whether or not it has been obeyed.
     fn revoke_end(&self, _slot: usize) {}
 }

@@ -22,6 +22,16 @@ impl Runner {
         self.ledger.wait_until_quiet(Instant::now() + patience)
     }
 
+    /// Before it retires, where nothing is inside: its engines may begin to end. Admits nothing any more.
+    pub fn begin_to_leave(&self) {
+        self.stop_admitting();
+        if self.inside() == 0 {
+            for engine in self.handover.with(|state| state.runs.engines()) {
+                engine.begin_to_leave();
+            }
+        }
+    }
+
     /// Drains, ends what is still queued with an error, then what is still executed, stops the threads and
     /// drops the engines, all on the calling thread. Answers false when an engine did not come back in time.
     pub fn retire(&self, patience: Duration) -> bool {
