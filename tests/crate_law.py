@@ -4,7 +4,8 @@ The import law of the crates, read from `cargo metadata`: python -m tests.crate_
 bindings → {server, client, engine-*, arrays, onnx-file}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* →
 {net, verbs, oip, dataplane} and never one another, verbs → {oip, dataplane}, dataplane → {trace, gpu}, {oip, trace} →
 core, net → {core, tls} and no protocol, {door-*, client, dataplane, engine-worker} → shm, client → {oip, tls},
-engine-python → arrays, testkit → core, gpu and onnx-file → nothing. A layer may skip one below it; tests of any crate may use testkit and shm.
+engine-python → arrays, testkit → core, gpu and onnx-file → nothing. A layer may skip one below it; tests of any crate
+may use testkit and shm.
 """
 
 import json
