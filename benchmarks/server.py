@@ -57,6 +57,7 @@ class Program:
         *,
         look_s: float = 0.002,
         log: str = "server.log",
+        directory: Path = ROOT,
     ) -> None:
         self.port = port
         self.ready_after_s = 0.0
@@ -65,6 +66,7 @@ class Program:
         self._look_s = look_s
         self._environment = {**os.environ, **(environment or {})}
         self._log = BUILD / log
+        self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -72,7 +74,7 @@ class Program:
         with self._log.open("wb") as log:
             started = time.monotonic()
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+                self._command, cwd=self._directory, env=self._environment, stdout=log, stderr=subprocess.STDOUT
             )
         try:
             self._wait_ready(started)
@@ -147,19 +149,26 @@ class Program:
 
 
 class Server(Program):
-    """The shipped `python -m runners serve`."""
+    """The shipped `python -m runners serve`, of this checkout or of another one that `make setup` has set up."""
 
     def __init__(
-        self, repository: Path, *, local_socket: Path | None = None, environment: Mapping[str, str] | None = None
+        self,
+        repository: Path,
+        *,
+        local_socket: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        checkout: Path = ROOT,
     ) -> None:
         port, self.grpc_port, self.metrics_port = free_port(), free_port(), free_port()
-        command = [sys.executable, "-m", "runners", "serve", "--model-repository", str(repository)]
+        program = sys.executable if checkout == ROOT else str(checkout / ".venv/bin/python")
+        log = "server.log" if checkout == ROOT else "other-server.log"
+        command = [program, "-m", "runners", "serve", "--model-repository", str(repository)]
         command += ["--http-address", HOST, "--http-port", str(port)]
         command += ["--grpc-address", HOST, "--grpc-port", str(self.grpc_port)]
         command += ["--metrics-address", HOST, "--metrics-port", str(self.metrics_port)]
         if local_socket is not None:
             command += ["--local-socket", str(local_socket)]
-        super().__init__(command, port, "/v2/health/ready", environment)
+        super().__init__(command, port, "/v2/health/ready", environment, log=log, directory=checkout)
 
     def counts(self, model: str) -> tuple[int, int]:
         """Inferences and executions so far: their difference over a window is the mean batch size."""
