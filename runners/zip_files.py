@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, BinaryIO, Final, cast
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from .errors import ConfigInvalid
 from .wanted import check_wanted
@@ -22,6 +22,7 @@ MOST_TABLE_BYTES: Final = 32 * 1024 * 1024
 """160 bytes for each record, of which 46 and its name are needed"""
 _RECORD: Final = b"PK\1\2"
 _PIECE_BYTES: Final = 1024 * 1024
+_MOST_SHOWN: Final = 200
 
 
 @contextmanager
@@ -30,6 +31,12 @@ def opened_zip(file: BinaryIO, subject: str) -> Iterator[ZipFile]:
     bounded = _Bounded(file, subject)
     with ZipFile(cast("IO[bytes]", bounded)) as archive:
         bounded.is_opening = False
+        for record in archive.infolist():
+            # of others Python's reader unpacks a piece whole, however much comes of it
+            if record.compress_type not in {ZIP_STORED, ZIP_DEFLATED}:
+                raise ConfigInvalid(
+                    f"{subject} has '{record.filename[:_MOST_SHOWN]}' compressed by another method than deflate"
+                )
         yield archive
 
 

@@ -48,6 +48,17 @@ class Gate:
         """Comes back when one more run stands here"""
         self._held.append(self._listener.accept()[0])
 
+    def is_reached(self) -> bool:
+        """Whether one more run stands here already"""
+        self._listener.setblocking(False)
+        try:
+            self.until_reached()
+        except BlockingIOError:
+            return False
+        finally:
+            self._listener.settimeout(WAIT_S)
+        return True
+
     def let_through(self) -> None:
         """Lets the first of those that stand here go on"""
         self._held.pop(0).close()

@@ -16,6 +16,8 @@ __all__ = ["MONITOR", "first_response_buckets", "monitored_outputs", "tags"]
 MONITOR = "kushi.monitor"
 _FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 _MOST_BUCKETS = 256
+_MOST_TAGS = 64
+_LONGEST_TAG = 256
 _TAG = re.compile(r"[A-Za-z0-9_]*", re.ASCII)
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +60,16 @@ def monitored_outputs(config: ModelConfig) -> tuple[int, ...]:
 
 def tags(config: ModelConfig) -> tuple[tuple[str, str], ...]:
     """The labels that `metric_tags` become: their names begin with an underscore, as in Triton"""
-    for tag in config.metric_tags:
+    # they stand in each line of the model, of which there are dozens for each version
+    if len(config.metric_tags) > _MOST_TAGS:
+        raise ConfigInvalid(
+            f"metric_tags of model '{config.name}': {len(config.metric_tags)} labels, expected at most {_MOST_TAGS}"
+        )
+    for tag, value in config.metric_tags.items():
+        if len(tag) > _LONGEST_TAG or len(value) > _LONGEST_TAG:
+            raise ConfigInvalid(
+                f"metric_tags of model '{config.name}': '{tag[:_LONGEST_TAG]}' has more than {_LONGEST_TAG} characters"
+            )
         if not _TAG.fullmatch(tag):
             raise ConfigInvalid(
                 f"metric_tags of model '{config.name}': '{tag}' is no name of a label, expected letters, digits and '_'"

@@ -83,12 +83,17 @@ def test_a_request_that_executes_ends_with_its_deadline(repository: Path) -> Non
         Gate(repository) as gate,
         Http2(("127.0.0.1", engine.serve_grpc(port=0))) as client,
     ):
-        client.ask(1, INFER, request(HELD).SerializeToString(), [("grpc-timeout", "300m")])
-        gate.until_reached()
-        assert client.status(1) == DEADLINE_EXCEEDED
+        # on a busy machine its time may be over before it executes: then it is asked again, with more of it
+        for stream, patience in ((1, "300m"), (3, "3S"), (5, "20S")):
+            client.ask(stream, INFER, request(HELD).SerializeToString(), [("grpc-timeout", patience)])
+            assert client.status(stream) == DEADLINE_EXCEEDED
+            if gate.is_reached():
+                break
+        else:
+            pytest.fail("it has never executed")
         gate.let_through()
-        client.ask(3, INFER, WHOLE)
-        assert client.status(3) == OK
+        client.ask(7, INFER, WHOLE)
+        assert client.status(7) == OK
 
 
 def test_a_message_that_does_not_come_in_its_time_ends_its_call(client: Http2) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,24 @@ def test_sample_inputs_that_are_no_tensors_are_refused_and_not_opened(repository
         loaded(repository)
     assert not Marker.opened
     assert (folder / "1" / "model.pt2").exists()
+
+
+def test_sample_inputs_that_make_more_than_tensors_are_refused_and_not_opened(repository: Path) -> None:
+    program = export(TwoIntoTwo(), (torch.zeros(2, 4), torch.zeros(2, 4)))
+    path = put(repository, "m", program) / "1" / "model.pt2"
+    with zipfile.ZipFile(path) as archive:
+        records = {record: archive.read(record) for record in archive.namelist()}
+    (place,) = (record for record in records if record.endswith("sample_inputs/model.pt"))
+    samples = io.BytesIO()
+    with zipfile.ZipFile(samples, "w") as archive:
+        # PyTorch knows it, as it knows tensors
+        archive.writestr("model/data.pkl", b"\x80\x02(cbuiltins\nbytearray\n(J\xff\xff\xff\x7ftRt.")
+        archive.writestr("model/version", b"3")
+    with zipfile.ZipFile(path, "w") as archive:
+        for record, content in records.items():
+            archive.writestr(record, samples.getvalue() if record == place else content)
+    with pytest.raises(ConfigInvalid, match="has sample inputs that are no plain tensors, and is not loaded"):
+        loaded(repository)
 
 
 def test_a_torchscript_archive_that_is_damaged_is_named(repository: Path) -> None:

@@ -7,7 +7,7 @@ import struct
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
 
 import pytest
 
@@ -62,6 +62,15 @@ def test_more_records_than_any_model_has_are_refused(monkeypatch: pytest.MonkeyP
     with (
         pytest.raises(ConfigInvalid, match=r"^'many' has 2 records, expected at most 1$"),
         opened_zip(packed(b"1"), "'many'"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("compression", [ZIP_BZIP2, ZIP_LZMA])
+def test_records_that_python_unpacks_whole_are_refused(compression: int) -> None:
+    with (
+        pytest.raises(ConfigInvalid, match=r"^'odd' has 'one' compressed by another method than deflate$"),
+        opened_zip(packed(b"1", compression), "'odd'"),
     ):
         pass
 

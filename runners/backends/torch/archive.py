@@ -242,7 +242,8 @@ class _Content:
         if text and _is_too_long(text):
             raise self._damaged(f"{record} has more parts than a program has")
         try:
-            content = None if text is None else read_json(text)
+            # decoded here: Python would take other codings, too, whose members nobody has counted
+            content = None if text is None else read_json(text.decode())
         except RecursionError:
             raise self._damaged(f"{record} is nested too deeply") from None
         except ValueError as error:

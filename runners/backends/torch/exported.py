@@ -4,6 +4,7 @@ import io
 import pickle
 import threading
 import weakref
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from inspect import getclosurevars
 from pathlib import Path
@@ -20,6 +21,7 @@ from .datatypes import named
 from .exported_writes import changed_inputs
 from .names import Leaf, Signature
 from .program import Device, Program
+from .sample_pickle import names_tensors_alone
 
 __all__ = ["describe", "devices_of", "load", "read"]
 
@@ -89,12 +91,16 @@ def describe(exported: torch.export.ExportedProgram, module: Callable[..., Any],
 
 def _check_sample_inputs(path: Path, subject: str) -> None:
     """PyTorch would open inputs that are more than tensors as a pickle of any kind"""
+    refused = ConfigInvalid(
+        f"{subject} has sample inputs that are no plain tensors, and is not loaded: export it with tensors alone"
+    )
+    samples = sample_inputs(path)
     try:
-        torch.load(io.BytesIO(sample_inputs(path)), weights_only=True)
-    except (EOFError, RuntimeError, ValueError, LookupError, pickle.UnpicklingError):
-        raise ConfigInvalid(
-            f"{subject} has sample inputs that are no plain tensors, and is not loaded: export it with tensors alone"
-        ) from None
+        if not names_tensors_alone(samples, f"{subject}: its sample inputs"):
+            raise refused
+        torch.load(io.BytesIO(samples), weights_only=True)
+    except (EOFError, RuntimeError, ValueError, LookupError, pickle.UnpicklingError, zipfile.BadZipFile):
+        raise refused from None
 
 
 def _unwrap_guards(module: torch.nn.Module) -> None:

@@ -35,6 +35,7 @@ _GUARD = re.compile(r"[\w .:'\[\]()<>=!%*/+,-]*")
 _GUARD_NAMES = frozenset({"L", "math", "max", "min", "abs", "len", "int", "float"})
 _GUARD_ATTRIBUTES = frozenset({"size", "stride", "storage_offset", "shape", "dim", "ndim", "numel", "inf", "isnan"})
 _MOST_GUARD = 10_000
+_LARGEST_NUMBER = 2**63
 _MOST_SHOWN = 200
 
 
@@ -87,16 +88,44 @@ def _is_guard_node(node: ast.AST) -> bool:
         case ast.Attribute():
             return node.attr in _GUARD_ATTRIBUTES
         case ast.Call():
-            return not node.keywords
+            # a text would be one of them
+            texts = any(
+                isinstance(argument, ast.Constant) and isinstance(argument.value, str) for argument in node.args
+            )
+            return not node.keywords and not texts
         case ast.Constant():
             plain = isinstance(node.value, str) and _KEY.fullmatch(node.value)
-            return bool(plain) or isinstance(node.value, (int, float)) or node.value is None
+            number = isinstance(node.value, (int, float)) and abs(node.value) <= _LARGEST_NUMBER
+            return bool(plain) or number or node.value is None
         case ast.BinOp():
-            # a text times a number is as long as one likes
-            sides = (node.left, node.right)
-            return not any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+            # a text or a tuple times a number is as long as one likes
+            return _is_number(node.left) and _is_number(node.right)
         case _:
             return isinstance(node, _GUARD_NODES)
+
+
+def _is_number(node: ast.AST) -> bool:
+    """One of a size or of an argument, or made of such"""
+    match node:
+        case ast.Constant():
+            is_one = isinstance(node.value, (int, float))
+        case ast.BinOp():
+            is_one = _is_number(node.left) and _is_number(node.right)
+        case ast.UnaryOp():
+            is_one = _is_number(node.operand)
+        case ast.Attribute():
+            is_one = node.attr in {"ndim", "inf"}
+        case ast.Call(func=ast.Name(id=called)):
+            is_one = called in {"len", "int", "float", "abs"} or all(map(_is_number, node.args))
+        case ast.Call(func=ast.Attribute(attr=called)):
+            # without an argument these two are tuples
+            is_one = called not in {"size", "stride"} or bool(node.args)
+        case ast.Subscript():
+            # all arguments together are a tuple
+            is_one = not (isinstance(node.value, ast.Name) and ast.unparse(node.slice) in {"'args'", "'kwargs'"})
+        case _:
+            is_one = False
+    return is_one
 
 
 def _is_form(text: str, *, of_inputs: bool) -> bool:

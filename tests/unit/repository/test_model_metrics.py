@@ -63,3 +63,17 @@ def test_tags_become_labels() -> None:
     assert tags(config(stated)) == (("_a", "1"), ("_b", "2"))
     with pytest.raises(ConfigInvalid, match="'a-b' is no name of a label"):
         tags(config('name: "m" metric_tags { key: "a-b" value: "1" }'))
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "value", "text"),
+    [
+        (65, "a", "1", "65 labels, expected at most 64"),
+        (1, "a" * 257, "1", "has more than 256 characters"),
+        (1, "a", "1" * 257, "'a0' has more than 256 characters"),
+    ],
+)
+def test_tags_are_few_and_short(count: int, name: str, value: str, text: str) -> None:
+    stated = "".join(f'metric_tags {{ key: "{name}{number}" value: "{value}" }} ' for number in range(count))
+    with pytest.raises(ConfigInvalid, match=text):
+        tags(config(stated))
