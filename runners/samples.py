@@ -17,6 +17,7 @@ from .zip_files import opened_zip
 
 __all__ = ["NUMBERS", "VARYING", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
+_ZIP = b"PK\3\4"
 _DRAWN_ROWS = 64
 _MOST_ROWS = 512
 """Of a file: more make no result clearer"""
@@ -75,6 +76,10 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
                     f"samples '{path}': its arrays have {unpacked} bytes, expected at most {_MOST_BYTES}: leave out "
                     "some rows"
                 )
+            file.seek(0)
+            # NumPy takes it for what its first bytes say, and Python for what its last ones say
+            if file.read(len(_ZIP)) != _ZIP:
+                raise InvalidInput(f"samples '{path}': expected an .npz file: it does not begin as one")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 found = dict(arrays)

@@ -77,7 +77,11 @@ def _check_kind(path: Path, found: os.stat_result) -> None:
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "special file")
         raise ConfigInvalid(f"'{path}' is a {kind}, expected a regular file")
     # they call themselves regular; where nothing is mounted, the device is that of other files
-    if any(root.is_mount() and root.stat().st_dev == found.st_dev for root in _OF_THE_KERNEL):
+    place = Path(os.path.realpath(path))
+    of_kernel = (
+        root.is_mount() and (root in place.parents or root.stat().st_dev == found.st_dev) for root in _OF_THE_KERNEL
+    )
+    if any(of_kernel):
         raise ConfigInvalid(f"'{path}' is a file of the kernel, expected a regular file")
 
 

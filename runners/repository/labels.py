@@ -28,7 +28,7 @@ def read_labels(directory: Path, config: ModelConfig) -> dict[str, tuple[str, ..
         if name not in texts:
             texts[name] = _read(directory, name, output.name, config.name)
         characters += len(texts[name])
-        lines += texts[name].count("\n") + 1
+        lines += texts[name].count("\n") + (not texts[name].endswith("\n"))
         _check_whole(config.name, characters, lines)
         if name not in labels:
             labels[name] = _labels(texts[name])

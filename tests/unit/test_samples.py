@@ -85,3 +85,15 @@ def test_a_member_that_cannot_be_unpacked_is_refused(
     path.write_bytes(content)
     with pytest.raises(error, match=f"^samples '{path}'{text}"):
         samples.read_arrays(path)
+
+
+def test_a_file_that_is_an_archive_at_its_end_alone_is_refused(tmp_path: Path) -> None:
+    """NumPy would take it for an array of the size that its first bytes say"""
+    packed = tmp_path / "packed.npz"
+    np.savez(packed, allow_pickle=False, X=np.zeros(3, np.int8))
+    whole = io.BytesIO()
+    np.save(whole, np.zeros(3, np.int8))
+    path = tmp_path / "rows.npz"
+    path.write_bytes(whole.getvalue() + packed.read_bytes())
+    with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: it does not begin as one"):
+        samples.read_arrays(path)

@@ -2,7 +2,8 @@
 The text of a network of OpenVINO's own format, which is XML, read piece by piece.
 
 A document type is refused where it begins: its entities would become a text of any length, and OpenVINO knows none. So
-is what takes long to read: a long text, and a tag that does not end, which is read again with each piece.
+is what takes long to read: a long text, one that is nested deeply, and a tag or a comment that does not end, which is
+read again with each piece.
 """
 
 import os
@@ -18,6 +19,8 @@ _MOST_BYTES = 256 * 1024 * 1024
 """Large networks have some ten million: weights are in another file"""
 _MOST_TAG_BYTES = 16 * 1024 * 1024
 """An attribute may hold a text as long as a vocabulary"""
+_DEEPEST = 1000
+"""The body of a loop is seven tags below it; the parser keeps each that is open"""
 _PIECE_BYTES = 1024 * 1024
 
 Begin = Callable[[str, dict[str, str]], None]
@@ -32,8 +35,23 @@ def read_network(file: BinaryIO, begin: Begin, end: End | None = None) -> None:
         raise ValueError(f"its text has {size} bytes, expected at most {_MOST_BYTES}")
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = _refuse
-    parser.StartElementHandler = begin
-    parser.EndElementHandler = end
+    depth = 0
+
+    def enter(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _DEEPEST:
+            raise ValueError(f"its text is nested more than {_DEEPEST} tags deep")
+        begin(tag, attributes)
+
+    def leave(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        if end is not None:
+            end(tag)
+
+    parser.StartElementHandler = enter
+    parser.EndElementHandler = leave
     taken = 0
     # it may grow meanwhile
     while taken <= size and (piece := file.read(_PIECE_BYTES)):

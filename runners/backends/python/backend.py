@@ -109,7 +109,7 @@ class _Opened(Opened):
         completed = self._workers.complete(f"{config.name}_auto_complete", json.dumps(to_plain(config)))
         try:
             said = ParseDict(read_json(completed), ModelConfig())
-        except (ParseError, ValueError) as error:
+        except (ParseError, ValueError, RecursionError) as error:
             raise ConfigInvalid(f"'{self._path}' completes the configuration wrongly: {error}") from error
         return _with(config, said)
 

@@ -69,14 +69,14 @@ def test_one_file_for_many_outputs_counts_for_each(tmp_path: Path) -> None:
 
 
 def test_a_model_has_at_most_two_million_lines_of_labels(tmp_path: Path) -> None:
-    (tmp_path / "labels.txt").write_bytes(b"\n" * 999_999)
+    (tmp_path / "labels.txt").write_bytes(b"\n" * 1_000_000)
     outputs = " ".join(f'output {{ name: "{name}" label_filename: "labels.txt" }}' for name in "ABC")
     many = text_format.Parse(f'name: "m" {outputs}', ModelConfig())
     expected = "^the labels of model 'm' have more than 2000000 lines, each output counted that names them$"
     with pytest.raises(ConfigInvalid, match=expected):
         read_labels(tmp_path, many)
     del many.output[2]
-    assert [len(labels) for labels in read_labels(tmp_path, many).values()] == [999_999] * 2
+    assert [len(labels) for labels in read_labels(tmp_path, many).values()] == [1_000_000] * 2
     (tmp_path / "labels.txt").write_bytes(b"\n" * (16 * 1024 * 1024))
     with pytest.raises(ConfigInvalid, match=expected):
         read_labels(tmp_path, many)

@@ -186,7 +186,7 @@ impl Worker {
             Phase::Failed(_) | Phase::Closing => {
                 let error = match &state.phase {
                     Phase::Failed(error) => error.clone(),
-                    _ => Error::new(ErrorKind::EngineFailed, "the worker of the model has ended"),
+                    _ => self.shared.stopped_error(),
                 };
                 drop(state);
                 batch.fail(&error);

@@ -21,7 +21,7 @@ use crate::{Mail, Mailbox, Response};
 
 /// With so many bytes that wait, no further batch begins.
 pub const MOST_WAITING: usize = 64 << 20;
-/// What mail weighs beside its tensors: the request comes back with it.
+/// What mail weighs beside its tensors.
 const MAIL_WEIGHT: usize = 1 << 10;
 
 pub(crate) struct Ordering {
@@ -54,6 +54,8 @@ struct RequestPlace {
     weight: usize,
     /// Nobody behind it waits for it.
     ended: bool,
+    /// Nor does anybody else: it has no place in the order.
+    given_up: bool,
 }
 
 /// Mail of the request with this number.
@@ -75,7 +77,13 @@ impl Ordering {
 
     /// The batch with this number has these requests. To be called before anything else about it.
     pub(crate) fn begin(&self, sequence: u64, requests: impl Iterator<Item = u64>) {
-        let place = |number| RequestPlace { number, outbox: Outbox::default(), weight: 0, ended: false };
+        let place = |number| RequestPlace {
+            number,
+            outbox: Outbox::default(),
+            weight: 0,
+            ended: false,
+            given_up: false,
+        };
         let mut places: Vec<RequestPlace> = requests.map(place).collect();
         places.sort_unstable_by_key(|place| place.number);
         lock(&self.state).batches.insert(sequence, places.into());
@@ -85,11 +93,11 @@ impl Ordering {
     pub(crate) fn pass(&self, sequence: u64, mail: impl IntoIterator<Item = Numbered>) {
         self.change(|state| {
             for Numbered { number, mailbox, mail } in mail {
-                let Some(place) = state.place(sequence, number) else {
+                let Some(place) = state.place(sequence, number).filter(|place| !place.given_up) else {
                     state.late.add(&mailbox, mail);
                     continue;
                 };
-                let weight = MAIL_WEIGHT + mail.response.as_ref().map_or(0, Response::byte_size);
+                let weight = weight_of(&mail);
                 place.weight += weight;
                 place.ended |= mail.end.is_some();
                 place.outbox.add(&mailbox, mail);
@@ -101,9 +109,11 @@ impl Ordering {
     /// Nobody waits for this request any more, so that no other one waits for its end.
     pub(crate) fn give_up(&self, sequence: u64, request: u64) {
         self.change(|state| {
-            if let Some(place) = state.place(sequence, request) {
-                place.ended = true;
-            }
+            let Some(place) = state.place(sequence, request) else { return };
+            (place.ended, place.given_up) = (true, true);
+            self.weight.fetch_sub(std::mem::take(&mut place.weight), Atomic::SeqCst);
+            let outbox = std::mem::take(&mut place.outbox);
+            state.late.append(outbox);
         });
     }
 
@@ -125,12 +135,13 @@ impl Ordering {
         while let Some(outbox) = self.take_next(&mut state) {
             drop(state);
             outbox.deliver();
-            if !self.is_full() {
-                self.held_back.let_go();
-            }
             state = lock(&self.state);
         }
         state.delivering = false;
+        drop(state);
+        if !self.is_full() {
+            self.held_back.let_go();
+        }
     }
 
     /// What may leave now.
@@ -154,6 +165,12 @@ impl Ordering {
         self.weight.fetch_sub(weight, Atomic::SeqCst);
         (!next.is_empty()).then_some(next)
     }
+}
+
+/// With the request, which goes back with its end.
+fn weight_of(mail: &Mail) -> usize {
+    let response = mail.response.as_ref().map_or(0, Response::byte_size);
+    MAIL_WEIGHT + response + mail.end.as_ref().map_or(0, |end| end.request.byte_size())
 }
 
 impl OrderState {

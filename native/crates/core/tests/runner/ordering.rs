@@ -6,7 +6,7 @@ use kushi_core::{
     Batching, Buffer, DataType, Error, ErrorKind, MOST_WAITING, Mail, Mailbox, ModelSpec, Reply, Request,
     Response, Sent, Shape, Tensor,
 };
-use kushi_testkit::{Act, PATIENCE, Scene, echo_spec, until};
+use kushi_testkit::{Act, PATIENCE, Scene, echo_spec, int32, until};
 
 /// Two instances, each batch one request.
 fn scene(preserve_ordering: bool) -> Scene {
@@ -224,6 +224,41 @@ fn what_waits_for_an_earlier_answer_is_bounded() {
     scene.puppet.late().end_with(0, large());
     assert_eq!(keys(&scene, 1), [4], "it begins once there is room");
     assert_eq!(scene.runner.drain(PATIENCE), 0);
+}
+
+#[test]
+fn what_comes_back_with_an_answer_that_waits_is_bounded_too() {
+    let scene = scene(true);
+    scene.puppet.usually(Act::Late);
+    scene.ask([1]);
+    let mut first = scene.puppet.late();
+    let half = MOST_WAITING / 2 / size_of::<i32>();
+    for key in [2, 3] {
+        scene.submit(scene.request_of(key, int32(&[1, half as i64], std::iter::repeat_n(1, half))));
+        scene.puppet.late().end_with(0, Response::default());
+    }
+    scene.ask([4]);
+    until("rest", || scene.runner.at_rest() || scene.puppet.seen().len() > 3);
+    assert_eq!(scene.puppet.seen().len(), 3, "no further batch begins");
+    first.end(0, Ok(()));
+    assert_eq!(keys(&scene, 3), [1, 2, 3]);
+    scene.puppet.late().end(0, Ok(()));
+    assert_eq!(keys(&scene, 1), [4]);
+}
+
+#[test]
+fn mail_of_a_request_that_nobody_waits_for_has_no_place_in_the_order() {
+    let scene = scene(true);
+    scene.puppet.usually(Act::Late);
+    scene.ask([1]);
+    let first = scene.puppet.late();
+    let ticket = scene.submit_rows(2, 1);
+    let mut second = scene.puppet.late();
+    assert!(ticket.cancel());
+    second.end(0, Ok(()));
+    assert_eq!(keys(&scene, 1), [2], "it does not wait for the first");
+    drop(first);
+    assert_eq!(keys(&scene, 1), [1]);
 }
 
 struct Broken;

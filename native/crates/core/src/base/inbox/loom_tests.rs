@@ -16,7 +16,7 @@ struct Bell {
 
 impl Bell {
     fn ring(&self) {
-        self.cycles.fetch_add(1, Ordering::Relaxed);
+        self.rings.fetch_add(1, Ordering::Relaxed);
         *lock(&self.rung) = true;
         self.heard.notify_one();
     }
@@ -71,7 +71,7 @@ fn each_item_arrives_once_and_each_burst_costs_one_wake_up() {
         assert!(place(1) < place(2) && place(3) < place(4), "in the order of each pusher");
         items.sort_unstable();
         assert_eq!(items, [1, 2, 3, 4]);
-        assert_eq!(bell.cycles.load(Ordering::Relaxed), bursts);
+        assert_eq!(bell.rings.load(Ordering::Relaxed), bursts);
     });
 }
 

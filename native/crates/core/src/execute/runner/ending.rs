@@ -22,10 +22,11 @@ impl Runner {
         self.ledger.wait_until_quiet(Instant::now() + patience)
     }
 
-    /// Before it retires, where nothing is inside: its engines may begin to end. Admits nothing any more.
+    /// Before it retires: where nothing is inside, and nothing that may have children here, its engines may begin to end.
+    /// Admits nothing any more.
     pub fn begin_to_leave(&self) {
         self.stop_admitting();
-        if self.inside() == 0 {
+        if self.close_if_quiet() {
             for engine in self.handover.with(|state| state.runs.engines()) {
                 engine.begin_to_leave();
             }
