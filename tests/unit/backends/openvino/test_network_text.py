@@ -119,6 +119,6 @@ def test_a_text_is_read_no_further_when_its_load_is_given_up(tmp_path: Path) -> 
 
 def test_a_text_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     deep = written(tmp_path / "deep.xml", "<a>" * 1001 + "</a>" * 1001)
-    with pytest.raises(ValueError, match="^its text is nested more than 1000 tags deep$"):
+    with pytest.raises(ValueError, match=r"^its text is nested more than 1000 tags deep$"):
         tags(deep)
     assert len(tags(written(tmp_path / "model.xml", "<a>" * 1000 + "</a>" * 1000))) == 2000
