@@ -20,6 +20,7 @@ from ..optional_inputs import refuse_optional_inputs
 from .devices import take_devices
 from .engine import TensorFlowEngine
 from .graph_def import open_graph_def
+from .messages import check_message
 from .program import Program
 from .saved_model import open_saved_model
 
@@ -27,6 +28,7 @@ __all__ = ["TensorFlowBackend"]
 
 _GRAPH_DEF = "tensorflow_graphdef"
 _GRAPH = "saved_model.pb"
+_FINGERPRINT = "fingerprint.pb"
 """Of a SavedModel"""
 
 
@@ -70,6 +72,10 @@ class TensorFlowBackend(Backend):
             return super().locate(directory, name)
         if not (path / _GRAPH).is_file():
             raise ConfigInvalid(f"SavedModel '{path}' has no '{_GRAPH}'")
+        # TensorFlow reads them whole
+        for file in (path / _GRAPH, path / _FINGERPRINT):
+            if file.is_file():
+                check_message(file)
         return path
 
 

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from ...errors import ConfigInvalid
 from ...repository.messages import ModelConfig
+from .messages import read_message
 from .program import Program, described
 
 __all__ = ["open_graph_def"]
@@ -22,7 +23,7 @@ def open_graph_def(path: Path, config: ModelConfig) -> Program:
         )
     definition = tf.compat.v1.GraphDef()
     try:
-        definition.ParseFromString(path.read_bytes())
+        definition.ParseFromString(read_message(path))
     except DecodeError:
         raise ConfigInvalid(f"GraphDef '{path}' cannot be read: it is no message of that kind") from None
     try:
