@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ...errors import ConfigInvalid
 from ...repository.files import read_file
+from ...wanted import check_wanted
 from .command import output_of, run
 from .store import made_once
 
@@ -85,11 +86,13 @@ def _local(directory: Path, content: bytes) -> Iterator[bytes]:
     """What packages are that lines name by a path: where, how long and how old; of a stock, what there is"""
     included, sources, stocks = ({*kind.findall(content)} for kind in (_ALSO, _SOURCE, _STOCK))
     left = _MOST_LOCAL_FILES
-    words = (*_WORD.findall(_COMMENT.sub(b"", content)), *sorted(sources | stocks))
+    paths = sources | stocks
+    words = (*_WORD.findall(_COMMENT.sub(b"", content)), *sorted(paths))
     for word in dict.fromkeys(words):
+        check_wanted()
         name = word.decode(errors="replace").partition("#")[0].removeprefix("file://").removeprefix("file:")
         # a name alone is that of a package
-        is_path = word in sources | stocks or name.startswith(".") or "/" in name or bool(Path(name).suffix)
+        is_path = word in paths or name.startswith(".") or "/" in name or bool(Path(name).suffix)
         if word in included or not is_path or len(name) > _MOST_NAME:
             continue
         path = directory / name

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import Future
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from runners.backends.python import requirements as module
 from runners.backends.python.command import output_of, run
 from runners.backends.python.requirements import environment_of
-from runners.errors import ConfigInvalid
+from runners.errors import ConfigInvalid, ModelUnavailable
+from runners.wanted import work_for
 from tests.integration.python_models.environments import environment, requirements, write_wheel
 from tests.processes import lives
 from tests.waiting import eventually
@@ -115,6 +118,26 @@ def test_directories_that_options_name_belong_to_a_file(tmp_path: Path, line: st
     before = list(module._contents(file))
     write_wheel(folder, "own", {"own.py": "VALUE = 1\n"})
     assert list(module._contents(file)) != before
+
+
+def test_a_load_that_was_given_up_looks_at_no_further_word(tmp_path: Path) -> None:
+    class GivenUp(Future[None]):
+        looks = 0
+
+        def cancelled(self) -> bool:
+            self.looks += 1
+            return self.looks > 10
+
+    step = GivenUp()
+
+    def read() -> None:
+        work_for(step)
+        content = b"".join(b"-f stock%d\n" % number for number in range(1000))
+        with pytest.raises(ModelUnavailable, match="the load was given up"):
+            list(module._local(tmp_path, content))
+
+    copy_context().run(read)
+    assert step.looks == 11
 
 
 def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
