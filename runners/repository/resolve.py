@@ -1,6 +1,7 @@
 """One model's directory → its checked configuration and the versions to load, before any model file is opened"""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigInvalid, about
@@ -15,6 +16,7 @@ from .versions import missing, served
 __all__ = ["NoVersion", "Resolved", "resolve", "resolve_written"]
 
 _LOG = logging.getLogger(__name__)
+_MOST_NAMED = 10
 
 
 class NoVersion(ConfigInvalid):
@@ -48,11 +50,22 @@ def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
         check_supported_fields(config)
         config = fill_defaults(config)
         check_model(config, source.name)
-        for version in missing(config, source.versions):
-            _LOG.error(
-                "version %d is specified for model '%s', but the version directory is not present", version, source.name
-            )
+        _report(missing(config, source.versions), source.name)
         versions = served(config, source.versions)
         if not versions:
             raise NoVersion(f"at least one version must be available under the version policy of model '{source.name}'")
     return Resolved(source, config, versions)
+
+
+def _report(versions: Sequence[int], name: str) -> None:
+    """Those that are not there, in one line, however many they are"""
+    if len(versions) == 1:
+        _LOG.error(
+            "version %d is specified for model '%s', but the version directory is not present", versions[0], name
+        )
+    elif versions:
+        named = ", ".join(map(str, versions[:_MOST_NAMED]))
+        more = f" and {len(versions) - _MOST_NAMED} more" if len(versions) > _MOST_NAMED else ""
+        _LOG.error(
+            "versions %s%s are specified for model '%s', but the version directories are not present", named, more, name
+        )

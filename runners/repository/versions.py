@@ -13,7 +13,8 @@ def served(config: ModelConfig, existing: Iterable[int]) -> tuple[int, ...]:
     policy = config.version_policy
     match policy.WhichOneof("policy_choice"):
         case "specific":
-            return tuple(v for v in versions if v in policy.specific.versions)
+            wanted = set(policy.specific.versions)
+            return tuple(v for v in versions if v in wanted)
         case "latest":
             return tuple(versions[-(policy.latest.num_versions or 1) :])
         case _:

@@ -70,6 +70,14 @@ def test_a_version_that_is_asked_for_and_missing_is_logged(tmp_path: Path, caplo
     assert "version 4 is specified for model 'm', but the version directory is not present" in caplog.text
 
 
+def test_many_versions_that_are_missing_are_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked = ", ".join(map(str, range(1, 1001)))
+    with caplog.at_level(logging.ERROR, "runners"):
+        assert resolved(tmp_path, f"version_policy {{ specific {{ versions: [ {asked} ] }} }}", 1).versions == (1,)
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("versions 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 989 more are specified for model 'm', but the")
+
+
 def test_without_auto_completion_a_configuration_must_exist(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigInvalid, match=r"config\.pbtxt: not found, and .* leave out --disable-auto-complete-config$"
