@@ -11,17 +11,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from .environment import set_variable
 from .errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
 from .repository.discovery import descriptor_of
+from .wanted import check_wanted
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from .loading import Load
     from .repository.layout import ModelSource
 
 __all__ = ["Reloading"]
@@ -29,11 +32,14 @@ __all__ = ["Reloading"]
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.25
 _PATIENCE_SECONDS = 10.0
+_MOST = 10_000
+"""Files of a model that are looked at, and directories they are looked for in"""
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 """What only directories have that are environments: their files are no code of the model"""
 
-_Files = dict[str, tuple[int, int, int]]
-"""Paths, each with what changes when the file does"""
+_State = tuple[int, int, int]
+"""What changes when a file does"""
+_Files = dict[str, _State]
 
 
 class _Control(Protocol):
@@ -62,7 +68,15 @@ class _Watched:
         self._loaded = {}
 
     def _look(self) -> _Files:
-        return dict(_files(self._directories, self._suffix))
+        found: dict[str, _State | None] = {}
+        self.has_more = False
+        # a version that is no link comes with its model, and once more
+        for path, state in _files(self._directories, self._suffix):
+            if len(found) == _MOST and path not in found:
+                self.has_more = True
+                break
+            found[path] = state
+        return {path: state for path, state in found.items() if state}
 
 
 class Reloading:
@@ -75,10 +89,13 @@ class Reloading:
         # of two files of one second and one size, what was compiled of the first would be taken for the second
         set_variable("PYTHONDONTWRITEBYTECODE", "1")
 
-    def watch(self, source: ModelSource, backend: str) -> None:
-        """A load of this model begins, which reads its files as they are now"""
+    def watch(self, load: Load, source: ModelSource, backend: str) -> None:
+        """A load of the model begins, which reads its files as they are now; it may be given up meanwhile"""
         if suffix := descriptor_of(backend).code_suffix:
-            self._models[source.name] = _Watched(source, suffix)
+            watched = load.run(source.path, partial(_Watched, source, suffix))
+            self._models[source.name] = watched
+            if watched.has_more:
+                _LOG.warning("'%s': of its files and directories, %d are watched, and no others", source.name, _MOST)
 
     def forget(self, name: str) -> None:
         """The model is not to be loaded any more"""
@@ -122,14 +139,17 @@ def _load(control: _Control, name: str, watched: _Watched) -> None:
         _LOG.exception("'%s' is not loaded again", name)
 
 
-def _files(directories: Iterable[Path], suffix: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
+def _files(directories: Iterable[Path], suffix: str) -> Iterator[tuple[str, _State | None]]:
+    """And the directories that they are in, without a state"""
     for directory in directories:
         for place, inner, files in os.walk(directory):
+            check_wanted()
+            yield place, None
             if any(mark in (*inner, *files) for mark in _ENVIRONMENTS):
                 inner.clear()
                 continue
-            inner[:] = (name for name in inner if not name.startswith(".") and name != "__pycache__")
-            for file in files:
+            inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")
+            for file in sorted(files):
                 if file.endswith(suffix) and not file.startswith("."):
                     path = os.path.join(place, file)  # noqa: PTH118 - as os.walk has them
                     try:

@@ -51,11 +51,11 @@ class Roster:
     def load(self, load: Load, resolved: Resolved) -> Failures:
         """Its versions, all or none, and keeps why not"""
         source = resolved.source
-        if self._reloading and not is_ensemble(resolved.config):
-            self._reloading.watch(source, resolved.config.backend)
         for version in resolved.versions:
             self._core.announce(source.name, version)
         try:
+            if self._reloading and not is_ensemble(resolved.config):
+                self._reloading.watch(load, source, resolved.config.backend)
             opened = self._opening.open(load, resolved, lambda: self.failures)
             loaded, failures = opened.versions, opened.failures
             if not failures:

@@ -1,11 +1,18 @@
 """When the code of a model counts as changed"""
 
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
 
-from runners.reloading import _Watched
+from runners import ModelUnavailable, reloading
+from runners.loading import Loads
+from runners.reloading import Reloading, _Watched
 from runners.repository.layout import ModelSource
+from runners.wanted import work_for
 
 
 @pytest.fixture
@@ -16,8 +23,12 @@ def model(tmp_path: Path) -> Path:
     return file
 
 
+def source(model: Path) -> ModelSource:
+    return ModelSource("m", model.parents[1], {1: model.parent})
+
+
 def watched(model: Path) -> _Watched:
-    return _Watched(ModelSource("m", model.parents[1], {1: model.parent}), ".py")
+    return _Watched(source(model), ".py")
 
 
 def test_a_file_counts_once_it_stands_still(model: Path) -> None:
@@ -63,3 +74,50 @@ def test_what_is_no_code_of_the_model_does_not_count(model: Path, name: str) -> 
     (top / name).parent.mkdir(parents=True, exist_ok=True)
     (top / name).write_text("x")
     assert [files.has_changed(), files.has_changed()] == ["", ""]
+
+
+def test_so_many_files_and_directories_are_looked_at(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Reloading sets it
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    for number in range(30):
+        (model.parent / str(number)).mkdir()
+        (model.parent / str(number) / "code.py").touch()
+    looked: list[str] = []
+    walk = os.walk
+
+    def counted(directory: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for one in walk(directory):
+            looked.append(one[0])
+            yield one
+
+    monkeypatch.setattr(os, "walk", counted)
+    monkeypatch.setattr(reloading, "_MOST", 63)
+    # each counts once: 32 directories, 31 files
+    Reloading().watch(Loads(0).begin("m"), source(model), "python")
+    assert not caplog.text
+    looked.clear()
+    monkeypatch.setattr(reloading, "_MOST", 20)
+    Reloading().watch(Loads(0).begin("m"), source(model), "python")
+    assert len(looked) < 20
+    assert "'m': of its files and directories, 20 are watched, and no others" in caplog.text
+
+
+def test_a_load_that_was_given_up_looks_no_further(model: Path) -> None:
+    def look() -> None:
+        step: Future[None] = Future()
+        step.cancel()
+        work_for(step)
+        with pytest.raises(ModelUnavailable, match="the load was given up"):
+            watched(model)
+
+    copy_context().run(look)
+
+
+def test_files_are_looked_for_in_the_time_of_the_load(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    load = Loads(0).begin("m")
+    load.give_up(ModelUnavailable("it is to be unloaded"))
+    with pytest.raises(ModelUnavailable, match="it is to be unloaded"):
+        Reloading().watch(load, source(model), "python")
