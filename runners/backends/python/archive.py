@@ -8,16 +8,18 @@ are bounded, nothing of an entry is kept, and a load that was given up reads no 
 import hashlib
 import lzma
 import re
+import subprocess
 import tarfile
 import zlib
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
+from ...environment import environment_with
 from ...errors import ConfigInvalid
 from ...wanted import check_wanted
 from .activation import program_of, variables_of
-from .command import run
+from .command import output_of, run
 from .progress import reported
 from .store import made_once
 
@@ -29,6 +31,7 @@ MOST_HEADER_BYTES: Final = 1024 * 1024
 """Of one entry, all its headers together: long names and attributes take a few thousand"""
 _MOST_DIGITS: Final = 255
 """In a row: those of a name. Python's reader takes a time that grows with their square"""
+_START_SECONDS: Final = 60
 _PIECE_BYTES: Final = 1024 * 1024
 _ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _RECORD: Final = re.compile(rb"([0-9]{1,10}) ")
@@ -54,11 +57,19 @@ def _unpack(archive: Path, place: Path) -> None:
             _extract(file, place)
     except _BROKEN as error:
         raise ConfigInvalid(f"'{archive}' cannot be unpacked: {error}") from error
+    what = f"the environment of '{archive}'"
     script, program = place / "bin" / "conda-unpack", program_of(place)
+    # what is no environment is not kept
+    if program is None:
+        raise ConfigInvalid(f"'{archive}' has no bin/python and is no environment")
     # makes the paths in its files those of this place
-    if script.is_file() and program:
-        what = f"the environment of '{archive}'"
+    if script.is_file():
         run([str(program), str(script)], place, what, variables=dict(variables_of(place)))
+    check_wanted()
+    try:
+        output_of([str(program), "-c", ""], _START_SECONDS, environment_with(**dict(variables_of(place))))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigInvalid(f"the interpreter of '{archive}' cannot be used: {error}") from error
 
 
 def _extract(file: IO[bytes], place: Path) -> None:

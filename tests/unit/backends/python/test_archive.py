@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import io
+import sys
 import tarfile
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LONG_BYTES = 64 * 1024 * 1024
 OTHERS = [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
+NO_PROGRAM = "has no bin/python and is no environment"
+"""What is said of all that was unpacked, and is no environment"""
 ATTRIBUTES = [tarfile.XHDTYPE, tarfile.XGLTYPE]
 
 
@@ -54,8 +57,8 @@ def why(path: Path) -> str:
     with pytest.raises(ConfigInvalid) as raised:
         unpacked(path)
     text = str(raised.value)
-    assert text.startswith(f"'{path}' cannot be unpacked: ")
-    return text.partition(": ")[2]
+    assert f"'{path}'" in text
+    return text.removeprefix(f"'{path}' ").removeprefix("cannot be unpacked: ")
 
 
 @pytest.mark.parametrize("compression", ["", "gz", "bz2", "xz"])
@@ -66,6 +69,7 @@ def test_what_is_packed_is_unpacked(tmp_path: Path, compression: str) -> None:
     (place / "bin" / "tool").chmod(0o755)
     (place / "bin" / "same").hardlink_to(place / "bin" / "tool")
     (place / "bin" / ("long" * 50)).symlink_to("tool")
+    (place / "bin" / "python").symlink_to(sys.executable)
     (place / "bin").chmod(0o555)
     path = tmp_path / "env"
     with tarfile.open(path, f"w:{compression}") as made:  # type: ignore[call-overload] # one of them
@@ -91,7 +95,7 @@ def test_a_header_longer_than_any_is_not_read(tmp_path: Path, kind: bytes, compr
 def test_headers_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_HEADER_BYTES", 4096)
     half = header(tarfile.GNUTYPE_LONGNAME, 1024) + b"n" * 100 + bytes(924)
-    assert (unpacked(written(tmp_path, half + file(b""))) / ("n" * 100)).is_file()
+    assert why(written(tmp_path, half + file(b""))) == NO_PROGRAM
     assert why(written(tmp_path, half * 3 + file(b""))) == "an entry has headers of more than 4096 bytes"
 
 
@@ -108,7 +112,7 @@ def test_the_holes_of_a_file_are_bounded(tmp_path: Path) -> None:
 def test_attributes_of_all_entries_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_HEADER_BYTES", 2048)
     common = described(b"1000 a=" + b"v" * 992 + b"\n", tarfile.XGLTYPE) + file(b"")
-    assert unpacked(written(tmp_path, common * 2)).is_dir()
+    assert why(written(tmp_path, common * 2)) == NO_PROGRAM
     assert why(written(tmp_path, common * 3)) == "the attributes of all entries have more than 2048 bytes"
 
 
@@ -126,7 +130,7 @@ def test_attributes_have_no_number_that_python_would_read_for_hours(tmp_path: Pa
 def test_more_entries_than_any_environment_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ENTRIES", 2)
     entries = [file(b"", name) for name in "abc"]
-    assert (unpacked(written(tmp_path, b"".join(entries[:2]))) / "b").is_file()
+    assert why(written(tmp_path, b"".join(entries[:2]))) == NO_PROGRAM
     assert why(written(tmp_path, b"".join(entries))) == "it has more than 2 entries"
 
 
@@ -139,6 +143,17 @@ def test_a_hard_link_to_nothing_is_refused(tmp_path: Path) -> None:
     link = tarfile.TarInfo("a")
     link.type, link.linkname = tarfile.LNKTYPE, "b"
     assert why(written(tmp_path, link.tobuf() + file(b"", "b"))).startswith("a hard link leads to a file that does not")
+
+
+@pytest.mark.parametrize("content", [b"", b"no program", b"#!/bin/sh\nexit 3\n"])
+def test_an_environment_whose_interpreter_cannot_run_is_not_kept(tmp_path: Path, cache: Path, content: bytes) -> None:
+    path = tmp_path / "env.tar"
+    with tarfile.open(path, "w") as made:
+        entry = tarfile.TarInfo("bin/python")
+        entry.size, entry.mode = len(content), 0o755 if content else 0o644
+        made.addfile(entry, io.BytesIO(content))
+    assert why(path).startswith(f"the interpreter of '{path}' cannot be used: ")
+    assert [one.suffix for one in cache.iterdir()] == [".lock"]
 
 
 class GivenUp(Future[None]):
