@@ -349,6 +349,23 @@ def test_what_an_optimizer_keeps_is_left_out(tmp_path: Path) -> None:
         assert "has no signature 'third', it has 'first', 'second': name one" in str(engine.failures["none"])
 
 
+def test_files_larger_than_any_message_are_not_read(tmp_path: Path) -> None:
+    tensors = """input { name: "X" data_type: TYPE_FP32 dims: [ 2 ] }
+output { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] }"""
+    frozen(tmp_path, "frozen", f'platform: "tensorflow_graphdef"\n{tensors}')
+    Network().save(tmp_path, "saved")
+    files = {
+        "frozen": tmp_path / "frozen" / "1" / "model.graphdef",
+        "saved": tmp_path / "saved" / "1" / "model.savedmodel" / "saved_model.pb",
+    }
+    for path in files.values():
+        # the rest is a hole
+        os.truncate(path, 2**40)
+    with Engine(tmp_path, options=TOLERANT) as engine:
+        for name, path in files.items():
+            assert f"'{path}' has {2**40} bytes, expected at most {2**31 - 1}" in str(engine.failures[name])
+
+
 def test_what_is_no_saved_model_is_refused_and_the_server_lives(tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "1" / "model.savedmodel"
     broken.mkdir(parents=True)
