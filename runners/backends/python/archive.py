@@ -23,7 +23,7 @@ from .command import output_of, run
 from .progress import reported
 from .store import made_once
 
-__all__ = ["MOST_ENTRIES", "MOST_HEADER_BYTES", "MOST_WINDOW_BYTES", "unpacked"]
+__all__ = ["MOST_ENTRIES", "MOST_HEADER_BYTES", "unpacked"]
 
 MOST_ENTRIES: Final = 1_000_000
 """An environment with everything has some 100,000"""
@@ -31,8 +31,6 @@ MOST_HEADER_BYTES: Final = 1024 * 1024
 """Of one entry, all its headers together: long names and attributes take a few thousand"""
 _MOST_DIGITS: Final = 255
 """In a row: those of a name. Python's reader takes a time that grows with their square"""
-MOST_WINDOW_BYTES: Final = 256 * 1024 * 1024
-"""What `.xz` may ask for, to look back at; `xz -9` asks for 65 MiB"""
 _START_SECONDS: Final = 60
 _PIECE_BYTES: Final = 1024 * 1024
 _ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -170,26 +168,6 @@ class _Archive(tarfile.TarFile):
         self.stream = _Unpacked(fileobj)
         self._common_bytes = 0
         super().__init__(name, mode, cast("IO[bytes]", self.stream), **options)
-
-    @classmethod
-    def xzopen(  # type: ignore[override] # only to read
-        cls,
-        name: Any,  # noqa: ANN401 - as above
-        mode: Any,  # noqa: ANN401 - as above
-        fileobj: IO[bytes],
-        **options: Any,  # noqa: ANN401 - as above
-    ) -> "_Archive":
-        """As `tarfile` does it, with a bound that `LZMAFile` has no argument for"""
-        file = lzma.LZMAFile(fileobj)  # noqa: SIM115 - it is closed with the archive
-        reader: Any = file._buffer.raw  # type: ignore[attr-defined] # noqa: SLF001 - as above
-        reader._decomp_args["memlimit"] = MOST_WINDOW_BYTES  # noqa: SLF001 - as above
-        reader._decompressor = lzma.LZMADecompressor(**reader._decomp_args)  # noqa: SLF001 - as above
-        try:
-            return cls.taropen(name, mode, file, **options)
-        except (lzma.LZMAError, EOFError) as error:
-            if "Memory usage limit exceeded" in str(error):
-                raise _Refused(f"it takes more than {MOST_WINDOW_BYTES} bytes of memory") from error
-            raise tarfile.ReadError("not an lzma file") from error
 
     def next(self) -> tarfile.TarInfo | None:
         self.stream.header_left = MOST_HEADER_BYTES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import io
-import lzma
 import sys
 import tarfile
 from concurrent.futures import Future
@@ -155,19 +154,6 @@ def test_an_environment_whose_interpreter_cannot_run_is_not_kept(tmp_path: Path,
         made.addfile(entry, io.BytesIO(content))
     assert why(path).startswith(f"the interpreter of '{path}' cannot be used: ")
     assert [one.suffix for one in cache.iterdir()] == [".lock"]
-
-
-@pytest.mark.parametrize("kind", [lzma.FORMAT_XZ, lzma.FORMAT_ALONE])
-def test_what_unpacking_may_look_back_at_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
-    content = file(b"") + bytes(1024)
-    small = lzma.compress(content, kind, preset=0)
-    large = lzma.compress(content, kind, preset=6)
-    monkeypatch.setattr(module, "MOST_WINDOW_BYTES", 2 * 1024 * 1024)
-    path = tmp_path / "env.tar"
-    path.write_bytes(small)
-    assert why(path) == NO_PROGRAM
-    path.write_bytes(large)
-    assert why(path) == "it takes more than 2097152 bytes of memory"
 
 
 class GivenUp(Future[None]):
