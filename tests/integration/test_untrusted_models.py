@@ -131,7 +131,7 @@ def test_nothing_is_known_of_files_that_change_while_they_are_tried(
 ) -> None:
     """The one that is tried is good, the one that lies there before and afterwards is not"""
     folder = write(repository, at_load=False)
-    file, good = folder / "1" / "model.onnx", models.write(repository.parent, "good", hostile_models.counting())
+    file, good = folder / "1" / "model.onnx", models.write(repository.parent, "good", models.identity("FP32", [1]))
     bad = file.read_bytes()
     tried = untrusted._tried
 
