@@ -79,7 +79,22 @@ def test_sample_inputs_that_are_no_tensors_are_refused_and_not_opened(repository
     assert (folder / "1" / "model.pt2").exists()
 
 
-def test_sample_inputs_that_make_more_than_tensors_are_refused_and_not_opened(repository: Path) -> None:
+TWICE = b"".join(b"h%ch%c\x86q%c" % (number, number, number + 1) for number in range(60))
+"""Each of these holds the one before it twice"""
+
+
+@pytest.mark.parametrize(
+    ("pickled", "text"),
+    [
+        # PyTorch knows it, as it knows tensors
+        (b"\x80\x02(cbuiltins\nbytearray\n(J\xff\xff\xff\x7ftRt.", "that are no plain tensors, and is not loaded"),
+        (b"\x80\x02K\x01\x85q\x00" + TWICE + b".", "of more than 100000 parts, and is not loaded"),
+    ],
+    ids=["memory", "parts"],
+)
+def test_sample_inputs_that_become_large_are_refused_and_not_opened(
+    repository: Path, pickled: bytes, text: str
+) -> None:
     program = export(TwoIntoTwo(), (torch.zeros(2, 4), torch.zeros(2, 4)))
     path = put(repository, "m", program) / "1" / "model.pt2"
     with zipfile.ZipFile(path) as archive:
@@ -87,13 +102,12 @@ def test_sample_inputs_that_make_more_than_tensors_are_refused_and_not_opened(re
     (place,) = (record for record in records if record.endswith("sample_inputs/model.pt"))
     samples = io.BytesIO()
     with zipfile.ZipFile(samples, "w") as archive:
-        # PyTorch knows it, as it knows tensors
-        archive.writestr("model/data.pkl", b"\x80\x02(cbuiltins\nbytearray\n(J\xff\xff\xff\x7ftRt.")
+        archive.writestr("model/data.pkl", pickled)
         archive.writestr("model/version", b"3")
     with zipfile.ZipFile(path, "w") as archive:
         for record, content in records.items():
             archive.writestr(record, samples.getvalue() if record == place else content)
-    with pytest.raises(ConfigInvalid, match="has sample inputs that are no plain tensors, and is not loaded"):
+    with pytest.raises(ConfigInvalid, match=f"has sample inputs {text}"):
         loaded(repository)
 
 

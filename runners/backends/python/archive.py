@@ -17,6 +17,7 @@ from typing import IO, Any, Final, cast
 
 from ...environment import environment_with
 from ...errors import ConfigInvalid
+from ...repository.files import is_within
 from ...wanted import check_wanted
 from .activation import program_of, variables_of
 from .command import output_of, run
@@ -41,7 +42,10 @@ class _Refused(Exception):
     """None of the errors after which Python's reader tries another kind of compression"""
 
 
-_BROKEN = (_Refused, OSError, EOFError, RecursionError, ValueError, tarfile.TarError, zlib.error, lzma.LZMAError)
+_BROKEN = (
+    *(_Refused, OSError, EOFError, RecursionError, ValueError, OverflowError),
+    *(tarfile.TarError, zlib.error, lzma.LZMAError),
+)
 
 
 def unpacked(archive: Path) -> Path:
@@ -81,6 +85,8 @@ def _extract(file: IO[bytes], place: Path) -> None:
                 raise _Refused(f"it has more than {MOST_ENTRIES} entries")
             if member.isdev():
                 raise _Refused(f"its entry '{member.name}' is a pipe or a device")
+            if member.islnk() and not is_within(place / member.linkname, place):
+                raise _Refused(f"its entry '{member.name}' is a link to a file outside of it")
             if member.isdir():
                 # what comes later is written into it
                 member.mode |= 0o700

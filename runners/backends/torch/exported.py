@@ -5,7 +5,7 @@ import pickle
 import threading
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import getclosurevars
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from .sample_pickle import names_tensors_alone
 __all__ = ["describe", "devices_of", "load", "read"]
 
 _ANY = -1
+_MOST_PARTS = 100_000
 # PyTorch keeps what it is at in one place
 _LOADING = threading.Lock()
 
@@ -98,9 +99,25 @@ def _check_sample_inputs(path: Path, subject: str) -> None:
     try:
         if not names_tensors_alone(samples, f"{subject}: its sample inputs"):
             raise refused
-        torch.load(io.BytesIO(samples), weights_only=True)
-    except (EOFError, RuntimeError, ValueError, LookupError, pickle.UnpicklingError, zipfile.BadZipFile):
+        is_small = _has_few_parts(torch.load(io.BytesIO(samples), weights_only=True))
+    except (EOFError, RuntimeError, ValueError, LookupError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile):
         raise refused from None
+    if not is_small:
+        raise ConfigInvalid(f"{subject} has sample inputs of more than {_MOST_PARTS} parts, and is not loaded")
+
+
+def _has_few_parts(inputs: object) -> bool:
+    """PyTorch goes through all of them, and through one that stands in many places as often as it stands there"""
+    waiting, left = [inputs], _MOST_PARTS
+    while waiting and left > 0:
+        part = waiting.pop()
+        left -= 1
+        if isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, (tuple, list)):
+            left -= len(part)
+            waiting += part[:_MOST_PARTS]
+    return left > 0
 
 
 def _unwrap_guards(module: torch.nn.Module) -> None:

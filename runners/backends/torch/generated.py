@@ -118,14 +118,28 @@ def _is_number(node: ast.AST) -> bool:
         case ast.Call(func=ast.Name(id=called)):
             is_one = called in {"len", "int", "float", "abs"} or all(map(_is_number, node.args))
         case ast.Call(func=ast.Attribute(attr=called)):
-            # without an argument these two are tuples
-            is_one = called not in {"size", "stride"} or bool(node.args)
+            # these two are tuples where they do not say of which dimension
+            is_one = called not in {"size", "stride"} or all(map(_is_integer, node.args or [node]))
+        case ast.Subscript(value=ast.Attribute(attr="shape") | ast.Call(func=ast.Attribute(attr="size" | "stride"))):
+            is_one = _is_integer(node.slice)
         case ast.Subscript():
             # all arguments together are a tuple
-            is_one = not (isinstance(node.value, ast.Name) and ast.unparse(node.slice) in {"'args'", "'kwargs'"})
+            is_one = _is_argument(node) and not (
+                isinstance(node.value, ast.Name) and ast.unparse(node.slice) in {"'args'", "'kwargs'"}
+            )
         case _:
             is_one = False
     return is_one
+
+
+def _is_integer(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is_argument(node: ast.AST) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "L"
 
 
 def _is_form(text: str, *, of_inputs: bool) -> bool:

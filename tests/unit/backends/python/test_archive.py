@@ -145,6 +145,13 @@ def test_a_hard_link_to_nothing_is_refused(tmp_path: Path) -> None:
     assert why(written(tmp_path, link.tobuf() + file(b"", "b"))).startswith("a hard link leads to a file that does not")
 
 
+@pytest.mark.parametrize("target", ["../outside", "/etc/hostname"])
+def test_a_hard_link_to_a_file_outside_is_refused(tmp_path: Path, target: str) -> None:
+    link = tarfile.TarInfo("a")
+    link.type, link.linkname = tarfile.LNKTYPE, target
+    assert why(written(tmp_path, link.tobuf() + file(b"", "b"))) == "its entry 'a' is a link to a file outside of it"
+
+
 @pytest.mark.parametrize("content", [b"", b"no program", b"#!/bin/sh\nexit 3\n"])
 def test_an_environment_whose_interpreter_cannot_run_is_not_kept(tmp_path: Path, cache: Path, content: bytes) -> None:
     path = tmp_path / "env.tar"

@@ -195,6 +195,9 @@ RUNS = "__import__('os').mkdir('x')"
         {"guards_code": ["len(L['x'].size() * 3000000000) > 5"]},
         {"guards_code": ["len(max(L['x'].shape, L['y'].shape) * 3000000000) > 5"]},
         {"guards_code": ["len(L['args'] * 3000000000) > 5"]},
+        {"guards_code": ["len('abc'[0] * 3000000000) > 5"]},
+        {"guards_code": ["len(L['x'].size(None) * 3000000000) > 5"]},
+        {"guards_code": ["len(L['x'].stride(None) * 3000000000) > 5"]},
         {"guards_code": ["1" + "0" * 5000 + " > L['x'].size()[0]"]},
         {"guards_code": ["9 ** 9 ** 9 > L['x'].size()[0]"]},
         {"guards_code": ["(lambda: 1)() == 1"]},
@@ -251,7 +254,7 @@ def test_texts_as_pytorch_writes_them_pass(tmp_path: Path) -> None:
         "guards_code": [
             "L['x'].size()[0] == L['y']['k'].size()[0]",
             "not (L['x'].shape[1] % 8 != 0) and max(1, 2) < 4",
-            "2*L['x'].size()[0] + 1 == max(L['y']['k'].size()[0], 3) * L['args'][2]",
+            "2*L['x'].size(0) + L['x'].stride()[1] * -3 + 1 == max(L['y']['k'].size()[0], 3) * L['args'][2]",
         ],
         "torch_version": "2.15.0+cu132",
     }
