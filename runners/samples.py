@@ -17,6 +17,8 @@ from .zip_files import opened_zip
 
 __all__ = ["NUMBERS", "VARYING", "Row", "Samples", "draw", "read", "read_arrays", "rows_of"]
 
+# of what is encrypted, damaged, or of a shape that no memory holds
+_NO_ARRAYS = (ValueError, EOFError, TypeError, RuntimeError, MemoryError, OverflowError)
 _ZIP = b"PK\3\4"
 _DRAWN_ROWS = 64
 _MOST_ROWS = 512
@@ -85,8 +87,7 @@ def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
                 found = dict(arrays)
     except KushiError:
         raise
-    # RuntimeError: it is encrypted; NotImplementedError: it is packed in an unknown way; MemoryError: it is large
-    except (OSError, ValueError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error) as error:
+    except (*_NO_ARRAYS, OSError, BadZipFile, zlib.error) as error:
         raise InvalidInput(f"samples '{path}': expected an .npz file: {error}") from error
     # of a member that is no array NumPy gives the bytes
     if no_array := [name for name, one in found.items() if not isinstance(one, np.ndarray)]:

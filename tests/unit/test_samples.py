@@ -97,3 +97,14 @@ def test_a_file_that_is_an_archive_at_its_end_alone_is_refused(tmp_path: Path) -
     path.write_bytes(whole.getvalue() + packed.read_bytes())
     with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: it does not begin as one"):
         samples.read_arrays(path)
+
+
+def test_an_array_of_a_shape_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
+    array = io.BytesIO()
+    header = {"descr": "|i1", "fortran_order": False, "shape": (0, 2**70)}
+    np.lib.format.write_array_header_1_0(array, header)
+    path = tmp_path / "rows.npz"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", array.getvalue())
+    with pytest.raises(InvalidInput, match=f"^samples '{path}': expected an .npz file: "):
+        samples.read_arrays(path)

@@ -35,7 +35,7 @@ def check_constants(path: Path) -> None:
     """Raises where a constant has fewer strings than its shape says; of files in other formats nothing is looked at"""
     try:
         wrong = _with_too_few(path)
-    except (expat.ExpatError, KeyError, ValueError, OverflowError, OSError) as error:
+    except (expat.ExpatError, LookupError, ValueError, OverflowError, OSError) as error:
         raise ConfigInvalid(f"openvino model '{path}': its constants cannot be read: {error}") from None
     if wrong:
         constant, found = wrong

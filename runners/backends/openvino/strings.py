@@ -27,7 +27,7 @@ def check_strings(path: Path, tensors: Iterable[tuple[str, str, Sequence[int] | 
         raise Unsupported(f"{subject}, which OpenVINO takes safely in models of its own format alone: {_INSTEAD}")
     try:
         unsafe = _unsafe(path)
-    except (expat.ExpatError, ValueError) as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:
         raise Unsupported(f"{subject}, and its operators cannot be read: {error}") from None
     if unsafe:
         name, kind = unsafe

@@ -32,6 +32,8 @@ MOST_HEADER_BYTES: Final = 1024 * 1024
 """Of one entry, all its headers together: long names and attributes take a few thousand"""
 _MOST_DIGITS: Final = 255
 """In a row: those of a name. Python's reader takes a time that grows with their square"""
+_LONGEST_NAME: Final = 4096
+"""No path is longer"""
 _START_SECONDS: Final = 60
 _PIECE_BYTES: Final = 1024 * 1024
 _ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -83,6 +85,8 @@ def _extract(file: IO[bytes], place: Path) -> None:
         for count, member in enumerate(iter(archive.next, None), 1):
             if count > MOST_ENTRIES:
                 raise _Refused(f"it has more than {MOST_ENTRIES} entries")
+            if max(len(member.name), len(member.linkname)) > _LONGEST_NAME:
+                raise _Refused(f"an entry has a name of more than {_LONGEST_NAME} characters")
             if member.isdev():
                 raise _Refused(f"its entry '{member.name}' is a pipe or a device")
             if member.islnk() and not is_within(place / member.linkname, place):

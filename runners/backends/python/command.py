@@ -3,6 +3,7 @@ Programs that make environments: what they print is their progress, and its end 
 with the server, however it ends.
 """
 
+import atexit
 import os
 import selectors
 import shutil
@@ -37,6 +38,23 @@ if os.getppid() == int(server):
     os.execvp(command[0], command)
 """
 """The program is the same process: the kernel then sends it a signal. Libraries of an environment are for it alone"""
+
+
+# of what is asked just now, each with all that it has started
+_groups: set[int] = set()
+
+
+@atexit.register
+def _end_groups() -> None:
+    """The thread that asks may have been left alone"""
+    for group in tuple(_groups):
+        _end(group)
+
+
+def _end(group: int) -> None:
+    # it may have ended
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def run(command: Sequence[str], directory: Path, what: str, *, variables: Mapping[str, str] | None = None) -> str:
@@ -86,15 +104,15 @@ def output_of(command: Sequence[str], seconds: float, variables: Mapping[str, st
         stderr=subprocess.DEVNULL,
         process_group=0,
     ) as process:
+        _groups.add(process.pid)
         try:
             said = _read(cast("IO[bytes]", process.stdout).fileno(), until)
             code = process.wait(max(0.0, until - time.monotonic()))
         except TimeoutError:
             raise subprocess.TimeoutExpired(command, seconds) from None
         finally:
-            # with what it has started; it may have ended
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process.pid)
+            _groups.discard(process.pid)
     if code:
         raise subprocess.CalledProcessError(code, command)
     return said

@@ -75,10 +75,9 @@ def _is_guard(text: str) -> bool:
     if len(text) > _MOST_GUARD or not _GUARD.fullmatch(text):
         return False
     try:
-        nodes = [*ast.walk(ast.parse(text, mode="eval"))]
+        return all(_is_guard_node(node) for node in ast.walk(ast.parse(text, mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(_is_guard_node(node) for node in nodes)
 
 
 def _is_guard_node(node: ast.AST) -> bool:

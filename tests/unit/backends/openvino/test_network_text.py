@@ -122,3 +122,12 @@ def test_a_text_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^its text is nested more than 1000 tags deep$"):
         tags(deep)
     assert len(tags(written(tmp_path / "model.xml", "<a>" * 1000 + "</a>" * 1000))) == 2000
+
+
+@pytest.mark.parametrize(("check", "error", "text"), CHECKS, ids=["constants", "strings"])
+def test_a_coding_that_is_none_is_an_error_of_the_text(
+    tmp_path: Path, check: Callable[[Path], None], error: type[KushiError], text: str
+) -> None:
+    path = written(tmp_path / "model.xml", '<?xml version="1.0" encoding="zlib"?><net/>')
+    with pytest.raises(error, match=text):
+        check(path)

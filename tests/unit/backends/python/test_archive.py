@@ -134,6 +134,12 @@ def test_more_entries_than_any_environment_has_are_refused(tmp_path: Path, monke
     assert why(written(tmp_path, b"".join(entries))) == "it has more than 2 entries"
 
 
+def test_a_name_that_is_longer_than_any_path_is_refused(tmp_path: Path) -> None:
+    name = b"n/" * 2049
+    path = written(tmp_path, header(tarfile.GNUTYPE_LONGNAME, len(name), "l") + name.ljust(9 * 512, b"\0") + file(b""))
+    assert why(path) == "an entry has a name of more than 4096 characters"
+
+
 def test_a_pipe_is_no_part_of_an_environment(tmp_path: Path) -> None:
     path = written(tmp_path, header(tarfile.FIFOTYPE, 0, "bin/python"))
     assert why(path) == "its entry 'bin/python' is a pipe or a device"

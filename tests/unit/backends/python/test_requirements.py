@@ -175,6 +175,26 @@ def test_what_a_program_says_is_bounded() -> None:
         output_of(["sh", "-c", "setsid sleep 20 & exit 0"], 0.5)
 
 
+ASKING = """
+import sys, threading, time
+from pathlib import Path
+from runners.backends.python.command import output_of
+
+told = Path(sys.argv[1])
+script = f"sleep 1000 & echo $! > {told}.part; mv {told}.part {told}; wait"
+threading.Thread(target=output_of, args=(["sh", "-c", script], 1000), daemon=True).start()
+while not told.exists():
+    time.sleep(0.01)
+"""
+
+
+def test_what_is_asked_ends_with_the_server_though_the_thread_that_asks_is_left_alone(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    subprocess.run([sys.executable, "-c", ASKING, str(told)], check=True, timeout=60)
+    asked = int(told.read_text())
+    eventually(lambda: not lives(asked), "what it has started has ended, too")
+
+
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="it cannot be made: there is no program '/nowhere/python'"):
         run(["/nowhere/python"], tmp_path, "it")

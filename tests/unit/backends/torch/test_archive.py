@@ -199,6 +199,7 @@ RUNS = "__import__('os').mkdir('x')"
         {"guards_code": ["len(L['x'].size(None) * 3000000000) > 5"]},
         {"guards_code": ["len(L['x'].stride(None) * 3000000000) > 5"]},
         {"guards_code": ["1" + "0" * 5000 + " > L['x'].size()[0]"]},
+        {"guards_code": ["(1+1)*" * 1500 + "1 > 0"]},
         {"guards_code": ["9 ** 9 ** 9 > L['x'].size()[0]"]},
         {"guards_code": ["(lambda: 1)() == 1"]},
         {"guards_code": ["""'"); open(chr(120)) #' == 'x'"""]},
