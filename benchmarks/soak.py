@@ -208,7 +208,7 @@ def _repository() -> Path:
     entries += [Entry("add_sub", name, batching=COLLECTS) for name in (WAITING, LEFT)]
     repository = write_repository(BUILD / "repository", entries)
     for name in SHIPPED:
-        (repository / name).symlink_to(ROOT / "model_repository" / name)
+        (repository / name).symlink_to(ROOT / "tests/small_service/model_repository" / name)
     return repository
 
 

@@ -165,7 +165,9 @@ def _metrics() -> Iterator[tuple[str, ...]]:
         (Path(folder) / "stream" / "1" / "model.py").write_text(_STREAM, encoding="utf-8")
         (Path(folder) / "stream" / "config.pbtxt").write_text(_STREAM_CONFIG, encoding="utf-8")
         StandIn.made(Path(driver)).load()
-        with Engine(ROOT / "model_repository", folder, options=EngineOptions(metrics=metrics)) as engine:
+        with Engine(
+            ROOT / "tests/small_service/model_repository", folder, options=EngineOptions(metrics=metrics)
+        ) as engine:
             engine.model("digits").run(np.zeros((1, 1, 8, 8), np.float32))
             page = engine.get_metrics()
             while _OF_GPUS not in page:

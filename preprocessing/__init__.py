@@ -1,10 +1,6 @@
 """
-From the bytes that clients upload to the arrays that models take, and from the arrays they answer to what was meant.
+From the pixels of a page to the arrays that the models of the reader take, and from what they answer to words.
 
-One module per modality: `images` and `digits`, `audio`. Functions of their arguments and nothing else: no files, no
-models, no state. Whatever the bytes are, a function answers or raises the one exception of its modality.
+One module per step: `pages`, `boxes`, `crops`, `words`. Functions of their arguments and nothing else: no files, no
+models, no state.
 """
-
-from .errors import UnreadableAudio, UnreadableImage
-
-__all__ = ["UnreadableAudio", "UnreadableImage"]

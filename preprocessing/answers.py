@@ -1,59 +1,65 @@
 """
-What clients get of the service, as its OpenAPI document shows it, from what the models answer.
+What clients get of the service, as its OpenAPI document shows it.
 
 A module of its own, so that the process in which uploads are read need not import pydantic.
 """
 
 # not as strings: BentoML and pydantic read the annotations
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field
 
-from .digits import Box, answer
+from .crops import Crop
+from .order import in_order
+from .words import Spelled, corners_of
 
-__all__ = ["Activity", "Digit", "Found"]
+__all__ = ["Line", "Page", "Word"]
 
-_PROBABILITIES: list[JsonValue] = [0.0, 0.0, 0.0, 0.01, 0.0, 0.0, 0.0, 0.98, 0.0, 0.01]
+Corners = list[tuple[float, float]]
 
-
-def _example(**values: JsonValue) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"example": values})
-
-
-class Digit(BaseModel):
-    """A handwritten digit"""
-
-    model_config = _example(digit=7, probabilities=_PROBABILITIES)
-
-    digit: int = Field(ge=0, le=9)
-    probabilities: list[float] = Field(description="Of the digits 0 to 9")
-
-    @classmethod
-    def of(cls, logits: npt.NDArray[np.float32]) -> Self:
-        """From the logits [1, 10] of the model `digits`"""
-        (digit,), (probabilities,) = answer(logits)
-        return cls(digit=digit, probabilities=probabilities.tolist())
+_CORNERS = "Pixels of the page, from the upper left corner clockwise, as one reads"
 
 
-class Found(Digit):
-    """A digit on a page"""
+class Word(BaseModel):
+    text: str
+    confidence: float = Field(ge=0, le=1)
+    corners: Corners = Field(description=_CORNERS)
 
-    model_config = _example(digit=7, probabilities=_PROBABILITIES, left=40, top=32, right=72, bottom=80)
 
-    left: int
-    top: int
-    right: int
-    bottom: int
+class Line(Word):
+    words: list[Word]
 
     @classmethod
-    def at(cls, box: Box, logits: npt.NDArray[np.float32]) -> Self:
-        return cls(**dict(Digit.of(logits)), **box._asdict())
+    def of(cls, crop: Crop, spelled: Spelled) -> Self:
+        words = [
+            Word(
+                text=word.text,
+                confidence=round(word.confidence, 4),
+                corners=_points(corners_of(crop.corners, word.begin, word.end)),
+            )
+            for word in spelled.words
+        ]
+        return cls(
+            text=spelled.text, confidence=round(spelled.confidence, 4), corners=_points(crop.corners), words=words
+        )
 
 
-class Activity(BaseModel):
-    """What is heard in one chunk of 16 ms"""
+class Page(BaseModel):
+    width: int = Field(description="Pixels")
+    height: int
+    text: str = Field(description="All lines, in the order in which they are read")
+    lines: list[Line]
 
-    seconds: float = Field(description="Where the chunk begins")
-    probability: float = Field(description="Of a tone")
+    @classmethod
+    def of(cls, page: npt.NDArray[np.uint8], lines: Sequence[Line]) -> Self:
+        places = in_order(np.array([line.corners for line in lines], np.float32).reshape(-1, 4, 2))
+        ordered = [lines[place] for place in places]
+        height, width = page.shape[:2]
+        return cls(width=width, height=height, text="\n".join(line.text for line in ordered), lines=ordered)
+
+
+def _points(corners: npt.NDArray[np.float32]) -> Corners:
+    return [(x, y) for x, y in np.round(corners.astype(np.float64), 1).tolist()]

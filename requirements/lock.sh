@@ -22,6 +22,7 @@ lock bento-gpu --extra gpu --extra bento --group service --constraint requiremen
 lock bench requirements/bench.in --constraint requirements/dev.txt
 lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
+lock models --no-deps requirements/models.in
 lock supply requirements/supply.in
 lock tensorflow requirements/tensorflow.in --constraint requirements/dev.txt
 lock tensorrt-next requirements/tensorrt-next.in

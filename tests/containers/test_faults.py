@@ -14,9 +14,9 @@ from tests.containers.test_serving import SERVED
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
 from tests.e2e.load import Load
+from tests.e2e.pictures import encoded, written
 from tests.raw_http import frame
 from tests.serving import ROOT
-from tests.unit.preprocessing.handwriting import handwritten
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -35,15 +35,13 @@ END_S = 90.0
 
 
 def both_ways() -> list[bytes]:
-    """The same picture to the endpoint and to the engine"""
-    seven = (ROOT / "docs/images/seven.png").read_bytes()
-    form = httpx.Request("POST", "http://container", files={"image": ("seven.png", seven, "image/png")})
-    image = handwritten(3).reshape(1, 1, 8, 8)
-    tensor = Tensor("image", "FP32", image.shape, raw=image.tobytes())
-    relayed = requests.body(Infer("digits", [tensor], [Output("logits", binary=True)]))
+    """A word to the endpoint, and a line to the engine"""
+    form = httpx.Request("POST", "http://container", files={"document": ("word.png", encoded(written("birds")))})
+    tensor = Tensor("x", "FP32", (1, 3, 48, 192), raw=bytes(4 * 3 * 48 * 192))
+    relayed = requests.body(Infer("orientation", [tensor], [Output("save_infer_model/scale_0.tmp_1", binary=True)]))
     return [
-        frame("POST", "/digit", [("content-type", form.headers["content-type"])], form.read()),
-        frame("POST", requests.path("digits"), *relayed),
+        frame("POST", "/read", [("content-type", form.headers["content-type"])], form.read()),
+        frame("POST", requests.path("orientation"), *relayed),
     ]
 
 
@@ -112,18 +110,20 @@ def test_a_container_that_is_stopped_answers_what_it_has_accepted(
     start: Callable[..., Container], tmp_path: Path
 ) -> None:
     # requests wait for company that does not come: so they are known to be under way
-    text = (ROOT / "model_repository/digits/config.pbtxt").read_text()
+    text = (ROOT / "model_repository/orientation/config.pbtxt").read_text()
     assert "dynamic_batching { }" in text
     waiting = "dynamic_batching { preferred_batch_size: [ 64 ] max_queue_delay_microseconds: 2000000 }"
     (tmp_path / "config.pbtxt").write_text(text.replace("dynamic_batching { }", waiting))
-    with start("--volume", f"{tmp_path / 'config.pbtxt'}:{SERVED}/digits/config.pbtxt:ro") as container:
+    with start("--volume", f"{tmp_path / 'config.pbtxt'}:{SERVED}/orientation/config.pbtxt:ro") as container:
         container.until_ready()
         with Load(container, both_ways() * (CLIENTS // 2)) as load:
             load.until_answered(2 * CLIENTS)
             accepted = [container.connect() for _ in range(CLIENTS)]
             for place, connection in enumerate(accepted):
                 connection.send(both_ways()[place % 2])
-            eventually(lambda: container.pending("digits") == 2 * CLIENTS, "all of them wait, beside those of the load")
+            eventually(
+                lambda: container.pending("orientation") == 2 * CLIENTS, "all of them wait, beside those of the load"
+            )
             began = time.monotonic()
             with subprocess.Popen(["docker", "stop", "--time", str(STOP_S), container.name], stdout=subprocess.DEVNULL):
                 answers = [connection.receive() for connection in accepted]

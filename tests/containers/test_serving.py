@@ -9,8 +9,8 @@ import pytest
 import tritonclient.http
 
 from tests import models
-from tests.serving import ROOT, labelled, metrics
-from tests.unit.preprocessing.handwriting import handwritten
+from tests.e2e.pictures import encoded, written
+from tests.serving import labelled, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 SERVED = "/home/bentoml/bento/src/model_repository"
 ASK_INSIDE = (
-    "import urllib.request as r; print(r.urlopen('http://127.0.0.1:3000/v2/models/digits/ready', timeout=10).status)"
+    "import urllib.request as r; print(r.urlopen('http://127.0.0.1:3000/v2/models/lines/ready', timeout=10).status)"
 )
 # 60 MB each, below the bound of a body, and together several times what /dev/shm holds
 LARGE = """
@@ -51,20 +51,20 @@ def container(start: Callable[..., Container], tmp_path_factory: pytest.TempPath
 
 def test_the_endpoints_answer(container: Container) -> None:
     with container.client() as client:
-        upload = {"image": ("seven.png", (ROOT / "docs/images/seven.png").read_bytes(), "image/png")}
-        assert client.post("/digit", files=upload).raise_for_status().json()["digit"] == 7
+        upload = {"document": ("words.png", encoded(written("seven birds")), "image/png")}
+        assert client.post("/read", files=upload).raise_for_status().json()["text"] == "seven birds"
 
 
 def test_tritonclient_is_answered(container: Container) -> None:
     with tritonclient.http.InferenceServerClient(f"{container.host}:3000") as client:
         assert client.is_server_live()
         assert client.is_server_ready()
-        assert client.is_model_ready("digits")
-        tensor = tritonclient.http.InferInput("image", [1, 1, 8, 8], "FP32")
-        tensor.set_data_from_numpy(handwritten(3).reshape(1, 1, 8, 8))
-        logits = client.infer("digits", [tensor]).as_numpy("logits")
-        assert logits is not None
-        assert logits.argmax() == 3
+        assert client.is_model_ready("orientation")
+        tensor = tritonclient.http.InferInput("x", [1, 3, 48, 192], "FP32")
+        tensor.set_data_from_numpy(np.zeros((1, 3, 48, 192), np.float32))
+        shares = client.infer("orientation", [tensor]).as_numpy("save_infer_model/scale_0.tmp_1")
+        assert shares is not None
+        assert np.isclose(shares.sum(), 1)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/v2/health/live", "/v2/health/ready"])
@@ -74,7 +74,7 @@ def test_it_says_that_it_is_well(container: Container, path: str) -> None:
 
 def test_the_metrics_are_those_of_bentoml_and_of_the_engine(container: Container) -> None:
     values = metrics(container.address)
-    assert labelled(values, "nv_inference_pending_request_count", model="digits", version="1") == 0
+    assert labelled(values, "nv_inference_pending_request_count", model="detector", version="1") == 0
     assert any(name.startswith("bentoml_service_") for name in values)
 
 

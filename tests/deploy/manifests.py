@@ -59,7 +59,7 @@ def expressions(window: str) -> dict[str, str]:
         found[rule["alert"]] = _THRESHOLD.sub("", rule["expr"])
     for trigger in named("ScaledObject", "engine")["spec"]["triggers"]:
         found[f"KEDA {trigger['name']}"] = trigger["metadata"]["query"]
-    variables = {"$model": ".+", "$endpoint": "/digit|/digits"}
+    variables = {"$model": ".+", "$endpoint": "/read"}
     for name, value in variables.items():
         found = {where: text.replace(name, value) for where, text in found.items()}
     return {where: _RANGE.sub(window, text) for where, text in found.items()}

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ import yaml
 
 from tests.deploy.manifests import COMPOSE, KUBERNETES, dashboard, expressions, load, manifests, named
 from tests.e2e.bento import Bento
+from tests.e2e.pictures import encoded, written
 from tests.nvml import StandIn
 from tests.raw_http import fetch
 from tests.serving import ROOT, Server, free_port
@@ -54,13 +56,14 @@ class Site:
         return found
 
     def work(self) -> None:
-        picture = (ROOT / "docs" / "images" / "seven.png").read_bytes()
+        picture = encoded(written("birds"))
         with self.bento.client() as client:
-            assert client.post("/digit", files={"image": ("7.png", picture)}).status_code == 200
+            assert client.post("/read", files={"document": ("birds.png", picture, "image/png")}).status_code == 200
         with httpx.Client(base_url=f"http://127.0.0.1:{self.engine.http[1]}", timeout=10, trust_env=False) as client:
-            inputs = [{"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}]
-            answer = client.post("/v2/models/digits/infer", json={"inputs": inputs})
-            assert answer.status_code == 200, answer.text
+            for model, shape in (("detector", [1, 3, 32, 32]), ("orientation", [1, 3, 48, 192])):
+                inputs = [{"name": "x", "datatype": "FP32", "shape": shape, "data": [0.0] * prod(shape)}]
+                answer = client.post(f"/v2/models/{model}/infer", json={"inputs": inputs})
+                assert answer.status_code == 200, answer.text
 
 
 def configuration(folder: Path, bento: Bento, engine: Server) -> Path:
@@ -135,7 +138,8 @@ def test_everything_that_is_asked_of_prometheus_has_an_answer(site: Site) -> Non
 
 def test_the_answers_are_numbers_where_there_was_traffic(site: Site) -> None:
     def rows() -> float:
-        (found,) = site.values('sum(nv_inference_count{model="digits"}) / sum(nv_inference_exec_count{model="digits"})')
+        made, ran = (f'sum(nv_inference_{name}{{model="detector"}})' for name in ("count", "exec_count"))
+        (found,) = site.values(f"{made} / {ran}")
         return float(found["value"][1])
 
     eventually(lambda: rows() == 1.0, "the requests of this test, one by one")

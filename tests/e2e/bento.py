@@ -24,6 +24,7 @@ import httpx
 
 from tests.raw_http import Connection, Headers, Response, fetch
 from tests.serving import ROOT, Log, environment, free_port, labelled, metrics
+from tests.small_service import FOLDER
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Bento:
 
     def __init__(
         self,
-        folder: Path = ROOT,
+        folder: Path = FOLDER,
         *arguments: str,
         port: int = 0,
         output: Path | None = None,

@@ -1,4 +1,4 @@
-"""The service of this repository, where a test brings none of its own"""
+"""The service of two small models, where a test brings none of its own"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that clients upload: handwritten digits as images, and what only looks like one."""
+"""Files that clients upload: digits and words as images, and what only looks like one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from io import BytesIO
 
 import httpx
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from tests.unit.preprocessing.handwriting import handwritten
+from tests.small_service.handwriting import handwritten
 
-__all__ = ["bomb", "encoded", "page", "picture", "upload"]
+__all__ = ["bomb", "encoded", "page", "picture", "upload", "written"]
 
 
 def picture(digit: int, size: int = 120) -> Image.Image:
     """Dark on light, with a margin"""
     return page([digit], size)
+
+
+def written(text: str, size: int = 32) -> Image.Image:
+    """Lines of print, dark on light, with a margin"""
+    lines = text.split("\n")
+    sheet = Image.new("RGB", (2 * size + max(map(len, lines)) * size * 2 // 3, (2 + 2 * len(lines)) * size), "white")
+    for place, line in enumerate(lines):
+        ImageDraw.Draw(sheet).text((size, (1.25 + 2 * place) * size), line, fill=(20, 20, 30), font_size=size)
+    return sheet
 
 
 def page(digits: list[int], size: int = 120) -> Image.Image:

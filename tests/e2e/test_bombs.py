@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.bento import Bento
 from tests.e2e.pictures import encoded, picture, upload
-from tests.unit.preprocessing.bombs import (
+from tests.unit.uploads.bombs import (
     REFUSED,
     jpeg_of_scans,
     tiff_of_one_tile,

@@ -14,7 +14,6 @@ import httpx
 import pytest
 from httpx_ws import WebSocketDisconnect, WebSocketSession, connect_ws
 
-from preprocessing.audio import CHUNK
 from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
@@ -23,8 +22,9 @@ from tests.e2e.load import Load
 from tests.e2e.pictures import encoded, picture
 from tests.integration.occupied import LONG_STEPS, slow_request
 from tests.raw_http import frame
-from tests.serving import ROOT
-from tests.unit.preprocessing.handwriting import handwritten
+from tests.small_service import FOLDER, MODELS
+from tests.small_service.handwriting import handwritten
+from tests.small_service.sounds import CHUNK
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ HEALTH = "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"
 
 @pytest.fixture(scope="module")
 def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
-    """The service of this repository, with two workers on any machine, which serves a slow model besides its own"""
+    """The small service, with two workers on any machine, which serves a slow model besides its own"""
     folder = tmp_path_factory.mktemp("service")
-    code, given = (ROOT / "service.py").read_text(), '@service(name="Kushi", '
+    code, given = (FOLDER / "service.py").read_text(), '@service(name="Kushi", '
     assert given in code
     (folder / "service.py").write_text(code.replace(given, f"{given}workers=2, "))
-    shutil.copytree(ROOT / "model_repository", folder / "model_repository")
+    shutil.copytree(MODELS, folder / "model_repository")
     models.write_slow(folder / "model_repository")
     with Bento(folder).until_ready() as bento:
         yield bento

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from httpx_ws import WebSocketDisconnect, WebSocketSession, connect_ws
 
-from preprocessing.audio import CHUNK, RATE
+from runners.uploads.audio import RATE
 from tests.e2e.bento import ANSWER_S, Bento
 from tests.e2e.pictures import encoded, page, picture, upload
+from tests.small_service.sounds import CHUNK
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

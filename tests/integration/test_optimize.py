@@ -17,10 +17,10 @@ from runners.errors import ConfigInvalid, InvalidInput, Unsupported
 from runners.export import onnx_weights
 from runners.optimize import FORMS, ORIGINAL, optimize
 from tests import models
-from tests.serving import ROOT
 from tests.shared_memory import DIRECTORY
+from tests.small_service import MODELS
 
-DIGITS = ROOT / "model_repository/digits/1/model.onnx"
+DIGITS = MODELS / "digits/1/model.onnx"
 ROWS = 48
 NAMING_FILES = """
     model_warmup {

@@ -8,8 +8,8 @@ import numpy as np
 from tritonclient import http
 
 from tests.e2e.bento import Bento
+from tests.e2e.pictures import encoded, written
 from tests.packages.environments import run
-from tests.serving import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def test_the_bento_serves_with_what_it_locks(bento: Built, tmp_path: Path) -> None:
     serving = Bento(tmp_path, bento.tag, python=bento.python, PYTHONPATH="", BENTOML_HOME=str(bento.home))
     with serving.until_ready() as served, served.client() as client:
-        picture = ("seven.png", (ROOT / "docs/images/seven.png").read_bytes(), "image/png")
-        answer = client.post("/digit", files={"image": picture}).raise_for_status().json()
-        assert answer["digit"] == np.argmax(answer["probabilities"]) == 7
+        picture = ("words.png", encoded(written("seven birds")), "image/png")
+        answer = client.post("/read", files={"document": picture}).raise_for_status().json()
+        assert answer["text"] == "seven birds"
         with http.InferenceServerClient(f"127.0.0.1:{served.port}") as triton:
-            image = http.InferInput("image", [1, 1, 8, 8], "FP32")
-            image.set_data_from_numpy(np.zeros((1, 1, 8, 8), np.float32))
-            assert triton.infer("digits", [image]).as_numpy("logits").shape == (1, 10)
+            line = http.InferInput("line", [1, 3, 48, 160], "FP32")
+            line.set_data_from_numpy(np.zeros((1, 3, 48, 160), np.float32))
+            assert triton.infer("lines", [line]).as_numpy("ids").shape == (1, 20)
 
 
 def test_the_bento_has_the_service_and_nothing_else_of_this_repository(bento: Built) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.e2e.bento import Bento
-from tests.e2e.pictures import upload
-from tests.e2e.test_own_service import BLUE, PAGE, copy_and_change
-from tests.integration.test_docs_bento import PROGRAMS, page, recording
+from tests.e2e.pictures import encoded, upload, written
+from tests.e2e.test_own_service import BLUE, PAGE, write_files
+from tests.integration.test_docs_bento import PROGRAMS
 from tests.packages.environments import BUILT, BUILT_FOR_LINUX, CLEAN, UV, run
 from tests.serving import ROOT
+from tests.small_service import MODELS
 
 # the class of the page, with an image, in a directory that has a package `runners`
 _SERVICE: Final = (
     PROGRAMS[0]
     .replace("from runners.bento import", "from kushi.bento import image,")
+    .replace("from runners.uploads", "from kushi.uploads")
     .replace("@service\n", "@service(image=image())\n")
     + "\nimport runners\n\nassert runners.OWNER == 'the user'\n"
 )
@@ -31,22 +32,21 @@ def test_a_service_of_the_page_runs_beside_a_package_called_runners(python: Path
         shutil.copytree(ROOT / name, users / name, ignore=shutil.ignore_patterns("__pycache__"))
     (users / "service.py").write_text(_SERVICE, encoding="utf-8")
     serving = Bento(users, python=python, PYTHONPATH="")
-    with serving.until_ready() as bento, ExitStack() as opened, bento.client() as client:
+    with serving.until_ready() as bento, bento.client() as client:
         engine = Path(f"/proc/{bento.engine}/cmdline").read_bytes().split(b"\0")
         assert engine[:4] == [str(python).encode(), b"-m", b"kushi", b"serve"]
-        files = {"page": page(users / "page.png", "1 2 3"), "recording": recording(users / "three.wav", 3)}
-        uploads = {name: opened.enter_context(path.open("rb")) for name, path in files.items()}
-        assert client.post("/check", files=uploads).raise_for_status().json() is True
-        assert client.get("/v2/models/toneact/ready").status_code == 200
+        answer = client.post("/count", files={"page": ("page.png", encoded(written("seven\nbirds")), "image/png")})
+        assert answer.raise_for_status().json() == 2
+        assert client.get("/v2/models/lines/ready").status_code == 200
 
 
 def test_the_service_of_ten_minutes_is_packed_as_the_page_says(python: Path, tmp_path: Path) -> None:
     folder, home, elsewhere = (tmp_path / name for name in ("own", "home", "elsewhere"))
     for made in (folder, elsewhere, folder / "wheels"):
         made.mkdir()
-    copy_and_change(folder)
+    write_files(folder)
     service = (folder / "service.py").read_text(encoding="utf-8")
-    (folder / "service.py").write_text(service.replace("from runners.bento", "from kushi.bento"), encoding="utf-8")
+    (folder / "service.py").write_text(service.replace("from runners", "from kushi"), encoding="utf-8")
     (bentofile,) = re.findall(r"^```yaml\n# bentofile\.yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     (folder / "bentofile.yaml").write_text(bentofile, encoding="utf-8")
     for wheel in (BUILT, BUILT_FOR_LINUX):
@@ -63,7 +63,7 @@ def test_the_service_of_ten_minutes_is_packed_as_the_page_says(python: Path, tmp
 
 
 def test_a_service_in_a_test_has_the_engine_in_its_own_process(python: Path, users: Path) -> None:
-    shutil.copytree(ROOT / "model_repository", users / "model_repository")
+    shutil.copytree(MODELS, users / "model_repository")
     lines = (
         "import numpy as np, bentoml, runners",
         "from kushi.bento import depends, engine, service",

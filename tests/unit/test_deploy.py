@@ -88,11 +88,11 @@ def test_no_variable_comes_from_the_names_of_services() -> None:
     for name, spec in pods():
         if not name.startswith("ServingRuntime"):
             assert spec["enableServiceLinks"] is False, name
-    assert named("InferenceService", "digits")["spec"]["predictor"]["enableServiceLinks"] is False
+    assert named("InferenceService", "resnet")["spec"]["predictor"]["enableServiceLinks"] is False
 
 
 def test_no_pod_has_a_token_of_the_cluster() -> None:
-    specs = [pod(BENTO), pod(ENGINE), named("InferenceService", "digits")["spec"]["predictor"]]
+    specs = [pod(BENTO), pod(ENGINE), named("InferenceService", "resnet")["spec"]["predictor"]]
     assert [spec["automountServiceAccountToken"] for spec in specs] == [False] * 3
 
 
@@ -164,7 +164,7 @@ def test_a_pod_has_the_time_to_end_what_it_has_accepted() -> None:
         spec = pod(key)
         pause = container_of(spec)["lifecycle"]["preStop"]["sleep"]["seconds"]
         assert spec["terminationGracePeriodSeconds"] >= pause + needed + 5, key
-    predictor = named("InferenceService", "digits")["spec"]["predictor"]
+    predictor = named("InferenceService", "resnet")["spec"]["predictor"]
     assert predictor["terminationGracePeriodSeconds"] == pod(ENGINE)["terminationGracePeriodSeconds"]
     grace = load(COMPOSE / "compose.yaml")["services"]["bento"]["stop_grace_period"]
     assert int(grace.removesuffix("s")) >= longest + SERVICE.limits.exit_seconds + 5

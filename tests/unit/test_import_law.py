@@ -21,9 +21,11 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("preprocessing/images.py", "import bentoml"),
-        ("preprocessing/digits.py", "from runners.engine import Engine"),
-        ("preprocessing/audio.py", "import kushi_native"),
+        ("preprocessing/pages.py", "import bentoml"),
+        ("preprocessing/boxes.py", "from runners.engine import Engine"),
+        ("preprocessing/words.py", "import kushi_native"),
+        ("runners/uploads/images.py", "import bentoml"),
+        ("runners/uploads/audio.py", "from ..errors import InvalidInput"),
         ("runners/repository/config.py", "import kushi_native"),
         ("runners/repository/layout.py", "from ..engine import Engine"),
         ("runners/repository/layout.py", "from ..settings import EngineOptions"),
@@ -36,7 +38,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         ("runners/backends/torch/descriptor.py", "import torch"),
         ("runners/backends/steps.py", "import kushi_native"),
         ("runners/engine.py", "import bentoml"),
-        ("runners/engine.py", "import preprocessing.images"),
+        ("runners/engine.py", "import preprocessing.pages"),
         ("runners/errors.py", "import service"),
         ("runners/calls.py", "from .engine import Engine"),
         ("runners/client.py", "from .engine import Engine"),
@@ -57,7 +59,7 @@ def test_a_forbidden_import_fails_the_build(tmp_path: Path, module: str, line: s
 
 
 @pytest.mark.parametrize(
-    "path", ["runners/bento/web/edge.py", "runners/triton/runner.py", "service.py", "preprocessing/images.py"]
+    "path", ["runners/bento/web/edge.py", "runners/triton/runner.py", "service.py", "runners/uploads/images.py"]
 )
 @pytest.mark.parametrize(
     "program",

@@ -10,7 +10,6 @@ import bentoml
 import numpy as np
 import pytest
 
-import service as repository_service
 from runners import Client, ConfigInvalid, Engine, InvalidInput, ModelNotFound, ModelUnavailable, Unsupported
 from runners.bento import depends, engine, service
 from runners.bento.dependency import EngineDependency
@@ -19,6 +18,8 @@ from tests import models
 from tests.bentoml_internals import ADDRESSES, MODEL_STORE, ModelStore
 from tests.e2e.pictures import encoded, page, picture
 from tests.serving import ROOT
+from tests.small_service import FOLDER
+from tests.small_service import service as small_service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -202,13 +203,13 @@ def test_an_engine_on_another_host_has_no_sockets_here(repository: Path) -> None
     assert made.dependencies["models"].engine_url == "http://engine.internal:3000"
 
 
-def test_the_service_of_this_repository_is_called_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_a_service_is_called_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
     one, line, nothing = (tmp_path / name for name in ("one.png", "line.png", "nothing.png"))
     one.write_bytes(encoded(picture(8)))
     line.write_bytes(encoded(page([4, 2])))
     nothing.write_bytes(encoded(page([])))
-    made = repository_service.Kushi
+    made = small_service.Kushi
     instance: Any = made()
     try:
         assert isinstance(instance.models, Engine)
