@@ -20,7 +20,7 @@ def picture(digit: int, size: int = 120) -> Image.Image:
     return page([digit], size)
 
 
-def written(text: str, size: int = 32) -> Image.Image:
+def written(text: str, size: int = 20) -> Image.Image:
     """Lines of print, dark on light, with a margin"""
     lines = text.split("\n")
     sheet = Image.new("RGB", (2 * size + max(map(len, lines)) * size * 2 // 3, (2 + 2 * len(lines)) * size), "white")

@@ -27,6 +27,7 @@ BLUE: Final = ROOT / "docs/images/blue.png"
 def write_files(folder: Path) -> None:
     """What the page says, up to the first start"""
     (folder / "preprocessing").mkdir()
+    (folder / "preprocessing/__init__.py").touch()
     (folder / "model_repository/colours/1").mkdir(parents=True)
     assert FILES.keys() == {"model.py", "preprocessing/colours.py", "service.py"}
     for name, text in FILES.items():

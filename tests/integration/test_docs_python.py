@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.serving import ROOT, Server
-from tests.small_service import FOLDER
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -35,7 +34,6 @@ class Section:
     program: str
     output: str
     server: list[str]
-    folder: Path
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -46,14 +44,13 @@ def sections() -> list[Section]:
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        folder = FOLDER if "tests/small_service" in text else ROOT
         for title, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL):
             program = "\n".join(blocks(body, "python"))
             if "from runners import" in program:
                 commands = [shlex.split(line) for block in blocks(body, "sh") for line in block.splitlines()]
                 server = next((command for command in commands if "serve" in command), [])
                 name = f"{page.stem}: {title}"
-                found.append(Section(name, program, "".join(blocks(body, "text")), server, folder))
+                found.append(Section(name, program, "".join(blocks(body, "text")), server))
     return found
 
 
@@ -83,10 +80,10 @@ def test_a_program_prints_what_the_page_says(section: Section, start_server: Sta
         at = section.server.index("serve")
         repository, *flags = section.server[at + 1 :]
         socket = tmp_path / "kushi.sock"
-        server = start_server(section.folder / repository, *(flag.replace(SOCKET, str(socket)) for flag in flags))
+        server = start_server(ROOT / repository, *(flag.replace(SOCKET, str(socket)) for flag in flags))
         program = reached(program, server, socket)
     command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, cwd=section.folder, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     shown = "\n".join(line for line in done.stderr.splitlines() if not re.match(r"[IW]\d{4} ", line))
     assert done.returncode == 0, shown
     assert done.stdout == section.output or not section.output
