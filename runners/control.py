@@ -35,7 +35,7 @@ from .errors import (
     ShuttingDown,
 )
 from .following import Following
-from .loading import Loads
+from .loading import Load, Loads
 from .opening import Opening
 from .reloading import Reloading
 from .repository.backend_config import BackendConfig
@@ -148,12 +148,13 @@ class Control:
         """
         self._load(name, (), waits=waits)
 
-    def _load(self, name: str, above: tuple[str, ...], *, waits: bool) -> None:
-        """`above` are the ensembles for which it is loaded"""
+    def _load(self, name: str, above: tuple[str, ...], *, waits: bool, within: Load | None = None) -> None:
+        """`above` are the ensembles for which it is loaded, `within` the load of the last one"""
         check_model_name(name)
         if len(above) > MOST_IN_A_ROW:
             raise too_deep(above[0])
-        with self._following.change(name, partial(self._loads.begin, name), above if waits else None) as load:
+        begin = partial(self._loads.begin, name, within)
+        with self._following.change(name, begin, above if waits else None, within) as load:
             if above and name in self._composition.serving():
                 # somebody else has just loaded it
                 return
@@ -169,7 +170,7 @@ class Control:
                 kind = InternalError if isinstance(error, InternalError) else ConfigInvalid
                 raise kind(f"{not_in_repository(name)}: {error}", model=name, status=500) from error
             try:
-                self._load_steps(resolved, (*above, name), waits=waits)
+                self._load_steps(resolved, (*above, name), load, waits=waits)
                 failures = self._roster.load(load, resolved)
             except ConfigInvalid as error:
                 failures = dict.fromkeys(resolved.versions, error)
@@ -198,7 +199,7 @@ class Control:
             if not self._composition.ensembles_of(step):
                 self.unload(step, dependents=True)
 
-    def _load_steps(self, resolved: Resolved, above: tuple[str, ...], *, waits: bool) -> None:
+    def _load_steps(self, resolved: Resolved, above: tuple[str, ...], load: Load, *, waits: bool) -> None:
         """The models of an ensemble that are not loaded; one that fails is named when the ensemble is checked"""
         if not is_ensemble(resolved.config):
             return
@@ -208,7 +209,7 @@ class Control:
                 raise circle((*above[above.index(step) :], step))
             if step not in self._composition.serving():
                 try:
-                    self._load(step, above, waits=waits)
+                    self._load(step, above, waits=waits, within=load)
                 except ModelNotFound:
                     missing.append(step)
                 except ShuttingDown:

@@ -36,9 +36,15 @@ class Following:
         self._revising = threading.Lock()
 
     @contextmanager
-    def change(self, name: str, begin: Callable[[], _Load], above: tuple[str, ...] | None = None) -> Iterator[_Load]:
+    def change(
+        self,
+        name: str,
+        begin: Callable[[], _Load],
+        above: tuple[str, ...] | None = None,
+        within: Load | None = None,
+    ) -> Iterator[_Load]:
         """A turn with the model, see `Turns.take`"""
-        with ExitStack() as behind, self._turns.take(name, begin, above) as load:
+        with ExitStack() as behind, self._turns.take(name, begin, above, within) as load:
             behind.callback(self._revise_waiting, name)
             yield load
 

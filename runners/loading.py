@@ -97,9 +97,12 @@ class Loads:
             self._left = [left for left in self._left if not left.ended.done()]
             return len(self._left)
 
-    def begin(self, model: str) -> "Load":
-        """A load of a model, whose time begins to run"""
-        return Load(self, model, self._timeout_seconds)
+    def begin(self, model: str, within: "Load | None" = None) -> "Load":
+        """A load of a model, whose time begins to run; it is given up with that of the ensemble that it is `within`"""
+        load = Load(self, model, self._timeout_seconds)
+        if within:
+            within.hold(load)
+        return load
 
     def check_room(self, model: str, given_up: Future[None]) -> None:
         """One more load may begin; `given_up` ends the wait for one of the same model that is about to end"""
@@ -141,6 +144,18 @@ class Load:
         self._reason: KushiError | None = None
         self._given_up: Future[None] = Future()
         self._lock = threading.Lock()
+        self._part: Load | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        return self._given_up.done()
+
+    def hold(self, part: "Load") -> None:
+        """What it waits for from now on"""
+        with self._lock:
+            self._part = part
+        if self._reason:
+            part.give_up(self._reason)
 
     def give_up(self, reason: KushiError) -> None:
         """Ends the wait for it: what is at work, and every further step, fails for this reason"""
@@ -150,6 +165,9 @@ class Load:
                 self._given_up.set_result(None)
             if self._step:
                 self._step.cancel()
+            part = self._part
+        if part:
+            part.give_up(reason)
 
     def run(self, what: object, work: Callable[[], _T]) -> _T:
         """What `work` answers, on a thread of its own. Whatever it raises becomes a KushiError"""

@@ -56,14 +56,21 @@ class Turns:
             self._changed.notify_all()
 
     @contextmanager
-    def take(self, name: str, begin: Callable[[], _Load], above: tuple[str, ...] | None = None) -> Iterator[_Load]:
+    def take(
+        self,
+        name: str,
+        begin: Callable[[], _Load],
+        above: tuple[str, ...] | None = None,
+        within: Load | None = None,
+    ) -> Iterator[_Load]:
         """
         The time in which nothing else changes the model; what `begin` answers is what an unload may give up. What else
-        changes it now is an error, or waited for where `above` says which models wait with it
+        changes it now is an error, or waited for where `above` says which models wait with it, and no longer than the load
+        `within` which that happens is wanted
         """
         with self._changed:
             if above is not None:
-                self._wait(name, above)
+                self._wait(name, above, within)
             load = begin()
             if self._closed:
                 raise ShuttingDown("the engine is closed")
@@ -89,9 +96,11 @@ class Turns:
             self._changed.wait_for(lambda: not self._changing.get(name), patience)
             if load := self._changing.get(name):
                 load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
+                # it may wait for another model
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
 
-    def _wait(self, name: str, above: tuple[str, ...]) -> None:
+    def _wait(self, name: str, above: tuple[str, ...], within: Load | None) -> None:
         """Until nothing else changes the model, unless that waits for one of those `above`"""
         last = name
         while last in self._awaiting:
@@ -99,6 +108,13 @@ class Turns:
         if last in above:
             return
         self._awaiting.update(dict.fromkeys(above, name))
-        self._changed.wait_for(lambda: name not in self._changing or self._closed or self._loads_ended)
+        self._changed.wait_for(
+            lambda: (
+                name not in self._changing
+                or self._closed
+                or self._loads_ended
+                or (within is not None and within.is_given_up)
+            )
+        )
         for one in above:
             del self._awaiting[one]

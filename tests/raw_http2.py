@@ -21,6 +21,7 @@ __all__ = [
     "ACK",
     "END_HEADERS",
     "END_STREAM",
+    "FIRST_WINDOW",
     "PADDED",
     "PREFACE",
     "PRIORITY",

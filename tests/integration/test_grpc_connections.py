@@ -16,7 +16,7 @@ from tests import models
 from tests.gates import HELD, Gate
 from tests.integration.grpc_doors import SERVICE, add_sub_request, channel, port_of, tensor_request
 from tests.integration.occupied import pending
-from tests.raw_http2 import Code, Frame, Http2, Kind, frame, message
+from tests.raw_http2 import FIRST_WINDOW, Code, Frame, Http2, Kind, frame, message
 from tests.serving import DRAINING, ROOT, Server
 from tests.waiting import eventually
 
@@ -131,6 +131,27 @@ def test_an_answer_forgives_the_pings_before_it(repository: Path, start_server: 
                 ping_again(client)
             client.ask(stream, LIVE, b"")
             assert client.status(stream) == OK
+
+
+def test_a_client_may_ping_again_and_again_while_a_large_answer_comes(
+    repository: Path, start_server: StartServer
+) -> None:
+    models.write_identities(repository)
+    server = start_server(repository)
+    request = tensor_request("identity_fp32", "INPUT0", "FP32", np.zeros((1, 1 << 18), np.float32))
+    with Http2(("127.0.0.1", port_of(server)), window=FIRST_WINDOW) as client:
+        client.ask(1, INFER, request.SerializeToString())
+        pings = 0
+        while (found := client.next()) is not None and not (found.stream == 1 and found.kind == Kind.HEADERS and pings):
+            if found.kind == Kind.DATA and found.payload:
+                # as grpc does, to learn how much is under way
+                client.send(PING)
+                pings += 1
+                for stream in (0, 1):
+                    client.grant(stream, len(found.payload))
+        assert found is not None, "the connection ended"
+        assert int(found.fields["grpc-status"]) == OK
+        assert pings > 3
 
 
 def test_pings_are_in_order_where_the_operator_says_so(repository: Path, start_server: StartServer) -> None:

@@ -326,6 +326,27 @@ def test_an_ensemble_waits_for_a_step_that_is_being_loaded(repository: Path, sta
     assert states(server) == {"both:1": "READY", "plus:1": "READY"}
 
 
+@pytest.mark.parametrize("for_another", [False, True], ids=["its own", "of another"])
+def test_an_unload_of_an_ensemble_ends_its_wait_for_a_step(
+    repository: Path, start_server: StartServer, *, for_another: bool
+) -> None:
+    (repository / "both" / "1").mkdir(parents=True)
+    (repository / "both" / "config.pbtxt").write_text(BOTH)
+    write_plus(repository, 1)
+    server = start_server(repository, EXPLICIT)
+    with hold_file(repository / "plus/1/model.onnx") as file, server.connect() as step, server.connect() as loading:
+        if for_another:
+            step.send(frame("POST", "/v2/repository/models/plus/load"))
+            file.wait_until_asked_for()
+        loading.send(frame("POST", "/v2/repository/models/both/load"))
+        file.wait_until_asked_for()
+        assert unload(server, "both").status == 200
+        assert loading.receive().status == 400
+        file.release()
+        assert not for_another or step.receive().status == 200
+    assert states(server).get("both:1") != "READY"
+
+
 def test_a_client_that_leaves_does_not_stop_its_load(repository: Path, start_server: StartServer) -> None:
     server = start_server(repository, EXPLICIT)
     with hold_load(server, repository) as held:

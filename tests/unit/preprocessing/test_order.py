@@ -26,7 +26,8 @@ def page(*places: tuple[float, float, float], height: float = 20) -> Floats:
 def askew(corners: Floats, degrees: float) -> Floats:
     angle = np.radians(degrees)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-    return (corners @ turn).astype(np.float32)
+    turned: Floats = (corners @ turn).astype(np.float32)
+    return turned
 
 
 ONE_COLUMN = [(50, 40 * row, 600) for row in range(8)]

@@ -52,18 +52,18 @@ pub(crate) struct Order {
 #[pymethods]
 impl Order {
     fn done(&self) {
-        self.answer(Ok(()));
+        self.answer(&Ok(()));
     }
 
     /// `status` tells kinds of the same name apart.
     fn fail(&self, kind: &str, status: u16, message: String) {
         let kind = ErrorKind::find(kind, status).unwrap_or(ErrorKind::Internal);
-        self.answer(Err(Error::new(kind, message)));
+        self.answer(&Err(Error::new(kind, message)));
     }
 }
 
 impl Order {
-    fn answer(&self, result: Result<(), Error>) {
+    fn answer(&self, result: &Result<(), Error>) {
         let order = lock(&self.unanswered).take();
         if let Some(order) = order {
             order.answer(result);

@@ -2,7 +2,7 @@
 //!
 //! Bounded. Doors place orders; threads of the control plane take them, one each, and answer. Nothing calls the
 //! control plane: it comes and asks. Orders of clients for one model are handed out one after the other, so that none
-//! keeps a thread waiting for another.
+//! keeps a thread waiting for another, and those that ask the same, with nothing else between them, are one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -15,6 +15,10 @@ use crate::plane::not_ready;
 
 /// Orders that may wait for a thread of the control plane.
 const CAPACITY: usize = 256;
+/// Of these, for one model: what one client repeats leaves room for others.
+const CAPACITY_OF_A_MODEL: usize = 32;
+/// Who may hear of one order.
+const MOST_ASKERS: usize = 1024;
 /// An unload waits so long for a load of its model, and is handed out then, to give it up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -39,7 +43,8 @@ pub struct Order {
     pub dependents: bool,
     pub asker: Asker,
     placed: Instant,
-    answer: Option<OrderAnswer>,
+    /// Of all who have asked the same before it was handed out.
+    answers: Vec<OrderAnswer>,
     /// Once it was handed out: hears that it has ended.
     orders: Option<Arc<Orders>>,
 }
@@ -56,9 +61,16 @@ pub struct Orders {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Order>,
-    /// The models whose orders were handed out and have not ended, with how many there are.
-    changing: HashMap<String, usize>,
+    /// The models whose orders were handed out and have not ended.
+    changing: HashMap<String, Changing>,
     closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Changing {
+    orders: usize,
+    /// Unloads of clients among them: one gives a load up, and a second one would only keep another thread waiting.
+    unloads: usize,
 }
 
 /// What a thread that asks for an order finds.
@@ -78,8 +90,11 @@ impl Queue {
             if only_urgent && !order.is_urgent() {
                 continue;
             }
+            let is_unloading = order.is_unload_of_client()
+                && self.changing.get(&order.model).is_some_and(|changing| changing.unloads > 0);
             match order.impatient_from() {
                 _ if has_its_turn => return Found::At(at),
+                _ if is_unloading => {}
                 Some(when) if when <= now => return Found::At(at),
                 when => until = until.into_iter().chain(when).min(),
             }
@@ -103,21 +118,35 @@ impl Orders {
             dependents,
             asker,
             placed: Instant::now(),
-            answer: Some(answer),
+            answers: vec![answer],
             orders: None,
         };
         if let Err((order, refusal)) = self.take_in(order) {
-            order.answer(Err(refusal));
+            order.answer(&Err(refusal));
         }
     }
 
-    fn take_in(&self, order: Order) -> Result<(), (Order, Error)> {
+    fn take_in(&self, mut order: Order) -> Result<(), (Order, Error)> {
         let mut queue = self.queue();
         if queue.closed {
             return Err((order, not_ready()));
         }
-        if queue.waiting.len() >= CAPACITY {
-            let text = format!("{CAPACITY} loads and unloads of models wait already");
+        let (waits, of_model) = (queue.waiting.len(), |one: &&mut Order| one.model == order.model);
+        let same_model = queue.waiting.iter_mut().filter(of_model).count();
+        let last = queue.waiting.iter_mut().rev().find(of_model);
+        if let Some(last) = last.filter(|last| last.asks_the_same(&order)) {
+            if last.answers.len() >= MOST_ASKERS {
+                let text = format!("{MOST_ASKERS} requests wait for that already");
+                return Err((order, Error::new(ErrorKind::Overloaded, text)));
+            }
+            last.answers.append(&mut order.answers);
+            return Ok(());
+        }
+        if waits >= CAPACITY || same_model >= CAPACITY_OF_A_MODEL {
+            let text = match waits >= CAPACITY {
+                true => format!("{CAPACITY} loads and unloads of models wait already"),
+                false => format!("{CAPACITY_OF_A_MODEL} loads and unloads of model '{}' wait already", order.model),
+            };
             return Err((order, Error::new(ErrorKind::Overloaded, text)));
         }
         queue.waiting.push_back(order);
@@ -134,7 +163,10 @@ impl Orders {
             queue = match queue.find(only_urgent, now) {
                 Found::At(at) => {
                     let mut order = queue.waiting.remove(at)?;
-                    *queue.changing.entry(order.model.clone()).or_default() += 1;
+                    let unloads = usize::from(order.is_unload_of_client());
+                    let changing = queue.changing.entry(order.model.clone()).or_default();
+                    changing.orders += 1;
+                    changing.unloads += unloads;
                     order.orders = Some(self.clone());
                     return Some(order);
                 }
@@ -149,12 +181,13 @@ impl Orders {
     }
 
     /// An order that was handed out is answered: the next one for its model has its turn.
-    fn has_ended(&self, model: &str) {
+    fn has_ended(&self, order: &Order) {
         let mut queue = self.queue();
-        if let Some(count) = queue.changing.get_mut(model) {
-            *count -= 1;
-            if *count == 0 {
-                queue.changing.remove(model);
+        if let Some(changing) = queue.changing.get_mut(&order.model) {
+            changing.orders -= 1;
+            changing.unloads -= usize::from(order.is_unload_of_client());
+            if changing.orders == 0 {
+                queue.changing.remove(&order.model);
             }
         }
         drop(queue);
@@ -169,7 +202,7 @@ impl Orders {
         drop(queue);
         self.arrived.notify_all();
         for order in waiting {
-            order.answer(Err(not_ready()));
+            order.answer(&Err(not_ready()));
         }
     }
 
@@ -184,6 +217,16 @@ impl Order {
         self.action != Action::Load || self.asker == Asker::Model
     }
 
+    fn is_unload_of_client(&self) -> bool {
+        (self.asker, self.action) == (Asker::Client, Action::Unload)
+    }
+
+    fn asks_the_same(&self, other: &Self) -> bool {
+        let what = |order: &Self| (order.action, order.dependents, order.asker);
+        // a model may wait for what it asks: each has its own thread
+        self.asker == Asker::Client && what(self) == what(other)
+    }
+
     /// From when on it does not wait for its turn. What a model asks for is never waited for: its own load may stand
     /// before it.
     fn impatient_from(&self) -> Option<Instant> {
@@ -194,23 +237,23 @@ impl Order {
         }
     }
 
-    pub fn answer(mut self, result: Result<(), Error>) {
+    pub fn answer(mut self, result: &Result<(), Error>) {
         self.send(result);
     }
 
-    fn send(&mut self, result: Result<(), Error>) {
-        if let Some(answer) = self.answer.take() {
-            answer(result);
+    fn send(&mut self, result: &Result<(), Error>) {
+        for answer in self.answers.drain(..) {
+            answer(result.clone());
         }
         if let Some(orders) = self.orders.take() {
-            orders.has_ended(&self.model);
+            orders.has_ended(self);
         }
     }
 }
 
 impl Drop for Order {
     fn drop(&mut self) {
-        self.send(Err(lost()));
+        self.send(&Err(lost()));
     }
 }
 
@@ -241,7 +284,7 @@ mod tests {
             scope.spawn(|| {
                 let order = orders.next(false).expect("an order");
                 assert_eq!((order.action, &*order.model), (Action::Load, "m"));
-                order.answer(Err(Error::invalid("no")));
+                order.answer(&Err(Error::invalid("no")));
             });
             let placed = place(&orders, Action::Load, "m");
             assert_eq!(placed.recv().expect("an answer"), Err(Error::invalid("no")));
@@ -273,17 +316,18 @@ mod tests {
     #[test]
     fn orders_for_one_model_have_their_turns_and_others_go_on() {
         let orders = Arc::new(Orders::default());
-        let placed = ["m", "m", "other"].map(|model| place(&orders, Action::Load, model));
+        let placed = [(Action::Unload, "m"), (Action::Load, "m"), (Action::Load, "other")]
+            .map(|(action, model)| place(&orders, action, model));
         let _last = place(&orders, Action::Unload, "m");
         let first = orders.next(false).expect("an order");
         assert_eq!(orders.next(false).expect("an order").model, "other", "the model changes");
         thread::scope(|scope| {
             let next = scope.spawn(|| orders.next(false).expect("an order"));
-            first.answer(Ok(()));
+            first.answer(&Ok(()));
             let next = next.join().expect("no panic");
             assert_eq!((next.action, &*next.model), (Action::Load, "m"));
             let last = scope.spawn(|| orders.next(true).expect("an order"));
-            next.answer(Ok(()));
+            next.answer(&Ok(()));
             assert_eq!(last.join().expect("no panic").action, Action::Unload);
         });
         assert!(placed.iter().all(|placed| placed.recv().is_ok()));
@@ -302,6 +346,51 @@ mod tests {
         assert!(begin.elapsed() >= PATIENCE / 2);
         drop(load);
         assert!(orders.queue().changing.is_empty());
+    }
+
+    #[test]
+    fn who_asks_the_same_hears_of_one_order() {
+        let orders = Arc::new(Orders::default());
+        let placed = [(); 3].map(|()| place(&orders, Action::Load, "m"));
+        let other = [Action::Unload, Action::Load].map(|action| place(&orders, action, "m"));
+        let first = orders.next(false).expect("an order");
+        let late = place(&orders, Action::Load, "m");
+        first.answer(&Ok(()));
+        assert!(placed.iter().all(|placed| placed.try_recv() == Ok(Ok(()))));
+        orders.next(false).expect("an order").answer(&Err(Error::invalid("no")));
+        assert_eq!(other[0].try_recv(), Ok(Err(Error::invalid("no"))));
+        orders.next(false).expect("an order").answer(&Ok(()));
+        assert_eq!([&other[1], &late].map(mpsc::Receiver::try_recv), [Ok(Ok(())), Ok(Ok(()))]);
+        assert!(orders.queue().waiting.is_empty());
+    }
+
+    #[test]
+    fn one_unload_at_a_time_loses_its_patience() {
+        let orders = Arc::new(Orders::default());
+        let _placed = place(&orders, Action::Load, "m");
+        let load = orders.next(false).expect("an order");
+        let [first, second] = [(); 2].map(|()| {
+            let placed = place(&orders, Action::Unload, "m");
+            let mut queue = orders.queue();
+            queue.waiting[0].placed -= PATIENCE;
+            let found = matches!(queue.find(true, Instant::now()), Found::At(_));
+            drop(queue);
+            (placed, found.then(|| orders.next(true).expect("an order")))
+        });
+        assert_eq!((first.1.is_some(), second.1.is_some()), (true, false));
+        drop((first, load));
+        assert_eq!(orders.next(true).expect("an order").action, Action::Unload);
+    }
+
+    #[test]
+    fn one_model_leaves_room_for_others() {
+        let orders = Arc::new(Orders::default());
+        let turns = [Action::Load, Action::Unload].into_iter().cycle();
+        let placed: Vec<_> = turns.take(CAPACITY_OF_A_MODEL).map(|action| place(&orders, action, "m")).collect();
+        assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
+        let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
+        assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
+        assert!(place(&orders, Action::Load, "other").try_recv().is_err(), "it waits");
     }
 
     #[test]
@@ -325,9 +414,14 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let orders = Arc::new(Orders::default());
-        let placed: Vec<_> = (0..CAPACITY).map(|_| place(&orders, Action::Load, "m")).collect();
+        let models = (0..CAPACITY).map(|number| format!("m{number}"));
+        let placed: Vec<_> = models.map(|model| place(&orders, Action::Load, &model)).collect();
         assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
         let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
+        assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
+        let askers: Vec<_> = (1..MOST_ASKERS).map(|_| place(&orders, Action::Load, "m0")).collect();
+        assert!(askers.iter().all(|placed| placed.try_recv().is_err()));
+        let refused = place(&orders, Action::Load, "m0").recv().expect("an answer");
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
     }
 }

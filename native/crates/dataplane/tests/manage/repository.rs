@@ -103,10 +103,10 @@ fn an_order_is_answered_when_it_has_been_carried_out() {
         scope.spawn(|| {
             let order = site.plane.orders.next(false).expect("an order");
             assert_eq!((order.action, &*order.model), (Action::Load, "echo"));
-            order.answer(Ok(()));
+            order.answer(&Ok(()));
             let order = site.plane.orders.next(false).expect("another one");
             assert_eq!((order.action, &*order.model), (Action::Unload, "echo"));
-            order.answer(Err(Error::new(ErrorKind::ModelBusy, "busy")));
+            order.answer(&Err(Error::new(ErrorKind::ModelBusy, "busy")));
         });
         assert!(matches!(site.ask(load(&[])), Ok(VerbAnswer::Done)));
         site.refuses(unload(), ErrorKind::ModelBusy, "busy");
