@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,7 +19,7 @@ from tests.gates import HELD, Gate
 from tests.integration.grpc_doors import SERVICE, add_sub_request, channel, port_of, tensor_request
 from tests.integration.occupied import pending
 from tests.raw_http2 import FIRST_WINDOW, Code, Frame, Http2, Kind, frame, message
-from tests.serving import DRAINING, ROOT, Server
+from tests.serving import DRAINING, ROOT, Server, labelled
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -138,17 +140,19 @@ def test_a_client_may_ping_again_and_again_while_a_large_answer_comes(
 ) -> None:
     models.write_identities(repository)
     server = start_server(repository)
-    request = tensor_request("identity_fp32", "INPUT0", "FP32", np.zeros((1, 1 << 18), np.float32))
+    request = tensor_request("identity_fp32", "INPUT0", "FP32", np.zeros((1, 1 << 17), np.float32))
     with Http2(("127.0.0.1", port_of(server)), window=FIRST_WINDOW) as client:
         client.ask(1, INFER, request.SerializeToString())
-        pings = 0
+        pings, is_answered = 0, True
         while (found := client.next()) is not None and not (found.stream == 1 and found.kind == Kind.HEADERS and pings):
+            is_answered |= found.kind == Kind.PING
             if found.kind == Kind.DATA and found.payload:
-                # as grpc does, to learn how much is under way
-                client.send(PING)
-                pings += 1
                 for stream in (0, 1):
                     client.grant(stream, len(found.payload))
+                if is_answered:
+                    # as grpc does, to learn how much is under way
+                    client.send(PING)
+                    pings, is_answered = pings + 1, False
         assert found is not None, "the connection ended"
         assert int(found.fields["grpc-status"]) == OK
         assert pings > 3
@@ -263,3 +267,27 @@ def test_a_real_client_loses_no_call_to_a_drain(gated: Gate, repository: Path, s
         assert [len(call.result(20).raw_output_contents) for call in calls] == [1] * 51
         ending.join(30)
     assert server.process.returncode == 0
+
+
+def test_calls_that_begin_while_the_server_ends_do_not_keep_it_up(repository: Path, start_server: StartServer) -> None:
+    server = start_server(repository, "--http-body-timeout-secs=1", "--exit-timeout-secs=15")
+    half = frame(Kind.DATA, 0, 1, message(b"", length=1000) + bytes(500))
+    ended = threading.Event()
+
+    def come_again() -> None:
+        with ExitStack() as opened:
+            while not ended.wait(0.2):
+                with suppress(OSError, AssertionError):
+                    client = opened.enter_context(connect(server))
+                    client.begin(1, INFER)
+                    client.send(half)
+
+    with ThreadPoolExecutor(3) as clients:
+        for _ in range(3):
+            clients.submit(come_again)
+        eventually(lambda: labelled(server.metrics(), "kushi_open_connections", door="grpc") > 3, "some have come")
+        server.terminate()
+        try:
+            assert server.wait() == 0
+        finally:
+            ended.set()

@@ -25,7 +25,8 @@ def test_a_line_that_is_turned_is_cut_out_upright() -> None:
     angle = np.radians(15)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]], np.float32)
     middle = np.array([150, 100], np.float32)
-    (crop,) = crops.cut(np.asarray(image), ((LINE - middle) @ turn + middle)[None])
+    turned = ((LINE - middle) @ turn + middle).astype(np.float32)
+    (crop,) = crops.cut(np.asarray(image), turned[None])
     assert crop.image.size == (200, 40)
     assert (np.abs(np.asarray(crop.image)[4:-4, 4:-4].astype(int) - (255, 128, 0)) < 12).all()
 

@@ -15,7 +15,7 @@ pub(crate) mod statistics;
 
 use std::time::Instant;
 
-use crate::{Bound, Error, Inputs, Wanted};
+use crate::{Bound, Error, Inputs, Tensor, Wanted};
 
 pub use classes::Classes;
 pub use context::Context;
@@ -90,6 +90,6 @@ impl Request {
     }
 
     pub fn byte_size(&self) -> usize {
-        self.inputs.iter().flatten().map(|input| input.data.len()).sum()
+        self.inputs.iter().flatten().map(Tensor::weight).sum()
     }
 }

@@ -49,6 +49,6 @@ pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
 pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, ServerMetadata};
 pub use region_inputs::check_region_bytes;
-pub use region_outputs::{fill_regions, gpu_bytes};
+pub use region_outputs::{aside_bytes, fill_regions, response_aside_bytes};
 pub use registry::{Registry, VersionRow};
 pub use traffic::{Counted, DoorKind, Traffic};

@@ -143,9 +143,10 @@ impl Orders {
             return Ok(());
         }
         if waits >= CAPACITY || same_model >= CAPACITY_OF_A_MODEL {
-            let text = match waits >= CAPACITY {
-                true => format!("{CAPACITY} loads and unloads of models wait already"),
-                false => format!("{CAPACITY_OF_A_MODEL} loads and unloads of model '{}' wait already", order.model),
+            let text = if waits >= CAPACITY {
+                format!("{CAPACITY} loads and unloads of models wait already")
+            } else {
+                format!("{CAPACITY_OF_A_MODEL} loads and unloads of model '{}' wait already", order.model)
             };
             return Err((order, Error::new(ErrorKind::Overloaded, text)));
         }
@@ -386,7 +387,8 @@ mod tests {
     fn one_model_leaves_room_for_others() {
         let orders = Arc::new(Orders::default());
         let turns = [Action::Load, Action::Unload].into_iter().cycle();
-        let placed: Vec<_> = turns.take(CAPACITY_OF_A_MODEL).map(|action| place(&orders, action, "m")).collect();
+        let placed: Vec<_> =
+            turns.take(CAPACITY_OF_A_MODEL).map(|action| place(&orders, action, "m")).collect();
         assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
         let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));

@@ -5,11 +5,26 @@ use kushi_shm::{Memory, RegionRange};
 
 use crate::region_error;
 
-/// How many bytes of a response go to GPUs. However few there are, they are copied aside: a driver may take any time for
-/// it. `range` as below.
-pub fn gpu_bytes<'a>(response: &Response, range: impl Fn(u16) -> Option<&'a RegionRange>) -> usize {
-    let on_gpu = |index| range(index).is_some_and(|range| range.memory() == Memory::Cuda);
-    response.outputs.iter().filter(|(index, _)| on_gpu(*index)).map(|(_, tensor)| tensor.data.len()).sum()
+/// Copying more than this between a region and the server takes so long that others would wait.
+const LONG_BYTES: usize = 1 << 20;
+
+/// How many of so many bytes of a region are copied aside: all that lie on a GPU, for whose driver a copy may take any
+/// time, and of others many.
+pub fn aside_bytes(range: &RegionRange, bytes: usize) -> usize {
+    let takes_long = range.memory() == Memory::Cuda || bytes > LONG_BYTES;
+    if takes_long { bytes } else { 0 }
+}
+
+/// How many bytes of a response are copied aside. `range` as below.
+pub fn response_aside_bytes<'a>(
+    response: &Response,
+    range: impl Fn(u16) -> Option<&'a RegionRange>,
+) -> usize {
+    let bytes = response
+        .outputs
+        .iter()
+        .filter_map(|(index, tensor)| range(*index).map(|range| aside_bytes(range, tensor.data.len())));
+    bytes.sum()
 }
 
 /// Writes the outputs that are wanted in regions, which `range` knows by the outputs' positions. Nothing is written

@@ -223,6 +223,7 @@ impl Stream<'_> {
                 Sent::Over => return Ok(()),
             }
         }
+        self.open.has_answered();
         Ok(())
     }
 
@@ -248,7 +249,7 @@ impl Stream<'_> {
     }
 
     async fn send_whole(&mut self, mut bytes: Bytes) -> Result<Sent, h2::Error> {
-        let Self { context, inner, deadline, open, .. } = self;
+        let Self { context, inner, deadline, .. } = self;
         while !bytes.is_empty() {
             inner.reserve_capacity(bytes.len());
             let room = patiently(
@@ -265,8 +266,6 @@ impl Stream<'_> {
             let Some(room) = room else { return Ok(Sent::Over) };
             let room = room?.min(bytes.len());
             inner.send_data(bytes.split_to(room), false)?;
-            // clients ping to learn how much is under way, again and again while a large message comes
-            open.has_answered();
         }
         Ok(Sent::Whole)
     }

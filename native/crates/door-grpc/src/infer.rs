@@ -8,7 +8,7 @@ use kushi_core::{
     Bound, Classes, Error, ErrorKind, Lease, ModelSpec, Parameter, Recipient, Reply, Request, Response,
     Ticket, Timings,
 };
-use kushi_dataplane::{Attempt, Begun, Event, Trace, fill_regions, gpu_bytes};
+use kushi_dataplane::{Attempt, Begun, Event, Trace, fill_regions, response_aside_bytes};
 use kushi_net::{Answering, IoContext, OnlyAnswer, Owner, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, version_number, wire};
@@ -184,7 +184,7 @@ impl Recipient for OneOfMany<'_> {
     }
 }
 
-/// Fits the inputs to the model. Those in regions are copied: aside where any lies on a GPU.
+/// Fits the inputs to the model. Those in regions are copied: aside where that takes long.
 async fn bind(
     context: &GrpcContext,
     spec: &Arc<ModelSpec>,
@@ -201,8 +201,8 @@ async fn bind(
     if added_bytes > 0 {
         answering.cover(held.saturating_add(added_bytes))?;
     }
-    let gpu_bytes: usize = drafts.iter().map(|draft| draft.data.gpu_bytes()).sum();
-    if gpu_bytes == 0 {
+    let aside_bytes: usize = drafts.iter().map(|draft| draft.data.aside_bytes()).sum();
+    if aside_bytes == 0 {
         return spec.bind(message.id, drafts, &output_names(message));
     }
     let (grpc, spec, body) = (context.grpc.clone(), spec.clone(), body.clone());
@@ -212,7 +212,7 @@ async fn bind(
         let drafts = inputs::read(&message, &body, &grpc.plane.regions)?;
         spec.bind(message.id, drafts, &output_names(&message))
     };
-    let bound = Box::pin(context.io.net.pool.run(owner, gpu_bytes, work)).await?;
+    let bound = Box::pin(context.io.net.pool.run(owner, aside_bytes, work)).await?;
     // Its regions have stayed until now.
     drop(drafts);
     bound
@@ -282,8 +282,8 @@ impl SubmittedCall {
     ) -> Result<Message, Error> {
         let Self { spec, places, classes, .. } = self;
         let to_choose = classes.bytes(&response);
-        let to_gpu = gpu_bytes(&response, |index| places.of(index));
-        if to_choose <= LONG_BYTES && to_gpu == 0 {
+        let to_copy = response_aside_bytes(&response, |index| places.of(index));
+        if to_choose <= LONG_BYTES && to_copy == 0 {
             classes.choose(spec, &mut response)?;
             fill_regions(spec, &response, |index| places.of(index))?;
         } else {
@@ -293,7 +293,7 @@ impl SubmittedCall {
                 classes.choose(&spec, &mut response)?;
                 fill_regions(&spec, &response, |index| places.of(index)).map(|()| response)
             };
-            response = Box::pin(context.io.net.pool.run(owner, to_choose + to_gpu, work)).await??;
+            response = Box::pin(context.io.net.pool.run(owner, to_choose + to_copy, work)).await??;
         }
         let head = Preamble { spec, id: &self.id, is_final };
         Ok(write(head, response, |index| places.of(index).is_some()))

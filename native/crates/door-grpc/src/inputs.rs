@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft};
-use kushi_dataplane::{check_region_bytes, region_error};
+use kushi_dataplane::{aside_bytes, check_region_bytes, region_error};
 use kushi_oip::infer_request::{InferRequest, Input, Region};
 use kushi_oip::typed_contents::{self, Fault};
-use kushi_shm::{Memory, RegionRange, Regions};
+use kushi_shm::{RegionRange, Regions};
 use smallvec::SmallVec;
 
 pub(crate) type Drafts<'a> = SmallVec<[InputDraft<'a, InputSource>; 4]>;
@@ -53,11 +53,11 @@ impl InputData for InputSource {
 }
 
 impl InputSource {
-    /// How many bytes have to come from a GPU.
-    pub(crate) fn gpu_bytes(&self) -> usize {
+    /// How many bytes are copied aside.
+    pub(crate) fn aside_bytes(&self) -> usize {
         match self {
-            Self::Region(range) if range.memory() == Memory::Cuda => range.len(),
-            Self::Here(_) | Self::Typed { .. } | Self::Region(_) => 0,
+            Self::Region(range) => aside_bytes(range, range.len()),
+            Self::Here(_) | Self::Typed { .. } => 0,
         }
     }
 
@@ -65,7 +65,8 @@ impl InputSource {
     pub(crate) fn added_bytes(&self) -> usize {
         match self {
             Self::Typed { length, .. } => *length,
-            Self::Here(_) | Self::Region(_) => 0,
+            Self::Region(range) => range.len(),
+            Self::Here(_) => 0,
         }
     }
 }

@@ -76,6 +76,12 @@ impl Line {
         self.last_ping.set(None);
     }
 
+    /// Part of an answer has left: clients ping to learn how much is under way, again and again while a large one comes.
+    pub(crate) fn has_sent_data(&self) {
+        self.strikes.set(0);
+        self.last_ping.set(None);
+    }
+
     /// Whether a ping may be sent now; then it counts.
     pub(crate) fn may_ping(&self) -> bool {
         let most = self.keep_alive.max_pings_without_data;

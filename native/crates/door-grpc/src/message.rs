@@ -39,6 +39,8 @@ pub(crate) struct Messages<'a> {
     answering: Option<Answering>,
     /// There may be any time between two messages.
     is_stream: bool,
+    /// The server ended already when the call began.
+    is_late: bool,
     began: Option<Instant>,
     /// Of the last piece of the message that has begun.
     heard: Instant,
@@ -64,6 +66,7 @@ impl<'a> Messages<'a> {
     pub(crate) fn only(inlet: Inlet<'a>, body: RecvStream) -> Self {
         let (pieces, now) = (Pieces::One(Bytes::new()), Instant::now());
         Self {
+            is_late: inlet.context.io.connections.is_draining(),
             inlet,
             body,
             pieces,
@@ -111,7 +114,10 @@ impl<'a> Messages<'a> {
         let context = self.inlet.context;
         loop {
             if self.pieces.len() > 0 {
-                self.answering.get_or_insert_with(|| context.io.net.begin_long_answer());
+                let net = &context.io.net;
+                let is_late = self.is_late;
+                let begin = || if is_late { net.begin_late_answer() } else { net.begin_long_answer() };
+                self.answering.get_or_insert_with(begin);
                 if self.began.is_none() {
                     self.heard = Instant::now();
                     self.began = Some(self.heard);

@@ -15,6 +15,8 @@ use crate::frame_heads::{FrameHeads, Idle};
 use crate::line::{Line, Misbehaviour};
 
 const GOAWAY: u8 = 7;
+/// A write of so many holds more than replies to what a client has sent beside its calls: three pings too many end it.
+const DATA_BYTES: usize = 1 << 10;
 
 /// Counted as blocked from a write that finds no room until everything is written.
 pub(crate) struct WatchedSocket<I> {
@@ -54,7 +56,12 @@ impl<I> WatchedSocket<I> {
     fn note_written(&self, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => self.note_blocked(true),
-            Poll::Ready(_) => self.line.activity.has_written(),
+            Poll::Ready(written) => {
+                self.line.activity.has_written();
+                if written.as_ref().is_ok_and(|&bytes| bytes >= DATA_BYTES) {
+                    self.line.has_sent_data();
+                }
+            }
         }
     }
 }

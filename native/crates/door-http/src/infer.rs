@@ -140,7 +140,7 @@ impl Received {
         let body = (&self.body, json_length);
         let begun = inference.begin_later(&context.http.plane.registry, &*context.io, async |attempt| {
             let Attempt { spec, reply, .. } = attempt;
-            prepare(context, spec, body, self.frame.clone(), reply).await
+            prepare(context, spec, body, self.frame.clone(), reply, answering).await
         });
         let Begun { mut waiting, spec, beside: (format, _held) } = begun.await?;
         answering.prepared();
@@ -167,8 +167,8 @@ impl Received {
         let own = answering.reservation.as_ref().map_or(0, Reservation::bytes);
         context.io.net.budget.check_owed(own)?;
         let text_bytes = format.text_bytes(&response, &request.classes);
-        let gpu_bytes = format.gpu_bytes(&response);
-        let mut answer = if text_bytes < LONG_ANSWER && gpu_bytes == 0 {
+        let aside_bytes = format.aside_bytes(&response);
+        let mut answer = if text_bytes < LONG_ANSWER && aside_bytes == 0 {
             response::write(&spec, &request, response, &format)?
         } else {
             let (spec, budget) = (spec.clone(), context.io.net.budget.clone());
@@ -178,7 +178,7 @@ impl Received {
                 budget.check_owed(own)?;
                 response::write(&spec, &request, response, &format)
             };
-            Box::pin(context.io.net.pool.run(owner, text_bytes + gpu_bytes, work)).await??
+            Box::pin(context.io.net.pool.run(owner, text_bytes + aside_bytes, work)).await??
         };
         if self.tell_timings {
             answer::tell_timings(&mut answer, &timings);

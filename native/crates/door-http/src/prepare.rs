@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Context, Error, ModelSpec, Parameter, Reply, Request};
-use kushi_net::{BodyMemory, Owner};
+use kushi_net::{Answering, BodyMemory, Owner};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
@@ -41,6 +41,7 @@ pub(crate) async fn prepare(
     (body, json_length): (&Bytes, usize),
     frame: Frame,
     reply: Reply,
+    answering: &mut Answering,
 ) -> Result<Prepared, Error> {
     let is_short = match json_length {
         0 => body.len() < LARGE_BODY,
@@ -51,11 +52,15 @@ pub(crate) async fn prepare(
     let mut _held = None;
     if is_short {
         let request = read(&context.http, spec, (body, json_length), &context.io.body_memory)?;
-        let gpu_bytes: usize = request.inputs.iter().map(|draft| draft.data.gpu_bytes()).sum();
-        if gpu_bytes == 0 {
+        let added_bytes: usize = request.inputs.iter().map(|draft| draft.data.added_bytes()).sum();
+        if added_bytes > 0 {
+            answering.cover(body.len().saturating_add(added_bytes))?;
+        }
+        let aside_bytes: usize = request.inputs.iter().map(|draft| draft.data.aside_bytes()).sum();
+        if aside_bytes == 0 {
             return fit(spec, request, frame, reply);
         }
-        bytes += gpu_bytes;
+        bytes += aside_bytes;
         _held = Some(request);
     }
     let (http, spec, body) = (context.http.clone(), spec.clone(), body.clone());

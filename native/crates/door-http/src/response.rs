@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kushi_core::{Classes, DataType, Error, ModelSpec, Parameter, Request, Response, Tensor, Wanted};
-use kushi_dataplane::{fill_regions, gpu_bytes};
+use kushi_dataplane::{fill_regions, response_aside_bytes};
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 use smallvec::SmallVec;
@@ -46,8 +46,8 @@ impl Format {
     }
 
     /// The bytes of tensors that go to GPUs.
-    pub(crate) fn gpu_bytes(&self, response: &Response) -> usize {
-        gpu_bytes(response, |index| self.way(index).region())
+    pub(crate) fn aside_bytes(&self, response: &Response) -> usize {
+        response_aside_bytes(response, |index| self.way(index).region())
     }
 
     /// Whether an output of this type can come as it is to come.

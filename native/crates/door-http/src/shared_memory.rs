@@ -1,16 +1,16 @@
 //! Tensors of a request that lie in regions of shared memory.
 //!
 //! Bytes are copied where the request is read: an input's once the model has nothing else against it. Where any of it
-//! lies on a GPU, the request is read aside. The regions are held until the answer is written.
+//! lies on a GPU, or much of it in a region, the request is read aside. The regions are held until the answer is written.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use kushi_core::{Buffer, Error, InputData};
-use kushi_dataplane::region_error;
+use kushi_dataplane::{aside_bytes, region_error};
 use kushi_net::BodyMemory;
 use kushi_oip::json::{Span, read};
-use kushi_shm::{Memory, RegionRange, Regions};
+use kushi_shm::{RegionRange, Regions};
 
 use crate::aligned::Aligned;
 use crate::document::RegionSpans;
@@ -51,11 +51,19 @@ impl InputData for InputSource<'_> {
 }
 
 impl InputSource<'_> {
-    /// How many bytes have to come from a GPU.
-    pub(crate) fn gpu_bytes(&self) -> usize {
+    /// How many bytes are copied aside.
+    pub(crate) fn aside_bytes(&self) -> usize {
         match self {
-            Self::Region(range, _) if range.memory() == Memory::Cuda => range.len(),
-            Self::Here(_) | Self::Region(..) => 0,
+            Self::Region(range, _) => aside_bytes(range, range.len()),
+            Self::Here(_) => 0,
+        }
+    }
+
+    /// How many bytes there will be beside the body.
+    pub(crate) fn added_bytes(&self) -> usize {
+        match self {
+            Self::Region(range, _) => range.len(),
+            Self::Here(_) => 0,
         }
     }
 

@@ -17,6 +17,9 @@ use crate::tasks::Tasks;
 
 const MOST_CALLS: usize = 64;
 
+/// The one that may bring more than names and a few settings.
+const LOADS: &str = "RepositoryModelLoad";
+
 /// What an answer needs beside its body, and more.
 const OVERHEAD_BYTES: usize = 64;
 
@@ -49,6 +52,13 @@ pub(super) fn begin(
 }
 
 async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<VerbAnswer, Error> {
+    if call.arguments.len() > verbs::MOST_BYTES && call.verb != LOADS {
+        let (given, most) = (call.arguments.len(), verbs::MOST_BYTES);
+        return Err(Error::invalid(format!(
+            "arguments of {given} bytes for '{}', at most {most} are allowed",
+            call.verb
+        )));
+    }
     let verb = verbs::verb(&call.verb, &call.arguments)?;
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kushi_core::{Credit, Error, ErrorKind, Mail, ModelSpec, Response};
-use kushi_net::{Answering, Reservation, Sink, SmallRequests};
+use kushi_net::{Activity, Answering, COUNTED_BYTES, Guest, Reservation, Sink, SmallRequests, Stage};
 use kushi_oip::{Hello, Kind, PROTOCOL};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -37,6 +37,8 @@ use crate::tasks::Tasks;
 
 /// A client that does not read what it asked for is not read from.
 const UNREAD_BYTES: usize = 1 << 20;
+/// A longer frame finds room before it is read on; a shorter one is here in a moment.
+const LARGE_FRAME_BYTES: usize = 1 << 20;
 /// Then the other tasks of this thread have a turn.
 const READS_AT_ONCE: usize = 16;
 
@@ -71,6 +73,11 @@ pub(super) struct Connection {
     closing: bool,
     /// Counted as one whose client does not read.
     blocked: bool,
+    /// What too long nothing happens at.
+    activity: Rc<Activity>,
+    /// What has come of a frame that is not whole, counted.
+    coming: Reservation,
+    has_come: usize,
 }
 
 /// How a connection ends before the server closes it.
@@ -96,7 +103,7 @@ impl From<io::Error> for Ending {
 }
 
 impl Connection {
-    pub(super) fn new(context: &LocalContext, stream: UnixStream) -> Self {
+    pub(super) fn new(context: &LocalContext, stream: UnixStream, over_limit: bool) -> Self {
         let mut outgoing = OutgoingFrames::default();
         let hello = Hello { protocol: PROTOCOL, version: context.plane.metadata.version.clone() };
         outgoing.message(Kind::Hello, 0, &hello);
@@ -122,13 +129,18 @@ impl Connection {
             greeted: false,
             closing: false,
             blocked: false,
+            activity: Rc::new(Activity::lasting(over_limit)),
+            coming: context.io.net.budget.open(),
+            has_come: 0,
         }
     }
 
     /// Until the client goes away, breaks the protocol, or the server closes.
-    pub(super) async fn run(mut self) -> Result<(), Violation> {
+    pub(super) async fn run(mut self, guest: &Guest) -> Result<(), Violation> {
         let context = self.context.clone();
         let place = context.io.connections.enter();
+        context.io.look_over_connections();
+        place.watch(&self.activity, guest);
         let ended = poll_fn(|context| {
             place.remember(context.waker());
             self.sink.remember(context.waker());
@@ -148,6 +160,10 @@ impl Connection {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+        if self.activity.is_lost() || self.activity.take_overdue() {
+            log::debug!("a local connection ended: its client does not read, or a frame does not come");
+            return Poll::Ready(Err(Ending::Gone));
+        }
         if let Err(ending) = self.advance(context) {
             return Poll::Ready(Err(ending));
         }
@@ -301,6 +317,7 @@ impl Connection {
             while let Some(frame) = self.incoming.next_frame()? {
                 self.take(frame)?;
             }
+            self.await_rest()?;
             match read {
                 Read::Closed => return Err(Ending::Gone),
                 Read::More => {}
@@ -313,6 +330,24 @@ impl Connection {
             }
         }
         context.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// A frame that has begun comes within the time of a body, and counts while it does.
+    fn await_rest(&mut self) -> Result<(), Violation> {
+        let bytes = self.incoming.unread();
+        let stage = if bytes > 0 { Stage::Body } else { Stage::Idle };
+        if self.activity.stage() == stage {
+            self.activity.has_taken_in(bytes.saturating_sub(self.has_come));
+        } else {
+            self.activity.enter(stage);
+        }
+        self.has_come = bytes;
+        if bytes > LARGE_FRAME_BYTES {
+            let no_room = |error| Violation(format!("a frame of more than {bytes} bytes: {error}"));
+            self.coming.cover(bytes).map_err(no_room)?;
+        }
+        self.coming.owe_in_all(if bytes >= COUNTED_BYTES { bytes } else { 0 });
         Ok(())
     }
 
@@ -331,6 +366,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 sent => sent?,
             }
+            self.activity.has_written();
         }
         self.count_blocked(false);
         self.owed.owe_in_all(0);
@@ -345,6 +381,7 @@ impl Connection {
         if self.blocked != blocked {
             self.blocked = blocked;
             self.context.io.count_blocked(blocked);
+            self.activity.set_blocked(blocked);
         }
     }
 }

@@ -51,6 +51,11 @@ impl Incoming {
         })
     }
 
+    /// Bytes of a frame that has begun.
+    pub(super) fn unread(&self) -> usize {
+        self.reader.len()
+    }
+
     pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, Violation> {
         let frame = self.reader.next_frame().map_err(|error| Violation(error.to_string()))?;
         // One may belong to the frame that has begun.
@@ -91,7 +96,7 @@ mod tests {
         for inside in 0..=announcement(&slots[0]).len() {
             let (client, server) = UnixStream::pair().unwrap();
             let mut before = BytesMut::new();
-            write_frame(&mut before, Kind::Pong, 0, &vec![0; READ_BYTES - HEADER_BYTES - inside]);
+            write_frame(&mut before, Kind::Infer, 0, &vec![0; READ_BYTES - HEADER_BYTES - inside]);
             assert_eq!(send(&client, &[IoSlice::new(&before)], None).unwrap(), before.len());
             for slot in &slots {
                 send(&client, &[IoSlice::new(&announcement(slot))], Some(slot.fd())).unwrap();

@@ -53,9 +53,9 @@ impl LocalDoor {
 }
 
 impl Door for LocalDoor {
-    fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, _guest: &'a Guest) -> Serving<'a> {
+    fn serve<'a>(&'a self, io: &'a Rc<IoContext>, socket: Socket, guest: &'a Guest) -> Serving<'a> {
         let context = LocalContext { plane: self.plane.clone(), io: io.clone() };
-        Box::pin(async move { serve(&context, socket).await })
+        Box::pin(async move { serve(&context, socket, guest).await })
     }
 
     fn answers_when_full(&self) -> bool {
@@ -80,7 +80,7 @@ impl fmt::Display for Violation {
 }
 
 /// Serves one connection until it ends.
-async fn serve(context: &LocalContext, socket: Socket) {
+async fn serve(context: &LocalContext, socket: Socket, guest: &Guest) {
     let Socket::Unix(stream) = socket else { return };
     let peer = match kushi_shm::peer(stream.as_fd()) {
         Ok(peer) => peer,
@@ -95,10 +95,10 @@ async fn serve(context: &LocalContext, socket: Socket) {
     }
     let _open = context.plane.traffic.connection(DoorKind::Local);
     let connection = match tokio::net::UnixStream::from_std(stream) {
-        Ok(stream) => Connection::new(context, stream),
+        Ok(stream) => Connection::new(context, stream, guest.over_limit),
         Err(error) => return log::debug!("a local connection was lost: {}", os_text(&error)),
     };
-    match connection.run().await {
+    match connection.run(guest).await {
         Ok(()) => {}
         Err(violation) => {
             context.io.net.complaints.warn("violation", || {

@@ -74,6 +74,10 @@ pub(super) enum Submitted {
 pub(super) struct Aside(SmallVec<[InputSource; 4]>);
 
 impl Aside {
+    pub(super) fn byte_size(&self) -> usize {
+        self.0.iter().map(InputSource::byte_size).sum()
+    }
+
     pub(super) fn copy(self) -> Result<Vec<Bytes>, Error> {
         self.0.into_iter().map(|data| Ok(data.fetch()?.into_bytes())).collect()
     }

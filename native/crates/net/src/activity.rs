@@ -141,6 +141,11 @@ impl Activity {
         }
     }
 
+    /// So much of a body that is read in another way.
+    pub fn has_taken_in(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
+    }
+
     /// Whether that is news.
     pub fn set_blocked(&self, blocked: bool) -> bool {
         let changed = self.blocked.replace(blocked) != blocked;

@@ -44,6 +44,8 @@ pub struct Net {
 /// Held from the moment that a request has been received until its answer has been written.
 pub struct Answering {
     net: Arc<Net>,
+    /// The end of the server waits for it.
+    counts: bool,
     preparing: bool,
     /// Of a large body or answer.
     pub reservation: Option<Reservation>,
@@ -67,7 +69,16 @@ impl Net {
 
     pub fn begin_answer(self: &Arc<Self>) -> Answering {
         self.answering.begin();
-        Answering { net: self.clone(), preparing: false, reservation: None, small: None }
+        self.open_answer(true)
+    }
+
+    /// For what comes while the server ends already: clients that come again and again would keep it up.
+    pub fn begin_late_answer(self: &Arc<Self>) -> Answering {
+        self.open_answer(false)
+    }
+
+    fn open_answer(self: &Arc<Self>, counts: bool) -> Answering {
+        Answering { net: self.clone(), counts, preparing: false, reservation: None, small: None }
     }
 
     /// For a request that takes a while to read: a drain that begins meanwhile lets it get in.
@@ -160,7 +171,9 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.prepared();
-        self.net.answering.end(1);
-        self.net.drain.something_ended();
+        if self.counts {
+            self.net.answering.end(1);
+            self.net.drain.something_ended();
+        }
     }
 }

@@ -65,6 +65,19 @@ impl Kind {
         Self::Part,
         Self::End,
     ];
+
+    /// Of a body. What is read at once on the thread of many connections is short.
+    fn most_bytes(self) -> usize {
+        match self {
+            Self::Hello | Self::Cancel | Self::Slot | Self::Ping | Self::Pong | Self::End => 1 << 10,
+            Self::Forget | Self::Release => 64 << 10,
+            // one that loads a model may bring its configuration
+            Self::Call => (2 << 20) + (64 << 10),
+            Self::Infer | Self::Stream | Self::Answer | Self::Part | Self::Failure | Self::CallAnswer => {
+                MAX_BODY_BYTES
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,15 +91,15 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     UnknownKind(u8),
-    TooLarge(usize),
+    TooLarge(Kind, usize),
 }
 
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownKind(kind) => write!(f, "a frame of the unknown kind {kind}"),
-            Self::TooLarge(length) => {
-                write!(f, "a frame of {length} bytes, at most {MAX_BODY_BYTES} are allowed")
+            Self::TooLarge(kind, length) => {
+                write!(f, "a frame {kind:?} of {length} bytes, at most {} are allowed", kind.most_bytes())
             }
         }
     }
@@ -133,6 +146,11 @@ impl Reader {
         self.bytes.is_empty()
     }
 
+    /// What has come of frames that are not whole.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many more bytes the frame that has begun needs, as far as is known.
     pub fn missing(&self) -> usize {
         let length = self.bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
@@ -152,8 +170,8 @@ impl Reader {
         let (length, kind, id) = (header.get_u32_le() as usize, header.get_u32_le(), header.get_u64_le());
         let known = Kind::ALL.into_iter().find(|known| *known as u32 == kind);
         let kind = known.ok_or(FrameError::UnknownKind(kind as u8))?;
-        if length > MAX_BODY_BYTES {
-            return Err(FrameError::TooLarge(length));
+        if length > kind.most_bytes() {
+            return Err(FrameError::TooLarge(kind, length));
         }
         if self.bytes.len() < HEADER_BYTES + length {
             return Ok(None);
@@ -192,7 +210,7 @@ mod tests {
     fn what_is_no_frame_is_refused() {
         for (bytes, error) in [
             ([0, 0, 0, 0, 99, 0, 0, 0], FrameError::UnknownKind(99)),
-            ([255, 255, 255, 255, 2, 0, 0, 0], FrameError::TooLarge(u32::MAX as usize)),
+            ([255, 255, 255, 255, 2, 0, 0, 0], FrameError::TooLarge(Kind::Infer, u32::MAX as usize)),
         ] {
             let mut reader = Reader::default();
             reader.push(&bytes);

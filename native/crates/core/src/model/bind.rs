@@ -39,6 +39,9 @@ impl InputData for Buffer {
     }
 }
 
+/// Of a tensor: each of them takes some memory of its own in an engine, however short it is.
+const MOST_STRINGS: usize = 1 << 24;
+
 /// A request's tensors in the model's order.
 #[derive(Debug)]
 pub struct Bound {
@@ -205,6 +208,11 @@ impl ModelSpec {
         let InputDraft { name, shape, data, .. } = draft;
         let count = element_count(&shape).ok_or_else(|| too_large(&name))?;
         let Some(size) = datatype.size() else {
+            if count > MOST_STRINGS {
+                return Err(fault(format!(
+                    "input '{name}' for model '{model}' has {count} strings, at most {MOST_STRINGS} are allowed in a tensor"
+                )));
+            }
             let data = data.fetch()?;
             let cut_short = check_strings(&name, model, count, data.as_bytes()).map_err(fault)?;
             return match cut_short {

@@ -13,7 +13,19 @@ pub struct Tensor {
     pub data: Buffer,
 }
 
+/// What an engine keeps beside its letters.
+const STRING_BYTES: usize = 32;
+
 impl Tensor {
+    /// What it holds, by which queues are bounded.
+    pub fn weight(&self) -> usize {
+        let strings = match self.datatype {
+            DataType::Bytes => element_count(&self.shape).unwrap_or(0),
+            _ => 0,
+        };
+        self.data.len() + STRING_BYTES * strings
+    }
+
     /// Whether its bytes are as many as its shape and type say; strings say themselves how long they are.
     pub fn fills_its_shape(&self) -> bool {
         let data = self.data.as_bytes();

@@ -95,11 +95,19 @@ impl Connection {
                 };
                 self.requests.add(id, waiting, spec, arrived.answering, expects);
             }
-            Ok(Submitted::CopyFirst(aside)) => self.arriving.begin(&self.sink, id, async move {
-                let copied = tokio::task::spawn_blocking(move || aside.copy()).await;
-                let failed = |failure| Err(not_copied("an input", &failure));
-                (copied.unwrap_or_else(failed), arrived)
-            }),
+            Ok(Submitted::CopyFirst(aside)) => {
+                let mut arrived = arrived;
+                // the copy is ours
+                if let Err(error) = arrived.answering.cover(arrived.body.len() + aside.byte_size()) {
+                    self.fail(id, &error);
+                    return Ok(());
+                }
+                self.arriving.begin(&self.sink, id, async move {
+                    let copied = tokio::task::spawn_blocking(move || aside.copy()).await;
+                    let failed = |failure| Err(not_copied("an input", &failure));
+                    (copied.unwrap_or_else(failed), arrived)
+                });
+            }
             Err(RangeFault::Request(error)) => self.fail(id, &error),
             Err(RangeFault::Violation(violation)) => return Err(violation),
         }

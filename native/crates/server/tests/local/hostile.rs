@@ -3,17 +3,19 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use kushi_core::DataType;
-use kushi_oip::{Call, Hello, Kind, Release, write_frame};
+use kushi_oip::{Call, Hello, Kind, Release, SlotRange, write_frame, write_header};
 use kushi_shm::Slot;
-use kushi_testkit::until;
+use kushi_testkit::{echo_spec, until};
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::client::{Client, frame, hello, request, request_in, slot_frame};
+use crate::options::options;
 use crate::site::{Site, echo_of, mapped_slots, open_descriptors};
 
 fn empty_frame(kind: Kind, id: u64) -> BytesMut {
@@ -52,6 +54,13 @@ fn send_all(client: &Client, slot: &Slot, stream: &[u8]) {
     if stream.len() > hello {
         let _ = client.try_send(&stream[hello..], Some(slot.fd()));
     }
+}
+
+/// Of a frame whose body does not come.
+fn announced(kind: Kind, length: usize) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    write_header(&mut bytes, kind, 1, length);
+    bytes.to_vec()
 }
 
 #[test]
@@ -124,7 +133,19 @@ fn what_is_not_the_clients_to_send_ends_its_connection_with_a_word() {
         (false, other_protocol.to_vec(), "a Hello of protocol 1 from version '9.9', expected protocol 3"),
         (false, b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "a frame of the unknown kind"),
         (true, unknown, "a frame of the unknown kind 99"),
-        (true, long, "a frame of 2147483647 bytes, at most 67108864 are allowed"),
+        (
+            true,
+            announced(Kind::Release, 1 << 20),
+            "a frame Release of 1048576 bytes, at most 65536 are allowed",
+        ),
+        (true, announced(Kind::Forget, 1 << 20), "a frame Forget of 1048576 bytes"),
+        (
+            true,
+            announced(Kind::Call, 60 << 20),
+            "a frame Call of 62914560 bytes, at most 2162688 are allowed",
+        ),
+        (true, announced(Kind::Ping, 1 << 11), "a frame Ping of 2048 bytes"),
+        (true, long, "a frame Infer of 2147483647 bytes, at most 67108864 are allowed"),
         (true, hello().to_vec(), "a frame Hello, which is not the client's to send here"),
         (true, empty_frame(Kind::Answer, 1).to_vec(), "a frame Answer, which is not the client's"),
         (true, empty_frame(Kind::Part, 1).to_vec(), "a frame Part, which is not the client's"),
@@ -365,4 +386,68 @@ fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&7_u64.to_le_bytes());
     bytes.extend_from_slice(body);
     bytes
+}
+
+fn impatient() -> Site {
+    let mut options = options(1);
+    options.limits.body_timeout = Duration::from_secs(1);
+    Site::started_with(&options, echo_spec())
+}
+
+#[test]
+fn half_a_frame_counts_and_is_waited_for_no_longer_than_a_body() {
+    let site = impatient();
+    let mut client = site.connect();
+    let mut half = announced(Kind::Infer, 8 << 20);
+    half.resize(4 << 20, 0);
+    client.send(&half);
+    until("it counts", || site.inflight_bytes() >= 4 << 20);
+    assert!(client.frame().is_none(), "the connection ends");
+    until("nothing left of it", || site.inflight_bytes() == 0);
+    assert!(site.answers());
+}
+
+#[test]
+fn a_client_that_is_silent_between_its_frames_stays() {
+    let site = impatient();
+    let mut client = site.connect();
+    assert!(client.asks(1));
+    // two more looks than the one that would end half a frame
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(client.asks(2));
+}
+
+#[test]
+fn a_client_that_takes_no_answers_loses_them() {
+    let site = impatient();
+    let client = site.connect();
+    let call = |id| frame(Kind::Call, id, &Call { verb: "Metrics".into(), ..Default::default() });
+    // each is answered with some kilobytes, more than the socket and the door hold
+    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let asked = (1..1_000_000).take_while(|&id| client.try_send(&call(id), None).is_ok()).count();
+    assert!(asked > 64, "it was read until then");
+    let ping = empty_frame(Kind::Ping, 2);
+    until("the connection has ended", || {
+        let error = client.try_send(&ping, None).err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    });
+    until("nothing left of it", || site.inflight_bytes() == 0);
+    assert!(site.answers());
+}
+
+#[test]
+fn a_copy_out_of_a_slot_counts_before_it_is_made() {
+    let mut options = options(1);
+    options.limits.max_inflight_bytes = 4 << 20;
+    let site = Site::started_with(&options, echo_of(DataType::Int64));
+    let slot = Slot::new(8 << 20).unwrap();
+    let mut client = site.connect();
+    client.announce(&slot);
+    let mut asked = request_in(&slot, 0, 1);
+    asked.inputs[0].datatype = "INT64".into();
+    asked.inputs[0].shape = vec![1, 1 << 20];
+    asked.inputs[0].slot = Some(SlotRange { slot: slot.id(), offset: 0, length: 8 << 20 });
+    client.infer(1, &asked);
+    let (_, kind, text) = client.failure();
+    assert_eq!((&*kind, text.contains("--max-inflight-bytes")), ("invalid_input", true), "{text}");
 }
