@@ -65,8 +65,8 @@ class Turns:
     ) -> Iterator[_Load]:
         """
         The time in which nothing else changes the model; what `begin` answers is what an unload may give up. What else
-        changes it now is an error, or waited for where `above` says which models wait with it, and no longer than the load
-        `within` which that happens is wanted
+        changes it now is an error, or waited for where `above` says which models wait with it: for as long as nobody
+        gives up the load `within` which that happens
         """
         with self._changed:
             if above is not None:
