@@ -34,6 +34,8 @@ GROWTH = 1.6
 """What is added on each side, in areas by circumferences"""
 LEAST_SIDE, LEAST_GROWN_SIDE = 3, 5
 """Pixels of the detector: what is smaller is noise"""
+MOST_PAGES = 8
+"""How often the area of a page what is around lines may cover: those of print do not overlap, and what is drawn may"""
 
 
 def lines(marks: npt.NDArray[np.float32], width: int, height: int) -> npt.NDArray[np.float32]:
@@ -55,12 +57,25 @@ def lines(marks: npt.NDArray[np.float32], width: int, height: int) -> npt.NDArra
 def _outlines(mask: npt.NDArray[np.bool_]) -> Iterator[Points]:
     """Of each part of the mask the first and the last pixel of each row, those of the largest parts first"""
     parts = components(mask)
-    for part in np.argsort(-parts.areas, kind="stable")[:MOST_LINES]:
+    sides = parts.boxes[:, 2:] - parts.boxes[:, :2]
+    thick = np.flatnonzero((sides.min(1) > LEAST_SIDE) & (parts.areas > LEAST_SIDE * sides.max(1)))
+    largest = thick[np.argsort(-parts.areas[thick], kind="stable")[:MOST_LINES]]
+    covered = np.cumsum(sides[largest].prod(1))
+    for part in largest[covered <= MOST_PAGES * mask.size]:
         left, top, right, bottom = parts.boxes[part]
         own = parts.labels[top:bottom, left:right] == part + 1
-        rows = np.arange(top, bottom)
-        first, last = left + own.argmax(1), right - 1 - own[:, ::-1].argmax(1)
-        yield np.stack([np.concatenate([first, last]), np.concatenate([rows, rows])], 1)
+        if bottom - top > right - left:
+            # as few points as its shorter side has
+            yield _ends(own.T, top, left)[:, ::-1]
+        else:
+            yield _ends(own, left, top)
+
+
+def _ends(own: npt.NDArray[np.bool_], left: int, top: int) -> Points:
+    """[N, 2]: the first and the last pixel of each row"""
+    rows = np.arange(own.shape[0]) + top
+    first, last = left + own.argmax(1), left + own.shape[1] - 1 - own[:, ::-1].argmax(1)
+    return np.stack([np.concatenate([first, last]), np.concatenate([rows, rows])], 1)
 
 
 def _line(outline: Points, marks: npt.NDArray[np.float32]) -> Floats | None:

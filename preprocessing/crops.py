@@ -12,13 +12,12 @@ from .pages import normalised
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .pages import Pixels
-
-    Corners = npt.NDArray[np.float32]
-    """[4, 2]: x, y on the page, clockwise from where the line begins above"""
     Floats = npt.NDArray[np.float32]
 
-__all__ = ["Crop", "cut", "for_orientation", "for_recogniser", "upright"]
+__all__ = ["Corners", "Crop", "cut", "for_orientation", "for_recogniser", "upright"]
+
+Corners = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+"""[4, 2]: x, y on the page, clockwise from where the line begins above"""
 
 HEIGHT = 48
 WIDTHS = (160, 320, 480, 640, 960, 1280, 1920, 2560, 3840)
@@ -27,7 +26,9 @@ ORIENTATION_SIZE = (192, 48)
 SURE = 0.9
 """Lines stand upright as a rule"""
 UPWARDS = 1.5
-"""Heights by widths; what is higher is a line that runs upwards"""
+"""Heights by widths; what is higher runs down the page, or upwards, which its orientation tells"""
+SHORTER_SIDE, LONGER_SIDE = 4 * HEIGHT, 2 * WIDTHS[-1]
+"""Of a crop; more pixels than four times its own the recogniser does not see"""
 
 
 class Crop(NamedTuple):
@@ -37,19 +38,15 @@ class Crop(NamedTuple):
     corners: Corners
 
 
-def cut(page: Pixels, corners: npt.NDArray[np.float32]) -> list[Crop]:
-    """corners: [N, 4, 2], of rectangles that may be turned"""
-    image = Image.fromarray(page)
-    return [_cut(image, one) for one in corners]
-
-
-def _cut(page: Image.Image, corners: Corners) -> Crop:
+def cut(page: Image.Image, corners: Corners) -> Crop:
+    """A rectangle that may be turned, with no more pixels than the recogniser looks at"""
     upper_left, upper_right, lower_right, lower_left = corners
-    width = max(1, round(float(np.hypot(*(upper_right - upper_left)))))
-    height = max(1, round(float(np.hypot(*(lower_left - upper_left)))))
+    width, height = (float(np.hypot(*(one - upper_left))) for one in (upper_right, lower_left))
+    scale = min(1.0, SHORTER_SIDE / max(1.0, min(width, height)), LONGER_SIDE / max(width, height, 1.0))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
     order = (upper_left, lower_left, lower_right, upper_right)
     places = [float(number) for corner in order for number in corner]
-    line = page.transform((width, height), Image.Transform.QUAD, places, Image.Resampling.BICUBIC)
+    line = page.transform(size, Image.Transform.QUAD, places, Image.Resampling.BICUBIC)
     if height < UPWARDS * width:
         return Crop(line, corners)
     return Crop(line.transpose(Image.Transpose.ROTATE_90), np.roll(corners, -1, 0))

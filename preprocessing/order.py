@@ -47,7 +47,10 @@ def in_order(corners: Floats) -> list[int]:
 
 def _upright(corners: Floats) -> Floats:
     along = corners[:, 1] - corners[:, 0]
-    angle = float(np.median(np.arctan2(along[:, 1], along[:, 0])))
+    # around their sum: lines that are upside down lie on both sides of half a turn
+    common = np.arctan2(*along.sum(0)[::-1])
+    apart = np.arctan2(along[:, 1], along[:, 0]) - common
+    angle = float(common + np.median((apart + np.pi) % (2 * np.pi) - np.pi))
     cosine, sine = np.cos(angle), np.sin(angle)
     return corners @ np.array([[cosine, -sine], [sine, cosine]], np.float32)
 

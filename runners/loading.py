@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ class Load:
 
     def __init__(self, loads: Loads, model: str, timeout_seconds: float) -> None:
         self._loads = loads
-        self._model = model
+        self.model = model
         self._timeout_seconds = timeout_seconds
         self._limit = time.monotonic() + timeout_seconds if timeout_seconds else None
         self._step: Future[object] | None = None
@@ -157,8 +157,11 @@ class Load:
         if self._reason:
             part.give_up(self._reason)
 
-    def give_up(self, reason: KushiError) -> None:
-        """Ends the wait for it: what is at work, and every further step, fails for this reason"""
+    def give_up(self, reason: KushiError, spared: Container[str] = ()) -> None:
+        """
+        Ends the wait for it: what is at work, and every further step, fails for this reason. The load of a model in it
+        goes on where others wait for that one, `spared`
+        """
         with self._lock:
             if not self._reason:
                 self._reason = reason
@@ -166,12 +169,12 @@ class Load:
             if self._step:
                 self._step.cancel()
             part = self._part
-        if part:
-            part.give_up(reason)
+        if part and part.model not in spared:
+            part.give_up(reason, spared)
 
     def run(self, what: object, work: Callable[[], _T]) -> _T:
         """What `work` answers, on a thread of its own. Whatever it raises becomes a KushiError"""
-        self._loads.check_room(self._model, self._given_up)
+        self._loads.check_room(self.model, self._given_up)
         step: Future[_T] = Future()
         ended: Future[None] = Future()
         thread = threading.Thread(target=_carry_out, args=(step, ended, work), name="kushi-load", daemon=True)
@@ -199,7 +202,7 @@ class Load:
         finally:
             # the same for a signal that ends the wait
             if step.cancel():
-                self._loads.leave(self._model, thread, ended)
+                self._loads.leave(self.model, thread, ended)
             else:
                 _wait_until_gone(thread)
 

@@ -6,6 +6,7 @@ for one another: that is found out before it happens.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -31,6 +32,8 @@ class Turns:
         self._changing: dict[str, Load | None] = {}
         # models that change, each with the one that it waits for meanwhile
         self._awaiting: dict[str, str] = {}
+        # models that change, with how many wait for that
+        self._wanted: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._closed = False
         self._loads_ended = False
@@ -95,7 +98,8 @@ class Turns:
         with self._changed:
             self._changed.wait_for(lambda: not self._changing.get(name), patience)
             if load := self._changing.get(name):
-                load.give_up(ModelUnavailable("it is given up: the model is to be unloaded", model=name))
+                reason = ModelUnavailable("it is given up: the model is to be unloaded", model=name)
+                load.give_up(reason, self._wanted.keys())
                 # it may wait for another model
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
@@ -108,6 +112,7 @@ class Turns:
         if last in above:
             return
         self._awaiting.update(dict.fromkeys(above, name))
+        self._wanted[name] += 1
         self._changed.wait_for(
             lambda: (
                 name not in self._changing
@@ -116,5 +121,8 @@ class Turns:
                 or (within is not None and within.is_given_up)
             )
         )
+        self._wanted[name] -= 1
+        # so that its keys are what is waited for
+        self._wanted += Counter()
         for one in above:
             del self._awaiting[one]

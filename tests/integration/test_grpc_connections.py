@@ -283,11 +283,11 @@ def test_calls_that_begin_while_the_server_ends_do_not_keep_it_up(repository: Pa
                     client.send(half)
 
     with ThreadPoolExecutor(3) as clients:
-        for _ in range(3):
-            clients.submit(come_again)
-        eventually(lambda: labelled(server.metrics(), "kushi_open_connections", door="grpc") > 3, "some have come")
-        server.terminate()
         try:
+            for _ in range(3):
+                clients.submit(come_again)
+            eventually(lambda: labelled(server.metrics(), "kushi_open_connections", door="grpc") > 3, "some have come")
+            server.terminate()
             assert server.wait() == 0
         finally:
             ended.set()

@@ -75,6 +75,15 @@ def test_a_page_of_noise_has_a_bounded_number_of_lines() -> None:
     assert len(lines(marked((1200, 620), *rows), 1200, 620)) == MOST_LINES
 
 
+def test_what_is_drawn_around_one_another_is_bounded() -> None:
+    rings = Image.new("F", (800, 800))
+    for inset in range(0, 390, 12):
+        ImageDraw.Draw(rings).rectangle((inset, inset, 799 - inset, 799 - inset), outline=0.9, width=9)
+    found = lines(np.asarray(rings), 800, 800)
+    sides = found.max(1) - found.min(1)
+    assert 0 < sides.prod(1).sum() <= 16 * 800 * 800
+
+
 @settings(deadline=None)
 @given(arrays(np.float32, array_shapes(min_dims=2, max_dims=2, max_side=40), elements=st.floats(0, 1, width=32)))
 def test_whatever_is_marked_lines_are_on_the_page(marks: Floats) -> None:

@@ -15,7 +15,7 @@ LINE = np.array([[40, 50], [240, 50], [240, 90], [40, 90]], np.float32)
 
 
 def test_a_line_is_cut_out_with_its_pixels() -> None:
-    (crop,) = crops.cut(PAGE, LINE[None])
+    crop = crops.cut(Image.fromarray(PAGE), LINE)
     assert crop.image.size == (200, 40)
     assert (np.asarray(crop.image)[2:-2, 2:-2] == (255, 128, 0)).all()
 
@@ -26,18 +26,26 @@ def test_a_line_that_is_turned_is_cut_out_upright() -> None:
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]], np.float32)
     middle = np.array([150, 100], np.float32)
     turned = ((LINE - middle) @ turn + middle).astype(np.float32)
-    (crop,) = crops.cut(np.asarray(image), turned[None])
+    crop = crops.cut(image, turned)
     assert crop.image.size == (200, 40)
     assert (np.abs(np.asarray(crop.image)[4:-4, 4:-4].astype(int) - (255, 128, 0)) < 12).all()
 
 
-def test_a_line_that_runs_upwards_is_laid_down_and_begins_below() -> None:
+def test_a_line_that_is_higher_than_wide_is_laid_on_its_side() -> None:
     page = PAGE.transpose(1, 0, 2)
-    upwards = np.array([[50, 40], [90, 40], [90, 240], [50, 240]], np.float32)
-    (crop,) = crops.cut(page, upwards[None])
+    down = np.array([[50, 40], [90, 40], [90, 240], [50, 240]], np.float32)
+    crop = crops.cut(Image.fromarray(page), down)
     assert crop.image.size == (200, 40)
-    # read from left to right, it begins at the lower end of its left side
+    # as one that runs down the page
     assert crop.corners.tolist() == [[90, 40], [90, 240], [50, 240], [50, 40]]
+
+
+def test_a_crop_has_no_more_pixels_than_are_looked_at() -> None:
+    page = Image.new("RGB", (4000, 3000))
+    whole = np.array([[0, 0], [4000, 0], [4000, 3000], [0, 3000]], np.float32)
+    assert crops.cut(page, whole).image.size == (256, 192)
+    long = np.array([[0, 0], [4000, 0], [4000, 2], [0, 2]], np.float32)
+    assert crops.cut(page, long).image.size == (4000, 2)
 
 
 def test_a_line_upside_down_is_turned_with_its_corners() -> None:

@@ -33,7 +33,7 @@ pub(crate) type Prepared = (Box<Request>, (Format, HeldRegions));
 /// Where inputs came from, held until the answer.
 pub(crate) type HeldRegions = Vec<Arc<RegionRange>>;
 
-/// Reads the body of a request and fits it to the model: aside, where that takes long or asks a GPU. Fails when the request is
+/// Reads the body of a request and fits it to the model: aside, where that takes long. Fails when the request is
 /// wrong.
 pub(crate) async fn prepare(
     context: &HttpContext,
@@ -52,12 +52,12 @@ pub(crate) async fn prepare(
     let mut _held = None;
     if is_short {
         let request = read(&context.http, spec, (body, json_length), &context.io.body_memory)?;
-        let added_bytes: usize = request.inputs.iter().map(|draft| draft.data.added_bytes()).sum();
-        if added_bytes > 0 {
-            answering.cover(body.len().saturating_add(added_bytes))?;
-        }
         let aside_bytes: usize = request.inputs.iter().map(|draft| draft.data.aside_bytes()).sum();
         if aside_bytes == 0 {
+            let added_bytes: usize = request.inputs.iter().map(|draft| draft.data.added_bytes()).sum();
+            if added_bytes > 0 {
+                answering.cover(body.len().saturating_add(added_bytes))?;
+            }
             return fit(spec, request, frame, reply);
         }
         bytes += aside_bytes;
@@ -65,11 +65,20 @@ pub(crate) async fn prepare(
     }
     let (http, spec, body) = (context.http.clone(), spec.clone(), body.clone());
     let owner = Owner::model(&spec);
+    let mut reservation = answering.take_reservation();
     let work = move |memory: &_| {
         let request = read(&http, &spec, (&body, json_length), memory)?;
-        fit(&spec, request, frame, reply)
+        let added_bytes: usize = request.inputs.iter().map(|draft| draft.data.added_bytes()).sum();
+        if added_bytes > 0 {
+            let bytes = body.len().saturating_add(added_bytes);
+            reservation.cover(bytes)?;
+            reservation.settle(bytes);
+        }
+        fit(&spec, request, frame, reply).map(|prepared| (prepared, reservation))
     };
-    Box::pin(context.io.net.pool.run(owner, bytes, work)).await?
+    let (prepared, reservation) = Box::pin(context.io.net.pool.run(owner, bytes, work)).await??;
+    answering.reservation = Some(reservation);
+    Ok(prepared)
 }
 
 fn read<'a>(

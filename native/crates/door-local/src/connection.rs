@@ -37,8 +37,6 @@ use crate::tasks::Tasks;
 
 /// A client that does not read what it asked for is not read from.
 const UNREAD_BYTES: usize = 1 << 20;
-/// A longer frame finds room before it is read on; a shorter one is here in a moment.
-const LARGE_FRAME_BYTES: usize = 1 << 20;
 /// Then the other tasks of this thread have a turn.
 const READS_AT_ONCE: usize = 16;
 
@@ -103,7 +101,7 @@ impl From<io::Error> for Ending {
 }
 
 impl Connection {
-    pub(super) fn new(context: &LocalContext, stream: UnixStream, over_limit: bool) -> Self {
+    pub(super) fn new(context: &LocalContext, stream: UnixStream) -> Self {
         let mut outgoing = OutgoingFrames::default();
         let hello = Hello { protocol: PROTOCOL, version: context.plane.metadata.version.clone() };
         outgoing.message(Kind::Hello, 0, &hello);
@@ -129,7 +127,7 @@ impl Connection {
             greeted: false,
             closing: false,
             blocked: false,
-            activity: Rc::new(Activity::lasting(over_limit)),
+            activity: Rc::new(Activity::staying()),
             coming: context.io.net.budget.open(),
             has_come: 0,
         }
@@ -160,7 +158,7 @@ impl Connection {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Ending>> {
-        if self.activity.is_lost() || self.activity.take_overdue() {
+        if self.is_overdue() {
             log::debug!("a local connection ended: its client does not read, or a frame does not come");
             return Poll::Ready(Err(Ending::Gone));
         }
@@ -173,6 +171,15 @@ impl Connection {
         } else {
             Poll::Pending
         }
+    }
+
+    /// The rest of a frame has not come for the time of a body. A client of the same user may take its answers when it
+    /// likes, until the server ends: it may be held up by whoever takes them from it.
+    fn is_overdue(&self) -> bool {
+        if self.blocked {
+            return self.context.io.connections.is_draining() && self.activity.is_lost();
+        }
+        self.activity.take_overdue()
     }
 
     fn advance(&mut self, context: &mut Context<'_>) -> Result<(), Ending> {
@@ -315,9 +322,12 @@ impl Connection {
                 read => read?,
             };
             while let Some(frame) = self.incoming.next_frame()? {
+                // from here on it counts as a request
+                self.coming.owe_in_all(0);
+                self.has_come = 0;
                 self.take(frame)?;
             }
-            self.await_rest()?;
+            self.await_rest();
             match read {
                 Read::Closed => return Err(Ending::Gone),
                 Read::More => {}
@@ -334,7 +344,7 @@ impl Connection {
     }
 
     /// A frame that has begun comes within the time of a body, and counts while it does.
-    fn await_rest(&mut self) -> Result<(), Violation> {
+    fn await_rest(&mut self) {
         let bytes = self.incoming.unread();
         let stage = if bytes > 0 { Stage::Body } else { Stage::Idle };
         if self.activity.stage() == stage {
@@ -343,12 +353,7 @@ impl Connection {
             self.activity.enter(stage);
         }
         self.has_come = bytes;
-        if bytes > LARGE_FRAME_BYTES {
-            let no_room = |error| Violation(format!("a frame of more than {bytes} bytes: {error}"));
-            self.coming.cover(bytes).map_err(no_room)?;
-        }
         self.coming.owe_in_all(if bytes >= COUNTED_BYTES { bytes } else { 0 });
-        Ok(())
     }
 
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -364,9 +369,11 @@ impl Connection {
             }
             match self.stream.try_io(Interest::WRITABLE, || self.outgoing.send(&self.stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => sent?,
+                sent => {
+                    sent?;
+                    self.activity.has_written();
+                }
             }
-            self.activity.has_written();
         }
         self.count_blocked(false);
         self.owed.owe_in_all(0);

@@ -95,7 +95,7 @@ async fn serve(context: &LocalContext, socket: Socket, guest: &Guest) {
     }
     let _open = context.plane.traffic.connection(DoorKind::Local);
     let connection = match tokio::net::UnixStream::from_std(stream) {
-        Ok(stream) => Connection::new(context, stream, guest.over_limit),
+        Ok(stream) => Connection::new(context, stream),
         Err(error) => return log::debug!("a local connection was lost: {}", os_text(&error)),
     };
     match connection.run(guest).await {

@@ -76,6 +76,8 @@ pub struct Activity {
     over_limit: bool,
     /// It may be silent for as long as it likes.
     lasts: bool,
+    /// Nor is its place given to another one.
+    stays: bool,
 }
 
 impl Activity {
@@ -94,12 +96,18 @@ impl Activity {
             deserted: Cell::new(false),
             over_limit,
             lasts: false,
+            stays: false,
         }
     }
 
     /// Of a connection that has no end of its own.
     pub fn lasting(over_limit: bool) -> Self {
         Self { lasts: true, ..Self::new(over_limit) }
+    }
+
+    /// Of a connection between processes of ours, which come back after any time.
+    pub fn staying() -> Self {
+        Self { stays: true, ..Self::lasting(false) }
     }
 
     pub fn stage(&self) -> Stage {
@@ -225,7 +233,7 @@ impl Activity {
 
     /// Makes a silent connection overdue; false for another, and for one that is already.
     pub fn dismiss(&self) -> bool {
-        let dismissible = self.is_silent() && !self.moved.get() && !self.over_limit;
+        let dismissible = self.is_silent() && !self.moved.get() && !self.over_limit && !self.stays;
         dismissible && !self.overdue.replace(true)
     }
 

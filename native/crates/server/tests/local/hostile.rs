@@ -418,7 +418,7 @@ fn a_client_that_is_silent_between_its_frames_stays() {
 }
 
 #[test]
-fn a_client_that_takes_no_answers_loses_them() {
+fn a_client_that_takes_no_answers_keeps_them_until_the_server_ends() {
     let site = impatient();
     let client = site.connect();
     let call = |id| frame(Kind::Call, id, &Call { verb: "Metrics".into(), ..Default::default() });
@@ -426,13 +426,10 @@ fn a_client_that_takes_no_answers_loses_them() {
     client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let asked = (1..1_000_000).take_while(|&id| client.try_send(&call(id), None).is_ok()).count();
     assert!(asked > 64, "it was read until then");
-    let ping = empty_frame(Kind::Ping, 2);
-    until("the connection has ended", || {
-        let error = client.try_send(&ping, None).err();
-        error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    });
-    until("nothing left of it", || site.inflight_bytes() == 0);
-    assert!(site.answers());
+    // longer than a body is waited for
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(site.inflight_bytes() > 0);
+    assert_eq!(site.server.drain(Duration::from_secs(20)), 0);
 }
 
 #[test]
