@@ -5,8 +5,8 @@ A module of its own, so that the process in which uploads are read need not impo
 """
 
 # not as strings: BentoML and pydantic read the annotations
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,36 @@ from .crops import Crop
 from .order import in_order
 from .words import Spelled, corners_of
 
-__all__ = ["Line", "Page", "Word"]
+__all__ = ["Document", "Line", "Page", "Word"]
 
 Corners = list[tuple[float, float]]
 
 _CORNERS = "Pixels of the page, from the upper left corner clockwise, as one reads"
+
+
+class Placed(Protocol):
+    """A word or a line that a document says itself"""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def corners(self) -> npt.NDArray[np.float32]: ...
+
+
+class PlacedLine(Placed, Protocol):
+    @property
+    def words(self) -> Sequence[Placed]: ...
+
+
+class Text(Protocol):
+    """What a page says itself"""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def lines(self) -> Sequence[PlacedLine]: ...
 
 
 class Word(BaseModel):
@@ -33,33 +58,57 @@ class Line(Word):
     words: list[Word]
 
     @classmethod
-    def of(cls, crop: Crop, spelled: Spelled) -> Self:
+    def read(cls, crop: Crop, spelled: Spelled) -> Self:
         words = [
-            Word(
-                text=word.text,
-                confidence=round(word.confidence, 4),
-                corners=_points(corners_of(crop.corners, word.begin, word.end)),
-            )
-            for word in spelled.words
+            _word(word.text, word.confidence, corners_of(crop.corners, word.begin, word.end)) for word in spelled.words
         ]
-        return cls(
-            text=spelled.text, confidence=round(spelled.confidence, 4), corners=_points(crop.corners), words=words
-        )
+        return cls(words=words, **dict(_word(spelled.text, spelled.confidence, crop.corners)))
+
+    @classmethod
+    def said(cls, line: PlacedLine) -> Self:
+        words = [_word(word.text, 1, word.corners) for word in line.words]
+        return cls(words=words, **dict(_word(line.text, 1, line.corners)))
 
 
 class Page(BaseModel):
+    number: int = Field(description="1 for the first")
     width: int = Field(description="Pixels")
     height: int
+    source: Literal["pixels", "text"] = Field(description="Whether it was looked at, or says its text itself")
     text: str = Field(description="All lines, in the order in which they are read")
     lines: list[Line]
 
     @classmethod
-    def of(cls, page: npt.NDArray[np.uint8], lines: Sequence[Line]) -> Self:
-        places = in_order(np.array([line.corners for line in lines], np.float32).reshape(-1, 4, 2))
-        ordered = [lines[place] for place in places]
+    def read(cls, number: int, page: npt.NDArray[np.uint8], lines: Sequence[Line]) -> Self:
         height, width = page.shape[:2]
-        return cls(width=width, height=height, text="\n".join(line.text for line in ordered), lines=ordered)
+        places = in_order(np.array([line.corners for line in lines], np.float32).reshape(-1, 4, 2))
+        return cls._of(number, width, height, "pixels", [lines[place] for place in places])
+
+    @classmethod
+    def said(cls, number: int, text: Text) -> Self:
+        return cls._of(number, text.width, text.height, "text", [Line.said(line) for line in text.lines])
+
+    def layer(self) -> tuple[int, int, list[tuple[str, Corners]]] | None:
+        """What was read of its pixels, as `documents.searchable` takes it"""
+        words = [(word.text, word.corners) for line in self.lines for word in line.words]
+        return (self.width, self.height, words) if self.source == "pixels" else None
+
+    @classmethod
+    def _of(cls, number: int, width: int, height: int, source: Literal["pixels", "text"], lines: list[Line]) -> Self:
+        text = "\n".join(line.text for line in lines)
+        return cls(number=number + 1, width=width, height=height, source=source, text=text, lines=lines)
 
 
-def _points(corners: npt.NDArray[np.float32]) -> Corners:
-    return [(x, y) for x, y in np.round(corners.astype(np.float64), 1).tolist()]
+class Document(BaseModel):
+    text: str = Field(description="Of all pages, with an empty line between two")
+    pages: list[Page]
+
+    @classmethod
+    def of(cls, pages: Iterable[Page]) -> Self:
+        pages = list(pages)
+        return cls(text="\n\n".join(page.text for page in pages if page.text), pages=pages)
+
+
+def _word(text: str, confidence: float, corners: npt.NDArray[np.float32]) -> Word:
+    points = [(x, y) for x, y in np.round(corners.astype(np.float64), 1).tolist()]
+    return Word(text=text, confidence=round(confidence, 4), corners=points)

@@ -20,9 +20,21 @@ from . import internals  # noqa: F401 - first of all: it says what is wrong wher
 from .dependency import depends
 from .engine_service import engine
 from .error_text import error_text
+from .events import events
+from .fan_out import some_at_a_time
 from .image import image
 from .reader import UploadReader
 from .service import service
 from .websockets import websocket
 
-__all__ = ["UploadReader", "depends", "engine", "error_text", "image", "service", "websocket"]
+__all__ = [
+    "UploadReader",
+    "depends",
+    "engine",
+    "error_text",
+    "events",
+    "image",
+    "service",
+    "some_at_a_time",
+    "websocket",
+]

@@ -31,7 +31,7 @@ _PROCESS: Final = Path(__file__).with_name("reader_process.py")
 _UNANSWERED_SECONDS: Final = 30.0
 """On a machine that gives it no time on the processor"""
 _END_SECONDS: Final = 2.0
-_CRASHES: Final = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+_CRASHES: Final = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP}
 
 _log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 What is looked at in the file of an image before a decoder sees any of it.
 
 What always holds: the work is bounded by the file's length, and what `reduce` hands on is within LIMITS and holds what
-is needed to draw the first frame, nothing else. Colour profiles, EXIF, texts, further frames and pages are left out:
-decoders never see them. No pixel is decoded here.
+is needed to draw one page or the first frame, nothing else. Colour profiles, EXIF, texts, further frames and pages are
+left out: decoders never see them. No pixel is decoded here.
 """
 
 from __future__ import annotations
@@ -15,25 +15,43 @@ from typing import TYPE_CHECKING
 
 from .errors import UnreadableImage
 from .image_limits import LIMITS, Reduced, malformed
-from .tiff_files import orientation_of, reduce_tiff
+from .tiff_files import orientation_of, pages_of_tiff, reduce_tiff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FORMATS", "reduce"]
+__all__ = ["FORMATS", "count_pages", "reduce"]
 
 
-def reduce(data: bytes) -> Reduced:
-    """The first frame of the image, with its limits checked as far as its size is not needed for them"""
-    if len(data) > LIMITS.file_bytes:
-        raise UnreadableImage(f"expected an image of at most {LIMITS.file_bytes} bytes, got {len(data)}")
+def reduce(data: bytes, page: int = 0) -> Reduced:
+    """
+    One page of a TIFF, the first frame of what else there is, with its limits checked as far as its size is not needed
+    for them
+    """
+    _check_length(data)
     for opening, reducer in _REDUCERS.items():
         if opening.match(data):
             try:
-                return reducer(memoryview(data))
-            except (struct.error, IndexError) as error:
+                return reduce_tiff(memoryview(data), page) if reducer is reduce_tiff else reducer(memoryview(data))
+            except (struct.error, IndexError, StopIteration) as error:
                 raise malformed() from error
     raise UnreadableImage(f"expected an image ({', '.join(FORMATS)}), got {_opening(data)}")
+
+
+def count_pages(data: bytes, most: int) -> int:
+    """Those of a TIFF, where one more than `most` is enough to know; 1 for any other file"""
+    _check_length(data)
+    if not _TIFF.match(data):
+        return 1
+    try:
+        return pages_of_tiff(memoryview(data), most)
+    except struct.error as error:
+        raise malformed() from error
+
+
+def _check_length(data: bytes) -> None:
+    if len(data) > LIMITS.file_bytes:
+        raise UnreadableImage(f"expected an image of at most {LIMITS.file_bytes} bytes, got {len(data)}")
 
 
 def _opening(data: bytes) -> str:
@@ -308,12 +326,13 @@ def _reduce_bmp(data: memoryview) -> Reduced:
     return Reduced("BMP", width, abs(height), [data], 4 * width * abs(height))
 
 
+_TIFF = re.compile(rb"II\*\0|MM\0\*")
 _REDUCERS: dict[re.Pattern[bytes], Callable[[memoryview], Reduced]] = {
     re.compile(rb"\x89PNG\r\n\x1a\n"): _reduce_png,
     re.compile(rb"\xff\xd8\xff"): _reduce_jpeg,
     re.compile(rb"RIFF.{4}WEBP", re.DOTALL): _reduce_webp,
     re.compile(rb"GIF8[79]a"): _reduce_gif,
     re.compile(rb"BM"): _reduce_bmp,
-    re.compile(rb"II\*\0|MM\0\*"): reduce_tiff,
+    _TIFF: reduce_tiff,
 }
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")

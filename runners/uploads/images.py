@@ -2,8 +2,8 @@
 From the bytes of an image file to grey or coloured pixels.
 
 What always holds: for any bytes `decode` and `decode_rgb` answer or raise UnreadableImage, and what would take too much
-memory or time is refused before any pixel is decoded: see `image_limits`. A decoder sees what draws the first frame and
-nothing else.
+memory or time is refused before any pixel is decoded: see `image_limits`. A decoder sees what draws one page or the
+first frame, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from .image_files import FORMATS, reduce
+from .image_files import FORMATS, count_pages, reduce
 from .image_limits import LIMITS, MAX_MEGAPIXELS, Reduced, malformed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Pixels = npt.NDArray[np.uint8]
     """[height, width], or [height, width, 3]"""
 
-__all__ = ["FORMATS", "LIMITS", "MAX_MEGAPIXELS", "decode", "decode_rgb"]
+__all__ = ["FORMATS", "LIMITS", "MAX_MEGAPIXELS", "count_pages", "decode", "decode_rgb"]
 
 _Mode = Literal["L", "RGB"]
 
@@ -69,13 +69,13 @@ def decode(data: bytes, *, max_megapixels: float = MAX_MEGAPIXELS) -> Pixels:
     return _upright(data, "L", max_megapixels)
 
 
-def decode_rgb(data: bytes, *, max_megapixels: float = MAX_MEGAPIXELS) -> Pixels:
-    """Pixels [height, width, 3] of red, green and blue, likewise"""
-    return _upright(data, "RGB", max_megapixels)
+def decode_rgb(data: bytes, *, page: int = 0, max_megapixels: float = MAX_MEGAPIXELS) -> Pixels:
+    """Pixels [height, width, 3] of red, green and blue, likewise; of one of a TIFF's pages, the first of which is 0"""
+    return _upright(data, "RGB", max_megapixels, page)
 
 
-def _upright(data: bytes, mode: _Mode, max_megapixels: float) -> Pixels:
-    reduced = reduce(data)
+def _upright(data: bytes, mode: _Mode, max_megapixels: float, page: int = 0) -> Pixels:
+    reduced = reduce(data, page)
     reduced.check(max_megapixels, colours=mode == "RGB")
     pixels = _decoded(reduced, mode)
     # by now the decoder's own pixels are gone

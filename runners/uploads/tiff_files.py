@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,10 +19,13 @@ from .errors import UnreadableImage
 from .image_limits import LIMITS, Reduced, malformed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
-__all__ = ["orientation_of", "reduce_tiff"]
+__all__ = ["orientation_of", "pages_of_tiff", "reduce_tiff"]
 
+_KIND = 254
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION = 256, 257, 258, 259
 _OFFSETS, _ORIENTATION, _SAMPLES, _ROWS_PER_STRIP, _LENGTHS = 273, 274, 277, 278, 279
 _PLANES, _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_LENGTHS = 284, 322, 323, 324, 325
@@ -29,6 +33,8 @@ _JPEG_TABLES = 347
 _TILED = {_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_LENGTHS}
 _PLACES = {_OFFSETS, _LENGTHS, _TILE_OFFSETS, _TILE_LENGTHS}
 _SEPARATE_PLANES = 2
+_SMALLER = 1
+"""The bit of a directory's kind that says: a smaller copy of another one"""
 _JPEG = 7
 
 _MOST_VALUES: Final[dict[int, int]] = {
@@ -55,8 +61,14 @@ class _Entry:
     values: npt.NDArray[np.unsignedinteger]
 
 
-def reduce_tiff(data: memoryview) -> Reduced:
-    order, at = _header(data)
+def pages_of_tiff(data: memoryview, most: int) -> int:
+    """Of which one more than `most` is enough to know"""
+    return sum(1 for _ in islice(_pages(data), most + 1))
+
+
+def reduce_tiff(data: memoryview, page: int = 0) -> Reduced:
+    order, _ = _header(data)
+    at = next(islice(_pages(data), page, None))
     entries = _entries(data, order, at, _MOST_VALUES)
     numbers = {tag: int(entry.values[0]) for tag, entry in entries.items() if len(entry.values)}
     try:
@@ -95,15 +107,35 @@ def reduce_tiff(data: memoryview) -> Reduced:
         padding,
         ifd,
     ]
-    return Reduced("TIFF", width, height, pieces, decoded, orientation_of(data), coded)
+    return Reduced("TIFF", width, height, pieces, decoded, _number(data, order, at, _ORIENTATION), coded)
 
 
 def orientation_of(exif: memoryview) -> int | None:
     """None where there is none that can be read"""
     try:
-        order, at = _header(exif)
-        entry = _entries(exif, order, at, {_ORIENTATION: 1}).get(_ORIENTATION)
+        return _number(exif, *_header(exif), _ORIENTATION)
     except (UnreadableImage, struct.error):
+        return None
+
+
+def _pages(data: memoryview) -> Iterator[int]:
+    """Where the directory of each begins; the first one is a page whatever it says"""
+    order, at = _header(data)
+    yield at
+    for _ in range(LIMITS.parts):
+        (count,) = struct.unpack_from(order + "H", data, at)
+        (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * count)
+        if not at:
+            return
+        if not (_number(data, order, at, _KIND) or 0) & _SMALLER:
+            yield at
+    raise UnreadableImage(f"expected at most {LIMITS.parts} directories, got a TIFF with more")
+
+
+def _number(data: memoryview, order: str, at: int, tag: int) -> int | None:
+    try:
+        entry = _entries(data, order, at, {tag: 1}).get(tag)
+    except UnreadableImage:
         return None
     return int(entry.values[0]) if entry and len(entry.values) else None
 
@@ -117,7 +149,7 @@ def _header(data: memoryview) -> tuple[str, int]:
 
 
 def _entries(data: memoryview, order: str, at: int, most_values: dict[int, int]) -> dict[int, _Entry]:
-    """Those of the first directory that are asked for"""
+    """Those of the directory at that place that are asked for"""
     (count,) = struct.unpack_from(order + "H", data, at)
     if count > LIMITS.tags:
         raise UnreadableImage(f"expected at most {LIMITS.tags} tags, got a TIFF with {count}")

@@ -1,0 +1,74 @@
+"""
+From the bytes of a document to its pages: an image, a TIFF of many, or a PDF.
+
+What always holds: for any bytes each function answers or raises UnreadableUpload, as long as its process lives; and
+what reads a page looks at no other one, so that no reader of uploads is taken for long. See `document_limits`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from . import images, pdf_files
+from .document_limits import LIMITS
+from .errors import UnreadableDocument
+from .pdf_text import Text, TextLine, TextWord, text_of
+from .searchable import with_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from .searchable import Layer
+
+__all__ = [
+    "DOTS_PER_INCH",
+    "LIMITS",
+    "Text",
+    "TextLine",
+    "TextWord",
+    "count_pages",
+    "pixels",
+    "searchable",
+    "text",
+]
+
+DOTS_PER_INCH: Final = 200.0
+"""At which letters of books have all the pixels that one reads them by"""
+
+
+def count_pages(data: bytes) -> int:
+    if pdf_files.is_pdf(data):
+        return pdf_files.count(data)
+    pages = images.count_pages(data, LIMITS.pages)
+    if pages > LIMITS.pages:
+        raise UnreadableDocument(f"expected a document of at most {LIMITS.pages} pages, got more")
+    return pages
+
+
+def text(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> Text | None:
+    """What the page says itself, without a look at it; None where it has to be looked at"""
+    if not pdf_files.is_pdf(data):
+        return None
+    with pdf_files.opened(data, page) as opened:
+        return text_of(opened, pdf_files.scale_of(opened, dots_per_inch))
+
+
+def pixels(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> npt.NDArray[np.uint8]:
+    """[height, width, 3], red, green and blue; images keep the pixels that they have"""
+    if not pdf_files.is_pdf(data):
+        return images.decode_rgb(data, page=page)
+    with pdf_files.opened(data, page) as opened:
+        return pdf_files.rendered(opened, dots_per_inch)
+
+
+def searchable(data: bytes, layers: Sequence[Layer | None], dots_per_inch: float = DOTS_PER_INCH) -> bytes:
+    """
+    A PDF that looks like the document and has, for each page, the words that were read of it, where they are
+
+    A layer is width and height of the page as it was shown, in pixels, and the words, each with its four corners;
+    pages of a PDF that have none stay as they are.
+    """
+    return with_words(data, layers, dots_per_inch)
