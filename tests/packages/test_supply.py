@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -69,9 +70,16 @@ def test_the_bill_of_a_bento_has_its_packages_its_crates_and_those_of_the_image(
     pinned = {line.split()[0].rstrip(";").lower().replace("==", "@") for line in locked if "==" in line}
     assert len(pinned) > 50
     # the lock has those for other systems and versions of Python, too
-    installed = {one.removeprefix("pkg:pypi/") for one in packages if one.startswith("pkg:pypi/")}
+    installed = {one.removeprefix("pkg:pypi/") for one in packages if one.startswith("pkg:pypi/") and "#" not in one}
     assert installed - pinned == {f"kushi-native@{__version__}"}
     assert {one.partition("@")[0] for one in installed} > {"bentoml", "numpy", "onnxruntime", "pydantic", "uvloop"}
+    models = {one["name"]: one for one in bill["components"] if one["type"] == "machine-learning-model"}
+    assert models.keys() == {"detector", "orientation", "recogniser"}
+    for name, model in models.items():
+        served = (ROOT / "model_repository" / name / "1/model.onnx").read_bytes()
+        assert model["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(served).hexdigest()}]
+        assert model["licenses"] == [{"expression": "Apache-2.0"}]
+        assert model["purl"].startswith("pkg:pypi/rapidocr@3.10.0#rapidocr/models/")
     crates = {one.removeprefix("pkg:cargo/") for one in packages if one.startswith("pkg:cargo/")}
     # the module says of each place where it may panic in which file of which crate that is
     module = zipfile.ZipFile(BUILT_FOR_LINUX).read("kushi_native/kushi_native.abi3.so").decode("latin-1")

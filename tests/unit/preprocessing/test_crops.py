@@ -57,7 +57,13 @@ def test_a_line_upside_down_is_turned_with_its_corners() -> None:
 
 @pytest.mark.parametrize(
     ("size", "width", "filled"),
-    [((200, 48), 320, 200 / 320), ((160, 48), 160, 1), ((10, 480), 160, 1 / 160), ((9000, 48), 3840, 1)],
+    [
+        ((200, 48), 224, 200 / 224),
+        ((160, 48), 160, 1),
+        ((641, 48), 704, 641 / 704),
+        ((10, 480), 64, 1 / 64),
+        ((9000, 48), 3840, 1),
+    ],
 )
 def test_widths_are_few_and_the_rest_is_grey(size: tuple[int, int], width: int, filled: float) -> None:
     pixels, share = crops.for_recogniser(Crop(Image.new("RGB", size, "white"), LINE))
