@@ -155,6 +155,31 @@ def test_a_flood_whose_answers_nobody_reads_holds_no_memory(server: Server, clie
     assert server.memory_kib() - before < 32 << 10
 
 
+def windows(count: int) -> bytes:
+    """Settings that change the room of all calls, to and fro"""
+    return b"".join(settings({Setting.INITIAL_WINDOW_SIZE: 70_000 + place % 2}) for place in range(count))
+
+
+@pytest.mark.alone
+def test_settings_for_many_open_calls_are_few(client: Http2) -> None:
+    for stream in range(1, 1000, 2):
+        client.begin(stream, INFER)
+    client.send(windows(50))
+    client.ask(1001, LIVE, b"")
+    assert client.status(1001) == OK
+    # which HTTP/2 would look at 500 calls for, each time, while others wait
+    assert ends(client, windows(5000))
+
+
+@pytest.mark.alone
+def test_settings_of_a_client_with_one_call_are_let_be(client: Http2) -> None:
+    client.begin(1, STREAM)
+    client.data(1, message(WHOLE), end=False)
+    client.send(windows(5000))
+    client.data(1, b"")
+    assert client.status(1) == OK
+
+
 @pytest.mark.alone
 def test_windows_that_grow_by_one_are_let_be(client: Http2) -> None:
     client.begin(1, STREAM)

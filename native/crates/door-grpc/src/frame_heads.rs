@@ -11,6 +11,7 @@ const STREAM_BITS: u32 = u32::MAX >> 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     Ping,
+    Settings,
     Other,
 }
 
@@ -83,6 +84,7 @@ fn idle(kind: u8, flags: u8) -> Option<Idle> {
         // SETTINGS and PING that answer ours
         4 | 6 if flags & ACK != 0 => None,
         6 => Some(Idle::Ping),
+        SETTINGS => Some(Idle::Settings),
         _ => Some(Idle::Other),
     }
 }
@@ -110,7 +112,7 @@ mod tests {
             for piece in all.chunks(step) {
                 heads.read(piece, |idle| told.push(idle));
             }
-            assert_eq!(told, [Idle::Other, Idle::Ping, Idle::Other, Idle::Ping], "{step}");
+            assert_eq!(told, [Idle::Settings, Idle::Ping, Idle::Other, Idle::Ping], "{step}");
         }
     }
 

@@ -12,6 +12,10 @@ use crate::options::KeepAlive;
 const INTERVAL_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60);
 /// Frames that belong to no call, without a call that is answered in between: more are an attack.
 const MOST_IDLE_FRAMES: u32 = 10_000;
+/// Settings times open calls, in one second: HTTP/2 looks at all of these where a window changes, which takes a
+/// microsecond for each. Clients that measure the line change it some times in a second.
+const MOST_CALLS_SET: usize = 50_000;
+const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) struct Line {
     pub(crate) activity: Rc<Activity>,
@@ -24,6 +28,9 @@ pub(crate) struct Line {
     /// Pings that came too early, and frames of no call, since a call was answered.
     strikes: Cell<u32>,
     idle_frames: Cell<u32>,
+    /// Calls that settings were for, and since when they are counted.
+    calls_set: Cell<usize>,
+    calls_set_since: Cell<Option<Instant>>,
     last_ping: Cell<Option<Instant>>,
     misbehaves: Cell<Option<Misbehaviour>>,
 }
@@ -48,6 +55,8 @@ impl Line {
             pings_sent: Cell::new(0),
             strikes: Cell::new(0),
             idle_frames: Cell::new(0),
+            calls_set: Cell::new(0),
+            calls_set_since: Cell::new(None),
             last_ping: Cell::new(None),
             misbehaves: Cell::new(None),
         }
@@ -108,6 +117,19 @@ impl Line {
             if most > 0 && strikes > most {
                 self.misbehaves.set(Some(Misbehaviour::TooManyPings));
             }
+        }
+    }
+
+    /// The client has sent settings.
+    pub(crate) fn has_set(&self, now: Instant) {
+        self.has_sent_idle_frame();
+        if self.calls_set_since.get().is_none_or(|since| now.saturating_duration_since(since) >= SECOND) {
+            self.calls_set_since.set(Some(now));
+            self.calls_set.set(0);
+        }
+        self.calls_set.set(self.calls_set.get() + self.open_calls.get());
+        if self.calls_set.get() > MOST_CALLS_SET {
+            self.misbehaves.set(Some(Misbehaviour::TooManyFrames));
         }
     }
 
@@ -202,6 +224,22 @@ mod tests {
         }
         assert!(!line.misbehaves());
         line.has_sent_idle_frame();
+        assert!(line.misbehaves());
+    }
+
+    #[test]
+    fn settings_count_as_many_times_as_there_are_calls() {
+        let (line, now) = (line(KeepAlive::default()), Instant::now());
+        let calls: Vec<_> = (0..1000).map(|_| line.begin_call()).collect();
+        for second in 0..3 {
+            for _ in 0..MOST_CALLS_SET / calls.len() {
+                line.has_set(now + second * SECOND);
+            }
+            assert!(!line.misbehaves(), "{second}");
+        }
+        // An answer is no reason to set them again.
+        calls[0].has_answered();
+        line.has_set(now + 2 * SECOND);
         assert!(line.misbehaves());
     }
 

@@ -90,11 +90,17 @@ impl<I: AsyncRead + Unpin> AsyncRead for WatchedSocket<I> {
             line.hear();
             heads.read(bytes, |idle| match idle {
                 Idle::Ping => line.has_pinged(Instant::now()),
+                Idle::Settings => line.has_set(Instant::now()),
                 Idle::Other => line.has_sent_idle_frame(),
             });
             if heads.began_wrong() {
                 let text = "the first frame of the client is not SETTINGS";
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+            }
+            if line.misbehaviour() == Some(Misbehaviour::TooManyFrames) {
+                // HTTP/2 would do all that they ask for before anybody looks.
+                buffer.set_filled(before);
+                return Poll::Pending;
             }
         }
         read
