@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,13 +10,12 @@ from pathlib import Path
 
 from kushi_native import log_settings, set_log, shortened
 
+from .printable import printable
 from .settings import LogOptions
 
 __all__ = ["redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
-# clients choose some of the text: none of it begins a line or speaks to a terminal
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
 
 
@@ -30,7 +28,8 @@ class _Lines(logging.Formatter):
         start = f"{moment:%Y-%m-%dT%H:%M:%SZ} {letter}" if iso else f"{letter}{moment:%m%d %H:%M:%S.%f}"
         message = record.getMessage()
         if not getattr(record, "table", False):
-            message = _CONTROL.sub(_escaped, _shown(message))
+            # clients choose some of it
+            message = printable(_shown(message))
         if record.exc_info:
             message += "\n" + _shown(self.formatException(record.exc_info))
         return f"{start} {os.getpid()} {record.filename}:{record.lineno}] {message}"
@@ -39,10 +38,6 @@ class _Lines(logging.Formatter):
 def _shown(text: str) -> str:
     """Names of files may have bytes that are no text, which come as lone surrogates"""
     return shortened(text.encode("utf-8", "backslashreplace").decode())
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
 
 
 class _Chosen(logging.Filter):

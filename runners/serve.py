@@ -23,6 +23,7 @@ from .doors import DOORS, exposed, probe_all
 from .engine import Engine
 from .errors import KushiError
 from .loading import threads_are_left
+from .printable import printable
 from .settings import ServerSettings
 
 __all__ = ["serve"]
@@ -171,7 +172,9 @@ def _models_table(engine: Engine) -> str:
 
 def _wrapped(text: str) -> str:
     """Lines of a readable length; a path is never broken"""
-    return textwrap.fill(text, _REASON_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        printable(" ".join(text.split())), _REASON_COLUMNS, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _drain(drain: Callable[[float], int], end_runs: Callable[[], None], timeout_seconds: float) -> int:

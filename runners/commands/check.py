@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KushiError
+from ..printable import printable
 from ..settings.kinds import BackendSettings
 from .command import Command
 
@@ -54,7 +55,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     if arguments["format"] == "json":
         sys.stdout.write(json.dumps([_row(one, loads=loads) for one in findings], indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{one.name}: {_line(one, loads=loads)}\n" for one in findings)
+        sys.stdout.writelines(f"{printable(f'{one.name}: {_line(one, loads=loads)}')}\n" for one in findings)
     return 0 if all(one.served for one in findings) else 1
 
 

@@ -121,3 +121,11 @@ def test_a_repository_that_loads_ends_with_zero_and_leaves_no_process(repository
 @pytest.mark.parametrize("flag", ["--load", "--backend-config"])
 def test_the_help_says_so(flag: str) -> None:
     assert flag in check("--help")[1]
+
+
+def test_names_of_a_model_cannot_speak_to_a_terminal(repository: Path) -> None:
+    hostile = COMPLETING.replace('"X"', r'"X\x1b[2J\u202e"')
+    models.write(repository, "hostile", hostile, 'backend: "python"')
+    _, output, _ = check(str(repository))
+    assert "X\\x1b[2J\\u202e FP32" in output
+    assert output.rstrip("\n").replace("→", "").isascii()
