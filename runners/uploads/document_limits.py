@@ -15,8 +15,10 @@ class Limits:
 
     file_bytes: int = 64 * 1024 * 1024
     pages: int = 500
+    megapixels: float = 40.0
+    """Of a picture: more than a good camera takes, since a page is looked at closely"""
     side: int = 4000
-    """Pixels of the longer side of a page, however large its paper is"""
+    """Pixels of the longer side of a page of a PDF, however large its paper is"""
     characters: int = 100_000
     """Of a page that says its text itself; one of a newspaper has 20,000"""
 

@@ -59,7 +59,7 @@ def text(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> Te
 def pixels(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> npt.NDArray[np.uint8]:
     """[height, width, 3], red, green and blue; images keep the pixels that they have"""
     if not pdf_files.is_pdf(data):
-        return images.decode_rgb(data, page=page)
+        return images.decode_rgb(data, page=page, max_megapixels=LIMITS.megapixels)
     with pdf_files.opened(data, page) as opened:
         return pdf_files.rendered(opened, dots_per_inch)
 

@@ -11,6 +11,7 @@ from PIL import Image
 from pypdfium2 import PdfMatrix
 
 from . import images, pdf_files
+from .document_limits import LIMITS
 from .pdf_place import Place
 from .pdf_writer import Picture, PlacedWord, Sheet, written
 
@@ -41,7 +42,7 @@ def with_words(data: bytes, layers: Sequence[Layer | None], dots_per_inch: float
 def _of_images(data: bytes, layers: Sequence[Layer | None], dots_per_inch: float) -> bytes:
     sheets = list[Sheet]()
     for number, layer in enumerate(layers):
-        picture = _picture(images.decode_rgb(data, page=number))
+        picture = _picture(images.decode_rgb(data, page=number, max_megapixels=LIMITS.megapixels))
         width, height = (pdf_files.POINTS * side / dots_per_inch for side in (picture.width, picture.height))
         words = list[PlacedWord]()
         if layer:
