@@ -41,6 +41,10 @@ class _Place(NamedTuple):
     def height(self) -> float:
         return self.bottom - self.top
 
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
 
 def of(document: Document) -> str:
     return "\n\n".join(filter(None, map(_page, document.pages))) + "\n"
@@ -50,7 +54,8 @@ def _page(page: Page) -> str:
     if not page.lines:
         return ""
     places = [_place(line) for line in page.lines]
-    typical = float(np.median([place.height for place in places]))
+    # a document may say that its letters have no height
+    typical = float(np.median([place.height for place in places])) or 1.0
     blocks = _blocks(places, page.lines, typical)
     return "\n\n".join(_block(page.lines[begin:end], places[begin].height / typical) for begin, end in blocks)
 
@@ -64,33 +69,37 @@ def _place(line: Line) -> _Place:
 
 
 def _blocks(places: Sequence[_Place], lines: Sequence[Line], typical: float) -> list[tuple[int, int]]:
-    begins = [0]
+    """Where each begins and ends"""
+    begins, longest = [0], places[0].width
     for at in range(1, len(places)):
-        if _is_new(places[begins[-1] : at + 1], lines[at - 1].text, lines[at].text, typical):
+        pair = places[at - 1], places[at]
+        if _is_new(pair, longest, lines[at - 1].text, lines[at].text, typical):
             begins.append(at)
+            longest = 0.0
+        longest = max(longest, places[at].width)
     return list(zip(begins, [*begins[1:], len(places)], strict=True))
 
 
-def _is_new(block: Sequence[_Place], before: str, text: str, typical: float) -> bool:
-    """Whether the last of the block begins another one"""
-    *rest, last = block
-    previous = rest[-1]
+def _is_new(pair: tuple[_Place, _Place], longest: float, before: str, text: str, typical: float) -> bool:
+    """Whether a line begins another block than that of the line before it; longest: of that block"""
+    previous, last = pair
     if _BULLET.match(text) or _NUMBER.match(text) or _level(last.height / typical) != _level(previous.height / typical):
         return True
     # in the next column, or below a gap
     if last.top < previous.top or last.top - previous.bottom > GAP * typical:
         return True
-    longest = max(place.right - place.left for place in rest)
-    ends_early = previous.right - previous.left < FULL * longest
+    ends_early = previous.width < FULL * longest
     return ends_early and before.rstrip().endswith((".", ":", "!", "?", "。")) and text[:1].isupper()
 
 
 def _block(lines: Sequence[Line], height: float) -> str:
-    text = lines[0].text
+    parts = [lines[0].text]
     for line in lines[1:]:
         # a word that was cut at the end of a line is one
-        cut = len(text) > 1 and text.endswith("-") and text[-2].isalpha() and line.text[:1].islower()
-        text = text[:-1] + line.text if cut else f"{text} {line.text}"
+        last = parts[-1]
+        cut = len(last) > 1 and last.endswith("-") and last[-2].isalpha() and line.text[:1].islower()
+        parts[-1:] = [last[:-1] if cut else f"{last} ", line.text]
+    text = "".join(parts)
     if level := _level(height):
         return f"{'#' * level} {_escaped(text)}"
     if bullet := _BULLET.match(text):

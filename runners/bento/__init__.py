@@ -16,14 +16,14 @@ Kushi inside a BentoML service.
             return int(result["logits"].argmax())
 """
 
+from ..fan_out import some_at_a_time
+from ..upload_reader import UploadReader
 from . import internals  # noqa: F401 - first of all: it says what is wrong where BentoML is another one
 from .dependency import depends
 from .engine_service import engine
 from .error_text import error_text
 from .events import events
-from .fan_out import some_at_a_time
 from .image import image
-from .reader import UploadReader
 from .service import service
 from .websockets import websocket
 

@@ -13,7 +13,7 @@ from . import images, pdf_files
 from .document_limits import LIMITS
 from .errors import UnreadableDocument
 from .pdf_text import Text, TextLine, TextWord, text_of
-from .searchable import with_words
+from .searchable import Picture, pdf_with_words, picture_of, pictures_with_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DOTS_PER_INCH",
     "LIMITS",
+    "Picture",
     "Text",
     "TextLine",
     "TextWord",
+    "bound",
     "count_pages",
+    "picture",
     "pixels",
     "searchable",
     "text",
@@ -52,7 +55,7 @@ def text(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> Te
     """What the page says itself, without a look at it; None where it has to be looked at"""
     if not pdf_files.is_pdf(data):
         return None
-    with pdf_files.opened(data, page) as opened:
+    with pdf_files.opened(data, page, flat=True) as opened:
         return text_of(opened, pdf_files.scale_of(opened, dots_per_inch))
 
 
@@ -64,11 +67,22 @@ def pixels(data: bytes, page: int = 0, dots_per_inch: float = DOTS_PER_INCH) -> 
         return pdf_files.rendered(opened, dots_per_inch)
 
 
-def searchable(data: bytes, layers: Sequence[Layer | None], dots_per_inch: float = DOTS_PER_INCH) -> bytes:
-    """
-    A PDF that looks like the document and has, for each page, the words that were read of it, where they are
+def picture(data: bytes, page: int = 0) -> Picture | None:
+    """How a page of an image or a TIFF looks, as a PDF holds it; None of a PDF, whose pages stay as they are"""
+    return None if pdf_files.is_pdf(data) else picture_of(pixels(data, page))
 
-    A layer is width and height of the page as it was shown, in pixels, and the words, each with its four corners;
-    pages of a PDF that have none stay as they are.
+
+def bound(pictures: Sequence[Picture], layers: Sequence[Layer | None], dots_per_inch: float = DOTS_PER_INCH) -> bytes:
     """
-    return with_words(data, layers, dots_per_inch)
+    A PDF of pictures, with the words that were read of each, where they are
+
+    A layer is width and height of the page as it was shown, in pixels, and the words, each with its four corners.
+    """
+    if sum(len(one.data) for one in pictures) > LIMITS.picture_bytes:
+        raise UnreadableDocument(f"expected pages that take at most {LIMITS.picture_bytes} bytes as a PDF, got more")
+    return pictures_with_words(pictures, layers, dots_per_inch)
+
+
+def searchable(data: bytes, layers: Sequence[Layer | None]) -> bytes:
+    """A PDF as it is, with the words that were read of its pages; pages without a layer stay as they are"""
+    return pdf_with_words(data, layers)

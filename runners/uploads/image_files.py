@@ -20,7 +20,7 @@ from .tiff_files import orientation_of, pages_of_tiff, reduce_tiff
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FORMATS", "count_pages", "reduce"]
+__all__ = ["FORMATS", "begins_like_an_image", "count_pages", "reduce"]
 
 
 def reduce(data: bytes, page: int = 0) -> Reduced:
@@ -47,6 +47,10 @@ def count_pages(data: bytes, most: int) -> int:
         return pages_of_tiff(memoryview(data), most)
     except struct.error as error:
         raise malformed() from error
+
+
+def begins_like_an_image(data: bytes) -> bool:
+    return any(opening.match(data) for opening in _REDUCERS)
 
 
 def _check_length(data: bytes) -> None:

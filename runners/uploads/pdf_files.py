@@ -2,7 +2,7 @@
 Pages of a PDF, through PDFium: how many there are, how they look, and what they say themselves.
 
 PDFium reads what it is asked for, one page at a time. What it does beyond the bounds of `document_limits`, in memory
-and in time, is bounded by the process that it works in: see `kushi.bento.UploadReader`.
+and in time, is bounded by the process that it works in: see `kushi.upload_reader`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pypdfium2 import raw
 
 from .document_limits import LIMITS, malformed
 from .errors import UnreadableDocument
+from .image_files import begins_like_an_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-__all__ = ["POINTS", "count", "document", "is_pdf", "opened", "rendered", "scale_of"]
+__all__ = ["POINTS", "count", "document", "is_pdf", "opened", "page_of", "rendered", "scale_of"]
 
 _BEGIN, _BEGINS_WITHIN = b"%PDF-", 1024
 _LOCKED: Final = {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}
@@ -32,8 +33,8 @@ POINTS = 72
 
 
 def is_pdf(data: bytes) -> bool:
-    """By what it begins with, where some programs put something in front"""
-    return data.find(_BEGIN, 0, _BEGINS_WITHIN) >= 0
+    """By what it begins with, where some programs put something in front; an image may say the word as well"""
+    return data.find(_BEGIN, 0, _BEGINS_WITHIN) >= 0 and not begins_like_an_image(data)
 
 
 def count(data: bytes) -> int:
@@ -45,20 +46,34 @@ def count(data: bytes) -> int:
 
 
 @contextmanager
-def opened(data: bytes, number: int) -> Iterator[pdfium.PdfPage]:
-    """A page, the first of which is 0"""
+def opened(data: bytes, number: int, *, flat: bool = False) -> Iterator[pdfium.PdfPage]:
+    """
+    A page, the first of which is 0
+
+    flat: what was filled in and noted on it is part of its text
+    """
     with document(data) as found:
         if found.get_formtype() != raw.FORMTYPE_NONE:
             # what was filled in is drawn as well
             found.init_forms()
-        try:
-            page = found[number]
-        except pdfium.PdfiumError as error:
-            raise malformed() from error
-        try:
+        if flat:
+            with page_of(found, number) as page:
+                if raw.FPDFPage_GetAnnotCount(page) > 0:
+                    raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
+        with page_of(found, number) as page:
             yield page
-        finally:
-            page.close()
+
+
+@contextmanager
+def page_of(found: pdfium.PdfDocument, number: int) -> Iterator[pdfium.PdfPage]:
+    try:
+        page = found[number]
+    except pdfium.PdfiumError as error:
+        raise malformed() from error
+    try:
+        yield page
+    finally:
+        page.close()
 
 
 def rendered(page: pdfium.PdfPage, dots_per_inch: float) -> npt.NDArray[np.uint8]:

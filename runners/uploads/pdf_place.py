@@ -26,14 +26,21 @@ class Place:
         self._begin, self._size = np.array(self.box[:2]), np.array(self.box[2:]) - self.box[:2]
         self._quarters = page.get_rotation() // 90
 
-    def corners(self, box: Floats, quarters: int) -> npt.NDArray[np.float32]:
-        """Pixels [4, 2] of a box in points, clockwise from the upper left one of what is turned by so many quarters"""
-        left, bottom, right, top = box
-        corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)])
-        across, up = ((np.roll(corners, -quarters, 0) - self._begin) / self._size).T
+    def corners(self, boxes: Floats, quarters: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """
+        Pixels [N, 4, 2] of boxes in points, clockwise from the upper left one
+
+        boxes: [N, 4], left, bottom, right and top
+        quarters: [N], of a turn, by which what is in a box is turned
+        """
+        left, bottom, right, top = boxes.T
+        corners = np.stack([left, top, right, top, right, bottom, left, bottom], 1).reshape(-1, 4, 2)
+        first = (np.arange(4) + quarters[:, None]) % 4
+        corners = np.take_along_axis(corners, first[:, :, None], 1)
+        across, up = np.moveaxis((corners - self._begin) / self._size, 2, 0)
         for _ in range(self._quarters):
             across, up = up, 1 - across
-        return np.stack([across * self.width, (1 - up) * self.height], 1).astype(np.float32)
+        return np.stack([across * self.width, (1 - up) * self.height], 2).astype(np.float32)
 
     def points(self, corners: Floats, width: int, height: int) -> Floats:
         """Of pixels [N, 2] of the page, shown that large"""

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Text", "TextLine", "TextWord", "text_of"]
+__all__ = ["Text", "TextLine", "TextWord", "own_text", "text_of"]
 
-FEW_WORDS: Final = 30
-"""A stamp or a number on a page that was scanned, and no text of it"""
+THIN: Final = 0.04
+"""Of a page, under its words: a stamp, a number or the head of a fax on a page that was scanned, and no text of it"""
 MOSTLY: Final = 0.5
-"""Of a page, under one picture"""
+"""Of a page, under pictures"""
 UNKNOWN: Final = 0.2
 """Of its characters, that nobody can name: a font without their meaning"""
 
@@ -67,16 +67,37 @@ class _Letters(NamedTuple):
 
 def text_of(page: pdfium.PdfPage, scale: float) -> Text | None:
     """None where the page has to be looked at: it says nothing, or nothing that matters"""
-    letters = _letters(page)
-    lines = [line for line in (_words(letters, places) for places in _lines(letters.codes)) if line]
-    words = sum(map(len, lines))
-    named = [code not in _NOTHING and not _is_private(code) for code in letters.codes]
-    if not words or sum(named) < (1 - UNKNOWN) * len(named):
+    found = own_text(page, scale)
+    if found is None or (_share_of_words(found) < THIN and _is_under_pictures(page)):
         return None
-    if words < FEW_WORDS and _is_under_a_picture(page):
+    return found
+
+
+def own_text(page: pdfium.PdfPage, scale: float) -> Text | None:
+    """None where nobody can read it"""
+    letters = _letters(page)
+    named = [code not in _NOTHING and not _is_private(code) for code in letters.codes]
+    if sum(named) < (1 - UNKNOWN) * len(named):
         return None
     place = Place(page, scale)
-    return Text(place.width, place.height, [_line(letters, line, place) for line in lines])
+    words = [(number, word) for number, line in enumerate(_lines(letters.codes)) for word in _words(letters, line)]
+    if not words:
+        return None
+    spans = np.array([(word.start, word.stop) for _, word in words])
+    boxes = _boxes(letters.boxes, spans)
+    corners = place.corners(boxes, np.array(letters.turns)[spans[:, 0]])
+    size = (place.width, place.height)
+    # what is written beside the page nobody sees
+    seen = ((corners.mean(1) >= 0) & (corners.mean(1) <= size)).all(1)
+    lines = list[TextLine]()
+    at = np.flatnonzero(seen)
+    for begin, end in _runs(np.array([number for number, _ in words])[at]):
+        members = at[begin:end]
+        of_line = [TextWord(_text(letters, words[member][1]), corners[member]) for member in members]
+        whole = _boxes(boxes[members], np.array([(0, len(members))]))
+        around = place.corners(whole, np.array([letters.turns[spans[members[0], 0]]]))[0]
+        lines.append(TextLine(" ".join(word.text for word in of_line), around, of_line))
+    return Text(*size, lines) if lines else None
 
 
 def _letters(page: pdfium.PdfPage) -> _Letters:
@@ -118,23 +139,26 @@ def _words(letters: _Letters, places: range) -> list[range]:
     return words
 
 
-def _line(letters: _Letters, line: list[range], place: Place) -> TextLine:
-    words = [_word(letters, word, place) for word in line]
-    whole = _box(letters, np.concatenate([np.arange(word.start, word.stop) for word in line]))
-    corners = place.corners(whole, letters.turns[line[0].start])
-    return TextLine(" ".join(word.text for word in words), corners, words)
-
-
-def _word(letters: _Letters, word: range, place: Place) -> TextWord:
+def _text(letters: _Letters, word: range) -> str:
     # halves of characters, as UTF-16 has them, are put together
     units = "".join("-" if letters.codes[at] == _HYPHEN else chr(letters.codes[at]) for at in word)
-    text = units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return TextWord(text, place.corners(_box(letters, np.arange(word.start, word.stop)), letters.turns[word.start]))
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _box(letters: _Letters, places: npt.NDArray[np.int64]) -> Floats:
-    boxes = letters.boxes[places]
-    return np.concatenate([boxes[:, :2].min(0), boxes[:, 2:].max(0)])
+def _boxes(boxes: Floats, spans: npt.NDArray[np.int64]) -> Floats:
+    """Around the boxes of each span: [N, 4]"""
+    # one more, so that the last span ends within
+    boxes = np.concatenate([boxes, boxes[-1:]])
+    ends = spans.ravel()
+    low = np.minimum.reduceat(boxes[:, :2], ends)[::2]
+    high = np.maximum.reduceat(boxes[:, 2:], ends)[::2]
+    return np.concatenate([low, high], 1)
+
+
+def _runs(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where equal ones begin and end"""
+    ends = np.flatnonzero(np.diff(numbers)) + 1
+    return zip([0, *ends.tolist()], [*ends.tolist(), len(numbers)], strict=True) if len(numbers) else iter(())
 
 
 def _is_space(code: int) -> bool:
@@ -145,10 +169,19 @@ def _is_private(code: int) -> bool:
     return 0xE000 <= code <= 0xF8FF
 
 
-def _is_under_a_picture(page: pdfium.PdfPage) -> bool:
+def _share_of_words(text: Text) -> float:
+    corners = np.array([word.corners for line in text.lines for word in line.words])
+    across, down = np.ptp(corners, axis=1).T
+    return float((across * down).sum() / (text.width * text.height))
+
+
+def _is_under_pictures(page: pdfium.PdfPage) -> bool:
+    """All of them together: some programs write a scan in strips"""
     width, height = page.get_size()
+    left = MOSTLY * width * height
     for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3):
-        left, bottom, right, top = picture.get_bounds()
-        if (right - left) * (top - bottom) >= MOSTLY * width * height:
+        begin, bottom, end, top = picture.get_bounds()
+        left -= min(end - begin, width) * min(top - bottom, height)
+        if left <= 0:
             return True
     return False

@@ -35,9 +35,11 @@ _MOST_NAMED: Final = 100
 
 
 class Picture(NamedTuple):
-    jpeg: bytes
+    data: bytes
     width: int
     height: int
+    coding: str
+    """Filter, colours and bits, as a PDF names them"""
 
 
 class PlacedWord(NamedTuple):
@@ -135,8 +137,8 @@ def _page(objects: _Objects, sheet: Sheet, fonts: _Fonts, resources: str, parent
     content = ""
     left, bottom, right, top = sheet.box
     if picture := sheet.picture:
-        head = f"/Type/XObject/Subtype/Image/Width {picture.width}/Height {picture.height}/ColorSpace/DeviceRGB"
-        shown = objects.stream(picture.jpeg, f"{head}/BitsPerComponent 8/Filter/DCTDecode", packed=True)
+        head = f"/Type/XObject/Subtype/Image/Width {picture.width}/Height {picture.height}{picture.coding}"
+        shown = objects.stream(picture.data, head, packed=True)
         resources += f"/XObject<</P {shown} 0 R>>"
         content = f"q {right - left:.4f} 0 0 {top - bottom:.4f} {left:.4f} {bottom:.4f} cm/P Do Q\n"
     content += "BT 3 Tr\n" + "\n".join(drawn for word in sheet.words if (drawn := _drawn(word, fonts))) + "\nET"

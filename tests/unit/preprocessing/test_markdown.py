@@ -70,6 +70,10 @@ def test_what_markdown_would_take_for_itself_is_escaped() -> None:
     assert written([line("---", 100)]) == "\\---\n"
 
 
+def test_letters_without_height_are_text() -> None:
+    assert written([line("tiny", 100, height=0), line("text", 100, height=0)]) == "tiny text\n"
+
+
 def test_pages_follow_one_another_and_empty_ones_are_left_out() -> None:
     assert written([line("one", 10)], [], [line("three", 10)]) == "one\n\nthree\n"
     assert written([]) == "\n"

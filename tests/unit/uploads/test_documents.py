@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
+from PIL.PngImagePlugin import PngInfo
 
 from runners.uploads import UnreadableDocument, UnreadableImage, UnreadableUpload, documents, pdf_text
-from runners.uploads.pdf_writer import PlacedWord, Sheet, written
-from tests.unit.uploads.pdfs import pdf, said
+from runners.uploads.documents import Picture
+from runners.uploads.pdf_writer import Sheet, written
+from tests.unit.uploads.pdfs import pdf, placed, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,8 +103,7 @@ def test_words_stand_where_they_are_drawn_on_a_page_that_was_cropped() -> None:
 
 
 def test_characters_of_all_planes_are_read() -> None:
-    square = np.array([(50.0, 120.0), (250.0, 120.0), (250.0, 100.0), (50.0, 100.0)])
-    data = written([Sheet((0, 0, 300, 300), [PlacedWord("Ωλ火𝄞", square)])])
+    data = written([Sheet((0, 0, 300, 300), [placed("Ωλ火𝄞")])])
     assert [text for text, _ in words(data)] == ["Ωλ火𝄞"]
 
 
@@ -116,17 +117,57 @@ def test_a_stamp_on_a_scan_is_no_text_of_it() -> None:
     assert documents.text(scan) is None
     small = pdf([said("Received 2026", 72, 20, 9)], A4, picture=(0, 600, 200, 842))
     assert lines(small) == ["Received 2026"]
-    many = [said("a line of six words here", 72, 800 - 20 * row, 9) for row in range(10)]
+    many = [said("a line of six words here", 72, 800 - 20 * row, 12) for row in range(30)]
     assert lines(pdf(many, A4, picture=(0, 0, 595, 842)))[0] == "a line of six words here"
 
 
+def test_neither_is_the_head_of_a_fax() -> None:
+    head = said("FROM: 0123 456789 TO: 9876 543210 " * 2 + "2026-11-28 PAGE 1 OF 7", 20, 830, 8)
+    assert documents.text(pdf([head], A4, picture=(0, 0, 595, 842))) is None
+
+
+def test_a_scan_in_strips_is_looked_at() -> None:
+    strips = [f"q 595 0 0 84 0 {84 * row} cm /P Do Q" for row in range(10)]
+    assert documents.text(pdf([*strips, said("Page 1 of 7", 270, 20, 9)], A4)) is None
+
+
+def test_what_is_written_beside_the_page_is_no_text_of_it() -> None:
+    beside = [said("seen", 72, 700, 12), said("hidden below", 72, -2000, 12), said("hidden left", -500, 500, 12)]
+    assert lines(pdf(beside, A4)) == ["seen"]
+    assert lines(
+        pdf([said("seen", 260, 700, 12), *beside[1:], said("cut", 72, 600, 12)], A4, more="/CropBox[250 0 595 842]")
+    ) == ["seen"]
+
+
+def test_what_was_filled_in_and_noted_is_text() -> None:
+    look = "BT 0 g /F 14 Tf 2 4 Td (FILLED IN) Tj ET"
+    shown = "/Type/Annot/F 4/AP<</N 7 0 R>>/Rect[100 600 300 620]"
+    head = f"/Type/XObject/Subtype/Form/BBox[0 0 200 20]/Resources<</Font<</F 5 0 R>>>>/Length {len(look)}"
+    form = [f"<<{head}>>stream\n{look}\nendstream"]
+    for kind in ("/Subtype/Widget/FT/Tx/T(name)/V(FILLED IN)", "/Subtype/FreeText/Contents(FILLED IN)/DA(/F 14 Tf)"):
+        data = pdf([said("Name of applicant", 100, 630, 12)], A4, more=f"/Annots[<<{shown}{kind}>>]", objects=form)
+        assert lines(data) == ["Name of applicant", "FILLED IN"], kind
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+def test_an_image_that_speaks_of_pdf_is_an_image(kind: str) -> None:
+    file, text = io.BytesIO(), "made of %PDF-1.4"
+    comment = PngInfo()
+    comment.add_text("Comment", text)
+    options: dict[str, dict[str, Any]] = {
+        "JPEG": {"comment": text},
+        "PNG": {"pnginfo": comment},
+        "TIFF": {"description": text},
+    }
+    grey(10).convert("RGB").save(file, kind, **options[kind])
+    assert b"%PDF-" in file.getvalue()
+    assert documents.count_pages(file.getvalue()) == 1
+    assert documents.pixels(file.getvalue()).shape == (40, 60, 3)
+
+
 def test_a_font_that_does_not_say_what_its_letters_mean_is_looked_at() -> None:
-    hidden = written([Sheet((0, 0, 300, 300), [_word("\ue001\ue002\ue003"), _word("ab")])])
+    hidden = written([Sheet((0, 0, 300, 300), [placed("\ue001\ue002\ue003"), placed("ab")])])
     assert documents.text(hidden) is None
-
-
-def _word(text: str) -> PlacedWord:
-    return PlacedWord(text, np.array([(50.0, 120.0), (250.0, 120.0), (250.0, 100.0), (50.0, 100.0)]))
 
 
 # --- how a page looks ---
@@ -196,18 +237,48 @@ def test_words_are_laid_where_they_were_seen(more: str) -> None:
 
 
 def test_pictures_become_a_pdf_that_looks_like_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf_text, "FEW_WORDS", 0)
+    monkeypatch.setattr(pdf_text, "THIN", 0)
     pages = [Image.radial_gradient("L").resize((900, 700)), grey(200, (500, 400))]
     data = tiff(pages)
     # of a page that was made half as large to be read
     half = [(text, [(x / 2, y / 2) for x, y in corners]) for text, corners in PLACES]
-    found = documents.searchable(data, [(450, 350, half), (500, 400, [])])
+    pictures = [picture for number in range(2) if (picture := documents.picture(data, number))]
+    found = documents.bound(pictures, [(450, 350, half), (500, 400, [])])
     assert documents.count_pages(found) == 2
     assert words(found) == [(text, [list(corner) for corner in corners]) for text, corners in PLACES]
     for number, page in enumerate(pages):
         shown = documents.pixels(found, number)
         assert shown.shape[:2] == page.size[::-1]
         assert np.abs(shown[:, :, 0].astype(int) - np.asarray(page)).mean() < 3
+
+
+def test_words_that_a_page_says_itself_are_not_laid_again() -> None:
+    data = pdf([said("Hello world", 72, 700, 40)], A4)
+    text = documents.text(data)
+    assert text is not None
+    hello, world = ((word.text, word.corners.tolist()) for line in text.lines for word in line.words)
+    again = documents.searchable(data, [(text.width, text.height, [hello, world, PLACES[0]])])
+    assert [word for word, _ in words(again)] == ["Hello", "world", "above"]
+    assert documents.searchable(data, [(text.width, text.height, [hello, world])]) == data
+
+
+def test_black_and_white_stays_that() -> None:
+    page = Image.new("1", (803, 400), 1)
+    page.paste(0, (100, 100, 500, 300))
+    data = tiff([page], compression="group4")
+    picture = documents.picture(data)
+    assert picture is not None
+    assert len(picture.data) < 2000
+    shown = documents.pixels(documents.bound([picture], [None]))
+    assert (shown[:, :, 0] == np.asarray(page.convert("L"))).all()
+
+
+def test_pictures_of_too_many_bytes_are_not_bound() -> None:
+    picture = Picture(bytes(documents.LIMITS.picture_bytes // 2), 10, 10, "")
+    with pytest.raises(
+        UnreadableDocument, match=r"^expected pages that take at most 268435456 bytes as a PDF, got more$"
+    ):
+        documents.bound([picture] * 3, [None] * 3)
 
 
 def test_more_characters_than_a_part_of_the_font_names() -> None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners import InvalidInput, Overloaded
-from runners.bento import UploadReader
+from runners.upload_reader import UploadReader
 from tests.serving import ROOT
-from tests.unit.bento import reading
+from tests.unit.upload_reader import reading
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def test_a_file_that_crashes_it_is_malformed(
     file: Callable[[bytes], Path], number: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader = UploadReader()
-    with pytest.raises(InvalidInput, match=r"^the upload is malformed$"):
+    with pytest.raises(InvalidInput, match=r"^the upload is malformed, or takes more than 256 MiB to read$"):
         await reader.read(file(str(int(number)).encode()), reading.end)
     assert number.name in caplog.text
     assert await reader.read(file(b"abc"), reading.length) == 3
@@ -126,7 +126,7 @@ async def test_a_process_that_stands_still_is_killed(
 ) -> None:
     reader = UploadReader()
     os.kill(await reader.read(file(b""), reading.process), signal.SIGSTOP)
-    monkeypatch.setattr("runners.bento.reader._UNANSWERED_SECONDS", 0.2)
+    monkeypatch.setattr("runners.upload_reader.reader._UNANSWERED_SECONDS", 0.2)
     with pytest.raises(Overloaded, match=r"^the process that reads uploads has ended$"):
         await reader.read(file(b"abc"), reading.length)
     monkeypatch.undo()
@@ -190,6 +190,25 @@ async def test_who_waits_too_long_is_told_to_come_again(file: Callable[[bytes], 
     # what has begun is not given up
     tmp_path.joinpath("begungo").touch()
     assert await first == "begun"
+
+
+@pytest.mark.clock
+@awaited
+async def test_the_lowest_turn_goes_first(file: Callable[[bytes], Path], tmp_path: Path) -> None:
+    reader, begun, order = UploadReader(), tmp_path / "begun", list[str]()
+    first = asyncio.create_task(reader.read(file(bytes(begun)), reading.until_there))
+    await until(begun.exists)
+
+    async def read(name: str, turn: int) -> None:
+        await reader.read(file(b"abc"), reading.length, turn=turn)
+        order.append(name)
+
+    tasks = [asyncio.create_task(read(*one)) for one in (("late", 3), ("given up", 0), ("first", 0), ("later", 3))]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    tmp_path.joinpath("begungo").touch()
+    await asyncio.gather(first, *tasks, return_exceptions=True)
+    assert order == ["first", "late", "later"]
 
 
 @pytest.mark.clock
@@ -260,8 +279,8 @@ async def test_where_no_process_can_be_started_clients_are_told_to_come_again(
 _WORKER = """
 import asyncio, sys
 from pathlib import Path
-from runners.bento import UploadReader
-from tests.unit.bento import reading
+from runners.upload_reader import UploadReader
+from tests.unit.upload_reader import reading
 
 reader = UploadReader()
 print(asyncio.run(reader.read(Path(sys.argv[1]), reading.process)), flush=True)

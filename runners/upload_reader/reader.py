@@ -8,12 +8,15 @@ and as long as is allowed. A file that ends the process ends no other request. W
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import signal
 import subprocess
 import sys
+import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UploadReader"]
 
-_PROCESS: Final = Path(__file__).with_name("reader_process.py")
+_PROCESS: Final = Path(__file__).with_name("process.py")
 _UNANSWERED_SECONDS: Final = 30.0
 """On a machine that gives it no time on the processor"""
 _END_SECONDS: Final = 2.0
@@ -60,20 +63,28 @@ class UploadReader:
         self._patience = patience
         self._turns = ThreadPoolExecutor(1, "kushi-reader")
         self._waiting = 0
+        self._lock = threading.Lock()
+        self._order = count()
+        self._calls: list[tuple[int, int, Future[Any], Path, Sequence[Callable[[Any], Any]]]] = []
         # of the one thread
         self._child: _Child | None = None
 
-    async def read(self, upload: Path, *functions: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what the last answers
+    async def read(self, upload: Path, *functions: Callable[[Any], Any], turn: int = 0) -> Any:  # noqa: ANN401 - what the last answers
         """
         What the functions make of the file's bytes, the first of these, the next of what the one before it answered.
         They are named in the other process, so each is one of a module, and their exceptions are raised here; those of
         the client are answered with 400.
+
+        turn: of those that wait, the one with the lowest goes first, and of equal ones the first
         """
         if self._waiting >= self._most_waiting:
             raise Overloaded(f"{self._waiting} uploads wait to be read, and no more may")
         self._waiting += 1
         try:
-            call = self._turns.submit(self._call, upload, functions)
+            call = Future[Any]()
+            with self._lock:
+                heapq.heappush(self._calls, (turn, next(self._order), call, upload, functions))
+            self._turns.submit(self._next)
             answer = asyncio.wrap_future(call)
             try:
                 done, _ = await asyncio.wait([answer], timeout=self._patience)
@@ -86,6 +97,17 @@ class UploadReader:
             return await answer
         finally:
             self._waiting -= 1
+
+    def _next(self) -> None:
+        """Of as many as there are calls, each makes one"""
+        with self._lock:
+            _, _, call, upload, functions = heapq.heappop(self._calls)
+        if not call.set_running_or_notify_cancel():
+            return
+        try:
+            call.set_result(self._call(upload, functions))
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            call.set_exception(error)
 
     def _call(self, upload: Path, functions: Sequence[Callable[[Any], Any]]) -> Any:  # noqa: ANN401 - as above
         child, self._child = self._child, None
@@ -114,7 +136,8 @@ class UploadReader:
             return InvalidInput(f"the upload takes more than {self._seconds:g} s to read")
         if -code in _CRASHES:
             _log.warning("an upload ended the process that reads them with %s", signal.Signals(-code).name)
-            return InvalidInput("the upload is malformed")
+            mib = self._memory_bytes // 2**20
+            return InvalidInput(f"the upload is malformed, or takes more than {mib} MiB to read")
         return Overloaded("the process that reads uploads has ended")
 
 

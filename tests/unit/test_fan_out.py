@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners import InvalidInput
-from runners.bento import some_at_a_time
+from runners.fan_out import Room, some_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -101,6 +101,48 @@ def test_who_waits_may_be_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await taken
         assert sorted(calls.ended) == [0, 1]
+
+    asyncio.run(run())
+
+
+def test_the_lowest_turn_goes_first_and_of_equal_ones_the_first() -> None:
+    async def run() -> list[str]:
+        room, order = Room(1), list[str]()
+
+        async def use(name: str, turn: int) -> None:
+            async with room.taken(turn):
+                order.append(name)
+                await asyncio.sleep(0)
+
+        async with room.taken():
+            uses = [use("late", 3), use("first", 0), use("later", 3), use("second", 0)]
+            tasks = [asyncio.create_task(one) for one in uses]
+            await _settled()
+        await asyncio.gather(*tasks)
+        return order
+
+    assert asyncio.run(run()) == ["first", "second", "late", "later"]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_room_is_kept_whenever_who_waits_is_cancelled(given: bool) -> None:
+    async def run() -> None:
+        room = Room(1)
+
+        async def use() -> None:
+            async with room.taken():
+                await asyncio.Event().wait()
+
+        async with room.taken():
+            waiting = asyncio.create_task(use())
+            await _settled()
+            if not given:
+                waiting.cancel()
+        # its place was given to it, and it has not yet heard of that
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(10), room.taken():
+            pass
 
     asyncio.run(run())
 

@@ -1,0 +1,124 @@
+"""
+A document read page by page: which model is asked what, and when.
+
+It is told how a model is run and how a file is read, so that a service and a model of the repository can read alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from PIL import Image
+
+from runners.errors import InvalidInput
+from runners.fan_out import Room, some_at_a_time
+from runners.uploads import documents
+
+from . import boxes, crops, pages, words
+from .answers import Document, Line, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+
+__all__ = ["MOST_WORDS", "Ocr", "Reader"]
+
+Ocr = Literal["auto", "always"]
+"""Whether the text that a page of a PDF holds is taken as it is, or every page looked at"""
+
+MOST_PAGES, PAGES_AHEAD, LINES_AHEAD = 8, 2, 16
+"""At a time: of all documents, since a page takes 100 MB; of one document; of one page. Others share their batches"""
+LAST_TURN = 3
+"""First pages go before later ones, so that a letter does not wait for books; among later ones all wait alike"""
+MOST_WORDS = 200_000
+"""Of a document that is answered as a whole: more than most books have. A word takes a kilobyte until it is sent"""
+
+
+class Run(Protocol):
+    def __call__(self, model: str, inputs: Mapping[str, Floats], /) -> Awaitable[Mapping[str, npt.NDArray[Any]]]:
+        """The outputs of a model, by their names"""
+
+
+class ReadFile(Protocol):
+    def __call__(self, file: Path, /, *functions: Callable[[Any], Any], turn: int) -> Awaitable[Any]:
+        """What functions of modules, one after the other, make of the file's bytes"""
+
+
+class Reader:
+    """
+    known: the characters that the recogniser names
+    count: is told of each line how many columns of pixels it has, and how many it was filled up with
+    """
+
+    def __init__(self, run: Run, read: ReadFile, known: Sequence[str], count: Callable[[int, int], None]) -> None:
+        self._run = run
+        self._read = read
+        self._known = known
+        self._count = count
+        self._room = Room(MOST_PAGES)
+
+    async def document(self, file: Path, ocr: Ocr) -> Document:
+        read, left = list[Page](), MOST_WORDS
+        async with aclosing(self.pages(file, ocr)) as answers:
+            async for page in answers:
+                read.append(page)
+                left -= sum(len(line.words) for line in page.lines)
+                if left < 0:
+                    raise InvalidInput(f"expected a document of at most {MOST_WORDS} words: ask for it page by page")
+        return await asyncio.to_thread(Document.of, read)
+
+    async def searchable(self, file: Path, ocr: Ocr) -> bytes:
+        """A PDF that looks like the document, with the words that were read of it"""
+        layers = [page.layer() for page in (await self.document(file, ocr)).pages]
+        pictures = list[documents.Picture]()
+        for number in range(len(layers)):
+            picture = await self._read(file, partial(documents.picture, page=number), turn=_turn(number))
+            if picture is None:
+                laid: bytes = await self._read(file, partial(documents.searchable, layers=layers), turn=LAST_TURN)
+                return laid
+            pictures.append(picture)
+        return await asyncio.to_thread(documents.bound, pictures, layers)
+
+    async def pages(self, file: Path, ocr: Ocr) -> AsyncGenerator[Page, None]:
+        """Each as soon as it and those before it are read"""
+        numbers = range(await self._read(file, documents.count_pages, turn=0))
+        calls = (self._page(file, number, ocr) for number in numbers)
+        async with aclosing(some_at_a_time(calls, PAGES_AHEAD)) as answers:
+            async for page in answers:
+                yield page
+
+    async def _page(self, file: Path, number: int, ocr: Ocr) -> Page:
+        turn = _turn(number)
+        if ocr == "auto" and (text := await self._read(file, partial(documents.text, page=number), turn=turn)):
+            return await asyncio.to_thread(Page.said, number, text)
+        async with self._room.taken(turn):
+            seen = partial(documents.pixels, page=number)
+            page, pixels = await self._read(file, seen, pages.prepared, turn=turn)
+            marks = (await self._run("detector", {"x": pixels}))["fetch_name_0"][0, 0]
+            corners = await asyncio.to_thread(boxes.lines, marks, *page.shape[1::-1])
+            picture = await asyncio.to_thread(Image.fromarray, page)
+            lines = some_at_a_time((self._line(picture, one) for one in corners), LINES_AHEAD)
+            return await asyncio.to_thread(Page.read, number, page, [line async for line in lines if line])
+
+    async def _line(self, picture: Image.Image, corners: crops.Corners) -> Line | None:
+        crop = await asyncio.to_thread(crops.cut, picture, corners)
+        (shares,) = (await self._run("orientation", {"x": crops.for_orientation(crop)})).values()
+        crop = crops.upright(crop, shares)
+        pixels, filled = await asyncio.to_thread(crops.for_recogniser, crop)
+        own = round(filled * pixels.shape[-1])
+        self._count(own, pixels.shape[-1] - own)
+        read = await self._run("lines", {"line": pixels})
+        spelled = words.spelled(read["ids"][0], read["shares"][0], self._known, filled=filled)
+        return Line.read(crop, spelled) if spelled else None
+
+
+def _turn(number: int) -> int:
+    return min(number, LAST_TURN)
