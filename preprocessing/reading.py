@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from PIL import Image
 
-from runners.errors import InvalidInput
+from runners.errors import InvalidInput, Overloaded
 from runners.fan_out import Room, some_at_a_time
 from runners.uploads import documents
 
@@ -38,8 +38,11 @@ MOST_PAGES, PAGES_AHEAD, LINES_AHEAD = 8, 2, 16
 """At a time: of all documents, since a page takes 100 MB; of one document; of one page. Others share their batches"""
 LAST_TURN = 3
 """First pages go before later ones, so that a letter does not wait for books; among later ones all wait alike"""
-MOST_WORDS = 200_000
-"""Of a document that is answered as a whole: more than most books have. A word takes a kilobyte until it is sent"""
+FEW_WORDS, MOST_WORDS, MOST_HELD = 2_000, 100_000, 300_000
+"""
+Of a page or document that makes nobody wait; of a document that is answered as a whole, as a book is; and of all at a
+time, beside those of few words. A word takes a kilobyte until it is sent.
+"""
 
 
 class Run(Protocol):
@@ -64,16 +67,24 @@ class Reader:
         self._known = known
         self._count = count
         self._room = Room(MOST_PAGES)
+        self._writing = Room(1)
+        self._held = 0
 
     async def document(self, file: Path, ocr: Ocr) -> Document:
-        read, left = list[Page](), MOST_WORDS
-        async with aclosing(self.pages(file, ocr)) as answers:
-            async for page in answers:
-                read.append(page)
-                left -= sum(len(line.words) for line in page.lines)
-                if left < 0:
-                    raise InvalidInput(f"expected a document of at most {MOST_WORDS} words: ask for it page by page")
-        return await asyncio.to_thread(Document.of, read)
+        read, held = list[Page](), 0
+        try:
+            async with aclosing(self.pages(file, ocr)) as answers:
+                async for page in answers:
+                    read.append(page)
+                    more = sum(len(line.words) for line in page.lines)
+                    held, self._held = held + more, self._held + more
+                    if held > MOST_WORDS:
+                        raise InvalidInput(f"expected a document of at most {MOST_WORDS} words: read it page by page")
+                    if held > FEW_WORDS and self._held > MOST_HELD:
+                        raise Overloaded("other long documents are read: try again, or read this one page by page")
+            return Document.of(read)
+        finally:
+            self._held -= held
 
     async def searchable(self, file: Path, ocr: Ocr) -> bytes:
         """A PDF that looks like the document, with the words that were read of it"""
@@ -98,7 +109,11 @@ class Reader:
     async def _page(self, file: Path, number: int, ocr: Ocr) -> Page:
         turn = _turn(number)
         if ocr == "auto" and (text := await self._read(file, partial(documents.text, page=number), turn=turn)):
-            return await asyncio.to_thread(Page.said, number, text)
+            if sum(len(line.words) for line in text.lines) <= FEW_WORDS:
+                return Page.said(number, text)
+            # one at a time: Python runs one thread
+            async with self._writing.taken(turn):
+                return await asyncio.to_thread(Page.said, number, text)
         async with self._room.taken(turn):
             seen = partial(documents.pixels, page=number)
             page, pixels = await self._read(file, seen, pages.prepared, turn=turn)
@@ -106,7 +121,7 @@ class Reader:
             corners = await asyncio.to_thread(boxes.lines, marks, *page.shape[1::-1])
             picture = await asyncio.to_thread(Image.fromarray, page)
             lines = some_at_a_time((self._line(picture, one) for one in corners), LINES_AHEAD)
-            return await asyncio.to_thread(Page.read, number, page, [line async for line in lines if line])
+            return Page.read(number, page, [line async for line in lines if line])
 
     async def _line(self, picture: Image.Image, corners: crops.Corners) -> Line | None:
         crop = await asyncio.to_thread(crops.cut, picture, corners)

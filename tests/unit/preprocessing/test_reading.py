@@ -10,7 +10,7 @@ import pytest
 
 from preprocessing import reading
 from preprocessing.reading import Reader
-from runners import InvalidInput
+from runners import InvalidInput, Overloaded
 from runners.uploads.pdf_writer import Sheet, written
 from tests.unit.uploads.pdfs import pdf, placed, said
 
@@ -70,9 +70,27 @@ def test_a_whole_document_has_a_bound_of_words(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(reading, "MOST_WORDS", 4)
         assert len((await reader(Files()).document(path, "auto")).pages) == 1
         monkeypatch.setattr(reading, "MOST_WORDS", 3)
-        with pytest.raises(InvalidInput, match=r"^expected a document of at most 3 words: ask for it page by page$"):
+        with pytest.raises(InvalidInput, match=r"^expected a document of at most 3 words: read it page by page$"):
             await reader(Files()).document(path, "auto")
         assert [page.number async for page in reader(Files()).pages(path, "auto")] == [1]
+
+    asyncio.run(run())
+
+
+def test_long_documents_at_a_time_have_a_bound_and_short_ones_go_on(
+    book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        files = Files()
+        reads = reader(files)
+        monkeypatch.setattr(reading, "MOST_HELD", 7)
+        monkeypatch.setattr(reading, "FEW_WORDS", 0)
+        assert len((await reads.document(book, "auto")).pages) == 6
+        with pytest.raises(Overloaded, match=r"^other long documents are read: try again"):
+            await asyncio.gather(reads.document(book, "auto"), reads.document(book, "auto"))
+        monkeypatch.setattr(reading, "FEW_WORDS", 10)
+        documents = await asyncio.gather(*(reads.document(book, "auto") for _ in range(5)))
+        assert [len(document.pages) for document in documents] == [6] * 5
 
     asyncio.run(run())
 
