@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1200)
 
-MOST_BYTES = 465_000_000
+MOST_BYTES = 475_000_000
 TOOLS = re.compile(r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|ld|make|cmake|ninja|cargo|rustc|maturin|zig|git)(-\d+)?")
 CACHES = re.compile(r"(root|home/\w+)/\.cache/.|var/cache/apt/.+\.deb|var/lib/apt/lists/.+Packages")
 SECRETS = re.compile(r"(.*\.(pem|crt|key|p12|pfx|env)|id_(rsa|ed25519)|\.netrc|\.npmrc|\.pypirc|pip\.conf|\.env)")
