@@ -20,7 +20,7 @@ File = Annotated[Path, ContentType("*/*")]
 columns = Counter("reader_columns_total", "Columns of pixels that the recogniser has looked at", ["of"])
 
 
-@service(name="Kushi", image=image(lock="requirements/bento-{runtime}.txt"), traffic={"timeout": 600})
+@service(name="Kushi", image=image(lock="requirements/bento-{runtime}.txt"), traffic={"timeout": 120})
 class Kushi:
     """Reads scans, photographs and PDFs: each word, how sure that is, and where it stands."""
 

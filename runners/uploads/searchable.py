@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from PIL import Image
-from pypdfium2 import PdfiumError, PdfMatrix
+from pypdfium2 import PdfiumError, raw
 
 from . import pdf_files
 from .document_limits import malformed
@@ -109,6 +109,6 @@ def _lay(words: pdfium.PdfXObject, document: pdfium.PdfDocument, number: int) ->
         laid = words.as_pageobject()
         # PDFium has brought their lower left corner to where the page begins to count
         left, bottom, _, _ = page.get_bbox()
-        laid.set_matrix(PdfMatrix().translate(left, bottom))
+        raw.FPDFPageObj_Transform(laid, 1, 0, 0, 1, left, bottom)
         page.insert_obj(laid)
         page.gen_content()
