@@ -6,7 +6,7 @@ A module of its own, so that the process in which uploads are read need not impo
 
 # not as strings: BentoML and pydantic read the annotations
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,36 +16,14 @@ from .crops import Crop
 from .order import in_order
 from .words import Spelled, corners_of
 
+if TYPE_CHECKING:
+    from runners.uploads.documents import Text, TextLine
+
 __all__ = ["Document", "Line", "Page", "Word"]
 
 Corners = list[tuple[float, float]]
 
 _CORNERS = "Pixels of the page, from the upper left corner clockwise, as one reads"
-
-
-class Placed(Protocol):
-    """A word or a line that a document says itself"""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def corners(self) -> npt.NDArray[np.float32]: ...
-
-
-class PlacedLine(Placed, Protocol):
-    @property
-    def words(self) -> Sequence[Placed]: ...
-
-
-class Text(Protocol):
-    """What a page says itself"""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def height(self) -> int: ...
-    @property
-    def lines(self) -> Sequence[PlacedLine]: ...
 
 
 class Word(BaseModel):
@@ -65,7 +43,7 @@ class Line(Word):
         return cls(words=words, **dict(_word(spelled.text, spelled.confidence, crop.corners)))
 
     @classmethod
-    def said(cls, line: PlacedLine) -> Self:
+    def said(cls, line: "TextLine") -> Self:
         words = [_word(word.text, 1, word.corners) for word in line.words]
         return cls(words=words, **dict(_word(line.text, 1, line.corners)))
 
@@ -85,7 +63,7 @@ class Page(BaseModel):
         return cls._of(number, width, height, "pixels", [lines[place] for place in places])
 
     @classmethod
-    def said(cls, number: int, text: Text) -> Self:
+    def said(cls, number: int, text: "Text") -> Self:
         return cls._of(number, text.width, text.height, "text", [Line.said(line) for line in text.lines])
 
     def layer(self) -> tuple[int, int, list[tuple[str, Corners]]] | None:

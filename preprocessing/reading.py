@@ -44,6 +44,9 @@ Of a page or document that makes nobody wait; of a document that is answered as 
 time, beside those of few words. A word takes a kilobyte until it is sent.
 """
 
+MOST_BOUND, MOST_PICTURE_BYTES = 2, 256 * 2**20
+"""At a time, documents whose pictures become a PDF; and of the pictures of one"""
+
 
 class Run(Protocol):
     def __call__(self, model: str, inputs: Mapping[str, Floats], /) -> Awaitable[Mapping[str, npt.NDArray[Any]]]:
@@ -68,6 +71,7 @@ class Reader:
         self._count = count
         self._room = Room(MOST_PAGES)
         self._writing = Room(1)
+        self._binding = Room(MOST_BOUND)
         self._held = 0
 
     async def document(self, file: Path, ocr: Ocr) -> Document:
@@ -89,14 +93,20 @@ class Reader:
     async def searchable(self, file: Path, ocr: Ocr) -> bytes:
         """A PDF that looks like the document, with the words that were read of it"""
         layers = [page.layer() for page in (await self.document(file, ocr)).pages]
-        pictures = list[documents.Picture]()
-        for number in range(len(layers)):
-            picture = await self._read(file, partial(documents.picture, page=number), turn=_turn(number))
-            if picture is None:
-                laid: bytes = await self._read(file, partial(documents.searchable, layers=layers), turn=LAST_TURN)
-                return laid
-            pictures.append(picture)
-        return await asyncio.to_thread(documents.bound, pictures, layers)
+        pictures, left = list[documents.Picture](), MOST_PICTURE_BYTES
+        async with self._binding.taken(_turn(len(layers))):
+            for number in range(len(layers)):
+                picture = await self._read(file, partial(documents.picture, page=number), turn=_turn(number))
+                if picture is None:
+                    laid: bytes = await self._read(file, partial(documents.searchable, layers=layers), turn=LAST_TURN)
+                    return laid
+                pictures.append(picture)
+                left -= len(picture.data)
+                if left < 0:
+                    raise InvalidInput(
+                        f"expected pages that take at most {MOST_PICTURE_BYTES} bytes as a PDF, got more"
+                    )
+            return await asyncio.to_thread(documents.bound, pictures, layers)
 
     async def pages(self, file: Path, ocr: Ocr) -> AsyncGenerator[Page, None]:
         """Each as soon as it and those before it are read"""

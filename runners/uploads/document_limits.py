@@ -19,8 +19,6 @@ class Limits:
     """Of a picture: more than a good camera takes, since a page is looked at closely"""
     side: int = 4000
     """Pixels of the longer side of a page of a PDF, however large its paper is"""
-    picture_bytes: int = 256 * 1024 * 1024
-    """Of all pages of an image or a TIFF, as a PDF holds them"""
     characters: int = 100_000
     """Of a page that says its text itself; one of a newspaper has 20,000"""
 

@@ -78,8 +78,6 @@ def bound(pictures: Sequence[Picture], layers: Sequence[Layer | None], dots_per_
 
     A layer is width and height of the page as it was shown, in pixels, and the words, each with its four corners.
     """
-    if sum(len(one.data) for one in pictures) > LIMITS.picture_bytes:
-        raise UnreadableDocument(f"expected pages that take at most {LIMITS.picture_bytes} bytes as a PDF, got more")
     return pictures_with_words(pictures, layers, dots_per_inch)
 
 

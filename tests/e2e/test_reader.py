@@ -16,8 +16,8 @@ from runners.uploads.pdf_writer import Sheet
 from runners.uploads.pdf_writer import written as written_pdf
 from tests.e2e.bento import Bento
 from tests.e2e.pictures import encoded, written
+from tests.pdfs import pdf, said
 from tests.serving import ROOT
-from tests.unit.uploads.pdfs import pdf, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

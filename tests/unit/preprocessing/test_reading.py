@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from preprocessing import reading
 from preprocessing.reading import Reader
 from runners import InvalidInput, Overloaded
+from runners.uploads import documents
 from runners.uploads.pdf_writer import Sheet, written
-from tests.unit.uploads.pdfs import pdf, placed, said
+from tests.pdfs import pdf, placed, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +97,35 @@ def test_long_documents_at_a_time_have_a_bound_and_short_ones_go_on(
         assert [len(document.pages) for document in documents] == [6] * 5
 
     asyncio.run(run())
+
+
+async def no_text(model: str, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+    """What the detector answers for a page without any"""
+    assert model == "detector"
+    return {"fetch_name_0": np.zeros_like(inputs["x"][:, :1])}
+
+
+def test_pictures_that_become_a_pdf_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pages.tiff"
+    pages = [Image.radial_gradient("L") for _ in range(3)]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+
+    async def searchable() -> bytes:
+        return await Reader(no_text, Files().read, [], lambda own, filling: None).searchable(path, "auto")
+
+    assert documents.count_pages(asyncio.run(searchable())) == 3
+    taken: list[int] = []
+    monkeypatch.setattr(documents, "picture", partial(_counted, taken, documents.picture))
+    monkeypatch.setattr(reading, "MOST_PICTURE_BYTES", 10)
+    with pytest.raises(InvalidInput, match=r"^expected pages that take at most 10 bytes as a PDF, got more$"):
+        asyncio.run(searchable())
+    # and the others are not asked for
+    assert taken == [0]
+
+
+def _counted(taken: list[int], picture: Callable[..., Any], data: bytes, page: int) -> Any:  # noqa: ANN401 - a picture
+    taken.append(page)
+    return picture(data, page)
 
 
 def test_who_leaves_after_a_page_leaves_nothing_behind(book: Path) -> None:

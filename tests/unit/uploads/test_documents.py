@@ -13,9 +13,8 @@ from PIL import Image, TiffImagePlugin
 from PIL.PngImagePlugin import PngInfo
 
 from runners.uploads import UnreadableDocument, UnreadableImage, UnreadableUpload, documents, pdf_text
-from runners.uploads.documents import Picture
 from runners.uploads.pdf_writer import Sheet, written
-from tests.unit.uploads.pdfs import pdf, placed, said
+from tests.pdfs import pdf, placed, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,14 +270,6 @@ def test_black_and_white_stays_that() -> None:
     assert len(picture.data) < 2000
     shown = documents.pixels(documents.bound([picture], [None]))
     assert (shown[:, :, 0] == np.asarray(page.convert("L"))).all()
-
-
-def test_pictures_of_too_many_bytes_are_not_bound() -> None:
-    picture = Picture(bytes(documents.LIMITS.picture_bytes // 2), 10, 10, "")
-    with pytest.raises(
-        UnreadableDocument, match=r"^expected pages that take at most 268435456 bytes as a PDF, got more$"
-    ):
-        documents.bound([picture] * 3, [None] * 3)
 
 
 def test_more_characters_than_a_part_of_the_font_names() -> None:
