@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from . import images, pdf_files
 from .document_limits import LIMITS
 from .errors import UnreadableDocument
+from .image_files import begins_like_an_image, opening_of
 from .pdf_text import Text, TextLine, TextWord, text_of
 from .searchable import Picture, pdf_with_words, picture_of, pictures_with_words
 
@@ -45,6 +46,8 @@ DOTS_PER_INCH: Final = 200.0
 def count_pages(data: bytes) -> int:
     if pdf_files.is_pdf(data):
         return pdf_files.count(data)
+    if not begins_like_an_image(data):
+        raise UnreadableDocument(f"expected a PDF or an image ({', '.join(images.FORMATS)}), got {opening_of(data)}")
     pages = images.count_pages(data, LIMITS.pages)
     if pages > LIMITS.pages:
         raise UnreadableDocument(f"expected a document of at most {LIMITS.pages} pages, got more")

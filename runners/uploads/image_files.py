@@ -20,7 +20,7 @@ from .tiff_files import orientation_of, pages_of_tiff, reduce_tiff
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FORMATS", "begins_like_an_image", "count_pages", "reduce"]
+__all__ = ["FORMATS", "begins_like_an_image", "count_pages", "opening_of", "reduce"]
 
 
 def reduce(data: bytes, page: int = 0) -> Reduced:
@@ -35,7 +35,7 @@ def reduce(data: bytes, page: int = 0) -> Reduced:
                 return reduce_tiff(memoryview(data), page) if reducer is reduce_tiff else reducer(memoryview(data))
             except (struct.error, IndexError, StopIteration) as error:
                 raise malformed() from error
-    raise UnreadableImage(f"expected an image ({', '.join(FORMATS)}), got {_opening(data)}")
+    raise UnreadableImage(f"expected an image ({', '.join(FORMATS)}), got {opening_of(data)}")
 
 
 def count_pages(data: bytes, most: int) -> int:
@@ -58,7 +58,7 @@ def _check_length(data: bytes) -> None:
         raise UnreadableImage(f"expected an image of at most {LIMITS.file_bytes} bytes, got {len(data)}")
 
 
-def _opening(data: bytes) -> str:
+def opening_of(data: bytes) -> str:
     return f"{len(data)} bytes that begin with {data[:8]!r}" if data else "no bytes"
 
 

@@ -6,6 +6,8 @@ import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +66,14 @@ def test_the_letter_of_the_page_is_read_as_the_page_says(client: httpx.Client) -
     assert f"```text\n{answer['text']}\n```" in README
     with Image.open(LETTER) as letter:
         assert (answer["width"], answer["height"]) == letter.size
+
+
+def test_the_program_of_the_page_prints_what_the_page_says(client: httpx.Client) -> None:
+    (program, printed) = re.findall(r"```python\nimport bentoml\n(.*?)```\n+```text\n(.*?)```", README, re.DOTALL)[0]
+    here = f"import bentoml\n{program}".replace("http://localhost:3000", str(client.base_url).rstrip("/"))
+    command = [sys.executable, "-c", here]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
 def test_words_stand_where_they_are_said_to_stand(client: httpx.Client) -> None:
@@ -201,7 +211,7 @@ def test_what_is_filled_up_is_counted(client: httpx.Client) -> None:
 # --- what is refused ---
 
 REFUSED = {
-    "no document": (b"PK\3\4 a letter", "expected an image (PNG, JPEG"),
+    "no document": (b"PK\3\4 a letter", "expected a PDF or an image (PNG, JPEG"),
     "a PDF cut short": (pdf([], PAPER)[:80], "the PDF is truncated or malformed"),
     "a locked PDF": (pdf([], PAPER, locked=True), "the PDF is locked with a password"),
     "ten thousand pages": (
