@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tests.processes import children, of_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,20 +23,10 @@ def threads_on(pid: int, core: int) -> list[str]:
 
 def processes_on(pid: int, core: int) -> int:
     """How many processes that this one has started have all their threads on this core and no other."""
-    children = {int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in _words(path)}
-    return sum({cores for _, cores in _threads(child)} == {str(core)} for child in children)
+    return sum({cores for _, cores in _threads(child)} == {str(core)} for child in children(pid))
 
 
 def _threads(pid: int) -> Iterator[tuple[str, str]]:
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        # a thread may end meanwhile
-        with suppress(FileNotFoundError, ProcessLookupError):
-            allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", (task / "status").read_text(), re.MULTILINE)
-            if allowed:
-                yield (task / "comm").read_text(encoding="utf-8", errors="replace").strip(), allowed[1]
-
-
-def _words(path: Path) -> list[str]:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return path.read_text().split()
-    return []
+    for _, status in of_threads(pid, "status"):
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        yield fields["Name"], fields["Cpus_allowed_list"]

@@ -19,6 +19,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from tests.processes import thread_states
 from tests.raw_http import Address, Connection, Headers, Response, fetch
 from tests.waiting import Late, eventually
 
@@ -36,7 +37,6 @@ __all__ = [
     "labelled",
     "metrics",
     "run_to_end",
-    "thread_names",
 ]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -53,27 +53,6 @@ METRICS_LINE: Final = re.compile(r"Started Metrics Service at \S*?:(\d+)")
 
 STARTED: Final[WeakSet[Server]] = WeakSet()
 """By this process, and in use"""
-
-
-def thread_names(pid: int) -> dict[int, str]:
-    """The threads of a process with their names, as the system knows them."""
-    names = {}
-    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
-        # a thread may end meanwhile
-        with suppress(FileNotFoundError, ProcessLookupError):
-            names[int(path.parent.name)] = path.read_text(encoding="utf-8", errors="replace").strip()
-    return names
-
-
-def thread_states(pid: int) -> list[tuple[str, str]]:
-    """The name of each thread of a process and what it does, in the letters of /proc: R runs, S waits, T is stopped."""
-    states = []
-    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
-        # a thread may end meanwhile
-        with suppress(FileNotFoundError, ProcessLookupError):
-            name, _, rest = path.read_text(encoding="utf-8", errors="replace").rpartition(")")
-            states.append((name.partition("(")[2], rest.split()[0]))
-    return states
 
 
 def executes(pid: int, model: str) -> bool:

@@ -205,8 +205,10 @@ class Bento:
             if ends == [self.port, ours]:
                 mark = f"socket:[{fields[9]}]"
                 for pid, _ in self._members():
-                    if any(_target(link) == mark for link in Path(f"/proc/{pid}/fd").iterdir()):
-                        yield pid
+                    # a process may end meanwhile
+                    with suppress(OSError):
+                        if any(_target(link) == mark for link in Path(f"/proc/{pid}/fd").iterdir()):
+                            yield pid
 
     def watches_files(self) -> bool:
         """Whether one of its processes hears of changed files, as with --reload once it has started"""
@@ -245,8 +247,7 @@ class Bento:
 
     def peak_kib(self) -> int:
         """What the process that has had the most of memory has had"""
-        texts = [Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid, _ in self._members()]
-        return max(int(re.findall(r"^VmHWM:\s+(\d+) kB", text, re.MULTILINE)[0]) for text in texts)
+        return max(map(_peak_kib, (pid for pid, _ in self._members())))
 
     def pending(self, model: str) -> int:
         """Requests that wait in the engine"""
@@ -297,6 +298,14 @@ class Bento:
                 for line in stream:
                     self.log.add(line.rstrip("\n"))
         self.log.end()
+
+
+def _peak_kib(pid: int) -> int:
+    # it may end meanwhile
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
 
 
 def _target(link: Path) -> str:

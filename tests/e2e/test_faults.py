@@ -6,8 +6,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import httpx
@@ -21,6 +20,7 @@ from tests.e2e.bento import ANSWER_S, Bento
 from tests.e2e.load import Load
 from tests.e2e.pictures import encoded, picture
 from tests.integration.occupied import LONG_STEPS, slow_request
+from tests.processes import thread_states
 from tests.raw_http import frame
 from tests.small_service import FOLDER, MODELS
 from tests.small_service.handwriting import handwritten
@@ -91,12 +91,7 @@ def hears(socket: WebSocketSession) -> bool:
 
 def runs_no_more(process: int) -> bool:
     """Whether all of its threads have ended or are stopped"""
-    states = []
-    for path in Path(f"/proc/{process}/task").glob("*/stat"):
-        # A thread may end meanwhile.
-        with suppress(OSError):
-            states.append(path.read_bytes().rpartition(b")")[2].split()[0])
-    return set(states) <= {b"T", b"Z", b"X"}
+    return {state for _, state in thread_states(process)} <= {"T", "Z", "X"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])

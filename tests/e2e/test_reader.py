@@ -8,11 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from tritonclient import grpc, http
+from tritonclient.utils import InferenceServerException
 
 from runners.uploads.pdf_writer import Sheet
 from runners.uploads.pdf_writer import written as written_pdf
@@ -232,6 +235,59 @@ def test_what_cannot_be_read_is_refused_with_the_reason(client: httpx.Client, na
 
 def test_an_unknown_way_of_reading_is_refused(client: httpx.Client) -> None:
     assert read(client, pdf([], PAPER), ocr="never").status_code == 400
+
+
+# --- the same as a model ---
+
+
+def asked(client: Any, kind: Any, data: bytes, *outputs: str, ocr: str = "") -> Any:  # noqa: ANN401 - as there are two
+    """What the model answers to a client of the protocol, for HTTP or gRPC"""
+    inputs = []
+    for name, value in {"document": data, "ocr": ocr.encode()}.items():
+        if value:
+            tensor = kind.InferInput(name, [1], "BYTES")
+            tensor.set_data_from_numpy(np.array([value], np.object_))
+            inputs.append(tensor)
+    return client.infer("reader", inputs, outputs=[kind.InferRequestedOutput(name) for name in outputs])
+
+
+@pytest.fixture(params=[http, grpc], ids=["http", "grpc"])
+def protocol(request: pytest.FixtureRequest, bento: Bento) -> Iterator[Callable[..., Any]]:
+    with request.param.InferenceServerClient(f"127.0.0.1:{bento.port}") as client:
+        yield partial(asked, client, request.param)
+
+
+def test_the_model_says_what_the_service_says(client: httpx.Client, protocol: Callable[..., Any]) -> None:
+    data = tiff(written(TEXT, 40), written("seven birds", 40))
+    said = read(client, data).raise_for_status().json()
+    answer = protocol(data)
+    assert [json.loads(page) for page in answer.as_numpy("pages")] == said["pages"]
+    assert answer.as_numpy("text").tolist() == [said["text"].encode()]
+    assert answer.as_numpy("markdown").tolist() == [read(client, data, "/markdown").raise_for_status().content]
+
+
+def test_the_model_answers_what_it_is_asked_for(protocol: Callable[..., Any]) -> None:
+    data = pdf([said("shown", 100, 600, 60), said("hidden", 100, 400, 60).replace("0 g", "3 Tr")], PAPER)
+    assert [protocol(data, "text", ocr=ocr).as_numpy("text")[0] for ocr in ("auto", "always")] == [
+        b"shown\nhidden",
+        b"shown",
+    ]
+    assert protocol(data, "text").as_numpy("pages") is None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_model_refuses_with_the_reason(protocol: Callable[..., Any], name: str) -> None:
+    data, reason = REFUSED[name]
+    with pytest.raises(InferenceServerException) as raised:
+        protocol(data)
+    assert raised.value.message().startswith(reason)
+    assert raised.value.status() in {"400", "StatusCode.INVALID_ARGUMENT"}
+
+
+def test_the_model_knows_two_ways_of_reading(protocol: Callable[..., Any]) -> None:
+    with pytest.raises(InferenceServerException) as raised:
+        protocol(LETTER.read_bytes(), ocr="never")
+    assert raised.value.message() == 'expected ocr to be "auto" or "always", got \'never\''
 
 
 def test_the_example_of_the_document_can_be_sent(client: httpx.Client) -> None:

@@ -66,5 +66,15 @@ def test_a_program_prints_what_the_page_says(server: Server, title: str) -> None
 
 
 def test_each_kind_has_a_program() -> None:
-    kinds = ["Plain", "Strings", "Async", "Decoupled", "Auto-complete", "Errors", "Metrics", "Environment"]
+    kinds = [
+        "Plain",
+        "Strings",
+        "Async",
+        "Decoupled",
+        "Other models",
+        "Auto-complete",
+        "Errors",
+        "Metrics",
+        "Environment",
+    ]
     assert list(PROGRAMS) == kinds

@@ -17,8 +17,9 @@ from tests.bystander import undisturbed
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.hostile_models import ENDLESS
+from tests.processes import thread_states
 from tests.raw_http import frame
-from tests.serving import executes, thread_states
+from tests.serving import executes
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 from runners import ConfigInvalid, Engine
 from tests import models
 from tests.forks import forked
-from tests.serving import thread_names
+from tests.processes import thread_names
 from tests.waiting import eventually
 
 LEVEL = {"max_requests": 0, "default_timeout_us": 0, "allow_timeout_override": False, "timeout_action": "REJECT"}

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from runners import Client
 from tests import models
 from tests.nvml import UUIDS, StandIn
+from tests.processes import thread_names
 from tests.raw_http import fetch
-from tests.serving import thread_names
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

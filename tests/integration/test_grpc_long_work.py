@@ -14,7 +14,7 @@ from tests import models
 from tests.integration.grpc_doors import port_of
 from tests.integration.python_models import models as python_models
 from tests.integration.test_grpc import array_input, request
-from tests.serving import thread_names
+from tests.processes import thread_names
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Output, Tensor
 from tests.integration.hostile import BODY, HEADERS, PATH, SUM, all_is_well, image, inflight_bytes
+from tests.processes import thread_names
 from tests.raw_http import chunked, frame
-from tests.serving import thread_names
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from tests import odd_backend
 from tests.integration.python_models import models as python_models
 from tests.integration.python_models.test_faults import workers_of
 from tests.odd_backend import put
+from tests.processes import lives
 from tests.raw_http import frame
 from tests.serving import ROOT
 from tests.waiting import eventually
@@ -70,15 +71,6 @@ def say(server: Server, *what: str, model: str = "m") -> list[str]:
         tensor.set_data_from_numpy(np.array([[word.encode()] for word in what], np.object_))
         said = client.infer(model, [tensor]).as_numpy("SAID")
     return [row[0].decode() for row in said.tolist()]
-
-
-def is_alive(process: int) -> bool:
-    """Whether it runs; one that has ended may wait for somebody to ask how"""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def failure(repository: Path) -> KushiError:
@@ -180,7 +172,7 @@ def test_a_file_that_is_never_open_is_given_up_and_its_process_ends_with_the_ser
     assert len(processes) == 2
     assert server.stop() == 0
     # the system ends it behind the server
-    eventually(lambda: not any(map(is_alive, processes)), "they have gone as well")
+    eventually(lambda: not any(map(lives, processes)), "they have gone as well")
 
 
 TWO_FORMS: Final = parameter("kushi.alternatives", "other") + parameter("kushi.samples", "rows.npz")

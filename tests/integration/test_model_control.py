@@ -16,8 +16,9 @@ from tests.contract import requests
 from tests.contract.requests import ADD_SUB_INPUTS, Infer, Tensor
 from tests.held import hold_file
 from tests.integration.occupied import occupy, send_behind_another, slow_request
+from tests.processes import thread_names
 from tests.raw_http import frame
-from tests.serving import run_to_end, thread_names
+from tests.serving import run_to_end
 from tests.waiting import eventually, settles
 
 if TYPE_CHECKING:

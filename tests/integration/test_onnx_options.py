@@ -20,7 +20,8 @@ from tests import models
 from tests.contract import requests
 from tests.contract.requests import Infer, Tensor
 from tests.examples import built
-from tests.serving import ROOT, thread_names
+from tests.processes import thread_names
+from tests.serving import ROOT
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

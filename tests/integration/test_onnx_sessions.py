@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 
 from runners import Engine, EngineOptions
 from tests import models
-from tests.serving import thread_names
+from tests.processes import thread_names
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ def test_a_service_of_the_page_runs_beside_a_package_called_runners(python: Path
     assert "from kushi.bento import" in _SERVICE
     assert "image=image()" in _SERVICE
     for name in ("preprocessing", "model_repository"):
-        shutil.copytree(ROOT / name, users / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # that model imports the package by the name that it has here
+        shutil.copytree(ROOT / name, users / name, ignore=shutil.ignore_patterns("__pycache__", "reader"))
     (users / "service.py").write_text(_SERVICE, encoding="utf-8")
     serving = Bento(users, python=python, PYTHONPATH="")
     with serving.until_ready() as bento, bento.client() as client:

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ import pytest
 
 from runners import Client, TritonRunner, errors
 from tests.peer.pair import free_ports
+from tests.processes import children, thread_names
 from tests.serving import ROOT, Log
 from tests.shared_memory import Object
 from tests.waiting import eventually
@@ -88,7 +88,7 @@ class TritonServer:
     def kill(self) -> None:
         """Kills the tritonserver, a child of the process that was started here, and then that one."""
         for pid in children(self.process.pid):
-            if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "tritonserver":
+            if thread_names(pid).get(pid) == "tritonserver":
                 os.kill(pid, signal.SIGKILL)
                 break
         else:
@@ -99,15 +99,6 @@ class TritonServer:
     def stop(self) -> None:
         """Standard input ends, and so does the server."""
         self.process.communicate(timeout=START_S)
-
-
-def children(pid: int) -> list[int]:
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        # a thread may end meanwhile
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found += map(int, path.read_text(encoding="ascii").split())
-    return found
 
 
 def started(home: Path, ports: list[int] | None = None) -> TritonServer:

@@ -22,6 +22,7 @@ from runners.errors import EngineFailed
 from runners.repository.config import parse
 from runners.repository.layout import scan
 from tests.cores import CORES, processes_on
+from tests.processes import children
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def test_its_runtime_is_not_in_the_process_of_the_server(tmp_path: Path, start_s
     with InferenceServerClient(server.url.removeprefix("http://")) as client:
         answer = client.infer("m", [given]).as_numpy("scores")
         assert np.abs(answer.sum(axis=1) - 1).max() < 1e-6
-        workers = [int(pid) for pid in children(server.pid) if RUNTIME in maps(pid)]
+        workers = [pid for pid in children(server.pid) if RUNTIME in maps(pid)]
         assert workers
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
@@ -162,13 +163,6 @@ def test_its_runtime_is_not_in_the_process_of_the_server(tmp_path: Path, start_s
                 return False
 
         eventually(again, "an answer of the new process", 60)
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
 
 
 def maps(pid: int) -> bytes:

@@ -20,6 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from runners import Engine, EngineOptions
 from runners.errors import ConfigInvalid
+from tests.processes import children
 from tests.serving import ROOT
 from tests.torch.models import (
     NETWORK_INPUTS,
@@ -159,7 +160,7 @@ def test_a_model_that_keeps_state_has_one_for_each_process(repository: Path, sta
     put(repository, "m", Counting(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)
     assert [ask(server) for _ in range(3)] == [1, 2, 3]
-    (process,) = workers_of(server)
+    (process,) = children(server.pid)
     os.kill(process, signal.SIGKILL)
     server.log.wait_for(re.compile("m_0 has ended and is started again"), 30)
     assert [ask(server) for _ in range(2)] == [1, 2]
@@ -180,7 +181,7 @@ def test_the_end_of_its_process_fails_its_batch_and_not_the_server(repository: P
     put(repository, "m", Long(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)
     assert ask(server) == 0
-    (process,) = workers_of(server)
+    (process,) = children(server.pid)
     errors: list[str] = []
 
     def ask_for_long() -> None:
@@ -208,7 +209,7 @@ def test_the_end_of_its_process_fails_its_batch_and_not_the_server(repository: P
 def test_pytorch_is_not_in_the_process_of_the_server(repository: Path, start_server: StartServer) -> None:
     put(repository, "m", nn.Identity(), model_config("m", *ONE, max_batch_size=1, extra=ISOLATED))
     server = start_server(repository)
-    (process,) = workers_of(server)
+    (process,) = children(server.pid)
     assert "libtorch" in Path(f"/proc/{process}/maps").read_text(encoding="utf-8")
     assert "libtorch" not in Path(f"/proc/{server.pid}/maps").read_text(encoding="utf-8")
 
@@ -241,14 +242,6 @@ def ask(server: Server, x: float = 0) -> float:
         tensor = InferInput("x", [1, 1], "FP32")
         tensor.set_data_from_numpy(np.array([[x]], np.float32))
         return float(client.infer("m", [tensor]).as_numpy("OUTPUT__0")[0, 0])
-
-
-def workers_of(server: Server) -> list[int]:
-    """The processes that the server has started."""
-    found: list[int] = []
-    for task in Path(f"/proc/{server.pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
-    return found
 
 
 def cpu_ticks(process: int) -> int:

@@ -33,7 +33,8 @@ from runners.starting import _still_waiting
 from tests import hostile_models, models
 from tests.held import hold_file
 from tests.lifetimes import Made
-from tests.serving import ROOT, thread_names
+from tests.processes import thread_names
+from tests.serving import ROOT
 from tests.unit.controlled import EXPLICIT, index, plus, rows
 from tests.waiting import eventually, settles
 

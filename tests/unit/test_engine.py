@@ -8,7 +8,8 @@ import pytest
 
 from runners import ConfigInvalid, Engine, EngineOptions, ModelOptions, ModelUnavailable, Unsupported
 from tests import models
-from tests.serving import ROOT, thread_names
+from tests.processes import thread_names
+from tests.serving import ROOT
 
 TOLERANT = EngineOptions(exit_on_error=False)
 

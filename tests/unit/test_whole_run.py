@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.processes import lives
 from tests.serving import ROOT
 from tests.waiting import eventually
 from tests.whole.parts import PARTS
@@ -168,7 +169,7 @@ def test_a_run_that_is_told_to_end_ends_what_it_has_begun(project: Path) -> None
         run.send_signal(signal.SIGTERM)
         assert run.wait(30) == 143
         began = int(written.read_text())
-        eventually(lambda: has_ended(began), "nothing of it is left")
+        eventually(lambda: not lives(began), "nothing of it is left")
 
 
 @pytest.mark.parametrize("session", ["setsid ", ""], ids=["in a session of its own", "in that of the part"])
@@ -178,15 +179,7 @@ def test_what_a_part_leaves_behind_is_ended_and_named(project: Path, session: st
     makefile.write_text(makefile.read_text().replace("lint: ; @", f"lint: ; @{leaving}"))
     done = whole(project, "setup", "lint")
     assert re.search(r"left behind, and are ended now\nlint: .*sleep 600\n", done.stdout)
-    assert has_ended(int((project / "pid").read_text()))
-
-
-def has_ended(pid: int) -> bool:
-    """Also where nobody has asked yet how"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    assert not lives(int((project / "pid").read_text()))
 
 
 def test_a_file_that_pytest_has_not_finished_is_a_failure(tmp_path: Path) -> None:

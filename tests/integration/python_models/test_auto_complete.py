@@ -14,6 +14,7 @@ from runners import Engine, EngineOptions, ModelOptions
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of
 from tests.integration.test_hostile_models import change
+from tests.processes import lives
 from tests.raw_http import frame
 from tests.waiting import eventually, settles
 
@@ -209,7 +210,7 @@ def test_an_unload_ends_the_process_in_which_a_configuration_is_completed(
         eventually(written.exists, "the process has begun")
         assert change(server, "m", "unload").status == 200
         assert "given up: the model is to be unloaded" in loading.receive().error
-    settles(lambda: not Path("/proc", written.read_text()).exists(), "the process has ended")
+    settles(lambda: not lives(int(written.read_text())), "the process has ended")
     shutil.rmtree(repository / "m")
     write(repository, COMPLETE + "return config")
     assert change(server, "m", "load").status == 200

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from tests.integration.grpc_doors import port_of
 from tests.integration.python_models import models
 from tests.integration.python_models.test_models import client_of, pair, tensor
 from tests.integration.test_grpc import array_input
+from tests.processes import children, lives
 from tests.serving import Server
 from tests.waiting import eventually, settles
 
@@ -32,12 +32,7 @@ def say(client: InferenceServerClient, what: str) -> str:
 
 def workers_of(server: Server) -> list[int]:
     """The processes that the server has started"""
-    found = []
-    for task in Path(f"/proc/{server.pid}/task").iterdir():
-        # a thread may end meanwhile: its children are another one's then, and those who wait look again
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+    return children(server.pid)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +292,7 @@ def test_workers_go_with_a_server_that_is_killed(repository: Path, start_server:
     workers = workers_of(server)
     assert workers
     server.kill()
-    settles(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "they are gone", 5)
+    settles(lambda: not any(map(lives, workers)), "they are gone", 5)
 
 
 def test_a_model_is_finalized_when_the_server_ends(repository: Path, start_server: StartServer) -> None:

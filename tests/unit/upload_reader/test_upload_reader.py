@@ -18,6 +18,7 @@ import pytest
 
 from runners import InvalidInput, Overloaded
 from runners.upload_reader import UploadReader
+from tests.processes import lives
 from tests.serving import ROOT
 from tests.unit.upload_reader import reading
 from tests.waiting import eventually
@@ -116,7 +117,7 @@ async def test_whoever_kills_it_makes_nobody_guilty(file: Callable[[bytes], Path
         await reader.read(file(str(int(signal.SIGKILL)).encode()), reading.end)
     idle = await reader.read(file(b""), reading.process)
     os.kill(idle, signal.SIGKILL)
-    eventually(lambda: Path(f"/proc/{idle}/stat").read_text().split()[2] == "Z", "it has ended")
+    eventually(lambda: not lives(idle), "it has ended")
     assert await reader.read(file(b"abc"), reading.length) == 3
 
 
@@ -298,7 +299,7 @@ def test_it_ends_with_the_worker(file: Callable[[bytes], Path], ending: str) -> 
         # as a terminal and a supervisor do
         for number in (signal.SIGINT, signal.SIGTERM):
             os.kill(own, number)
-        assert Path(f"/proc/{own}").exists()
+        assert lives(own)
         if ending == "SIGKILL":
             worker.kill()
         if ending == "frozen":
@@ -306,8 +307,8 @@ def test_it_ends_with_the_worker(file: Callable[[bytes], Path], ending: str) -> 
         worker.stdin.close()
         worker.wait()
         if ending == "SIGKILL":
-            eventually(lambda: not Path(f"/proc/{own}/cmdline").exists(), "it has ended")
-        assert not Path(f"/proc/{own}").exists()
+            eventually(lambda: not lives(own), "it has ended")
+        assert not lives(own)
 
 
 async def until(happened: Callable[[], bool]) -> None:
