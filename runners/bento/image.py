@@ -8,6 +8,7 @@ The arguments of `bentoml build` choose: `bentoml build --arg variant=cpu --arg 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import attrs
@@ -15,6 +16,8 @@ import bentoml
 from bentoml.exceptions import BentoMLException
 from bentoml.images import Image
 from pydantic import BaseModel, StringConstraints
+
+from .own_wheels import FOLDER, own_wheels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +54,8 @@ _TENSORRT_PACKAGES: Final = ("tensorrt-cu13-bindings==10.14.*", "cuda-bindings>=
 # The only way to tell the uv of BentoML's Dockerfile: what is not in the lock is not installed.
 _LOCKED: Final = "mkdir -p /etc/uv && printf '[pip]\\nno-deps = true\\n' > /etc/uv/uv.toml"
 
+_NAMES_KUSHI: Final = re.compile(r"^(\S*/)?kushi(-\d|[^\w.-]|$)", re.MULTILINE)
+
 
 class BuildArguments(BaseModel):
     """What `bentoml build --arg NAME=VALUE` and `args:` of bentofile.yaml may say"""
@@ -58,6 +63,20 @@ class BuildArguments(BaseModel):
     variant: Variant = "cpu"
     base_image: _Reference = "debian:bookworm-slim"
     python_version: _Version = "3.11"
+
+
+@attrs.define(slots=False)
+class _OwnImage(Image):
+    """It has Kushi as it is installed here, unless bentofile.yaml names it"""
+
+    def freeze(self, bento_fs: Path, envs: list[Any], platform_: str | None = None) -> Any:  # noqa: ANN401 - for BentoML
+        # in a checkout the package has another name, and a service that imports it has it beside itself
+        if __package__.startswith("kushi.") and not _NAMES_KUSHI.search(self.python_requirements):
+            self.python_requirements += "".join(f"{line}\n" for line in own_wheels(bento_fs / "src"))
+            if not self.lock_python_packages:
+                # BentoML does so where it locks
+                self.build_include(FOLDER)
+        return super().freeze(bento_fs, envs, platform_)
 
 
 @attrs.define(slots=False)
@@ -88,12 +107,12 @@ def image(*, lock: str | None = None) -> Image:
 
     lock: a file of the Bento with the hashes of all packages that the image shall have, besides the wheels that
         bentofile.yaml names; `{runtime}` in it stands for `cpu` or `gpu`. Without it, BentoML locks what bentofile.yaml
-        names and an ONNX Runtime, when it builds the Bento, and no hashes.
+        names, Kushi as it is installed here and an ONNX Runtime, when it builds the Bento, and no hashes.
     """
     asked = bentoml.use_arguments(BuildArguments)
     runtime = "cpu" if asked.variant == "cpu" else "gpu"
     chosen = {"base_image": asked.base_image, "distro": "custom", "python_version": asked.python_version}
-    made = _LockedImage(**chosen, lock=lock.format(runtime=runtime)) if lock else Image(**chosen)
+    made = _LockedImage(**chosen, lock=lock.format(runtime=runtime)) if lock else _OwnImage(**chosen)
     made.run(_PYTHON)
     if asked.variant == "cuda-tensorrt":
         made.run(_TENSORRT)

@@ -1,8 +1,16 @@
 """The commands of `kushi`: a module for each, which loads what the command needs when it runs."""
 
-from . import check, export, inspect, optimize, serve
+from . import check, demo, export, inspect, new, optimize, serve
 from .command import Command
 
 __all__ = ["COMMANDS", "Command"]
 
-COMMANDS = (serve.COMMAND, export.COMMAND, optimize.COMMAND, inspect.COMMAND, check.COMMAND)
+COMMANDS = (
+    demo.COMMAND,
+    new.COMMAND,
+    serve.COMMAND,
+    check.COMMAND,
+    export.COMMAND,
+    optimize.COMMAND,
+    inspect.COMMAND,
+)

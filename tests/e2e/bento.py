@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 import httpx
 
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-__all__ = ["Bento", "service_of"]
+__all__ = ["STARTED", "Bento", "service_of"]
 
 START_S: Final = 45.0
 STOP_S: Final = 45.0
 ANSWER_S: Final = 10.0
+
+
+STARTED: Final[WeakSet[Bento]] = WeakSet()
+"""By this process, and in use"""
 
 
 class Bento:
@@ -78,6 +83,7 @@ class Bento:
                 text=True,
                 errors="replace",
             )
+        STARTED.add(self)
         self.log = Log()
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()

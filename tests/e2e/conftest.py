@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.bento import Bento
+from tests.e2e.bento import STARTED, Bento
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import httpx
 
@@ -24,3 +24,16 @@ def bento() -> Iterator[Bento]:
 def client(bento: Bento) -> Iterator[httpx.Client]:
     with bento.client() as client:
         yield client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows the ends of the logs of the services that run while a test fails"""
+    report = yield
+    if report.failed:
+        for bento in STARTED:
+            lines = [line for line in bento.log.lines if not line.startswith("{")]
+            report.sections.append((f"log of the service on port {bento.port}", "\n".join(lines[-60:])))
+    return report

@@ -79,7 +79,8 @@ def check(load: Load, *, longest: float, lost: int = 0) -> None:
     """Every request was answered in time, but for some"""
     outcomes = load.outcomes
     assert {outcome.status for outcome in outcomes} <= {200, 503, 0}
-    assert sum(outcome.status == 0 for outcome in outcomes) <= lost
+    unanswered = [outcome for outcome in outcomes if outcome.status == 0]
+    assert len(unanswered) <= lost, unanswered
     assert load.unconnected == 0
     assert load.slowest < longest
 

@@ -1,56 +1,51 @@
-"""The ten minutes of the page about BentoML services: its files in an empty folder"""
+"""The ten minutes of the page about BentoML services: what `kushi new` writes, served"""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from runners.cli import main
 from tests.e2e.bento import Bento
-from tests.e2e.pictures import upload
 from tests.serving import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["BLUE", "PAGE", "write_files"]
-
 PAGE: Final = (ROOT / "docs" / "bento.md").read_text(encoding="utf-8")
-FILES: Final = dict(re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
-BLUE: Final = ROOT / "docs/images/blue.png"
-
-
-def write_files(folder: Path) -> None:
-    """What the page says, up to the first start"""
-    (folder / "preprocessing").mkdir()
-    (folder / "preprocessing/__init__.py").touch()
-    (folder / "model_repository/colours/1").mkdir(parents=True)
-    assert FILES.keys() == {"model.py", "preprocessing/colours.py", "service.py"}
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    subprocess.run([sys.executable, "model.py"], cwd=folder, check=True)
 
 
 @pytest.fixture(scope="module")
-def bento(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bento]:
-    folder: Path = tmp_path_factory.mktemp("own")
-    write_files(folder)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("own") / "colours"
+    assert main(["new", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bento(folder: Path) -> Iterator[Bento]:
     with Bento(folder).until_ready() as running:
         yield running
 
 
-def test_it_answers_what_the_page_says(bento: Bento) -> None:
+def test_the_page_shows_what_is_written(folder: Path) -> None:
+    for name in ("service.py", "preprocessing/pictures.py"):
+        assert f"```python\n{(folder / name).read_text(encoding='utf-8')}```" in PAGE
+    listed = re.findall(r"^\| `(\S+)`", PAGE[PAGE.index("## Your own") : PAGE.index("**The service**")], re.MULTILINE)
+    assert {name.rstrip("/") for name in listed} <= {path.name for path in folder.iterdir()}
+
+
+def test_it_answers_what_the_page_says(bento: Bento, folder: Path) -> None:
     with bento.client() as client:
-        answer = upload(client, "/colour", BLUE.read_bytes()).raise_for_status()
-    assert answer.text == "blue"
+        files = {"picture": ("blue.png", (folder / "blue.png").read_bytes(), "image/png")}
+        answer = client.post("/classify", files=files).raise_for_status()
     assert f"```text\n{answer.text}\n```" in PAGE
 
 
-def test_what_is_no_image_is_refused(bento: Bento) -> None:
+def test_what_is_no_picture_is_refused(bento: Bento) -> None:
     with bento.client() as client:
-        answer = upload(client, "/colour", b"no image")
+        answer = client.post("/classify", files={"picture": ("x", b"no picture", "image/png")})
     assert (answer.status_code, answer.json()["error"][:27]) == (400, "expected an image (PNG, JPE")

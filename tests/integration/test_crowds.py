@@ -186,7 +186,7 @@ def test_over_the_bound_only_health_is_answered(small: Server) -> None:
     finish([guests.pop()])
     eventually(lambda: small.post(PATH, BODY, HEADERS).status == 200, "there is a place again")
     finish(guests)
-    assert any("4 connections are open at a door (--http-max-connections)" in line for line in small.log.lines)
+    small.log.wait_for(re.compile(r"4 connections are open at a door \(--http-max-connections\)"), 10)
 
 
 @pytest.mark.parametrize("said", [b"", WHOLE[:30]], ids=["silent", "within a head"])

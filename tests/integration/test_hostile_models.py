@@ -367,6 +367,7 @@ def test_a_repository_that_is_gone_does_not_hide_what_serves(explicit: Server, r
         away.rename(repository)
         assert change(explicit, "add_sub", "load").status == 200
     complaint = re.compile("model repository '.*' cannot be read: No such file or directory")
+    explicit.log.wait_for(complaint, 10)
     assert len(complaint.findall(explicit.log.text())) == 1
 
 

@@ -238,6 +238,7 @@ def test_what_a_backend_warns_of_stands_in_the_log_once(repository: Path, start_
     put(repository, "m", "warns", f"{ISOLATED} instance_group {{ count: 2 }}")
     server = start_server(repository)
     assert say(server, "hello") == ["HELLO"]
+    server.log.wait_for(re.compile("it is odd"), 10)
     (line,) = [line for line in server.log.lines if "it is odd" in line]
     assert "m_open: it is odd" in line
     assert line.startswith("W")

@@ -36,9 +36,9 @@ class Built:
 
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with the wheel and its extras; pillow is what the service in the page about services needs"""
+    """Of an environment with the wheel and its extras"""
     made = venv(tmp_path_factory.mktemp("installed") / "venv")
-    install(made, f"kushi[bento,cpu] @ {BUILT.as_uri()}", "pillow")
+    install(made, f"kushi[bento,cpu,uploads] @ {BUILT.as_uri()}")
     return made
 
 

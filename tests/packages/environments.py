@@ -32,10 +32,10 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
-def venv(folder: Path) -> Path:
-    """The Python of a new environment"""
-    base: str = sys._base_executable  # type: ignore[attr-defined]  # as venv reads it
-    run(UV, "venv", "--quiet", "--python", base, folder, cwd=ROOT)
+def venv(folder: Path, base: Path | None = None) -> Path:
+    """The Python of a new environment; without another interpreter, of the one that runs this"""
+    own: str = sys._base_executable  # type: ignore[attr-defined]  # as venv reads it
+    run(UV, "venv", "--quiet", "--python", base or own, folder, cwd=ROOT)
     return folder / "bin" / "python"
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Final
 
 from tests.e2e.bento import Bento
-from tests.e2e.pictures import encoded, upload, written
-from tests.e2e.test_own_service import BLUE, PAGE, write_files
+from tests.e2e.pictures import encoded, written
 from tests.integration.test_docs_bento import PROGRAMS
-from tests.packages.environments import BUILT, BUILT_FOR_LINUX, CLEAN, UV, run
+from tests.packages.environments import run
 from tests.serving import ROOT
 from tests.small_service import MODELS
 
@@ -39,28 +37,6 @@ def test_a_service_of_the_page_runs_beside_a_package_called_runners(python: Path
         answer = client.post("/count", files={"page": ("page.png", encoded(written("seven\nbirds")), "image/png")})
         assert answer.raise_for_status().json() == 2
         assert client.get("/v2/models/lines/ready").status_code == 200
-
-
-def test_the_service_of_ten_minutes_is_packed_as_the_page_says(python: Path, tmp_path: Path) -> None:
-    folder, home, elsewhere = (tmp_path / name for name in ("own", "home", "elsewhere"))
-    for made in (folder, elsewhere, folder / "wheels"):
-        made.mkdir()
-    write_files(folder)
-    service = (folder / "service.py").read_text(encoding="utf-8")
-    (folder / "service.py").write_text(service.replace("from runners", "from kushi"), encoding="utf-8")
-    (bentofile,) = re.findall(r"^```yaml\n# bentofile\.yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    (folder / "bentofile.yaml").write_text(bentofile, encoding="utf-8")
-    for wheel in (BUILT, BUILT_FOR_LINUX):
-        shutil.copy(wheel, folder / "wheels")
-    arguments = ("variant=cpu", "base_image=debian:bookworm-slim", "python_version=3.11")
-    options = [word for argument in arguments for word in ("--arg", argument)]
-    # BentoML locks with uv
-    path = f"{UV.parent}:{CLEAN['PATH']}"
-    variables = {"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True", "PATH": path}
-    run(python.with_name("bentoml"), "build", *options, cwd=folder, **variables)
-    serving = Bento(elsewhere, "colours:latest", python=python, PYTHONPATH="", BENTOML_HOME=str(home))
-    with serving.until_ready() as bento, bento.client() as client:
-        assert upload(client, "/colour", BLUE.read_bytes()).raise_for_status().text == "blue"
 
 
 def test_a_service_in_a_test_has_the_engine_in_its_own_process(python: Path, users: Path) -> None:

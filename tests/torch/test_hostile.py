@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def test_rows_too_large_to_allocate_are_not_tried(repository: Path, start_server
     server = start_server(repository, *EXPLICIT)
     with undisturbed(server):
         assert server.post(LOAD.format("m"), b"").status == 200
-        assert "at most 16777216 are tried" in server.log.text()
+        server.log.wait_for(re.compile("at most 16777216 are tried"), 10)
 
 
 def test_a_program_whose_texts_would_run_is_refused_and_runs_nothing(

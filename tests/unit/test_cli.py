@@ -113,11 +113,13 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().out
     assert text.startswith("usage: kushi [-h] [--version] COMMAND ...\n")
     assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == [
+        "demo",
+        "new",
         "serve",
+        "check",
         "export",
         "optimize",
         "inspect",
-        "check",
     ]
 
 

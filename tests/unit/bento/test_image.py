@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import tomllib
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +17,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from runners import __version__
 from runners.bento import image
-from runners.bento.image import _UV, BuildArguments
+from runners.bento.image import _NAMES_KUSHI, _UV, BuildArguments
+from runners.bento.own_wheels import own_wheels
 from tests.bentoml_internals import ARGUMENTS
 from tests.serving import ROOT
 
@@ -158,3 +162,41 @@ def test_the_uv_of_the_image_is_the_locked_one_with_a_hash_of_its_lock() -> None
     )
     assert len(digest) == 64
     assert f"--hash=sha256:{digest}" in locked
+
+
+# --- Kushi itself ---
+
+
+@pytest.mark.parametrize(
+    ("line", "is_named"),
+    [
+        ("./wheels/kushi-0.1.0-py3-none-any.whl", True),
+        ("kushi[bento,cpu]==0.1.0", True),
+        ("kushi", True),
+        ("kushi @ file:///a.whl", True),
+        ("./wheels/kushi_native-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", False),
+        ("kushi-native==0.1.0", False),
+        ("kushi-extras", False),
+        ("pillow", False),
+    ],
+)
+def test_a_bentofile_may_name_another_kushi(line: str, is_named: bool) -> None:
+    assert (_NAMES_KUSHI.search(f"numpy\n{line}\n") is not None) == is_named
+
+
+def test_a_checkout_is_packed_as_what_it_would_be_installed_from(tmp_path: Path) -> None:
+    wheels, others = own_wheels(tmp_path)[:2], own_wheels(tmp_path)[2:]
+    assert {Requirement(each).name for each in others} == {"bentoml", "httptools", "uvloop"}
+    assert [name.split("-")[0] for name in wheels] == ["./wheels/kushi", "./wheels/kushi_native"]
+    assert {f"./wheels/{path.name}" for path in (tmp_path / "wheels").iterdir()} == {*wheels}
+    with zipfile.ZipFile(tmp_path / wheels[0]) as archive:
+        assert {"kushi/bento/own_wheels.py", "kushi/new_service/reader_files/service.py"} <= {*archive.namelist()}
+    with zipfile.ZipFile(tmp_path / wheels[1]) as archive:
+        (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+        rows = [line.split(",") for line in archive.read(record).decode().splitlines()]
+        assert {row[0] for row in rows} == {*archive.namelist()}
+        for name, digest, size in rows:
+            if name != record:
+                data = archive.read(name)
+                expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                assert (digest, size) == (f"sha256={expected}", str(len(data))), name

@@ -197,11 +197,14 @@ def test_a_backend_may_check_its_settings_together(bring: Bring) -> None:
 # what pip installs into an image, what is about ONNX itself, and what makes models for some of them
 PACKAGES = ("export", "optimize", "plans")
 MAKERS = (str(path.relative_to(RUNNERS)) for name in PACKAGES for path in (RUNNERS / name).rglob("*.py"))
-COMMANDS = (f"commands/{name}.py" for name in ("export", "inspect", "optimize", "plan"))
+COMMANDS = (f"commands/{name}.py" for name in ("export", "inspect", "new", "optimize", "plan"))
 NAME_BACKENDS = {
     "backends/files.py",
     "backends/openvino_wheel.py",
     "bento/image.py",
+    "new_service/pretrained.py",
+    "new_service/reader.py",
+    "new_service/service.py",
     "repository/triton_backends.py",
     *COMMANDS,
     *MAKERS,

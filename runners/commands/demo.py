@@ -1,0 +1,56 @@
+"""kushi demo: the reader of documents, served"""
+
+import os
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from typing import Any
+
+from ..environment import cache_directory
+from ..errors import KushiError
+from .command import Command
+
+__all__ = ["COMMAND"]
+
+_DESCRIPTION = """\
+Serves a service that reads the words of scans, photographs and PDFs. The first time its models are
+downloaded, 32 MB, into the cache of this user.
+"""
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="the address to serve on. Default: %(default)s")
+    parser.add_argument("--port", type=int, default=3000, help="Default: %(default)s")
+
+
+def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
+    from ..new_service import digest, write_reader  # noqa: PLC0415 - the engine, which help does without
+
+    try:
+        folder = cache_directory() / f"demo_{digest()}"
+        if not folder.is_dir():
+            write_reader(folder, lambda text: _say(parser, text))
+    except KushiError as error:
+        _say(parser, f"error: {error}")
+        return 1
+    host, port = arguments["host"], arguments["port"]
+    _say(parser, f"the reader of {folder}; `kushi new my_reader --from reader` makes one to change")
+    _say(parser, f"once it is ready: curl -F document=@{folder / 'letter.png'} http://{host}:{port}/read/text")
+    os.chdir(folder)
+    command = [sys.executable, "-m", "bentoml", "serve", "service:Kushi", "--host", host, "--port", str(port)]
+    return os.execv(sys.executable, command)  # noqa: S606 - this interpreter
+
+
+def _say(parser: ArgumentParser, text: str) -> None:
+    sys.stderr.write(f"{parser.prog}: {text}\n")
+    sys.stderr.flush()
+
+
+COMMAND = Command(
+    name="demo",
+    summary="serve a reader of documents, to see how a service is",
+    description=_DESCRIPTION,
+    epilog="",
+    add_arguments=_add_arguments,
+    run=_run,
+    formatter=RawDescriptionHelpFormatter,
+)
