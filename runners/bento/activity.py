@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Activity"]
+__all__ = ["Activity", "threads_of"]
 
 # Of the time: threads of the core wake up now and then whatever else does not.
 _ACTIVE_SHARE: Final = 0.1
@@ -29,7 +29,19 @@ class Activity:
         # Of a thread that has ended nobody knows any more how long it waited.
         for thread, waited in _seconds_waited(self._pid).items():
             active += max(0.0, waited - self._waited.get(thread, 0.0))
-        return active >= _ACTIVE_SHARE * (time.monotonic() - self._since) or _waits_for_a_disk(self._pid)
+        return active >= _ACTIVE_SHARE * (time.monotonic() - self._since) or _is_at_work(self._pid)
+
+
+def threads_of(pid: int) -> str:
+    """What each thread of a process does: its state in /proc and, which root may see, where in the kernel it waits"""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            # It may end meanwhile.
+            with contextlib.suppress(OSError):
+                name = thread.joinpath("comm").read_text(errors="replace").strip()
+                found.append(f"{name} {_fields_of(thread)[0].decode()} {_place_of(thread)}".strip())
+    return ", ".join(found)
 
 
 def _seconds_worked(pid: int) -> float:
@@ -47,12 +59,23 @@ def _seconds_waited(pid: int) -> dict[str, float]:
     return waited
 
 
-def _waits_for_a_disk(pid: int) -> bool:
+def _is_at_work(pid: int) -> bool:
+    """
+    Whether a thread waits for a disk, or runs or is to run at this moment. How long the last one has waited for a
+    processor is counted when it has got it, and not while a host has taken the processor from this whole machine.
+    """
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
-            if _fields_of(thread)[0] == b"D":
+            if _fields_of(thread)[0] in {b"D", b"R"}:
                 return True
     return False
+
+
+def _place_of(thread: Path) -> str:
+    with contextlib.suppress(OSError):
+        place = thread.joinpath("wchan").read_text()
+        return "" if place == "0" else place
+    return ""
 
 
 def _fields_of(task: Path) -> list[bytes]:

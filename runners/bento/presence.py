@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .activity import Activity
+from .activity import Activity, threads_of
 from .lifeline import hold_lifeline
 from .watchdog import LEAST_SECONDS
 
@@ -196,6 +196,7 @@ def _stay(connection: socket.socket, other: str, patience: int, ends: Callable[[
             if silent == _LOOKED_AT_BEATS:
                 activity = Activity(pid)
         _LOG.error("%s stands still: process %d is killed, BentoML starts another one", other, pid)
+        _LOG.error("its threads: %s", threads_of(pid))
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 import socket
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runners.bento import presence
-from runners.bento.activity import Activity, _fields_of
+from runners.bento.activity import Activity, _fields_of, _is_at_work, threads_of
 from runners.bento.lifeline import Lifeline, hold_lifeline
 from runners.bento.place import Place
 from runners.bento.presence import Attendance, attend
@@ -141,7 +142,7 @@ def test_a_worker_that_was_there_first_is_counted_when_somebody_counts(
 
 
 def test_one_that_says_nothing_is_killed_and_one_that_computes_is_not(
-    tmp_path: Path, attendance: Attendance, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, attendance: Attendance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(presence, "_BEAT_SECONDS", BEAT_SECONDS)
     with ExitStack() as stack:
@@ -151,6 +152,8 @@ def test_one_that_says_nothing_is_killed_and_one_that_computes_is_not(
         assert silent.wait(WAIT_S) == -signal.SIGKILL
         eventually(lambda: attendance.present == 1, "the silent one is no longer there")
         assert computing.poll() is None
+    (said,) = (record.getMessage() for record in caplog.records if "its threads" in record.message)
+    assert re.fullmatch(r"its threads: python\S* S\b.*", said), said
 
 
 def test_one_that_lets_no_other_thread_run_is_killed_only_when_it_stops(
@@ -246,6 +249,19 @@ def test_one_that_gets_no_processor_is_active_and_one_that_is_stopped_is_not() -
         activity = Activity(starved.pid)
         time.sleep(0.3)
         assert not activity.goes_on()
+
+
+def test_one_is_at_work_that_runs_at_this_moment_and_one_that_is_stopped_is_not() -> None:
+    with ExitStack() as stack:
+        busy, idle = (
+            stack.enter_context(running(code, Path())) for code in ("while True: pass", "import time; time.sleep(600)")
+        )
+        eventually(lambda: _is_at_work(busy.pid), "it runs, or is to run")
+        eventually(lambda: not _is_at_work(idle.pid), "it waits")
+        busy.send_signal(signal.SIGSTOP)
+        eventually(lambda: threads_of(busy.pid).split()[1] == "T", "it is stopped")
+        assert not _is_at_work(busy.pid)
+    assert threads_of(busy.pid) == ""
 
 
 @pytest.mark.alone
