@@ -24,11 +24,11 @@ SAMPLE = ROOT / "runners/new_service/templates/colours/1/model.onnx"
 
 
 def network(nodes: Sequence[onnx.NodeProto], inputs: Shapes, outputs: Shapes, name: str = "m") -> onnx.ModelProto:
-    sides = [
+    taken, answered = (
         [helper.make_tensor_value_info(each, TensorProto.FLOAT, shape) for each, shape in side.items()]
         for side in (inputs, outputs)
-    ]
-    graph = helper.make_graph(nodes, name, *sides)
+    )
+    graph = helper.make_graph(nodes, name, taken, answered)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -62,7 +62,7 @@ def test_a_model_of_grey_pictures_is_asked_with_them(tmp_path: Path) -> None:
 def test_a_model_of_arrays_is_asked_by_the_names_of_its_inputs(tmp_path: Path) -> None:
     nodes = [helper.make_node(kind, ["input.1", "class"], [kind.lower()]) for kind in ("Add", "Mul")]
     file = tmp_path / "two.onnx"
-    shape = ["N", 3]
+    shape: Sequence[int | str] = ["N", 3]
     onnx.save(network(nodes, {"input.1": shape, "class": shape}, {"add": shape, "mul": shape}), file)
     assert main(["new", str(tmp_path / "own"), "--model", str(file)]) == 0
     assert "1 passed" in passes(tmp_path / "own")
