@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ..errors import Unsupported
-from .folder import Names, Written, fill
+from .folder import Names, Written, fill, inside, literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,13 +36,14 @@ def written(model: Described, names: Names) -> Written:
     inputs = dict(zip(_parameters(model.inputs), model.inputs, strict=True))
     values = {
         "service": names.service,
-        "model": model.name,
+        "model": literal(model.name),
+        "title": inside(model.name),
         "types": "\n".join(dict.fromkeys(filter(None, map(_type, model.inputs)))),
         "parameters": "".join(f", {each}: {_type_name(one)}" for each, one in inputs.items()),
-        "given": ", ".join(f"{json.dumps(one.name)}: {each}" for each, one in inputs.items()),
-        "described": f"{_listed(model.inputs)} → {_listed(model.outputs)}",
+        "given": ", ".join(f"{literal(one.name)}: {each}" for each, one in inputs.items()),
+        "described": inside(f"{_listed(model.inputs)} → {_listed(model.outputs)}"),
         "examples": ", ".join(f"{each}={_example(one)}" for each, one in inputs.items()),
-        "outputs": ", ".join(json.dumps(one.name) for one in model.outputs),
+        "outputs": ", ".join(literal(one.name) for one in model.outputs),
     }
     return Written(
         files={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import shutil
@@ -17,7 +18,7 @@ from ..errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Names", "Written", "fill", "new_folder", "write"]
+__all__ = ["Names", "Written", "fill", "inside", "literal", "new_folder", "write"]
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 # what service.py imports or calls so itself
@@ -93,6 +94,16 @@ def write(folder: Path, names: Names, written: Written) -> None:
     (folder / "preprocessing/__init__.py").touch()
     for name in written.copied:
         shutil.copy(_TEMPLATES / name, folder)
+
+
+def literal(text: str) -> str:
+    """As Python writes it, whatever it holds: models and their tensors may have any names"""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def inside(text: str) -> str:
+    """The same, within a text that has its quotes already"""
+    return literal(text)[1:-1]
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

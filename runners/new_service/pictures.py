@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .folder import Names, Written, fill
+from .folder import Names, Written, fill, literal
 
 if TYPE_CHECKING:
     from .model import Described
@@ -29,9 +29,9 @@ def written(model: Described, names: Names, *, is_sample: bool) -> Written | Non
     decode, first, last = _COLOURS[channels]
     values = {
         "service": names.service,
-        "model": model.name,
-        "input": taken.name,
-        "output": scores.name,
+        "model": literal(model.name),
+        "input": literal(taken.name),
+        "output": literal(scores.name),
         "decode": decode,
         "width": str(width),
         "height": str(height),

@@ -157,6 +157,18 @@ def test_an_input_without_a_form_in_json_is_named() -> None:
         of_arrays(Values("x", "BF16", (-1, 2)))
 
 
+@pytest.mark.parametrize("odd", ['"""', "a\nb", "'); exit() #", "\\", "${x}", "é\N{LINE SEPARATOR}"])
+def test_names_may_hold_anything(odd: str) -> None:
+    named = Described(odd, (Values(odd, "FP32", (-1, 3, 8, 8)),), (Values(odd, "FP32", (-1, 9)),))
+    shown = pictures.written(named, NAMES, is_sample=False)
+    assert shown is not None
+    for written in (shown, arrays.written(named, NAMES)):
+        tree = ast.parse(written.files["service.py"])
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        assert texts.count(odd) >= 2
+        ast.parse(written.files["test_service.py"])
+
+
 # --- the reader ---
 
 
