@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _bentoml_impl.docker import DEFAULT_BENTO_ENVS
 from _bentoml_impl.serde import ALL_SERDE, MultipartSerde, Payload, PickleSerde, Serde
+from _bentoml_sdk.io_models import IODescriptor
 from _bentoml_sdk.service import set_current_service
 from bentoml._internal.cloud.schemas.modelschemas import DeploymentServiceConfig, DeploymentTargetHPAConf, EnvItemSchema
 from bentoml._internal.cloud.schemas.schemasv2 import CreateDeploymentSchema
@@ -26,6 +27,7 @@ __all__ = [
     "DeploymentServiceConfig",
     "DeploymentTargetHPAConf",
     "EnvItemSchema",
+    "IODescriptor",
     "ModelStore",
     "MultipartSerde",
     "Payload",

@@ -12,6 +12,7 @@ __all__ = ["Activity", "threads_of"]
 
 # Of the time: threads of the core wake up now and then whatever else does not.
 _ACTIVE_SHARE: Final = 0.1
+_MOST_SAID: Final = 50
 
 
 class Activity:
@@ -41,7 +42,7 @@ def threads_of(pid: int) -> str:
             with contextlib.suppress(OSError):
                 name = thread.joinpath("comm").read_text(errors="replace").strip()
                 found.append(f"{name} {_fields_of(thread)[0].decode()} {_place_of(thread)}".strip())
-    return ", ".join(found)
+    return ", ".join(found[:_MOST_SAID])
 
 
 def _seconds_worked(pid: int) -> float:

@@ -54,7 +54,7 @@ _TENSORRT_PACKAGES: Final = ("tensorrt-cu13-bindings==10.14.*", "cuda-bindings>=
 # The only way to tell the uv of BentoML's Dockerfile: what is not in the lock is not installed.
 _LOCKED: Final = "mkdir -p /etc/uv && printf '[pip]\\nno-deps = true\\n' > /etc/uv/uv.toml"
 
-_NAMES_KUSHI: Final = re.compile(r"^(\S*/)?kushi(-\d|[^\w.-]|$)", re.MULTILINE)
+_NAMES_KUSHI: Final = re.compile(r"^(\S*/)?kushi(-\d|\.git|\.tar|[^\w.-]|$)", re.MULTILINE | re.IGNORECASE)
 
 
 class BuildArguments(BaseModel):
@@ -92,9 +92,9 @@ class _LockedImage(Image):
             raise BentoMLException(f"'{self.lock}' is not in the Bento, expected it under `include` of bentofile.yaml")
         self.python_packages(lock.read_text())
         self.lock_python_packages = False
-        if (sources / "wheels").is_dir():
+        if (sources / FOLDER).is_dir():
             # BentoML does so where it locks
-            self.build_include("wheels")
+            self.build_include(FOLDER)
         info = super().freeze(bento_fs, envs, platform_)
         # the lock once more, which only BentoML's own locking reads: two layers of the image would have it
         (bento_fs / "env" / "python" / "requirements.in").unlink(missing_ok=True)

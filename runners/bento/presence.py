@@ -195,8 +195,12 @@ def _stay(connection: socket.socket, other: str, patience: int, ends: Callable[[
                 silent = _LOOKED_AT_BEATS
             if silent == _LOOKED_AT_BEATS:
                 activity = Activity(pid)
-        _LOG.error("%s stands still: process %d is killed, BentoML starts another one", other, pid)
-        _LOG.error("its threads: %s", threads_of(pid))
+        _LOG.error(
+            "%s stands still: process %d is killed, BentoML starts another one. Its threads: %s",
+            other,
+            pid,
+            threads_of(pid),
+        )
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 

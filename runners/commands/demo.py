@@ -1,8 +1,11 @@
 """kushi demo: the reader of documents, served"""
 
 import os
+import shlex
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..environment import cache_directory
@@ -23,21 +26,34 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
-    from ..new_service import digest, write_reader  # noqa: PLC0415 - the engine, which help does without
+    from ..new_service import check_needed, digest  # noqa: PLC0415 - the engine, which help does without
 
     try:
+        check_needed()
         folder = cache_directory() / f"demo_{digest()}"
         if not folder.is_dir():
-            write_reader(folder, lambda text: _say(parser, text))
+            _write(folder, lambda text: _say(parser, text))
     except KushiError as error:
         _say(parser, f"error: {error}")
         return 1
     host, port = arguments["host"], arguments["port"]
+    url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}"  # noqa: S104
     _say(parser, f"the reader of {folder}; `kushi new my_reader --from reader` makes one to change")
-    _say(parser, f"once it is ready: curl -F document=@{folder / 'letter.png'} http://{host}:{port}/read/text")
+    _say(parser, f"once it is ready: curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text")
     os.chdir(folder)
     command = [sys.executable, "-m", "bentoml", "serve", "service:Kushi", "--host", host, "--port", str(port)]
     return os.execv(sys.executable, command)  # noqa: S606 - this interpreter
+
+
+def _write(folder: Path, say: Callable[[str], None]) -> None:
+    from ..new_service import write_reader  # noqa: PLC0415 - as above
+
+    try:
+        write_reader(folder, say)
+    except KushiError:
+        # another one may have written it meanwhile
+        if not folder.is_dir():
+            raise
 
 
 def _say(parser: ArgumentParser, text: str) -> None:

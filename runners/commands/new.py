@@ -1,5 +1,6 @@
 """kushi new: a service to begin with, in a folder of its own"""
 
+import shlex
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
@@ -41,7 +42,9 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     except KushiError as error:
         _say(parser, f"error: {error}")
         return 1
-    sys.stdout.write(f"{folder} is written. Next:\n\n  cd {folder} && bentoml serve\n\nIts README.md says more.\n")
+    sys.stdout.write(
+        f"{folder} is written. Next:\n\n  cd {shlex.quote(str(folder))} && bentoml serve\n\nIts README.md says more.\n"
+    )
     return 0
 
 

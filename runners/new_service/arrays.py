@@ -27,22 +27,28 @@ _TYPES: Final = {
 }
 """The names that NumPy has for those of the protocol"""
 _TEXT: Final = "BYTES"
-# parameters that Python or BentoML knows
-_TAKEN: Final = {"self", "ctx", "context"}
+# what service.py calls so itself, and what BentoML and pydantic call the fields of a request
+_TAKEN: Final = {
+    *("self", "ctx", "context", "arrays", "copy", "dict", "json", "media_type", "mime_type", "multipart_fields"),
+    *("schema", "schema_json", "validate", "construct"),
+}
+_TAKEN_BEGINNINGS: Final = ("from_", "model_", "openapi_", "parse_", "to_", "update_")
 _MOST_SHOWN: Final = 16
 
 
 def written(model: Described, names: Names) -> Written:
-    inputs = dict(zip(_parameters(model.inputs), model.inputs, strict=True))
+    # Python wants those first that have to be there
+    ordered = sorted(model.inputs, key=lambda one: one.is_optional)
+    inputs = dict(zip(_parameters(ordered), ordered, strict=True))
     values = {
         "service": names.service,
         "model": literal(model.name),
         "title": inside(model.name),
         "types": "\n".join(dict.fromkeys(filter(None, map(_type, model.inputs)))),
-        "parameters": "".join(f", {each}: {_type_name(one)}" for each, one in inputs.items()),
+        "parameters": "".join(f", {each}: {_parameter_type(one)}" for each, one in inputs.items()),
         "given": ", ".join(f"{literal(one.name)}: {each}" for each, one in inputs.items()),
         "described": inside(f"{_listed(model.inputs)} → {_listed(model.outputs)}"),
-        "examples": ", ".join(f"{each}={_example(one)}" for each, one in inputs.items()),
+        "examples": ", ".join(f"{each}={_example(one)}" for each, one in inputs.items() if not one.is_optional),
         "outputs": ", ".join(literal(one.name) for one in model.outputs),
     }
     return Written(
@@ -65,6 +71,8 @@ def _parameters(inputs: Iterable[Values]) -> list[str]:
             name = f"x_{name}"
         if keyword.iskeyword(name) or name in _TAKEN:
             name += "_"
+        if name.startswith(_TAKEN_BEGINNINGS):
+            name = f"the_{name}"
         while name in found:
             name += "_"
         found.append(name)
@@ -76,6 +84,10 @@ def _type(values: Values) -> str:
     if values.datatype == _TEXT:
         return ""
     return f'{_type_name(values)} = Annotated[np.ndarray, DType("{_TYPES[values.datatype]}")]'
+
+
+def _parameter_type(values: Values) -> str:
+    return f"{_type_name(values)} | None = None" if values.is_optional else _type_name(values)
 
 
 def _type_name(values: Values) -> str:

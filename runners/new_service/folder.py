@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import os
 import re
 import shutil
 import tempfile
@@ -24,6 +25,8 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 # what service.py imports or calls so itself
 _TAKEN: Final = {"Annotated", "Any", "Counter", "DType", "Kushi", "Models", "Path", "Picture", "UploadReader"}
 
+_MOST_NAME: Final = 63
+
 
 @dataclass(frozen=True)
 class Written:
@@ -42,14 +45,16 @@ class Names:
     """What a service in a folder is called: by BentoML, and as a class"""
 
     def __init__(self, folder: Path) -> None:
-        said = folder.absolute().name
+        said = Path(os.path.abspath(folder)).name  # noqa: PTH100 - the names of links stay
         words = re.findall("[A-Za-z0-9]+", said)
         self.service = "".join(word[0].upper() + word[1:] for word in words)
         if not self.service.isidentifier() or not said.isascii():
-            raise InvalidInput(f"'{said}': expected a name of letters and digits that begins with a letter")
+            raise InvalidInput(f"'{said}': expected a name of a-z and digits that begins with a letter")
         if self.service in _TAKEN or keyword.iskeyword(self.service):
             self.service += "Service"
         self.name = "_".join(words).lower()
+        if len(self.name) > _MOST_NAME:
+            raise InvalidInput(f"'{said}': expected a name of at most {_MOST_NAME} characters, as BentoML does")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 __all__ = ["Described", "Values", "described"]
 
@@ -19,6 +19,7 @@ class Values:
     datatype: str
     shape: tuple[int, ...]
     """With the dimension of the batch; -1 stands for any"""
+    is_optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,12 @@ class Described:
     outputs: tuple[Values, ...]
 
 
-def described(metadata: Mapping[str, Any]) -> Described:
-    return Described(metadata["name"], _values(metadata["inputs"]), _values(metadata["outputs"]))
+def described(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
+    optional = {one["name"] for one in config.get("input", ()) if one.get("optional")}
+    return Described(metadata["name"], _values(metadata["inputs"], optional), _values(metadata["outputs"]))
 
 
-def _values(listed: Iterable[Mapping[str, Any]]) -> tuple[Values, ...]:
-    return tuple(Values(one["name"], one["datatype"], tuple(map(int, one["shape"]))) for one in listed)
+def _values(listed: Iterable[Mapping[str, Any]], optional: Container[str] = ()) -> tuple[Values, ...]:
+    return tuple(
+        Values(one["name"], one["datatype"], tuple(map(int, one["shape"])), one["name"] in optional) for one in listed
+    )

@@ -20,10 +20,11 @@ _COLOURS = {
 
 def written(model: Described, names: Names, *, is_sample: bool) -> Written | None:
     """None for a model that does not take one picture of a known size, in colours or grey, and score classes"""
-    taken, scores = model.inputs[0], model.outputs[0]
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        return None
+    (taken,), (scores,) = model.inputs, model.outputs
     size = _size(taken.shape)
-    kinds = {taken.datatype, scores.datatype}
-    if size is None or len(model.inputs) > 1 or len(scores.shape) != 2 or kinds != {"FP32"}:
+    if size is None or len(scores.shape) != 2 or {taken.datatype, scores.datatype} != {"FP32"}:
         return None
     channels, height, width, is_first = size
     decode, first, last = _COLOURS[channels]

@@ -16,7 +16,7 @@ from .pretrained import Missing, take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FILES", "Missing", "digest", "write_reader"]
+__all__ = ["FILES", "Missing", "check_needed", "digest", "write_reader"]
 
 _PACKED: Final = Path(__file__).resolve().with_name("reader_files")
 """In a wheel, which pyproject.toml says"""
@@ -45,10 +45,7 @@ def write_reader(folder: Path, say: Callable[[str], None]) -> None:
     folder: a new one, or an empty one
     say: is told what is done
     """
-    absent = [name for name in _NEEDED if not find_spec(name)]
-    if absent:
-        extras = ",".join(sorted({_NEEDED[name] for name in absent}))
-        raise Missing(f"the reader needs {', '.join(absent)}: pip install 'kushi[{extras}]'")
+    check_needed()
     names = Names(folder)
     with new_folder(folder) as made:
         for name in FILES:
@@ -75,11 +72,19 @@ def write_reader(folder: Path, say: Callable[[str], None]) -> None:
         )
 
 
+def check_needed() -> None:
+    """Of what the reader runs on"""
+    absent = [name for name in _NEEDED if not find_spec(name)]
+    if absent:
+        extras = ",".join(sorted({_NEEDED[name] for name in absent}))
+        raise Missing(f"the reader needs {', '.join(absent)}: pip install 'kushi[{extras}]'")
+
+
 def digest() -> str:
-    """Of what is written"""
+    """Of what is written, and of what writes it"""
     found = hashlib.sha256()
-    for name in FILES:
-        for path in _files(_origin() / name):
+    for place in (Path(__file__).parent, *(_origin() / name for name in FILES)):
+        for path in _files(place):
             found.update(path.read_bytes())
     return found.hexdigest()[:12]
 
@@ -99,7 +104,7 @@ def _copy(source: Path, target: Path) -> None:
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".py":
-            text = re.sub(r"^(\s*from|import) runners\b", r"\1 kushi", path.read_text("utf-8"), flags=re.MULTILINE)
+            text = re.sub(r"^(\s*)(from|import) runners\b", r"\1\2 kushi", path.read_text("utf-8"), flags=re.MULTILINE)
             place.write_text(text, encoding="utf-8")
         else:
             shutil.copy(path, place)

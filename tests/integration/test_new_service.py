@@ -75,6 +75,31 @@ def test_a_folder_of_a_model_of_texts_is_taken_with_its_configuration(tmp_path: 
     assert "1 passed" in passes(tmp_path / "own")
 
 
+def test_a_model_in_its_own_folder_is_named_by_a_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m/1").mkdir(parents=True)
+    onnx.save(mean("m", ["N", 1, 28, 28]), tmp_path / "m/1/model.onnx")
+    monkeypatch.chdir(tmp_path / "m/1")
+    assert main(["new", "../own", "--model", ".."]) == 1
+    assert "lies in the folder of the model" in capsys.readouterr().err
+    assert main(["new", "../../own", "--model", ".."]) == 0
+    assert (tmp_path / "own/model_repository/m/1/model.onnx").is_file()
+    assert [path.name for path in (tmp_path / "m").iterdir()] == ["1"]
+
+
+def test_what_is_no_file_of_a_model_and_what_cannot_be_copied_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.txt").touch()
+    (tmp_path / "m/1").mkdir(parents=True)
+    (tmp_path / "m/1/model.onnx").symlink_to("nowhere")
+    for name, reason in {"m.txt": "is no model: expected an *.onnx", "m": "cannot be copied: "}.items():
+        assert main(["new", str(tmp_path / "own"), "--model", str(tmp_path / name)]) == 1
+        assert f"'{tmp_path / name}' {reason}" in capsys.readouterr().err
+    assert not (tmp_path / "own").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(None, "there is no such file"), (b"no model", "cannot be loaded")],
@@ -89,4 +114,5 @@ def test_a_model_that_does_not_load_leaves_nothing(
     error = capfd.readouterr().err
     assert error.startswith("kushi new: error: ")
     assert reason in error
+    assert str(file) in error
     assert not (tmp_path / "own").exists()

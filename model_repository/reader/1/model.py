@@ -1,5 +1,6 @@
 """The reader of documents as a model: `preprocessing/`, with calls to the other models of this repository."""
 
+import asyncio
 import sys
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -7,8 +8,8 @@ from tempfile import NamedTemporaryFile
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-# `preprocessing` and `runners`, beside the repository
-sys.path.insert(0, str(Path(__file__).parents[3]))
+# where `preprocessing` lies: beside the repository
+sys.path.append(str(Path(__file__).parents[3]))
 
 from preprocessing import markdown, words
 from preprocessing.reading import Reader
@@ -36,12 +37,8 @@ class TritonPythonModel:
             return failure(error, pb_utils.TritonError.UNAVAILABLE)
         except ModelFailed as error:
             return pb_utils.InferenceResponse(error=error.said)
-        made = {
-            "text": lambda: [document.text],
-            "markdown": lambda: [markdown.of(document)],
-            "pages": lambda: [page.model_dump_json() for page in document.pages],
-        }
-        return pb_utils.InferenceResponse([strings(name, made[name]()) for name in request.requested_output_names()])
+        made = await asyncio.to_thread(answers, document, request.requested_output_names())
+        return pb_utils.InferenceResponse([strings(name, values) for name, values in made.items()])
 
     async def read(self, data, ocr):
         if ocr not in {"auto", "always"}:
@@ -56,6 +53,15 @@ class ModelFailed(Exception):
     def __init__(self, said):
         super().__init__(said.message())
         self.said = said
+
+
+def answers(document, wanted):
+    made = {
+        "text": lambda: [document.text],
+        "markdown": lambda: [markdown.of(document)],
+        "pages": lambda: [page.model_dump_json() for page in document.pages],
+    }
+    return {name: made[name]() for name in wanted}
 
 
 async def run(model, inputs):

@@ -152,8 +152,8 @@ def test_one_that_says_nothing_is_killed_and_one_that_computes_is_not(
         assert silent.wait(WAIT_S) == -signal.SIGKILL
         eventually(lambda: attendance.present == 1, "the silent one is no longer there")
         assert computing.poll() is None
-    (said,) = (record.getMessage() for record in caplog.records if "its threads" in record.message)
-    assert re.fullmatch(r"its threads: python\S* S\b.*", said), said
+    (said,) = (record.getMessage() for record in caplog.records if "Its threads" in record.message)
+    assert re.search(r"Its threads: python\S* S\b", said), said
 
 
 def test_one_that_lets_no_other_thread_run_is_killed_only_when_it_stops(

@@ -14,6 +14,7 @@ from runners.new_service import arrays, pictures
 from runners.new_service.folder import Names, Written, new_folder
 from runners.new_service.model import Described, Values
 from runners.new_service.reader import FILES
+from tests.bentoml_internals import IODescriptor
 from tests.serving import ROOT
 
 NAMES = Names(Path("some_service"))
@@ -52,9 +53,9 @@ def test_a_service_is_called_as_its_folder(folder: str, service: str, name: str)
     assert (names.service, names.name) == (service, name)
 
 
-@pytest.mark.parametrize("folder", ["3d", "été", "_", "/"])
+@pytest.mark.parametrize("folder", ["3d", "été", "_", "/", "x" * 64])
 def test_a_folder_that_gives_no_name_is_refused(folder: str) -> None:
-    with pytest.raises(InvalidInput, match="that begins with a letter"):
+    with pytest.raises(InvalidInput, match="expected a name of"):
         Names(Path(folder))
 
 
@@ -123,6 +124,8 @@ def test_a_model_of_pictures_gets_its_sizes(shape: tuple[int, ...], expected: tu
         model(Values("x", "FP32", (-1, 3, 8, 8)), Values("y", "FP32", (-1,))),
         model(Values("x", "FP32", (-1, 3, 8, 8)), outputs=(Values("boxes", "FP32", (-1, 9, 4)),)),
         model(Values("x", "FP32", (-1, 3, 8, 8)), outputs=(Values("class", "INT64", (-1, 1)),)),
+        model(Values("x", "FP32", (-1, 3, 8, 8)), outputs=(Values("a", "FP32", (-1, 9)), Values("b", "FP32", (-1, 9)))),
+        model(),
     ],
 )
 def test_other_models_get_no_service_of_pictures(other: Described) -> None:
@@ -134,9 +137,9 @@ def test_other_models_get_no_service_of_pictures(other: Described) -> None:
 
 
 def test_inputs_have_names_that_python_takes() -> None:
-    names = ("input.1", "input_1", "class", "self", "context", "3", "ж", "")
+    names = ("input.1", "input_1", "class", "self", "arrays", "model_config", "3", "ж", "")
     written = of_arrays(*(Values(name, "INT64", (-1, 2)) for name in names))
-    expected = ["input_1", "input_1_", "class_", "self_", "context_", "x_3", "x", "x_"]
+    expected = ["input_1", "input_1_", "class_", "self_", "arrays_", "the_model_config", "x_3", "x", "x_"]
     assert parameters(written) == dict.fromkeys(expected, "Int64s")
     assert 'Int64s = Annotated[np.ndarray, DType("int64")]\n' in written.files["service.py"]
 
@@ -146,6 +149,17 @@ def test_texts_are_lists_and_arrays_have_the_types_of_numpy() -> None:
     assert parameters(written) == {"a": "list[Any]", "b": "Bools", "c": "Float16s"}
     assert 'Bools = Annotated[np.ndarray, DType("bool_")]' in written.files["service.py"]
     assert """-d '{"a": [["text"]], "b": [0], "c": [[0, 0, 0]]}'""" in written.ask
+
+
+def test_no_input_has_a_name_that_bentoml_gives_the_fields_of_a_request() -> None:
+    taken = [name for name in dir(IODescriptor) if not name.startswith("_")]
+    assert not {*parameters(of_arrays(*(Values(name, "FP32", (-1,)) for name in taken)))} & {*taken}
+
+
+def test_inputs_that_may_be_left_out_come_last() -> None:
+    written = of_arrays(Values("a", "FP32", (-1,), is_optional=True), Values("b", "BYTES", (-1,)))
+    assert parameters(written) == {"b": "list[Any]", "a": "Float32s | None"}
+    assert "a=" not in written.files["test_service.py"]
 
 
 def test_a_long_input_is_not_written_into_a_command() -> None:
