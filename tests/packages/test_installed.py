@@ -51,7 +51,7 @@ def test_the_commands_say_who_they_are(python: Path, users: Path) -> None:
     kushi = python.with_name("kushi")
     assert run(kushi, "--version", cwd=users) == f"kushi {__version__}\n"
     assert run(python, "-m", "kushi", "--version", cwd=users) == f"kushi {__version__}\n"
-    assert re.search(r"serve .*\n +export ", run(kushi, "--help", cwd=users))
+    assert re.search(r"serve .*\n +check ", run(kushi, "--help", cwd=users))
     assert "--model-repository" in run(kushi, "serve", "--help", cwd=users)
     assert run(kushi, "export", "--help", cwd=users).startswith("usage: kushi export")
 
@@ -101,5 +101,6 @@ def test_the_types_are_found(python: Path, users: Path) -> None:
 def test_nothing_in_the_wheel_speaks_of_the_package_by_its_name_in_the_repository() -> None:
     archive = zipfile.ZipFile(BUILT)
     for name in archive.namelist():
-        if name.startswith("kushi/"):
-            assert not _IN_REPOSITORY.findall(archive.read(name).decode()), name
+        # what is written from those folders gets the other name: `kushi new`
+        if name.startswith("kushi/") and "/reader_files/" not in name:
+            assert not _IN_REPOSITORY.findall(archive.read(name).decode(errors="replace")), name

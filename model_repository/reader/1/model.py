@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -11,19 +12,15 @@ import triton_python_backend_utils as pb_utils
 # where `preprocessing` lies: beside the repository
 sys.path.append(str(Path(__file__).parents[3]))
 
-from preprocessing import markdown, words
-from preprocessing.reading import Reader
 from runners.errors import InvalidInput, Overloaded
-from runners.upload_reader import UploadReader
-from runners.uploads import UnreadableUpload
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        models = Path(args["model_repository"]).parent
-        known = words.characters((models / "recogniser/characters.txt").read_text("utf-8"))
-        uploads = UploadReader(client_errors=UnreadableUpload, memory_bytes=512 * 2**20, patience=60)
-        self.reader = Reader(run, uploads.read, known, lambda *_: None)
+        if find_spec("preprocessing") is None:
+            raise FileNotFoundError(f"there is no 'preprocessing' beside '{Path(args['model_repository']).parent}'")
+        self.known = (Path(args["model_repository"]).parent / "recogniser/characters.txt").read_text("utf-8")
+        self.reader = None
 
     async def execute(self, requests):
         return [await self.answer(request) for request in requests]
@@ -40,7 +37,18 @@ class TritonPythonModel:
         made = await asyncio.to_thread(answers, document, request.requested_output_names())
         return pb_utils.InferenceResponse([strings(name, values) for name, values in made.items()])
 
+    def begin(self):
+        # what decodes and describes takes 20 MB, which a small server that is never asked need not have
+        from preprocessing import words
+        from preprocessing.reading import Reader
+        from runners.upload_reader import UploadReader
+        from runners.uploads import UnreadableUpload
+
+        uploads = UploadReader(client_errors=UnreadableUpload, memory_bytes=512 * 2**20, patience=60)
+        return Reader(run, uploads.read, words.characters(self.known), lambda *_: None)
+
     async def read(self, data, ocr):
+        self.reader = self.reader or self.begin()
         if ocr not in {"auto", "always"}:
             raise InvalidInput(f'expected ocr to be "auto" or "always", got {ocr!r}')
         with NamedTemporaryFile() as file:
@@ -56,6 +64,8 @@ class ModelFailed(Exception):
 
 
 def answers(document, wanted):
+    from preprocessing import markdown
+
     made = {
         "text": lambda: [document.text],
         "markdown": lambda: [markdown.of(document)],
