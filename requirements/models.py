@@ -6,7 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from runners.new_service.pretrained import Missing, take  # noqa: E402 - the folder of this file comes first
+from runners.errors import KushiError  # noqa: E402 - the folder of this file comes first
+from runners.new_service.pretrained import take  # noqa: E402 - as above
 
 
 def say(text: str) -> None:
@@ -15,5 +16,5 @@ def say(text: str) -> None:
 
 try:
     take(ROOT / "requirements", ROOT / "model_repository", say)
-except Missing as error:
+except KushiError as error:
     sys.exit(f"models: {error}")

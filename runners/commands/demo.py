@@ -11,6 +11,7 @@ from typing import Any
 from ..environment import cache_directory
 from ..errors import KushiError
 from .command import Command
+from .progress import say
 
 __all__ = ["COMMAND"]
 
@@ -32,33 +33,28 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         check_needed()
         folder = cache_directory() / f"demo_{digest()}"
         if not folder.is_dir():
-            _write(folder, lambda text: _say(parser, text))
+            _write(folder, lambda text: say(parser, text))
     except KushiError as error:
-        _say(parser, f"error: {error}")
+        say(parser, f"error: {error}")
         return 1
     host, port = arguments["host"], arguments["port"]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}"  # noqa: S104
-    _say(parser, f"the reader of {folder}; `kushi new my_reader --from reader` makes one to change")
-    _say(parser, f"once it is ready: curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text")
+    say(parser, f"the reader of {folder}; `kushi new my_reader --from reader` makes one to change")
+    say(parser, f"once it is ready: curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text")
     os.chdir(folder)
     command = [sys.executable, "-m", "bentoml", "serve", "service:Kushi", "--host", host, "--port", str(port)]
     return os.execv(sys.executable, command)  # noqa: S606 - this interpreter
 
 
-def _write(folder: Path, say: Callable[[str], None]) -> None:
+def _write(folder: Path, tell: Callable[[str], None]) -> None:
     from ..new_service import write_reader  # noqa: PLC0415 - as above
 
     try:
-        write_reader(folder, say)
+        write_reader(folder, tell)
     except KushiError:
         # another one may have written it meanwhile
         if not folder.is_dir():
             raise
-
-
-def _say(parser: ArgumentParser, text: str) -> None:
-    sys.stderr.write(f"{parser.prog}: {text}\n")
-    sys.stderr.flush()
 
 
 COMMAND = Command(

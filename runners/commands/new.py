@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import KushiError
 from .command import Command
+from .progress import say
 
 __all__ = ["COMMAND"]
 
@@ -36,21 +37,16 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     folder = Path(arguments["folder"])
     try:
         if arguments["example"]:
-            write_reader(folder, lambda text: _say(parser, text))
+            write_reader(folder, lambda text: say(parser, text))
         else:
             write_service(folder, Path(arguments["model"]) if arguments["model"] else None)
     except KushiError as error:
-        _say(parser, f"error: {error}")
+        say(parser, f"error: {error}")
         return 1
     sys.stdout.write(
         f"{folder} is written. Next:\n\n  cd {shlex.quote(str(folder))} && bentoml serve\n\nIts README.md says more.\n"
     )
     return 0
-
-
-def _say(parser: ArgumentParser, text: str) -> None:
-    sys.stderr.write(f"{parser.prog}: {text}\n")
-    sys.stderr.flush()
 
 
 COMMAND = Command(

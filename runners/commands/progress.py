@@ -2,8 +2,9 @@
 
 import logging
 import sys
+from argparse import ArgumentParser
 
-__all__ = ["show_progress"]
+__all__ = ["say", "show_progress"]
 
 
 def show_progress(package: str) -> None:
@@ -14,3 +15,9 @@ def show_progress(package: str) -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def say(parser: ArgumentParser, text: str) -> None:
+    """A line under the name of the command"""
+    sys.stderr.write(f"{parser.prog}: {text}\n")
+    sys.stderr.flush()

@@ -4,7 +4,7 @@ A service to begin with: `kushi new`, which writes it, and `kushi demo`, which s
 What is written imports the package as it is installed, `kushi`, and needs nothing of a checkout.
 """
 
-from .reader import Missing, check_needed, digest, write_reader
+from .reader import check_needed, digest, write_reader
 from .service import write_service
 
-__all__ = ["Missing", "check_needed", "digest", "write_reader", "write_service"]
+__all__ = ["check_needed", "digest", "write_reader", "write_service"]

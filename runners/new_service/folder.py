@@ -24,7 +24,6 @@ __all__ = ["Names", "Written", "fill", "inside", "literal", "new_folder", "write
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 # what service.py imports or calls so itself
 _TAKEN: Final = {"Annotated", "Any", "Counter", "DType", "Kushi", "Models", "Path", "Picture", "UploadReader"}
-
 _MOST_NAME: Final = 63
 
 

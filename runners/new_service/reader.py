@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import InternalError
+from ..errors import InternalError, Unsupported
 from .folder import Names, Written, fill, new_folder, write
-from .pretrained import Missing, take
+from .pretrained import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FILES", "Missing", "check_needed", "digest", "write_reader"]
+__all__ = ["FILES", "check_needed", "digest", "write_reader"]
 
 _PACKED: Final = Path(__file__).resolve().with_name("reader_files")
 """In a wheel, which pyproject.toml says"""
@@ -77,7 +77,7 @@ def check_needed() -> None:
     absent = [name for name in _NEEDED if not find_spec(name)]
     if absent:
         extras = ",".join(sorted({_NEEDED[name] for name in absent}))
-        raise Missing(f"the reader needs {', '.join(absent)}: pip install 'kushi[{extras}]'")
+        raise Unsupported(f"the reader needs {', '.join(absent)}: pip install 'kushi[{extras}]'")
 
 
 def digest() -> str:
