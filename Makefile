@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 NATIVE := native/crates/bindings
-NATIVE_SOURCES := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '*.pyi' -o -name 'LICENSE' -o -name 'THIRD_PARTY_LICENSES' \) -print)
+NATIVE_SOURCES := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '*.pyi' -o -name 'LICENSE' -o -name 'THIRD_PARTY_LICENSES' -o -path '*/page/*' \) -print)
 BOOTSTRAPPED := $(VENV)/.bootstrapped
 SYNCED := $(VENV)/.synced
 TRITON := .venv-triton
@@ -19,6 +19,8 @@ SUPPLY := .venv-supply
 DEPLOY := .venv-deploy
 OCR := .venv-ocr
 PROMETHEUS := build/prometheus
+BROWSER := .venv-browser
+CHROMIUM := build/chromium
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
 COMMAND := $(BIN)/kushi
@@ -50,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile lint lint-python lint-rust bench bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,10 +91,10 @@ environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the env
 	$(MAKE) --no-print-directory other-environments; others=$$?; wait $$setup && exit $$others
 
 .PHONY: other-environments
-other-environments: $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SUPPLY)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
+other-environments: $(BROWSER)/.synced $(CHROMIUM)/.installed $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SUPPLY)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
 
 serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
-	BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)
+	KUSHI_ALLOW_PLAYGROUND=$${KUSHI_ALLOW_PLAYGROUND-true} BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)
 
 serve-models: setup ## Serve a repository without BentoML (REPOSITORY=my_models, ARGS="--http-port=9000" for flags)
 	$(BIN)/python -m runners serve --model-repository $(REPOSITORY) $(ARGS)
@@ -237,6 +239,23 @@ $(TENSORFLOW)/.synced: requirements/tensorflow.txt $(BOOTSTRAPPED)
 	VIRTUAL_ENV=$(CURDIR)/$(TENSORFLOW) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/tensorflow.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(TENSORFLOW)/lib/$$(ls $(TENSORFLOW)/lib)/site-packages/development.pth
 	@touch $@
+
+test-browser: setup $(BROWSER)/.synced $(CHROMIUM)/.installed ## The page of the engine, in a real Chromium
+	@$(TIMED) test-browser $(BROWSER)/bin/python -m pytest tests/browser $(IN_A_PROCESS)
+
+pictures: setup $(BROWSER)/.synced $(CHROMIUM)/.installed ## Take the pictures of the page again that the docs show
+	$(BROWSER)/bin/python -m tests.browser.pictures docs/images
+
+$(BROWSER)/.synced: requirements/browser.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(BROWSER)
+	VIRTUAL_ENV=$(CURDIR)/$(BROWSER) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/browser.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(BROWSER)/lib/$$(ls $(BROWSER)/lib)/site-packages/development.pth
+	@touch $@
+
+# Where it cannot be installed, the tests are skipped and the end of the run says why.
+$(CHROMIUM)/.installed:
+	@.ci/optional chromium $(CHROMIUM)/install.log sh -ec 'command -v chromium || { \
+	    install="apt-get install --yes --quiet --no-install-recommends chromium fonts-dejavu-core"; $$install || { apt-get update --quiet && $$install; }; }; touch $@'
 
 test-clients: setup $(CLIENTS)/.synced ## Clients of others, as KServe's and MLServer's, against a server of ours
 	@$(TIMED) test-clients $(BIN)/pytest tests/clients $(IN_A_PROCESS)

@@ -6,6 +6,7 @@ A module of its own, so that the process in which uploads are read need not impo
 
 # not as strings: BentoML and pydantic read the annotations
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from .words import Spelled, corners_of
 if TYPE_CHECKING:
     from runners.uploads.documents import Text, TextLine
 
-__all__ = ["Document", "Line", "Page", "Word"]
+__all__ = ["Document", "Line", "Page", "Seconds", "Word"]
 
 Corners = list[tuple[float, float]]
 
@@ -48,6 +49,19 @@ class Line(Word):
         return cls(words=words, **dict(_word(line.text, 1, line.corners)))
 
 
+class Seconds(BaseModel):
+    """How long each step took, by the clock: other pages may have been read at the same time"""
+
+    open: float = Field(description="Until the page was there as pixels, or as the text that it says itself")
+    find: float = Field(default=0, description="Then until its lines were found")
+    read: float = Field(default=0, description="Then until they were read")
+
+    @classmethod
+    def between(cls, *times: float) -> Self:
+        passed = (round(end - begin, 4) for begin, end in pairwise(times))
+        return cls(**dict(zip(cls.model_fields, passed, strict=False)))
+
+
 class Page(BaseModel):
     number: int = Field(description="1 for the first")
     width: int = Field(description="Pixels")
@@ -55,16 +69,17 @@ class Page(BaseModel):
     source: Literal["pixels", "text"] = Field(description="Whether it was looked at, or says its text itself")
     text: str = Field(description="All lines, in the order in which they are read")
     lines: list[Line]
+    seconds: Seconds
 
     @classmethod
-    def read(cls, number: int, page: npt.NDArray[np.uint8], lines: Sequence[Line]) -> Self:
+    def read(cls, number: int, page: npt.NDArray[np.uint8], lines: Sequence[Line], seconds: Seconds) -> Self:
         height, width = page.shape[:2]
         places = in_order(np.array([line.corners for line in lines], np.float32).reshape(-1, 4, 2))
-        return cls._of(number, width, height, "pixels", [lines[place] for place in places])
+        return cls._of(number, (width, height), "pixels", [lines[place] for place in places], seconds)
 
     @classmethod
-    def said(cls, number: int, text: "Text") -> Self:
-        return cls._of(number, text.width, text.height, "text", [Line.said(line) for line in text.lines])
+    def said(cls, number: int, text: "Text", seconds: Seconds) -> Self:
+        return cls._of(number, (text.width, text.height), "text", [Line.said(line) for line in text.lines], seconds)
 
     def layer(self) -> tuple[int, int, list[tuple[str, Corners]]] | None:
         """What was read of its pixels, as `documents.searchable` takes it"""
@@ -72,9 +87,13 @@ class Page(BaseModel):
         return (self.width, self.height, words) if self.source == "pixels" else None
 
     @classmethod
-    def _of(cls, number: int, width: int, height: int, source: Literal["pixels", "text"], lines: list[Line]) -> Self:
-        text = "\n".join(line.text for line in lines)
-        return cls(number=number + 1, width=width, height=height, source=source, text=text, lines=lines)
+    def _of(
+        cls, number: int, size: tuple[int, int], source: Literal["pixels", "text"], lines: list[Line], seconds: Seconds
+    ) -> Self:
+        (width, height), text = size, "\n".join(line.text for line in lines)
+        return cls(
+            number=number + 1, width=width, height=height, source=source, text=text, lines=lines, seconds=seconds
+        )
 
 
 class Document(BaseModel):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from PIL import Image
@@ -18,7 +19,7 @@ from runners.fan_out import Room, some_at_a_time
 from runners.uploads import documents
 
 from . import boxes, crops, pages, words
-from .answers import Document, Line, Page
+from .answers import Document, Line, Page, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -117,21 +118,26 @@ class Reader:
                 yield page
 
     async def _page(self, file: Path, number: int, ocr: Ocr) -> Page:
-        turn = _turn(number)
+        turn, began = _turn(number), perf_counter()
         if ocr == "auto" and (text := await self._read(file, partial(documents.text, page=number), turn=turn)):
+            seconds = Seconds.between(began, perf_counter())
             if sum(len(line.words) for line in text.lines) <= FEW_WORDS:
-                return Page.said(number, text)
+                return Page.said(number, text, seconds)
             # one at a time: Python runs one thread
             async with self._writing.taken(turn):
-                return await asyncio.to_thread(Page.said, number, text)
+                return await asyncio.to_thread(Page.said, number, text, seconds)
         async with self._room.taken(turn):
             seen = partial(documents.pixels, page=number)
+            began = perf_counter()
             page, pixels = await self._read(file, seen, pages.prepared, turn=turn)
+            opened = perf_counter()
             marks = (await self._run("detector", {"x": pixels}))["fetch_name_0"][0, 0]
             corners = await asyncio.to_thread(boxes.lines, marks, *page.shape[1::-1])
+            found = perf_counter()
             picture = await asyncio.to_thread(Image.fromarray, page)
-            lines = some_at_a_time((self._line(picture, one) for one in corners), LINES_AHEAD)
-            return Page.read(number, page, [line async for line in lines if line])
+            calls = some_at_a_time((self._line(picture, one) for one in corners), LINES_AHEAD)
+            lines = [line async for line in calls if line]
+            return Page.read(number, page, lines, Seconds.between(began, opened, found, perf_counter()))
 
     async def _line(self, picture: Image.Image, corners: crops.Corners) -> Line | None:
         crop = await asyncio.to_thread(crops.cut, picture, corners)

@@ -20,6 +20,7 @@ lock bento-cpu --extra cpu --extra bento --group service --constraint requiremen
 lock bento-gpu --extra gpu --extra bento --group service --constraint requirements/dev.txt \
     --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml requirements/tensorrt.in
 lock bench requirements/bench.in --constraint requirements/dev.txt
+lock browser requirements/browser.in --constraint requirements/dev.txt
 lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock models --no-deps requirements/models.in

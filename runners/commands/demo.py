@@ -40,8 +40,12 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     host, port = arguments["host"], arguments["port"]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}"  # noqa: S104
     say(parser, f"the reader of {folder}; `kushi new my_reader --from reader` makes one to change")
-    say(parser, f"once it is ready: curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text")
+    say(
+        parser,
+        f"once it is ready: {url}, or curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text",
+    )
     os.chdir(folder)
+    os.environ.setdefault("KUSHI_ALLOW_PLAYGROUND", "true")
     command = [sys.executable, "-m", "bentoml", "serve", "service:Kushi", "--host", host, "--port", str(port)]
     return os.execv(sys.executable, command)  # noqa: S606 - this interpreter
 

@@ -88,6 +88,12 @@ class HttpOptions(Group):
         "Headers with names like this become parameters of their requests, in lower case (default: none).",
         default=None,
     )
+    playground: bool = setting(
+        "allow-playground",
+        Switch(),
+        "Have a page at / that reads documents, shows the models at work and lets people try each of them.",
+        default=False,
+    )
     tls: ServerTls | None = field(default=None, metadata=inner(ServerTls, protocol="http", ports="the HTTP port"))
 
 

@@ -108,7 +108,7 @@ def test_heads_that_are_no_http_do_not_fill_the_log(bento: Bento) -> None:
     assert max(by_worker.values()) < 5
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/docs.json", "/schema.json", "/livez", "/readyz"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/metrics", "/docs.json", "/schema.json", "/livez", "/readyz"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_no_page_waits_for_a_body(bento: Bento, path: str, method: str) -> None:
     addresses: list[Address] = [bento.address, *bento.worker_sockets]

@@ -120,6 +120,7 @@ def test_a_page_that_lies_askew_is_read_in_its_order(client: httpx.Client) -> No
 
 def test_an_empty_page_has_no_words(client: httpx.Client) -> None:
     answer = read(client, Image.new("L", (300, 200), 255)).raise_for_status().json()
+    assert all(seconds >= 0 for seconds in answer["pages"][0].pop("seconds").values())
     page = {"number": 1, "width": 300, "height": 200, "source": "pixels", "text": "", "lines": []}
     assert answer == {"text": "", "pages": [page]}
 
@@ -261,7 +262,10 @@ def test_the_model_says_what_the_service_says(client: httpx.Client, protocol: Ca
     data = tiff(written(TEXT, 40), written("seven birds", 40))
     said = read(client, data).raise_for_status().json()
     answer = protocol(data)
-    assert [json.loads(page) for page in answer.as_numpy("pages")] == said["pages"]
+    pages = [json.loads(page) for page in answer.as_numpy("pages")]
+    for page in (*pages, *said["pages"]):
+        assert page.pop("seconds").keys() == {"open", "find", "read"}
+    assert pages == said["pages"]
     assert answer.as_numpy("text").tolist() == [said["text"].encode()]
     assert answer.as_numpy("markdown").tolist() == [read(client, data, "/markdown").raise_for_status().content]
 

@@ -41,7 +41,7 @@ def _part(name: str) -> Part:
 
 WITHOUT_PYTEST: Final = {"lint", "test-rust"}
 SLOWER: Final = (
-    *("test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients"),
+    *("test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients", "test-browser"),
     *("test-packages", "test-containers"),
 )
 PARTS: Final = (Part("environments"), *parts_of_test(), *map(_part, SLOWER))

@@ -61,6 +61,8 @@ class ApplicationFactory(WorkerApplication):
     def __call__(self) -> Starlette:
         application = super().__call__()
         application.add_exception_handler(HTTPException, _not_served)
+        # at / as well, unless the engine has a page there
+        application.add_route(f"{(self.service.path_prefix or '').rstrip('/')}/docs", self.index_page, name="docs")
         return application
 
     def in_its_place(self, layer: Layer, given: Middleware) -> Middleware:

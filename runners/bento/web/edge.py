@@ -82,6 +82,7 @@ class EdgeService(bentoml.Service[Any]):
         replace_serializers()
         serve_with(server_for)
         application = ApplicationFactory(self, is_main=is_main)()
+        settings = self._settings()
         places = [found.place for found in self.engines if found.place]
         patience = patience_for(self.config.get("traffic", {}).get("timeout") or 0)
         return Edge(
@@ -90,8 +91,9 @@ class EdgeService(bentoml.Service[Any]):
             places,
             self.max_body_bytes,
             patience,
-            limits=self.limits,
+            limits=self._limits(settings),
             max_bodies_bytes=self.max_bodies_bytes,
+            has_page=settings.engine.http.playground,
         )
 
     @property
@@ -103,13 +105,18 @@ class EdgeService(bentoml.Service[Any]):
     @property
     def limits(self) -> Limits:
         """As the flags of the engine and the variables say for its own port"""
+        return self._limits(self._settings())
+
+    def _limits(self, settings: ServerSettings) -> Limits:
+        return Limits.of(settings, max_message_bytes=self.max_message_bytes, max_websockets=self.max_websockets)
+
+    def _settings(self) -> ServerSettings:
         try:
-            settings = read_settings(self.flags)
+            return read_settings(self.flags)
         except KushiError as error:
             # The engine does not start with it, and clients shall hear that it is not there.
             _LOG.error("%s: this worker goes on with the limits that are usual", error)
-            settings = ServerSettings()
-        return Limits.of(settings, max_message_bytes=self.max_message_bytes, max_websockets=self.max_websockets)
+            return ServerSettings()
 
     def _ask_in_json(self) -> None:
         """Services of BentoML's ask each other with pickle, which ours do not speak: they ask as clients do"""
@@ -131,6 +138,7 @@ class Edge:
         *,
         limits: Limits | None = None,
         max_bodies_bytes: int = MAX_BODY_BYTES + SPARE_BYTES,
+        has_page: bool = False,
     ) -> None:
         self.limits = limits or Limits()
         self._bodies = Bodies(max_bodies_bytes, self.limits.body_seconds, time.monotonic)
@@ -139,6 +147,7 @@ class Edge:
         self._places = places
         self._patience = patience
         self._max_body_bytes = max_body_bytes
+        self._has_page = has_page
         self._relay: Relay | None = None
         self._handover = Handover(origin.handover) if origin and origin.handover else None
 
@@ -158,7 +167,7 @@ class Edge:
                 await self._application(scope, receive, _started(send, watch))
         elif scope["type"] != "http":
             await self._application(scope, receive, send)
-        elif self._relay and _is_protocol(scope["path"]):
+        elif self._relay and (_is_protocol(scope["path"]) or (self._has_page and _is_page(scope["path"]))):
             await self._relay(scope, receive, send)
         else:
             await self._guarded(scope, receive, send)
@@ -258,3 +267,8 @@ def _is_protocol(path: str) -> bool:
     """Whether the path is below /v2 for whoever reads it: a server elsewhere may take `..` for a step up"""
     parts = path.split("/")
     return parts[:2] == ["", "v2"] and ".." not in parts
+
+
+def _is_page(path: str) -> bool:
+    """Whether it is the engine's page, in the place of BentoML's, or a file of it"""
+    return path == "/" or (path.startswith("/playground/") and ".." not in path)

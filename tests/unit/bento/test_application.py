@@ -203,8 +203,9 @@ def test_what_a_client_got_wrong_is_told_and_not_logged(
     assert "Traceback" not in caplog.text
 
 
-def test_the_page_is_about_the_service_and_tells_nobody_who_looks_at_it(factory: ApplicationFactory) -> None:
-    (answer,) = started(factory, Call("/", method="GET"))
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_page_is_about_the_service_and_tells_nobody_who_looks_at_it(factory: ApplicationFactory, path: str) -> None:
+    (answer,) = started(factory, Call(path, method="GET"))
     html = answer.body.decode()
     assert "<title>Example</title>" in html
     assert "swagger-ui-bundle.js" in html

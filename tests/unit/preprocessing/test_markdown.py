@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preprocessing import markdown
-from preprocessing.answers import Document, Line, Page
+from preprocessing.answers import Document, Line, Page, Seconds
 
 
 def line(text: str, top: float, *, height: float = 20, left: float = 50, width: float = 500) -> Line:
@@ -18,7 +18,15 @@ def written(*pages: list[Line]) -> str:
         Document(
             text=text,
             pages=[
-                Page(number=number, width=800, height=1000, source="pixels", text=text, lines=lines)
+                Page(
+                    number=number,
+                    width=800,
+                    height=1000,
+                    source="pixels",
+                    text=text,
+                    lines=lines,
+                    seconds=Seconds(open=0),
+                )
                 for number, lines in enumerate(pages, 1)
             ],
         )

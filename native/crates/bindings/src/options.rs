@@ -60,6 +60,7 @@ struct HttpOptions {
     idle_timeout_seconds: u64,
     max_connections: usize,
     max_inflight_bytes: usize,
+    playground: bool,
 }
 
 impl HttpOptions {
@@ -199,6 +200,7 @@ impl Options {
                 header_forward_pattern: self.http.header_forward_pattern,
                 restrictions: restrictions(self.http.restrictions),
                 tls: self.http.tls.map(tls),
+                playground: self.http.playground,
             },
             grpc: self.grpc.into(),
             give_way,

@@ -178,9 +178,13 @@ pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> HttpAnswer {
 }
 
 pub(crate) fn text(body: impl Into<Bytes>) -> HttpAnswer {
+    file("text/plain; charset=utf-8", body.into())
+}
+
+pub(crate) fn file(content_type: &'static str, body: Bytes) -> HttpAnswer {
     let mut chunks = Chunks::default();
-    chunks.push(body.into());
-    with_body(200, "text/plain; charset=utf-8", chunks)
+    chunks.push(body);
+    with_body(200, content_type, chunks)
 }
 
 pub(crate) fn long_json(body: Vec<u8>) -> HttpAnswer {

@@ -18,6 +18,8 @@ pub struct HttpOptions {
     pub restrictions: Vec<Restriction>,
     /// For what listens on TCP; `None`: plain.
     pub tls: Option<TlsFiles>,
+    /// Whether there is a page at `/`.
+    pub playground: bool,
 }
 
 const INSIDE: Inside = Inside { name: "http", protocol: b"http/1.1" };
@@ -31,6 +33,7 @@ pub struct Http {
     pub(crate) restrictions: Restrictions,
     /// Of connections over TCP; those on this host are plain.
     pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) playground: bool,
 }
 
 /// What a request is served with: the doors' own, and the io thread that it came to.
@@ -56,6 +59,7 @@ impl Http {
             forwarding: pattern.map(Forwarding::new).transpose()?,
             restrictions: Restrictions::new(Restricted::Api, &options.restrictions)?,
             tls: options.tls.as_ref().map(tls).transpose()?,
+            playground: options.playground,
         }))
     }
 

@@ -28,6 +28,7 @@ mod members;
 mod outputs;
 mod owed;
 mod path;
+mod playground;
 mod prepare;
 mod raw;
 mod refusal;

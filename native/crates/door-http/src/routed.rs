@@ -16,7 +16,7 @@ use crate::health::HealthQuestion;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::route::{InferenceRoute, Management, NoRoute, Route};
-use crate::{HttpContext, generate, infer, verb};
+use crate::{HttpContext, generate, infer, playground, verb};
 
 pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> HttpAnswer {
     if head.uri.path() != "/metrics" {
@@ -35,6 +35,13 @@ pub(crate) async fn answer(
     head: &Parts,
     body: &mut RequestBody,
 ) -> Result<HttpAnswer, Refusal> {
+    if let Some(file) = playground::find(head.uri.path()).filter(|_| context.http.playground) {
+        return match head.method {
+            _ if guest.over_limit => Err(Refusal::Final(full(guest))),
+            Method::GET => Ok(playground::answer(file)),
+            _ => Ok(answer::no_route(&NoRoute::WrongMethod("GET"))),
+        };
+    }
     let admit = |category| context.http.restrictions.check(category, &head.headers);
     match path::find(head.method.as_str(), head.uri.path(), admit) {
         Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),

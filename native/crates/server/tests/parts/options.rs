@@ -31,6 +31,7 @@ pub fn options(io_threads: usize) -> ServerOptions {
             header_forward_pattern: None,
             restrictions: Vec::new(),
             tls: None,
+            playground: false,
         },
         give_way: || {},
     }

@@ -1,0 +1,1 @@
+"""The page of the engine, as people use it: in a real browser."""
