@@ -91,8 +91,10 @@ mod tests {
 
     /// Of scripts, what they import; of the page, what it takes.
     fn names(text: &str) -> Vec<String> {
-        let imported = text.split("from \"./").skip(1).map(|rest| format!("/playground/{}", before_quote(rest)));
-        let taken = text.split("=\"/playground/").skip(1).map(|rest| format!("/playground/{}", before_quote(rest)));
+        let imported =
+            text.split("from \"./").skip(1).map(|rest| format!("/playground/{}", before_quote(rest)));
+        let taken =
+            text.split("=\"/playground/").skip(1).map(|rest| format!("/playground/{}", before_quote(rest)));
         imported.chain(taken).collect()
     }
 
