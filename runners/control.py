@@ -235,8 +235,10 @@ class Control:
         except KushiError as error:
             order.fail(error.kind, error.status, str(error))
         except BaseException as error:  # noqa: BLE001 - the thread has other orders to carry out
-            _LOG.exception("model '%s' cannot be %s", order.model, "loaded" if order.loads else "unloaded")
-            order.fail(InternalError.kind, 500, f"{type(error).__name__}: {error}")
+            try:
+                _LOG.exception("model '%s' cannot be %s", order.model, "loaded" if order.loads else "unloaded")
+            finally:
+                order.fail(InternalError.kind, 500, f"{type(error).__name__}: {error}")
         else:
             order.done()
 

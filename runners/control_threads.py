@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import ShuttingDown
+from .errors import InternalError, ShuttingDown
 
 if TYPE_CHECKING:
     import weakref
@@ -31,7 +32,7 @@ def attend(orders: Orders, control: weakref.ref[_Control]) -> None:
     """Until there are no orders any more, or nobody refers to the control"""
     while (order := orders.next()) is not None:
         if (alive := control()) is not None:
-            alive.carry_out(order)
+            _carry_out(alive, order)
         del alive, order
 
 
@@ -43,10 +44,22 @@ def attend_urgent(orders: Orders, control: weakref.ref[_Control]) -> None:
     while (order := orders.next(only_urgent=True)) is not None:
         if (alive := control()) is not None:
             if order.loads:
-                threading.Thread(target=alive.carry_out, args=(order,), name="kushi-control-asked", daemon=True).start()
+                asked = threading.Thread(
+                    target=_carry_out, args=(alive, order), name="kushi-control-asked", daemon=True
+                )
+                asked.start()
             else:
-                alive.carry_out(order)
+                _carry_out(alive, order)
         del alive, order
+
+
+def _carry_out(control: _Control, order: Order) -> None:
+    """What goes wrong beside the order itself, as an end that cannot be told, costs this order and no thread"""
+    try:
+        control.carry_out(order)
+    except BaseException as error:  # noqa: BLE001 - there are other orders
+        with suppress(BaseException):
+            order.fail(InternalError.kind, 500, f"{type(error).__name__}: {error}")
 
 
 def end(process: int, orders: Orders, threads: Sequence[threading.Thread], changing: Mapping[str, Load | None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kushi_native import log_settings, set_log, shortened
+from kushi_native import flush_log, log_settings, set_log, shortened, write_log
 
 from .printable import printable
 from .settings import LogOptions
@@ -16,6 +16,7 @@ from .settings import LogOptions
 __all__ = ["redirect", "setup", "table"]
 
 _ROOT = __name__.rpartition(".")[0]
+_LAST_SECONDS = 1.0
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
 
 
@@ -52,6 +53,20 @@ class _Chosen(logging.Filter):
         return info if record.levelno >= logging.INFO else verbose > 0
 
 
+class _StandardError(logging.Handler):
+    """Among the lines of the native core: no thread waits for whoever reads them"""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as error:  # noqa: BLE001 - whoever logs goes on, as with all handlers
+            line = f"{record.filename}:{record.lineno}] what was to be logged cannot be: {type(error).__name__}"
+        write_log(f"{line}\n")
+
+    def flush(self) -> None:
+        flush_log(_LAST_SECONDS)
+
+
 def redirect(path: str) -> None:
     """Makes standard error the file at `path`, for the lines of the native core as well"""
     with Path(path).open("ab") as file:
@@ -61,7 +76,7 @@ def redirect(path: str) -> None:
 def setup(options: LogOptions) -> None:
     """Sends the package's log to standard error"""
     set_log(json.dumps(options.native))
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(_Lines())
     handler.addFilter(_Chosen())
     root = logging.getLogger(_ROOT)

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
+
+from kushi_native import kill_workers
 
 from . import log
 from .descriptors import allow_connections
@@ -44,8 +47,14 @@ def serve(settings: ServerSettings, started: float) -> int:
     code = _serve(settings, started)
     if threads_are_left():
         logging.shutdown()
-        os._exit(code)
+        _exit(code)
     return code
+
+
+def _exit(code: int) -> NoReturn:
+    """At once, with all that models have started: the system ends the processes of workers alone"""
+    kill_workers()
+    os._exit(code)
 
 
 def _serve(settings: ServerSettings, started: float) -> int:
@@ -126,9 +135,9 @@ class _Signals:
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self._received += 1
         if not self._draining:
-            os._exit(0)
+            _exit(0)
         if self._received > 1:
-            os._exit(128 + number)
+            _exit(128 + number)
 
 
 class _Pipe:
@@ -155,10 +164,10 @@ class _Pipe:
         except OSError as error:
             _LOG.error("--drain-fd=%d cannot be read, exiting: %s", descriptor, error.strerror)
             logging.shutdown()
-            os._exit(1)
+            _exit(1)
         with self._lock:
             if not self._draining:
-                os._exit(0)
+                _exit(0)
         self._said.set()
 
 
@@ -193,6 +202,6 @@ def _drain(drain: Callable[[float], int], end_runs: Callable[[], None], timeout_
         # whoever waits for what was ended hears of it
         drain(_LAST_WORDS_SECONDS)
         logging.shutdown()
-        os._exit(1)
+        _exit(1)
     _LOG.info("All requests are answered, exiting")
     return 0

@@ -1,4 +1,4 @@
-"""What stands around the model: which dishes it is asked about, what it is told of them, and in which order they go out"""
+"""What stands around the model: which dishes it is asked about, what it is told, and in which order they go out"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from ..errors import ConfigInvalid
-from .files import read_file
+from .files import is_within, read_file
 from .messages import ModelConfig
 
 __all__ = ["parse", "read"]
@@ -38,11 +38,16 @@ def read(path: Path) -> ModelConfig:
         raise ConfigInvalid(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
     except OSError as error:
         raise ConfigInvalid(f"{path}: cannot be read: {error.strerror}") from None
-    return parse(text, str(path))
+    return parse(text, str(path), shows=is_within(path, path.parent))
 
 
-def parse(text: str, source: str) -> ModelConfig:
-    """The configuration that `text` states; `source` is how errors call it"""
+def parse(text: str, source: str, *, shows: bool = True) -> ModelConfig:
+    """
+    The configuration that `text` states; `source` is how errors call it
+
+    shows: whether errors may have words of the text. Whoever may place a link need not be allowed to read what it leads
+        to, and clients see errors.
+    """
     text = text.removeprefix(_BYTE_ORDER_MARK)
     if _BACKSLASHES.search(text):
         raise ConfigInvalid(f"{source}: more than {_MOST_BACKSLASHES} backslashes in a row")
@@ -51,6 +56,11 @@ def parse(text: str, source: str) -> ModelConfig:
         _check_numbers(text)
     except text_format.ParseError as error:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
+        if not shows:
+            raise ConfigInvalid(
+                f"{source}:{line}:{column}: no configuration; none of its words are shown, for it is a link that leads "
+                "out of its directory"
+            ) from None
         if empty := _field_without_value(text.split("\n"), line, column):
             raise ConfigInvalid(f"{source}:{empty[0]}:{empty[1]}: field '{empty[2]}' has no value") from None
         raise ConfigInvalid(f"{source}:{line}:{column}: {_explain(str(error), text, line, column)}") from None

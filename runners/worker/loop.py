@@ -19,6 +19,7 @@ from . import calls, failures, kinds, server
 from .channel import Channel, Closed, Frame
 from .errors import TritonModelException
 from .execution import Execution
+from .kept_sources import keep
 from .messages import TensorInfo
 from .model_file import model_class
 from .upcalls import Upcalls
@@ -170,12 +171,14 @@ class Worker:
         return True
 
     def _complete(self, order: dict[str, Any]) -> str:
+        keep(order["sources"])
         return calls.auto_complete(model_class(order["path"], order["directories"], self._upcalls), order["config"])
 
     def _initialize(self, order: dict[str, Any]) -> str:
         args = order["args"]
         self._upcalls.directory = args["model_repository"]
         self._upcalls.instance = order["instance"]
+        keep(order["sources"])
         found = model_class(order["path"], order["directories"], self._upcalls)
         model = calls.Model(found, order["instance"], decoupled=order["decoupled"])
         model.initialize(args)

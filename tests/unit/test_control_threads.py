@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kushi_native import Order
 
 from runners import (
+    Client,
     Engine,
     EngineOptions,
     KushiError,
@@ -28,6 +30,7 @@ from runners import (
 )
 from runners.backends import Opened
 from runners.backends.pipeline import Loaded, load
+from runners.control import Control
 from runners.repository.layout import ModelSource
 from runners.starting import _still_waiting
 from tests import hostile_models, models
@@ -343,3 +346,27 @@ def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
         engine.close()
         status, kind, body = answer.result()
         assert (status, kind, body) == (503, "shutting_down", b'{"error":"the load is given up: the engine is closed"}')
+
+
+def test_an_order_whose_end_cannot_be_told_costs_no_thread(tmp_path: Path) -> None:
+    """As where the log of the process is closed: the control says so by an exception"""
+    plus(tmp_path, "plus")
+    with (
+        Engine(tmp_path, options=EXPLICIT) as engine,
+        Client(f"http://127.0.0.1:{engine.serve_http(port=0)}") as client,
+    ):
+        carry_out = type(engine._control).carry_out
+
+        def fails(control: Control, order: Order) -> None:
+            if order.model == "other":
+                raise ValueError("I/O operation on closed file")
+            carry_out(control, order)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(engine._control), "carry_out", fails)
+            before = control_threads()
+            for _ in range(2 * len(before)):
+                with pytest.raises(KushiError, match="ValueError: I/O operation on closed file"):
+                    client.load_model("other")
+            assert control_threads() == before
+            client.load_model("plus")

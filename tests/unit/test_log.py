@@ -1,7 +1,7 @@
-import io
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +17,11 @@ class Written(Protocol):
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
+def written(capfd: pytest.CaptureFixture[str]) -> Written:
     """What a logger of the package writes to standard error under these settings"""
 
     def write(*, form: Literal["default", "ISO8601"] = "default", off: str = "", verbose: int = 0) -> str:
-        stream = io.StringIO()
-        monkeypatch.setattr("sys.stderr", stream)
+        capfd.readouterr()
         info, warning, error = (off != level for level in ("info", "warning", "error"))
         log.setup(LogOptions(info=info, warning=warning, error=error, verbose=verbose, form=form))
         logger = logging.getLogger("runners.log")
@@ -31,7 +30,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
         logger.warning("careful")
         logger.error("wrong")
         logger.info("%s", log.table(["A"], [["b"]]), extra={"table": True})
-        return stream.getvalue()
+        return capfd.readouterr().err
 
     return write
 
@@ -110,3 +109,91 @@ def test_a_log_file_takes_standard_error_over_and_is_appended_to(tmp_path: Path)
     script = f"import os\nfrom runners import log\nlog.redirect({str(path)!r})\nos.write(2, b'native\\n')"
     subprocess.run([sys.executable, "-c", script], check=True)
     assert path.read_text() == "before\nnative\n"
+
+
+def test_what_cannot_be_formatted_is_no_reason_to_fail(capfd: pytest.CaptureFixture[str]) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    log.setup(LogOptions())
+    logging.getLogger("runners.log").info("%s", Odd())
+    assert "what was to be logged cannot be: RuntimeError" in capfd.readouterr().err
+
+
+def test_a_closed_standard_error_is_no_reason_to_fail() -> None:
+    script = """
+import logging, os, sys
+from runners import LogOptions, log
+log.setup(LogOptions())
+sys.stderr.close()
+logging.getLogger("runners.log").warning("to nobody")
+os._exit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "terminal"])
+def test_a_reader_that_stands_still_keeps_nobody_and_gets_all_lines_later(kind: str) -> None:
+    """More than fits into what lies between, and less than what is kept; then the beginning of each line is there"""
+    script = """
+import logging, sys
+from runners import LogOptions, log
+log.setup(LogOptions())
+logger = logging.getLogger("runners.log")
+for number in range(2000):
+    logger.warning("line %d %s", number, "x" * 500)
+sys.stdout.write("done\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+"""
+    ours, theirs = {"pipe": os.pipe, "socket": connected, "terminal": os.openpty}[kind]()
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, text=True
+    ) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done\n"
+        text = b""
+        while text.count(b"line ") < 2000 or not text.endswith(b"\n"):
+            text += os.read(ours, 65536)
+        process.stdin.close()
+    os.close(ours)
+    assert [int(number) for number in re.findall(rb"line (\d+) x{500}\r?\n", text)] == list(range(2000))
+
+
+def test_lines_that_are_too_many_are_left_out_and_said_so() -> None:
+    script = """
+import logging, sys
+from runners import LogOptions, log
+log.setup(LogOptions())
+logger = logging.getLogger("runners.log")
+for number in range(10000):
+    logger.warning("line %d %s", number, "x" * 1000)
+sys.stdout.write("done\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+"""
+    ours, theirs = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, text=True
+    ) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done\n"
+        text = b""
+        while b"were left out" not in text:
+            text += os.read(ours, 65536)
+        process.stdin.close()
+    os.close(ours)
+    numbers = [int(number) for number in re.findall(rb"line (\d+) x{1000}\n", text)]
+    (left_out,) = re.findall(rb"(\d+) lines were left out: standard error took none", text)
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) + int(left_out) == 10000
+
+
+def connected() -> tuple[int, int]:
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()

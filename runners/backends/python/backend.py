@@ -23,6 +23,7 @@ from ..thread_variables import thread_variables
 from ..worker_models import ProcessLimits, Workers, directory_of, process_limits
 from . import in_process
 from .interpreter import Interpreter, find_interpreter
+from .sources import sources
 
 __all__ = ["PythonBackend"]
 
@@ -90,6 +91,8 @@ class _How:
             start_seconds=self.start_seconds,
             limits=self.limits,
             thread=in_process.start if self.in_process else None,
+            # nobody starts it again without a load
+            sources={} if self.in_process else sources(path, directory),
         )
 
 

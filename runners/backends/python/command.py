@@ -12,20 +12,21 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 from ...environment import environment_with
-from ...errors import ConfigInvalid
+from ...errors import ConfigInvalid, ModelUnavailable
+from ...wanted import check_wanted
 from .progress import reported
 
 __all__ = ["output_of", "run"]
 
 _LAST_LINES = 20
 _LONGEST_LINE = 4096
+_LOOK_SECONDS = 0.5
 _MOST_OUTPUT = 1024 * 1024
 _WITH_THE_SERVER = """
 import ctypes, os, signal, sys
@@ -60,7 +61,7 @@ def _end(group: int) -> None:
 def run(command: Sequence[str], directory: Path, what: str, *, variables: Mapping[str, str] | None = None) -> str:
     """
     Runs a program in a directory, with these variables beside our own, and answers its last lines. `what` is made by
-    it; where it fails, ConfigInvalid says so
+    it; where it fails, ConfigInvalid says so. It ends where the load is given up
     """
     lines: deque[str] = deque(maxlen=_LAST_LINES)
     name = Path(command[0]).name
@@ -76,21 +77,45 @@ def run(command: Sequence[str], directory: Path, what: str, *, variables: Mappin
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            process_group=0,
         )
     except OSError as error:
         raise ConfigInvalid(f"{what} cannot be made: cannot start '{sys.executable}': {error.strerror}") from error
     with process, reported(lambda: f"{what}: {lines[-1] if lines else f'{name} runs'}"):
-        output = cast("IO[str]", process.stdout)
-        # a longer one comes in pieces
-        for line in iter(partial(output.readline, _LONGEST_LINE), ""):
-            if text := line.strip():
-                lines.append(text)
+        _groups.add(process.pid)
+        try:
+            for line in _lines(cast("IO[bytes]", process.stdout).fileno()):
+                if text := line.decode(errors="replace").strip():
+                    lines.append(text)
+        except ModelUnavailable:
+            _end(process.pid)
+            raise
+        finally:
+            _groups.discard(process.pid)
     end = "\n".join(lines)
     if process.returncode:
         raise ConfigInvalid(f"{what} cannot be made: {name} ended with exit code {process.returncode}:\n{end}")
     return end
+
+
+def _lines(output: int) -> Iterator[bytes]:
+    """What a program prints, line by line, a long one in pieces; raises where the load is given up meanwhile"""
+    begun = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while True:
+            check_wanted()
+            if not selector.select(_LOOK_SECONDS):
+                continue
+            piece = os.read(output, _LONGEST_LINE)
+            if not piece:
+                yield begun
+                return
+            *whole, begun = (begun + piece).split(b"\n")
+            yield from whole
+            if len(begun) > _LONGEST_LINE:
+                yield begun
+                begun = b""
 
 
 def output_of(command: Sequence[str], seconds: float, variables: Mapping[str, str] | None = None) -> bytes:

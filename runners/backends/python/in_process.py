@@ -4,6 +4,7 @@ Python models on threads of this process, for those that are cheap and trusted: 
 Nothing here can be ended from outside, and all of them share what this process has imported.
 """
 
+import gc
 import logging
 import os
 import threading
@@ -42,5 +43,7 @@ def _run(cores: Collection[int], socket: int, ending: int) -> None:
     finally:
         try:
             worker.close()
+            # what refers to itself, as a model with a callback of its own, goes with it and not some time
+            gc.collect()
         finally:
             os.close(ending)

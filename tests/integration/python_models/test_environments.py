@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tritonclient.http import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from runners import Engine, EngineOptions, ModelOptions
 from runners.backends.python import progress
 from runners.errors import KushiError
 from tests.integration.python_models.environments import environment, packed, requirements, where, write
+from tests.processes import lives
 from tests.serving import Server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.conftest import StartServer
@@ -237,3 +241,27 @@ def test_the_log_says_what_is_being_made(
         pass
     assert re.search(rf"the environment of '{file}': .*uv.* \(0 s\)", caplog.text)
     assert re.search(rf"the environment of '{file}' is made, in \d+\.\d s", caplog.text)
+
+
+@pytest.mark.clock
+def test_a_load_that_is_given_up_ends_the_program_that_makes_its_environment(
+    repository: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    mark = tmp_path / "begun"
+    endless = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(300)\n"
+    write(repository, EXECUTION_ENV_PATH=str(packed(tmp_path, tmp_path / "env.tar.gz", unpack=endless)))
+    server = start_server(repository, "--model-control-mode=explicit", "--model-load-timeout-secs=2")
+    with InferenceServerClient(f"{server.http[0]}:{server.http[1]}") as client:
+        with pytest.raises(InferenceServerException):
+            client.load_model("m")
+        program = int(mark.read_text())
+        eventually(lambda: not lives(program), "the program has ended")
+        # and no thread stands there for ever
+        mark.unlink()
+        eventually(lambda: _is_begun_again(client, mark), "it is loaded again")
+
+
+def _is_begun_again(client: InferenceServerClient, mark: Path) -> bool:
+    with pytest.raises(InferenceServerException):
+        client.load_model("m")
+    return mark.exists()

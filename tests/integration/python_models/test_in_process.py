@@ -277,12 +277,24 @@ def test_threads_of_models_ask_as_their_own_models(repository: Path) -> None:
             engine.unload_model("third")
 
 
+INITIALIZED = weakref.WeakSet[object]()
+"""Models that say so and are still there"""
+
+
 def workers_alive() -> list[Worker]:
     return [one for one in gc.get_objects() if isinstance(one, Worker)]
 
 
-def test_a_model_that_is_unloaded_leaves_no_memory(repository: Path) -> None:
-    write(repository, "faulty", models.FAULTY, models.FAULTY_CONFIG)
+def test_a_model_that_is_unloaded_leaves_no_memory_also_where_it_refers_to_itself(repository: Path) -> None:
+    initialize = """
+    def initialize(self, args):
+        from tests.integration.python_models.test_in_process import INITIALIZED
+
+        self.itself = self
+        INITIALIZED.add(self)
+"""
+    source = models.FAULTY.replace("class TritonPythonModel:", f"class TritonPythonModel:{initialize}")
+    write(repository, "faulty", source, models.FAULTY_CONFIG)
     gc.collect()
     # of other tests, which may have left some
     before = weakref.WeakSet(workers_alive())
@@ -292,8 +304,9 @@ def test_a_model_that_is_unloaded_leaves_no_memory(repository: Path) -> None:
         try:
             workers = [weakref.ref(one) for one in workers_alive() if one not in before]
             assert len(workers) == 1
+            assert len(INITIALIZED) == 1
             engine.unload_model("faulty")
-            eventually(lambda: workers[0]() is None, "it has gone without a collection")
+            eventually(lambda: workers[0]() is None and not INITIALIZED, "it has gone, and nobody had to collect it")
         finally:
             gc.enable()
 

@@ -141,3 +141,22 @@ def test_a_hung_model_can_be_unloaded_and_loaded_again(repository: Path, start_s
     eventually(lambda: not lives(worker), "the old process has ended", 15)
     server.log.wait_for(re.compile("successfully unloaded 'faulty' version 1"), 15)
     assert say(client, "hello") == "hello"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["its time is over", "it is told twice"])
+def test_what_models_have_started_ends_with_a_server_that_does_not_wait(
+    again: bool, repository: Path, start_server: StartServer
+) -> None:
+    models.write(repository, "faulty", models.FAULTY, ENDLESS)
+    server = start_server(repository, f"--exit-timeout-secs={60 if again else 1}")
+    child = int(say(client_of(server), "child"))
+    with ThreadPoolExecutor(1) as one:
+        asked = one.submit(hang, server)
+        server.log.wait_for(re.compile("faulty_0: hangs"), 10)
+        server.terminate()
+        if again:
+            server.log.wait_for(re.compile("Waiting for in-flight requests"), 10)
+            server.terminate()
+        server.wait()
+        assert asked.exception(10) is not None
+    eventually(lambda: not lives(child), "the child has ended", 15)

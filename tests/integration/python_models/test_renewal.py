@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
 
 from tests.conftest import StartServer
 from tests.integration.python_models import models
+from tests.integration.python_models.test_faults import say
 from tests.integration.python_models.test_models import client_of, tensor
 from tests.raw_http import fetch, frame
 from tests.serving import Server, run_to_end
@@ -126,3 +128,46 @@ def test_what_is_no_number_of_requests_is_refused(value: str, repository: Path) 
     done = run_to_end(f"--model-repository={repository}", "--http-port=0", "--metrics-port=0")
     text = f"parameter 'kushi.max_requests' of model 'numbered' must be a number above 0, got '{value[:100]}"
     assert text in done.stdout
+
+
+FROM_BESIDE = """
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from helper import WORD
+
+from package.inner import NUMBER
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        if pb_utils.get_input_tensor_by_name(requests[0], "WHAT").as_numpy()[0] == b"exit":
+            os._exit(3)
+        answer = pb_utils.Tensor("SAID", np.array([f"{WORD} {NUMBER}"], np.object_))
+        return [pb_utils.InferenceResponse([answer]) for _ in requests]
+"""
+
+
+def test_a_process_that_is_started_again_runs_what_was_loaded(repository: Path, start_server: StartServer) -> None:
+    """Whatever lies there by then: nobody has loaded it yet, or no load has taken it"""
+    models.write(repository, "faulty", FROM_BESIDE, models.FAULTY_CONFIG)
+    directory = repository / "faulty"
+    (directory / "1" / "helper.py").write_text("WORD = 'old'\n")
+    (directory / "package").mkdir()
+    (directory / "package" / "__init__.py").touch()
+    (directory / "package" / "inner.py").write_text("NUMBER = 1\n")
+    server = start_server(repository, "--model-control-mode=explicit", "--load-model=faulty")
+    client = client_of(server)
+    assert say(client, "?") == "old 1"
+    (directory / "1" / "model.py").write_text("raise RuntimeError('half done')\n")
+    (directory / "1" / "helper.py").write_text("WORD = 'new'\n")
+    (directory / "package" / "inner.py").write_text("NUMBER = 2\n")
+    with pytest.raises(InferenceServerException, match="half done"):
+        client.load_model("faulty")
+    with pytest.raises(InferenceServerException, match="exited with code 3"):
+        say(client, "exit")
+    assert say(client, "?") == "old 1"
+    (directory / "1" / "model.py").write_text(FROM_BESIDE)
+    client.load_model("faulty")
+    assert say(client, "?") == "new 2"

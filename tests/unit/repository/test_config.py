@@ -117,3 +117,26 @@ def test_text_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
 def test_a_directory_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="cannot be read"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ['{"token": "very secret"}', "very secret", "very: secret", "-----BEGIN very secret"]
+)
+def test_nothing_of_a_file_elsewhere_is_shown(tmp_path: Path, content: str) -> None:
+    """Whoever may place a link need not be allowed to read what it leads to"""
+    (tmp_path / "elsewhere").write_text(content)
+    directory = tmp_path / "m"
+    directory.mkdir()
+    (directory / "config.pbtxt").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigInvalid, match="no configuration; none of its words are shown") as raised:
+        read(directory / "config.pbtxt")
+    assert "secret" not in str(raised.value)
+
+
+def test_a_link_within_the_directory_is_explained_as_any_file(tmp_path: Path) -> None:
+    """As volumes of Kubernetes are made"""
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "config.pbtxt").write_text("max_batch: 4")
+    (tmp_path / "config.pbtxt").symlink_to("..data/config.pbtxt")
+    with pytest.raises(ConfigInvalid, match="has no field 'max_batch'"):
+        read(tmp_path / "config.pbtxt")

@@ -30,6 +30,7 @@ mod python_engine;
 mod remote_client;
 mod result;
 mod scheduling;
+mod standard_error;
 mod started;
 mod stream;
 mod submission;
@@ -55,6 +56,8 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(carried::carry_traces, module)?)?;
     module.add_function(wrap_pyfunction!(logging::set_log, module)?)?;
     module.add_function(wrap_pyfunction!(logging::log_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::write_log, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::flush_log, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::init_onnxruntime, module)?)?;
     module.add_function(wrap_pyfunction!(core::routes, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnxruntime_providers, module)?)?;
@@ -82,6 +85,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     PyMapping::register::<result::PyResultMapping>(module.py())?;
     module.add_function(wrap_pyfunction!(process::leave_threads_at_exit, module)?)?;
     module.add_function(wrap_pyfunction!(process::usable_cores, module)?)?;
+    module.add_function(wrap_pyfunction!(worker::kill_workers, module)?)?;
     process::watch(module)?;
     module.add_class::<orders::Orders>()?;
     module.add_class::<orders::Order>()?;

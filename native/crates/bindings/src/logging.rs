@@ -1,10 +1,10 @@
 //! Log lines of the native core on standard error, in the form of the Python side's.
 
-use std::io::Write;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kushi_core::shortened;
+use kushi_engine_python::exit::detached;
 use kushi_server::{LogChange, LogForm, LogSettings, LogSwitch};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::documents::parse;
 use crate::errors::raise;
+use crate::standard_error;
 
 /// Which lines are written, where, and how.
 #[derive(Deserialize)]
@@ -64,6 +65,18 @@ pub(crate) fn init(options: LogOptions) {
 pub(crate) fn set_log(py: Python<'_>, options_json: &str) -> PyResult<()> {
     init(parse("the options of the log", options_json).map_err(|error| raise(py, &error, None))?);
     Ok(())
+}
+
+/// Writes a line, or some, among those of the native core. Nobody waits for a reader of standard error.
+#[pyfunction]
+pub(crate) fn write_log(text: &str) {
+    standard_error::write_line(text.as_bytes());
+}
+
+/// Waits until all lines are written, but no longer than so many seconds.
+#[pyfunction]
+pub(crate) fn flush_log(py: Python<'_>, seconds: f64) {
+    detached(py, || standard_error::flush(Duration::try_from_secs_f64(seconds).unwrap_or_default()));
 }
 
 /// The settings in effect: verbose, info, warning, error, and the name of the form.
@@ -143,9 +156,7 @@ impl Log for StandardError {
             LogForm::Triton => format!("{letter}{}", stamp(now)),
             LogForm::Iso => format!("{} {letter}", iso_stamp(now)),
         };
-        // In one piece: Python writes there too. A closed standard error must not take the server down.
-        let whole = format!("{start} {process} {file}:{line}] {text}\n");
-        let _ = std::io::stderr().lock().write_all(whole.as_bytes());
+        standard_error::write_line(format!("{start} {process} {file}:{line}] {text}\n").as_bytes());
     }
 
     fn flush(&self) {}

@@ -22,6 +22,12 @@ use crate::submission::{Beside, submit_child};
 /// So many processes are started at the same time: each imports what its model needs.
 const MOST_AT_ONCE: usize = 8;
 
+/// Kills all processes of workers with what they have started: for a server that ends at once.
+#[pyfunction]
+pub(crate) fn kill_workers() {
+    kushi_engine_worker::kill_all();
+}
+
 /// One instance, whose process is started with the version.
 #[pyclass(frozen, module = "kushi_native")]
 pub(crate) struct WorkerModel {

@@ -32,5 +32,5 @@ mod worker;
 pub use engine::WorkerEngine;
 pub use host::{Begun, Call, Host, MetricChange, Metrics};
 pub use once::complete;
-pub use process::{InProcess, Launch};
+pub use process::{InProcess, Launch, kill_all};
 pub use worker::{Worker, WorkerOptions};

@@ -1,5 +1,6 @@
 //! The process of a worker, or the thread of one in this process: how it is started, and how it ended.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,6 +18,17 @@ use crate::output::PrintedOutput;
 /// Held while a process begins: libraries of the program may have something to do around a fork (`pthread_atfork`), and
 /// not all stand two at a time. That of grpcio ends the program.
 static FORKING: Mutex<()> = Mutex::new(());
+
+/// The numbers of processes that nobody has waited for yet: they are nobody else's.
+static IN_TABLE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Kills all workers with what they have started: this process ends without having ended them one by one.
+pub fn kill_all() {
+    let numbers = IN_TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    for group in numbers.iter().filter_map(|&number| rustix::process::Pid::from_raw(number.cast_signed())) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
 
 /// How a worker is started.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -112,6 +124,7 @@ impl Process {
             let _ = child.kill();
             let _ = child.wait();
         })?;
+        IN_TABLE.lock().unwrap_or_else(PoisonError::into_inner).insert(child.id());
         Ok(Self { child: Some(child), is_in_table: true, ended, socket: Arc::new(ours), output })
     }
 
@@ -154,6 +167,7 @@ impl Process {
     fn reap(&mut self) -> Option<ExitStatus> {
         self.kill();
         self.is_in_table = false;
+        IN_TABLE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id());
         self.child.as_mut().and_then(|child| child.wait().ok())
     }
 }
