@@ -36,7 +36,12 @@ def main(folder: Path) -> None:
 def taken(browser: Any, url: str, file: Path, size: str, colours: str, wait: int = 200) -> None:  # noqa: ANN401, PLR0917
     page = browser.new_page(viewport=SIZES[size], color_scheme=colours)
     page.goto(url)
-    shown(page, url.partition("#")[2])
+    view = url.partition("#")[2]
+    if view == "read":
+        page.get_by_role("button", name="A letter").click()
+        page.get_by_role("button", name="Copy the text").wait_for()
+    else:
+        shown(page, view)
     page.wait_for_timeout(wait)
     page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=file)
