@@ -163,8 +163,9 @@ def test_a_sender_hears_of_slots_that_come_back(
     # who waits for room reads, as long as nobody else does
     worker = Worker(ours)
     is_over = threading.Event()
+    reader = threading.Thread(target=worker.wait_until, args=(is_over.is_set,), daemon=True)
     if is_read:
-        threading.Thread(target=worker.wait_until, args=(is_over.is_set,), daemon=True).start()
+        reader.start()
     for _ in range(2):
         ours.send(KIND, [LONG])
     kept = [frame_of(theirs).payload for _ in range(2)]
@@ -182,6 +183,9 @@ def test_a_sender_hears_of_slots_that_come_back(
     is_over.set()
     # for whoever reads
     theirs.send(KIND, [b""])
+    if is_read:
+        reader.join(30)
+        assert not reader.is_alive()
 
 
 class Overtaken(Upcalls):
