@@ -6,7 +6,6 @@ A module of its own, so that the process in which uploads are read need not impo
 
 # not as strings: BentoML and pydantic read the annotations
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -52,14 +51,13 @@ class Line(Word):
 class Seconds(BaseModel):
     """How long each step took, by the clock: other pages may have been read at the same time"""
 
-    open: float = Field(description="Until the page was there as pixels, or as the text that it says itself")
+    open: float = Field(description="Until the page was there as pixels, or as text taken from the file")
     find: float = Field(default=0, description="Then until its lines were found")
     read: float = Field(default=0, description="Then until they were read")
 
     @classmethod
-    def between(cls, *times: float) -> Self:
-        passed = (round(end - begin, 4) for begin, end in pairwise(times))
-        return cls(**dict(zip(cls.model_fields, passed, strict=False)))
+    def of(cls, *, open: float, find: float = 0, read: float = 0) -> Self:  # noqa: A002 - as it is called
+        return cls(open=round(open, 4), find=round(find, 4), read=round(read, 4))
 
 
 class Page(BaseModel):

@@ -120,7 +120,7 @@ class Reader:
     async def _page(self, file: Path, number: int, ocr: Ocr) -> Page:
         turn, began = _turn(number), perf_counter()
         if ocr == "auto" and (text := await self._read(file, partial(documents.text, page=number), turn=turn)):
-            seconds = Seconds.between(began, perf_counter())
+            seconds = Seconds.of(open=perf_counter() - began)
             if sum(len(line.words) for line in text.lines) <= FEW_WORDS:
                 return Page.said(number, text, seconds)
             # one at a time: Python runs one thread
@@ -128,6 +128,7 @@ class Reader:
                 return await asyncio.to_thread(Page.said, number, text, seconds)
         async with self._room.taken(turn):
             seen = partial(documents.pixels, page=number)
+            # not counted: that it has waited for its turn
             began = perf_counter()
             page, pixels = await self._read(file, seen, pages.prepared, turn=turn)
             opened = perf_counter()
@@ -137,7 +138,8 @@ class Reader:
             picture = await asyncio.to_thread(Image.fromarray, page)
             calls = some_at_a_time((self._line(picture, one) for one in corners), LINES_AHEAD)
             lines = [line async for line in calls if line]
-            return Page.read(number, page, lines, Seconds.between(began, opened, found, perf_counter()))
+            seconds = Seconds.of(open=opened - began, find=found - opened, read=perf_counter() - found)
+            return Page.read(number, page, lines, seconds)
 
     async def _line(self, picture: Image.Image, corners: crops.Corners) -> Line | None:
         crop = await asyncio.to_thread(crops.cut, picture, corners)

@@ -51,6 +51,9 @@ def test_with_the_token_all_is_seen_and_a_wrong_one_is_said(open_page: OpenPage,
     page = open_page(locked.url)
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Enter the token").click()
+    page.get_by_label("x-key").fill("串")
+    page.get_by_role("button", name="Use it").click()
+    page.get_by_text("This token cannot be sent").wait_for()
     page.get_by_label("x-key").fill("wrong")
     page.get_by_role("button", name="Use it").click()
     page.get_by_text("The server does not take this token.").wait_for()
@@ -59,6 +62,22 @@ def test_with_the_token_all_is_seen_and_a_wrong_one_is_said(open_page: OpenPage,
     page.get_by_role("link", name=NAME).click()
     page.get_by_role("button", name="Send").click()
     page.get_by_text("Answered by version 1").wait_for()
+    for language, said in {"curl": "-H 'x-key: THE TOKEN'", "Python": 'headers={"x-key": "THE TOKEN"}'}.items():
+        shown = page.locator("details", has_text=f"The same with {language}")
+        assert said in shown.locator("code").text_content()
     assert TOKEN not in page.url
     assert page.evaluate("localStorage.length + document.cookie.length") == 0
     assert TOKEN not in page.content()
+
+
+@pytest.mark.parametrize(
+    "place", ["models/50%", "models/../x", "models/reader/1%2F..%2F..%2Fanything", "models/%2e%2e/1"]
+)
+def test_an_address_leads_to_views_alone(open_page: OpenPage, server: Server, place: str) -> None:
+    """Whoever makes a link would else choose what is asked with the tokens of whoever follows it"""
+    asked = list[str]()
+    page = open_page(f"{server.url}/playground/icon.svg")
+    page.on("request", lambda request: asked.append(request.url.removeprefix(server.url)))
+    page.goto(f"{server.url}/#{place}")
+    page.get_by_role("link", name="add_sub", exact=True).wait_for()
+    assert not [path for path in asked if "anything" in path or "/models/x" in path]

@@ -56,7 +56,7 @@ def test_all_of_it_goes_by_keyboard(open_page: OpenPage, reader: Server) -> None
         page.keyboard.press("Tab")
         reached.append(page.evaluate("(document.activeElement.textContent.trim() || document.activeElement.id)"))
     assert reached == [
-        *("To the content", "Read a document", "Models", "file", "A letter", "A receipt that lies askew", "always")
+        *("To the content", "Read a document", "Models", "file", "A letter", "A crooked receipt", "always")
     ]
     page.get_by_role("button", name="A letter").focus()
     page.keyboard.press("Enter")
@@ -70,3 +70,15 @@ def test_all_of_it_goes_by_keyboard(open_page: OpenPage, reader: Server) -> None
     page.get_by_role("button", name="Send").focus()
     page.keyboard.press("Enter")
     page.get_by_text("Answered by version").wait_for()
+
+
+def test_the_skip_link_stays_in_its_view_and_a_new_view_has_the_focus(open_page: OpenPage, reader: Server) -> None:
+    page = open_page(f"{reader.url}/#models/orientation")
+    page.get_by_role("button", name="Send").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#models/orientation")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.get_by_role("link", name="All models").click()
+    page.locator(".badge.ready").first.wait_for()
+    assert page.evaluate("document.activeElement.id") == "main"

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tests.browser.conftest import OpenPage
 
 MOST_A_SECOND = 1
+COUNTED = "async () => [...await (await import('/playground/statistics.js')).statistics()]"
+GROWN = """async before => {
+    const { since, statistics } = await import('/playground/statistics.js');
+    return since(new Map(before), await statistics()).find(({ name }) => name === 'add_sub');
+}"""
 
 
 def card(page: Any, model: str) -> Any:  # noqa: ANN401 - of Playwright
@@ -46,7 +51,25 @@ def test_what_a_model_answers_is_seen(open_page: OpenPage, server: Server) -> No
         "([cell, number]) => Number(cell.textContent.replace(',', '')) === number",
         arg=[answered.element_handle(), before + 20],
     )
-    assert "ms" in shown.locator("dd").nth(0).inner_text()
+    queue, compute = (shown.locator("dd").nth(place).inner_text() for place in (0, 1))
+    assert queue.endswith(" ms")
+    assert compute.endswith(" ms")
+
+
+def test_computing_takes_no_longer_than_the_requests(open_page: OpenPage, server: Server) -> None:
+    """Requests that share a batch have its time each"""
+    tensor = np.ones((1, 16), np.int32)
+    inputs = [httpclient.InferInput(name, tensor.shape, "INT32") for name in ("INPUT0", "INPUT1")]
+    for each in inputs:
+        each.set_data_from_numpy(tensor)
+    page = open_page(f"{server.url}/#models")
+    before = page.evaluate(COUNTED)
+    with httpclient.InferenceServerClient(f"{server.http[0]}:{server.http[1]}", concurrency=16) as client:
+        for answer in [client.async_infer("add_sub", inputs) for _ in range(200)]:
+            answer.get_result()
+    grown = page.evaluate(GROWN, before)
+    assert grown["requests"] == 200
+    assert 0 < grown["computeMs"] <= grown["tookMs"]
 
 
 @pytest.mark.clock

@@ -53,6 +53,14 @@ def saved(page: Any, button: str) -> bytes:  # noqa: ANN401 - of Playwright
     return Path(found.value.path()).read_bytes()
 
 
+def files(page: Any, name: str, data: bytes) -> Any:  # noqa: ANN401 - of Playwright
+    return page.evaluate_handle(
+        "([name, bytes]) => { const made = new DataTransfer(); made.items.add(new File([new Uint8Array(bytes)], name, "
+        "{ type: 'image/png' })); return made; }",
+        [name, list(data)],
+    )
+
+
 def test_words_are_framed_and_readable(open_page: OpenPage, url: str) -> None:
     page = open_page(url, permissions=["clipboard-read", "clipboard-write"])
     read(page, LETTER)
@@ -89,10 +97,10 @@ def test_words_are_searched_and_found_one_after_the_other(open_page: OpenPage, r
     read(page, LETTER)
     search = page.get_by_label("Search in the words")
     search.fill("the")
+    page.get_by_text("1 of 2").wait_for()
     found = page.locator(".text .hit")
     assert {"the" in text.lower() for text in found.all_inner_texts()} == {True}
     assert page.locator("polygon.hit").count() == found.count() == 2
-    page.get_by_text("1 of 2").wait_for()
     search.press("Enter")
     page.get_by_text("2 of 2").wait_for()
     search.fill("nowhere")
@@ -110,7 +118,7 @@ def test_samples_need_no_file(open_page: OpenPage, reader: Server) -> None:
     page = open_page(reader.url)
     page.get_by_role("button", name="A letter").click()
     page.get_by_text("this page was drawn by your browser").wait_for()
-    page.get_by_role("button", name="A receipt that lies askew").click()
+    page.get_by_role("button", name="A crooked receipt").click()
     page.locator(".text", has_text="Yakitori Kushi").wait_for()
     assert page.locator(".page").count() == 1
 
@@ -150,15 +158,13 @@ def test_a_document_that_cannot_be_read_says_why(open_page: OpenPage, url: str) 
 def test_dropped_and_pasted_files_are_read(open_page: OpenPage, reader: Server) -> None:
     page = open_page(reader.url)
     page.locator("#drop").wait_for()
-    transfer = page.evaluate_handle(
-        "bytes => { const made = new DataTransfer(); made.items.add(new File([new Uint8Array(bytes)], 'dropped.png', "
-        "{ type: 'image/png' })); return made; }",
-        list(encoded(written("dropped", 40))),
-    )
+    transfer = files(page, "dropped.png", encoded(written("dropped", 40)))
     page.locator("#drop").dispatch_event("drop", {"dataTransfer": transfer})
     page.locator(".text", has_text="dropped").wait_for()
-    page.evaluate("files => dispatchEvent(new ClipboardEvent('paste', { clipboardData: files }))", transfer)
-    page.get_by_role("heading", name="dropped.png").wait_for()
+    pasted = files(page, "pasted.png", encoded(written("pasted", 40)))
+    page.evaluate("files => dispatchEvent(new ClipboardEvent('paste', { clipboardData: files }))", pasted)
+    page.locator(".text", has_text="pasted").wait_for()
+    page.get_by_role("heading", name="pasted.png").wait_for()
 
 
 def test_the_time_of_each_step_is_shown(open_page: OpenPage, url: str) -> None:

@@ -29,6 +29,9 @@ export async function ask(path, { patient = true, headers = {}, ...given } = {})
   }
 }
 
+/** The headers that carry tokens, by their names. */
+export const tokenHeaders = () => [...tokens.keys()];
+
 export const json = async (path, given) => (await ask(path, given)).json();
 
 /** Asks the reader for the token that a refusal names; whether there is one now. */
@@ -70,7 +73,14 @@ function showDialog(refusal) {
   dialog.returnValue = "";
   return new Promise((done) => {
     byId("tokens-cancel").onclick = () => dialog.close();
-    dialog.querySelector("form").onsubmit = () => { dialog.returnValue = "given"; };
+    dialog.querySelector("form").onsubmit = (event) => {
+      if (canBeSent(refusal.header, byId("tokens-value").value)) {
+        dialog.returnValue = "given";
+        return;
+      }
+      event.preventDefault();
+      byId("tokens-why").textContent = "This token cannot be sent: it has letters that headers of HTTP do not take.";
+    };
     dialog.onclose = () => {
       if (dialog.returnValue === "") return done(false);
       tokens.set(refusal.header, byId("tokens-value").value);
@@ -79,4 +89,12 @@ function showDialog(refusal) {
     };
     dialog.showModal();
   });
+}
+
+function canBeSent(name, value) {
+  try {
+    return new Headers([[name, value]]).has(name);
+  } catch {
+    return false;
+  }
 }

@@ -33,25 +33,51 @@ async function begin() {
   }
   reader = await findReader();
   byId("to-read").hidden = !reader;
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", showAndFocus);
   show();
 }
 
 /** #read, #models, or #models/NAME/VERSION */
 function show() {
-  const [view, ...rest] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  const wanted = view === "models" && rest[0] ? "try" : VIEWS.includes(view) ? view : reader ? "read" : "models";
+  const [view, model, version = ""] = place();
+  const wanted = view === "models" && model ? "try" : VIEWS.includes(view) ? view : reader ? "read" : "models";
   const shown = wanted === "read" && !reader ? "models" : wanted;
   for (const name of VIEWS) byId(name).hidden = name !== shown;
   for (const name of ["read", "models"]) {
     const isHere = shown === name || (name === "models" && shown === "try");
     byId(`to-${name}`).setAttribute("aria-current", isHere ? "page" : "false");
   }
-  document.title = `Kushi: ${{ read: "read a document", models: "models", try: rest[0] }[shown]}`;
+  document.title = `Kushi: ${{ read: "read a document", models: "models", try: model }[shown]}`;
   if (shown === "models") showModels(byId("models"));
   else stopModels();
   if (shown === "read") showReader(byId("read"), reader);
-  if (shown === "try") showTry(byId("try"), rest[0], rest[1] ?? "");
+  if (shown === "try") showTry(byId("try"), model, version);
 }
 
+/** What the address says; nothing where it cannot be read, or names what is no model. */
+function place() {
+  try {
+    const [view, model, version] = location.hash.slice(1).split("/").map(decodeURIComponent);
+    const isPlain = model !== "." && model !== ".." && /^\d*$/.test(version ?? "");
+    return isPlain ? [view, model, version] : [view];
+  } catch {
+    return [""];
+  }
+}
+
+/** Whoever reads with the keyboard goes on where the new view begins. */
+function showAndFocus() {
+  show();
+  byId("main").focus();
+}
+
+byId("skip").addEventListener("click", (event) => {
+  // it is no view
+  event.preventDefault();
+  byId("main").focus();
+});
+for (const kind of ["dragover", "drop"]) {
+  // what misses its place does not take the place of this page
+  addEventListener(kind, (event) => event.preventDefault());
+}
 begin();

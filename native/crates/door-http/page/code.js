@@ -1,32 +1,39 @@
 // The request that was just sent, for a shell and for Python.
 
+import { tokenHeaders } from "./api.js";
 import { isFraction } from "./tensors.js";
 
 const NUMPY = {
   BOOL: "bool_", UINT8: "uint8", INT8: "int8", UINT16: "uint16", INT16: "int16", UINT32: "uint32", INT32: "int32",
-  UINT64: "uint64", INT64: "int64", FP16: "float16", FP32: "float32", FP64: "float64", BYTES: "object_", BF16: "float32",
+  UINT64: "uint64", INT64: "int64", FP16: "float16", FP32: "float32", FP64: "float64", BF16: "float32",
+  BYTES: "object_",
 };
 
+const TOKEN = "THE TOKEN"; // it is shown nowhere
+
 export function inCurl(url, head, isBinary) {
-  const target = inShell(url);
-  if (!isBinary) return `curl -s ${target} -d ${inShell(head)}`;
+  const parts = [`curl -s ${inShell(url)}`, ...tokenHeaders().map((name) => `-H ${inShell(`${name}: ${TOKEN}`)}`)];
+  if (!isBinary) return [...parts, `-d ${inShell(head)}`].join(" ");
   const length = new TextEncoder().encode(head).length;
-  return `# request.bin: the button below saves it\ncurl -s ${target} \\\n`
-    + `    -H 'Inference-Header-Content-Length: ${length}' --data-binary @request.bin`;
+  const data = `-H 'Inference-Header-Content-Length: ${length}' --data-binary @request.bin`;
+  return `# request.bin: the button below saves it\n${[...parts, data].join(" ")}`;
 }
 
 export function inPython(model, path, inputs) {
   const version = /\/versions\/(\d+)$/.exec(path)?.[1];
   const isPicture = inputs.some((input) => input.kind === "picture");
   const lines = ["import numpy as np", "import tritonclient.http as http"];
-  if (isPicture) lines.push("from PIL import Image");
+  if (isPicture) lines.push("from PIL import Image, ImageOps");
   lines.push("", "inputs = []");
   for (const input of inputs) lines.push(...tensor(input));
   const secure = location.protocol === "https:" ? ", ssl=True" : "";
   const which = version ? `, model_version="${version}"` : "";
+  const named = tokenHeaders().map((name) => `${literal(name)}: "${TOKEN}"`);
+  const headers = named.length ? `, headers={${named.join(", ")}}` : "";
+  if (inputs.some((input) => input.kind === "random")) lines.push("# other random numbers than those of the page");
   lines.push(
     `with http.InferenceServerClient("${location.host}"${secure}) as client:`,
-    `    result = client.infer(${literal(model)}, inputs${which})`,
+    `    result = client.infer(${literal(model)}, inputs${which}${headers})`,
     "for output in result.get_response()[\"outputs\"]:",
     "    print(output[\"name\"], result.as_numpy(output[\"name\"]))");
   return lines.join("\n");
@@ -48,8 +55,11 @@ function array({ kind, file, values, type, sizes, isWhole }) {
     case "picture": return `np.broadcast_to(pixels, ${sizes}).astype(${type})`;
     case "file": return `np.array([open(${literal(file)}, "rb").read()], dtype=${type}).reshape${sizes}`;
     case "zeros": return `np.zeros(${sizes}, dtype=${type})`;
-    case "random": return `(${isWhole ? "10 * " : ""}np.random.random(${sizes})).astype(${type})`;
-    default: return `np.array([${values.map(item).join(", ")}], dtype=${type}).reshape${sizes}`;
+    case "random": {
+      const most = type === "np.bool_" ? 2 : 10;
+      return `np.random.${isWhole ? `randint(0, ${most}, ${sizes})` : `random(${sizes})`}.astype(${type})`;
+    }
+    default: return `np.array([${Array.from(values, item).join(", ")}], dtype=${type}).reshape${sizes}`;
   }
 }
 
@@ -58,7 +68,8 @@ function picture(shape, file, { mean, std, scale = 1 }) {
   const isFirst = sizes[0] === 1 || sizes[0] === 3;
   const [height, width, channels] = isFirst ? [...sizes.slice(1), sizes[0]] : sizes;
   const lines = [
-    `picture = Image.open(${literal(file)}).convert("${channels === 1 ? "L" : "RGB"}").resize((${width}, ${height}))`,
+    `picture = ImageOps.exif_transpose(Image.open(${literal(file)}))`,
+    `picture = picture.convert("${channels === 1 ? "L" : "RGB"}").resize((${width}, ${height}))`,
     `pixels = np.asarray(picture, np.float32).reshape(${height}, ${width}, ${channels}) / 255`,
   ];
   const list = (values) => `np.float32([${values.slice(0, channels).join(", ")}])`;

@@ -81,8 +81,11 @@ async function copy(text) {
 
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
+/** With three digits. */
 export function number(value) {
-  return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : SHORT.format(value);
+  const size = Math.abs(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toExponential(2);
+  return size >= 1000 ? Math.round(value).toLocaleString("en") : SHORT.format(value);
 }
 
 export function milliseconds(value) {

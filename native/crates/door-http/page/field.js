@@ -1,13 +1,14 @@
 // One input of a model: what stands in its form, and the tensor that follows from it.
 
 import { make } from "./dom.js";
-import { PICTURES, layoutOf, pixels } from "./pictures.js";
-import { isFraction, isKnown, isText } from "./tensors.js";
+import { PICTURES, WHOLE, layoutOf, pixels } from "./pictures.js";
+import { fits, isFraction, isKnown, isText } from "./tensors.js";
 
 const FEW = 256;
 const USUAL = 8; // of a dimension that may be anything
 const USUAL_SIDE = 224; // of a picture
 const MOST = 2 ** 31 - 1;
+const MOST_VALUES = 4_000_000;
 
 export class Field {
   #isRead = false;
@@ -69,8 +70,9 @@ export class Field {
       this.#fillIn();
     } else if (kind === "file" || kind === "picture") {
       this.file = make("input", { type: "file", ...labelled, ...(kind === "picture" ? { accept: "image/*" } : {}) });
+      const usual = isFraction(this.datatype) ? 0 : WHOLE;
       this.scale = make("select", { "aria-label": `Range of the pixels of ${this.name}` },
-        ...PICTURES.map(({ label }, place) => make("option", { value: place }, label)));
+        ...PICTURES.map(({ label }, place) => make("option", { value: place, selected: place === usual }, label)));
       this.given.replaceChildren(this.file, ...(kind === "picture" ? [" ", this.scale] : []));
     } else {
       this.given.replaceChildren();
@@ -89,6 +91,12 @@ export class Field {
     const shape = this.#sizes();
     const { datatype } = this;
     const size = count(shape);
+    if (!shape.every((each) => Number.isInteger(each) && each >= 0)) {
+      throw new Error(`${this.name}: expected whole sizes, got [${shape.join(", ")}]`);
+    }
+    if (size > MOST_VALUES) {
+      throw new Error(`${this.name}: this page sends at most ${MOST_VALUES.toLocaleString("en")} values of an input`);
+    }
     switch (kind) {
       case "text": {
         const values = size === 1 ? [this.area.value] : this.area.value.replace(/\n$/, "").split("\n");
@@ -104,9 +112,9 @@ export class Field {
         return { ...(await pixels(file, this.layout, shape, range, datatype)), kind, file: file.name, range };
       }
       case "random":
-        return { shape, values: Array.from({ length: size }, () => random(datatype)), kind };
+        return { shape, values: filled(datatype, size, random), kind };
       case "zeros":
-        return { shape, values: Array(size).fill(datatype === "BOOL" ? false : 0), kind };
+        return { shape, values: filled(datatype, size, () => 0), kind };
       default:
         return { ...this.#numbers(shape), kind };
     }
@@ -138,13 +146,20 @@ export class Field {
 
 function whole(value, { name, datatype }) {
   if (typeof value !== "string") throw new Error(`${name}: expected whole numbers for ${datatype}, got ${value}`);
-  return BigInt(value);
+  const found = BigInt(value);
+  if (!fits(datatype, found)) throw new Error(`${name}: ${value} does not fit into ${datatype}`);
+  return found;
 }
 
 const count = (shape) => shape.reduce((product, size) => product * size, 1);
 
+function filled(datatype, size, value) {
+  if (datatype === "BOOL") return Array.from({ length: size }, () => value(datatype) > 0);
+  return Float64Array.from({ length: size }, () => value(datatype));
+}
+
+/** Whole ones are small enough to be the number of a class or a token. */
 function random(datatype) {
-  // whole numbers small enough to be the number of a class or a token
-  if (datatype === "BOOL") return Math.random() < 0.5;
+  if (datatype === "BOOL") return Math.round(Math.random());
   return isFraction(datatype) ? Math.fround(Math.random()) : Math.floor(Math.random() * 10);
 }

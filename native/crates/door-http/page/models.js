@@ -5,6 +5,7 @@ import { button, draw, failure, make, milliseconds, number } from "./dom.js";
 import { since, statistics } from "./statistics.js";
 
 const LOOK_MS = 1000;
+const LATE_MS = 10_000;
 const INDEX_EVERY = 5; // looks: the states of models change seldom
 const KEPT = 60;
 
@@ -12,14 +13,17 @@ const cards = new Map();
 let timer;
 let looks = 0;
 let before;
+let asking;
 let list;
+let empty;
 let note;
 
 export function showModels(section) {
   if (!list) {
     note = make("div");
     list = make("div", { className: "cards" });
-    section.append(note, list);
+    empty = make("p", { className: "quiet", hidden: true }, "The repository is empty.");
+    section.append(note, empty, list);
   }
   stopModels();
   look();
@@ -27,30 +31,51 @@ export function showModels(section) {
 
 export function stopModels() {
   clearTimeout(timer);
-  timer = undefined;
+  asking?.abort();
+  asking = before = undefined;
 }
 
+/** One after the other, however long the server takes. */
 async function look() {
-  timer = setTimeout(look, LOOK_MS);
-  if (document.hidden) return;
-  const mine = timer;
+  const mine = (asking = new AbortController());
+  const late = setTimeout(() => mine.abort(), LATE_MS);
+  const goesOn = document.hidden || (await lookOnce(mine.signal));
+  clearTimeout(late);
+  if (document.hidden) before = undefined;
+  if (asking === mine && goesOn) timer = setTimeout(look, LOOK_MS);
+}
+
+/** Whether there is something to look at again. */
+async function lookOnce(signal) {
   try {
     // one of five looks is for the states
-    if (looks % INDEX_EVERY === 0) showStates(await json("/v2/repository/index", { method: "POST", patient: false }));
-    else showCounts(await statistics());
+    if (looks % INDEX_EVERY === 0) {
+      showStates(await json("/v2/repository/index", { method: "POST", patient: false, signal }));
+    } else {
+      showCounts(await statistics({ signal }));
+    }
     looks += 1;
-    note.replaceChildren();
+    say();
+    return true;
   } catch (error) {
     before = undefined;
-    note.replaceChildren(failure(error));
-    if (error.header) {
-      // what was shown may be nothing to see without it
-      list.replaceChildren();
-      cards.clear();
-      if (mine === timer) stopModels();
-      note.append(button("Enter the token", async () => { if (await askForToken(error)) look(); }));
-    }
+    if (asking?.signal !== signal) return false;
+    say(error.name === "AbortError" ? "The server takes long to answer." : error.message);
+    if (!error.header) return true;
+    // what was shown may be nothing to see without it
+    list.replaceChildren();
+    cards.clear();
+    looks = 0;
+    note.append(button("Enter the token", async () => { if (await askForToken(error)) look(); }));
+    return false;
   }
+}
+
+/** What is wrong now, said once: a screen reader would say it each second. */
+function say(text = "") {
+  if (note.dataset.said === text) return;
+  note.dataset.said = text;
+  note.replaceChildren(...(text ? [failure({ message: text })] : []));
 }
 
 function showStates(index) {
@@ -70,7 +95,7 @@ function showStates(index) {
       cards.delete(key);
     }
   }
-  if (!index.length) list.replaceChildren(make("p", { className: "quiet" }, "The repository is empty."));
+  empty.hidden = index.length > 0;
 }
 
 function showCounts(now) {
@@ -119,7 +144,7 @@ class Card {
     const of = requests && runs ? grown : whole;
     const facts = {
       Queue: of.requests ? milliseconds(of.queueMs / of.requests) : "–",
-      Compute: of.runs ? milliseconds(of.computeMs / of.runs) : "–",
+      Compute: of.requests ? milliseconds(of.computeMs / of.requests) : "–",
       Batch: of.runs ? batch(of.rows / of.runs, Math.max(...whole.batches.keys(), 1)) : "–",
       Answered: number(whole.requests),
       Failed: number(whole.failures),
@@ -130,7 +155,7 @@ class Card {
 
 const batch = (usual, most) => (most > 1 ? `${number(usual)}, up to ${most}` : "1");
 
-/** The last minute of a figure. */
+/** A figure over the last minute or so. */
 class Line {
   constructor(label) {
     this.path = draw("path", {});

@@ -1,6 +1,6 @@
 // What a model has answered, so that people can read it.
 
-import { make, number, saveButton, wide } from "./dom.js";
+import { button, make, number, save, wide } from "./dom.js";
 import { isText } from "./tensors.js";
 
 const FEW_COLUMNS = 12;
@@ -15,51 +15,75 @@ export function outputElement(output) {
 }
 
 function shown({ name, datatype, shape, values }) {
-  const all = Array.from(values);
-  if (isText(datatype)) return texts(name, all);
+  if (!values.length) return [make("p", { className: "quiet" }, "It has no values.")];
+  if (isText(datatype)) return texts(name, values);
   const columns = shape.at(-1) ?? 1;
-  const rows = columns ? all.length / columns : 0;
-  const parts = [];
-  if (columns <= FEW_COLUMNS) parts.push(table(name, all, columns, Math.min(rows, MOST_ROWS)));
-  else if (rows <= MOST_ROWS) parts.push(best(name, all, columns, rows));
-  if (all.length > FEW_COLUMNS * MOST_ROWS || columns > FEW_COLUMNS) parts.push(summary(name, all));
-  return parts;
+  const rows = values.length / columns;
+  const isWhole = columns <= FEW_COLUMNS && rows <= MOST_ROWS;
+  const drawn = columns <= FEW_COLUMNS ? rowsOf(name, values, columns) : best(name, values, columns);
+  return isWhole ? [drawn] : [drawn, summary(name, values, rows)];
 }
 
 function texts(name, all) {
   const parts = all.slice(0, MOST_ROWS).map((text) => make("pre", {}, text.slice(0, MOST_CHARACTERS)));
   if (all.length > MOST_ROWS || all.some((text) => text.length > MOST_CHARACTERS)) {
-    parts.push(make("p", {}, saveButton("Save all of it", `${name}.txt`, all.join("\n"), "text/plain")));
+    const said = `Not all of ${number(all.length)} texts is shown. `;
+    parts.push(make("p", {}, said, saveAll(`${name}.txt`, () => all.join("\n"))));
   }
   return parts;
 }
 
+const saveAll = (file, text) => (
+  button("Save all of it", () => save(file, text(), "text/plain"), { className: "second" }));
+
 const cell = (value) => make("td", {}, typeof value === "number" ? number(value) : String(value));
 
-function table(name, all, columns, rows) {
-  const lines = Array.from({ length: rows }, (_, row) => make("tr", {},
-    ...all.slice(row * columns, (row + 1) * columns).map(cell)));
+function rowsOf(name, values, columns) {
+  const lines = [];
+  for (let from = 0; from < values.length && lines.length < MOST_ROWS; from += columns) {
+    lines.push(make("tr", {}, ...Array.from(values.slice(from, from + columns), cell)));
+  }
   return wide(name, make("table", {}, make("tbody", {}, ...lines)));
 }
 
 /** The largest values of each row and where they stand: of scores, the likeliest classes. */
-function best(name, all, columns, rows) {
-  const lines = Array.from({ length: rows }, (_, row) => {
-    const values = all.slice(row * columns, (row + 1) * columns).map((value, place) => [Number(value), place]);
-    values.sort(([a], [b]) => b - a);
-    const cells = values.slice(0, BEST).map(([value, place]) => make("td", {}, `${place}: ${number(value)}`));
-    return make("tr", {}, ...cells);
-  });
+function best(name, values, columns) {
+  const lines = [];
+  for (let from = 0; from < values.length && lines.length < MOST_ROWS; from += columns) {
+    const cells = largest(values, from, from + columns).map((place) => (
+      make("td", {}, `${place - from}: ${shortly(values[place])}`)));
+    lines.push(make("tr", {}, ...cells));
+  }
   return wide(name, make("table", {},
     make("caption", {}, `The ${BEST} largest of each row, with their places`), make("tbody", {}, ...lines)));
 }
 
-function summary(name, all) {
-  const numbers = all.map(Number);
-  let [least, most, sum] = [Infinity, -Infinity, 0];
-  for (const value of numbers) [least, most, sum] = [Math.min(least, value), Math.max(most, value), sum + value];
-  const mean = number(sum / all.length);
-  const file = JSON.stringify(numbers);
-  return make("p", {}, `${number(all.length)} values from ${number(least)} to ${number(most)}, on average ${mean} `,
-    saveButton("Save all of them", `${name}.json`, file, "application/json"));
+const shortly = (value) => (typeof value === "number" ? number(value) : String(value));
+
+/** Places of the largest values between two; what is no number is none of them. */
+function largest(values, from, to) {
+  const places = [];
+  for (let place = from; place < to; place += 1) {
+    const value = values[place];
+    if (value !== value || (places.length === BEST && value <= values[places[BEST - 1]])) continue;
+    let at = places.length;
+    while (at > 0 && value > values[places[at - 1]]) at -= 1;
+    places.splice(at, 0, place);
+    places.length = Math.min(places.length, BEST);
+  }
+  return places;
+}
+
+function summary(name, values, rows) {
+  let [least, most, sum, finite] = [Infinity, -Infinity, 0, 0];
+  for (const each of values) {
+    const value = Number(each);
+    if (!Number.isFinite(value)) continue;
+    [least, most, sum, finite] = [Math.min(least, value), Math.max(most, value), sum + value, finite + 1];
+  }
+  const parts = [`${number(values.length)} values`];
+  if (finite) parts.push(` from ${number(least)} to ${number(most)}, on average ${number(sum / finite)}`);
+  if (finite < values.length) parts.push(`, ${number(values.length - finite)} of them infinite or no numbers`);
+  if (rows > MOST_ROWS) parts.push(`; the first ${MOST_ROWS} of ${number(rows)} rows are shown`);
+  return make("p", {}, `${parts.join("")}. `, saveAll(`${name}.txt`, () => Array.from(values, String).join("\n")));
 }

@@ -12,6 +12,9 @@ export const PICTURES = [
   { label: "as for ImageNet", ...IMAGENET },
 ];
 
+/** The place of the range that pixels have as whole numbers. */
+export const WHOLE = 2;
+
 /** Where height, width and channels stand in a shape of pictures; undefined in another one. */
 export function layoutOf(shape) {
   const isChannels = (size) => size === 1 || size === 3;

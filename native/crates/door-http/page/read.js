@@ -8,6 +8,7 @@ import { SAMPLES } from "./samples.js";
 import { since, statistics } from "./statistics.js";
 
 const UNSURE = 0.85;
+const SOON_MS = 150;
 const SHOWN_BY_BROWSERS = /^image\/(png|jpeg|webp|gif|avif|bmp)$/;
 const STEPS = [["open", "opened"], ["find", "lines found"], ["read", "lines read"]];
 
@@ -31,7 +32,7 @@ export function showReader(section, reader) {
   const always = make("input", { type: "checkbox", id: "always" });
   section.append(drop,
     make("p", { className: "quiet" }, always, " ",
-      make("label", { for: "always" }, "look at the pixels of a PDF, whatever text it holds")),
+      make("label", { for: "always" }, "read PDFs as pictures, even if they contain text")),
     make("div", { id: "document" }));
   for (const kind of ["dragenter", "dragover"]) {
     section.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
@@ -88,6 +89,7 @@ class Shown {
     const began = performance.now();
     const before = await statistics().catch(() => undefined);
     const picture = SHOWN_BY_BROWSERS.test(this.file.type) ? URL.createObjectURL(this.file) : undefined;
+    signal.addEventListener("abort", () => picture && URL.revokeObjectURL(picture));
     for await (const page of this.reader.pages(this.file, this.ocr, signal)) {
       this.#pages.push(page);
       this.list.append(pageElement(page, this.#pages.length === 1 ? picture : undefined));
@@ -96,7 +98,7 @@ class Shown {
     }
     const took = performance.now() - began;
     this.state.textContent = `${this.#count()}, ${milliseconds(took)}.`;
-    this.#showTools();
+    this.#showTools(signal);
     const after = before && (await statistics().catch(() => undefined));
     this.#showTimes(took, after ? since(before, after) : []);
   }
@@ -111,23 +113,34 @@ class Shown {
     return `${number(pages)} ${pages === 1 ? "page" : "pages"}, ${number(words)} ${words === 1 ? "word" : "words"}`;
   }
 
-  #showTools() {
+  #showTools(signal) {
     const stem = this.name.replace(/\.[^.]*$/, "");
-    const fail = (error) => this.failures.replaceChildren(failure(error));
+    const fail = (error) => signal.aborted || this.failures.replaceChildren(failure(error));
+    const again = (label, file, made) => slow(label, async () => {
+      const before = this.state.textContent;
+      this.state.textContent = `Reading it again, for ${label} …`;
+      try {
+        save(file, await made(), "text/markdown");
+      } finally {
+        this.state.textContent = before;
+      }
+    }, fail, { className: "second" });
     const search = make("input", {
-      type: "search", id: "search", placeholder: "Search", oninput: () => this.#search(search.value),
+      type: "search", id: "search", placeholder: "Search",
+      oninput: () => {
+        clearTimeout(this.later);
+        this.later = setTimeout(() => this.#search(search.value), SOON_MS);
+      },
       onkeydown: (event) => { if (event.key === "Enter") this.#next(event.shiftKey ? -1 : 1); },
     });
     this.found = make("span", { role: "status", className: "quiet" });
     this.tools.append(
       make("label", { className: "unseen", for: "search" }, "Search in the words"), search, this.found,
-      copyButton("Copy the text", () => this.#text),
+      copyButton("Copy the text", () => this.#text), "Save as",
       saveButton("Text", `${stem}.txt`, this.#text, "text/plain"),
-      slow("Markdown", async () => save(`${stem}.md`, await this.reader.markdown(this.file, this.ocr), "text/markdown"),
-        fail, { className: "second" }));
+      again("Markdown", `${stem}.md`, () => this.reader.markdown(this.file, this.ocr, signal)));
     if (this.reader.pdf) {
-      this.tools.append(slow("Searchable PDF",
-        async () => save(`${stem}.pdf`, await this.reader.pdf(this.file, this.ocr)), fail, { className: "second" }));
+      this.tools.append(again("Searchable PDF", `${stem}.pdf`, () => this.reader.pdf(this.file, this.ocr, signal)));
     }
     const all = JSON.stringify(this.#pages, undefined, 1);
     this.tools.append(saveButton("JSON", `${stem}.json`, all, "application/json"));
@@ -139,6 +152,7 @@ class Shown {
       const text = (shown.dataset.word ?? "").toLowerCase();
       shown.classList.toggle("hit", sought.some((part) => text.includes(part)));
     }
+    this.hits?.[this.place]?.classList.remove("current");
     this.hits = [...this.list.querySelectorAll("span.hit")];
     this.place = -1;
     this.found.textContent = sought.length ? `${number(this.hits.length)} found` : "";
@@ -156,13 +170,13 @@ class Shown {
 
   #showTimes(took, models) {
     const read = STEPS.map(([, name], place) => [name, this.#seconds[place] * 1000]).filter(([, time]) => time > 0);
-    if (read.length) this.times.append(bar("Steps", read));
-    const ran = models.filter((model) => model.runs > 0);
+    if (read.length) this.times.append(bar(this.#pages.length > 1 ? "Steps, of all pages together" : "Steps", read));
+    const ran = models.filter((model) => model.runs > 0 && model.requests > 0);
     if (!ran.length) return;
     const rows = ran.map((model) => make("tr", {},
       make("th", { scope: "row" }, model.name),
-      ...[number(model.requests), number(model.requests / model.runs), milliseconds(model.queueMs / model.requests),
-        milliseconds(model.computeMs / model.runs)].map((text) => make("td", {}, text))));
+      ...[number(model.requests), number(model.rows / model.runs), milliseconds(model.queueMs / model.requests),
+        milliseconds(model.computeMs / model.requests)].map((text) => make("td", {}, text))));
     const head = ["Model", "Requests", "In a batch", "Queue", "Compute"];
     this.times.append(make("details", {},
       make("summary", {}, "What the models did meanwhile"),
@@ -186,6 +200,9 @@ function pageElement(page, picture) {
     const shown = make("p");
     for (const word of line.words) shown.append(wordElement(word, over, !picture), " ");
     text.append(shown);
+  }
+  if (words.some(({ confidence }) => confidence < UNSURE)) {
+    text.append(make("p", { className: "quiet" }, "Words with a dotted line below are unsure."));
   }
   if (!words.length) text.append(make("p", { className: "quiet" }, "No words were found."));
   const from = page.source === "text" ? "its own text" : "its pixels";

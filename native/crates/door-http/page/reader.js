@@ -25,12 +25,12 @@ class Service {
     }
   }
 
-  async markdown(file, ocr) {
-    return (await this.#ask("/read/markdown", file, ocr)).text();
+  async markdown(file, ocr, signal) {
+    return (await this.#ask("/read/markdown", file, ocr, signal)).text();
   }
 
-  async pdf(file, ocr) {
-    return (await this.#ask("/read/pdf", file, ocr)).blob();
+  async pdf(file, ocr, signal) {
+    return (await this.#ask("/read/pdf", file, ocr, signal)).blob();
   }
 
   #ask(path, file, ocr, signal) {
@@ -46,8 +46,8 @@ class Model {
     yield* (await this.#infer("pages", file, ocr, signal)).map((page) => JSON.parse(page));
   }
 
-  async markdown(file, ocr) {
-    return (await this.#infer("markdown", file, ocr))[0];
+  async markdown(file, ocr, signal) {
+    return (await this.#infer("markdown", file, ocr, signal))[0];
   }
 
   async #infer(output, file, ocr, signal) {

@@ -2,14 +2,14 @@
 
 export const SAMPLES = [
   ["A letter", () => drawn(900, 620, letter)],
-  ["A receipt that lies askew", () => drawn(760, 900, receipt)],
+  ["A crooked receipt", () => drawn(760, 900, receipt)],
 ];
 
 const LETTER = [
   "Dear reader,", "",
   "this page was drawn by your browser a moment ago.",
   "The server finds its lines, turns them upright and",
-  "reads them: 3 models, one after the other.", "",
+  "reads them, each with a model of its own.", "",
   "Kyoto, 29 November 2026",
 ];
 

@@ -9,6 +9,12 @@ const ARRAYS = {
 };
 
 export const isText = (datatype) => datatype === "BYTES";
+/** Whether a whole number is one of this type. */
+export function fits(datatype, value) {
+  const bits = Number(/\d+$/.exec(datatype)[0]);
+  return (datatype.startsWith("U") ? BigInt.asUintN(bits, value) : BigInt.asIntN(bits, value)) === value;
+}
+
 export const isFraction = (datatype) => /^(FP|BF)/.test(datatype);
 /** The protocol has no numbers of 16 bits in JSON. */
 export const isInJson = (datatype) => datatype !== "FP16" && datatype !== "BF16";

@@ -10,22 +10,18 @@ import { encode, isInJson, readResponse, withBinary } from "./tensors.js";
 
 const MOST_IN_JSON = 1000;
 const TIMINGS = "kushi-timings";
-let shown;
+let latest;
 
 export async function showTry(section, model, version) {
-  const key = `${model}/${version}`;
-  if (shown === key) return;
-  shown = key;
+  const mine = (latest = Symbol(model));
   const path = `/v2/models/${encodeURIComponent(model)}${version ? `/versions/${version}` : ""}`;
   section.replaceChildren(make("h2", {}, model), make("p", { role: "status" }, "Looking at its inputs …"));
   try {
     const about = await json(path);
     const config = await json(`${path}/config`, { patient: false }).catch(() => ({}));
-    if (shown === key) section.replaceChildren(...form(path, about, config));
+    if (latest === mine) section.replaceChildren(...form(path, about, config));
   } catch (error) {
-    if (shown !== key) return;
-    shown = undefined;
-    section.replaceChildren(make("h2", {}, model), failure(error));
+    if (latest === mine) section.replaceChildren(make("h2", {}, model), failure(error));
   }
 }
 
@@ -42,7 +38,7 @@ function form(path, about, config) {
     make("p", {}, make("a", { href: "#models" }, "All models")),
     make("h2", {}, about.name),
     make("p", { className: "quiet" }, facts.filter(Boolean).join(", ")),
-    make("p", { className: "quiet" }, `It answers ${outputs.join("; ")}.`),
+    make("p", { className: "quiet" }, outputs.length ? `It answers ${outputs.join("; ")}.` : "It answers nothing."),
     make("form", { onsubmit: (event) => { event.preventDefault(); send.click(); } },
       ...fields.map((field) => field.element), make("p", {}, send)),
     answer,
@@ -65,7 +61,7 @@ async function sendForm(path, about, fields, answer) {
   answer.replaceChildren(
     make("p", { role: "status" }, `Answered by version ${found.model_version} in ${milliseconds(took)}.`),
     ...timeBar(response.headers.get(TIMINGS), took),
-    ...found.outputs.map(outputElement),
+    ...(found.outputs ?? []).map(outputElement),
     code("curl", inCurl(url, head, pieces.length > 0),
       pieces.length ? [saveButton("Save request.bin", "request.bin", body.body)] : []),
     code("Python", inPython(about.name, path, inputs), []));
@@ -89,7 +85,8 @@ const described = ({ name, datatype, shape }) => ({ name, datatype, shape });
 /** Data is written by hand: numbers of 64 bits stay what they are. */
 function inJson(inputs) {
   const tensors = inputs.map((input) => {
-    const values = input.values.map((value) => (typeof value === "string" ? JSON.stringify(value) : String(value)));
+    const text = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
+    const values = Array.from(input.values, text);
     return `${JSON.stringify(described(input)).slice(0, -1)},"data":[${values.join(",")}]}`;
   });
   return `{"inputs":[${tensors.join(",")}]}`;

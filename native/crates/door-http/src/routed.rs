@@ -38,8 +38,8 @@ pub(crate) async fn answer(
     if let Some(file) = playground::find(head.uri.path()).filter(|_| context.http.playground) {
         return match head.method {
             _ if guest.over_limit => Err(Refusal::Final(full(guest))),
-            Method::GET => Ok(playground::answer(file)),
-            _ => Ok(answer::no_route(&NoRoute::WrongMethod("GET"))),
+            Method::GET | Method::HEAD => Ok(playground::answer(file)),
+            _ => Ok(answer::no_route(&NoRoute::WrongMethod("GET, HEAD"))),
         };
     }
     let admit = |category| context.http.restrictions.check(category, &head.headers);
