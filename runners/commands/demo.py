@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..environment import cache_directory
+from ..environment import cache_directory, environment_with
 from ..errors import KushiError
+from ..settings import given_in_environment
 from .command import Command
 from .progress import say
 
@@ -45,9 +46,9 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         f"once it is ready: {url}, or curl -F document=@{shlex.quote(str(folder / 'letter.png'))} {url}/read/text",
     )
     os.chdir(folder)
-    os.environ.setdefault("KUSHI_ALLOW_PLAYGROUND", "true")
+    page = {} if given_in_environment("allow_playground") else {"KUSHI_ALLOW_PLAYGROUND": "true"}
     command = [sys.executable, "-m", "bentoml", "serve", "service:Kushi", "--host", host, "--port", str(port)]
-    return os.execv(sys.executable, command)  # noqa: S606 - this interpreter
+    return os.execve(sys.executable, command, environment_with(**page))  # noqa: S606 - this interpreter
 
 
 def _write(folder: Path, tell: Callable[[str], None]) -> None:
