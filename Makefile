@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -242,6 +242,9 @@ $(TENSORFLOW)/.synced: requirements/tensorflow.txt $(BOOTSTRAPPED)
 
 test-browser: setup $(BROWSER)/.synced $(CHROMIUM)/.installed ## The page of the engine, in a real Chromium
 	@$(TIMED) test-browser $(BROWSER)/bin/python -m pytest tests/browser $(IN_A_PROCESS)
+
+bench-page: shipped $(BROWSER)/.synced $(CHROMIUM)/.installed ## How soon the page of the engine is seen, and how many bytes it has
+	$(BROWSER)/bin/python -m tests.browser.paint
 
 pictures: setup $(BROWSER)/.synced $(CHROMIUM)/.installed ## Take the pictures of the page again that the docs show
 	$(BROWSER)/bin/python -m tests.browser.pictures docs/images

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests import standard
+from tests.browser import launched
 from tests.e2e.bento import Bento
 from tests.serving import ROOT, Server
 
@@ -29,12 +29,11 @@ class OpenPage(Protocol):
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    found = shutil.which("chromium")
-    if found is None:
-        pytest.skip("NOT TESTED: no chromium here, `make test-browser` installs Debian's package")
     with sync_playwright() as playwright:
-        # as root it has no sandbox, and the pages are ours
-        yield playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = launched(playwright)
+        if browser is None:
+            pytest.skip("NOT TESTED: no chromium here, `make test-browser` installs Debian's package")
+        yield browser
 
 
 @pytest.fixture

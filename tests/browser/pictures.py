@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from playwright.sync_api import sync_playwright
 
+from tests.browser import launched
 from tests.browser.test_comfort import SIZES, shown
 from tests.e2e.bento import Bento
 from tests.serving import ROOT
@@ -19,7 +20,7 @@ READERS: Final = 4
 
 def main(folder: Path) -> None:
     with Bento(ROOT, KUSHI_ALLOW_PLAYGROUND="true").until_ready() as bento, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(args=["--no-sandbox"], executable_path="/usr/bin/chromium")
+        browser = launched(playwright)
         url = f"http://127.0.0.1:{bento.port}"
         for colours in ("light", "dark"):
             for size in SIZES:

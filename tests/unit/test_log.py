@@ -135,47 +135,34 @@ os._exit(7)
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "terminal"])
 def test_a_reader_that_stands_still_keeps_nobody_and_gets_all_lines_later(kind: str) -> None:
-    """More than fits into what lies between, and less than what is kept; then the beginning of each line is there"""
-    script = """
-import logging, sys
-from runners import LogOptions, log
-log.setup(LogOptions())
-logger = logging.getLogger("runners.log")
-for number in range(2000):
-    logger.warning("line %d %s", number, "x" * 500)
-sys.stdout.write("done\\n")
-sys.stdout.flush()
-sys.stdin.readline()
-"""
-    ours, theirs = {"pipe": os.pipe, "socket": connected, "terminal": os.openpty}[kind]()
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, text=True
-    ) as process:
-        os.close(theirs)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "done\n"
-        text = b""
-        while text.count(b"line ") < 2000 or not text.endswith(b"\n"):
-            text += os.read(ours, 65536)
-        process.stdin.close()
-    os.close(ours)
+    """More than fits into what lies between, and less than what is kept"""
+    ends = {"pipe": os.pipe, "socket": connected, "terminal": os.openpty}[kind]()
+    text = read_late(ends, lines=2000, length=500, until=rb"line 1999 x{500}\r?\n")
     assert [int(number) for number in re.findall(rb"line (\d+) x{500}\r?\n", text)] == list(range(2000))
 
 
 def test_lines_that_are_too_many_are_left_out_and_said_so() -> None:
-    script = """
+    text = read_late(os.pipe(), lines=10_000, length=1000, until=rb"were left out")
+    numbers = [int(number) for number in re.findall(rb"line (\d+) x{1000}\n", text)]
+    (left_out,) = re.findall(rb"(\d+) lines were left out: standard error took none", text)
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) + int(left_out) == 10_000
+
+
+def read_late(ends: tuple[int, int], *, lines: int, length: int, until: bytes) -> bytes:
+    """What a process logs, of which nothing is read before it has logged all lines"""
+    ours, theirs = ends
+    script = f"""
 import logging, sys
 from runners import LogOptions, log
 log.setup(LogOptions())
 logger = logging.getLogger("runners.log")
-for number in range(10000):
-    logger.warning("line %d %s", number, "x" * 1000)
+for number in range({lines}):
+    logger.warning("line %d %s", number, "x" * {length})
 sys.stdout.write("done\\n")
 sys.stdout.flush()
 sys.stdin.readline()
 """
-    ours, theirs = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, text=True
     ) as process:
@@ -184,14 +171,11 @@ sys.stdin.readline()
         assert process.stdout is not None
         assert process.stdout.readline() == "done\n"
         text = b""
-        while b"were left out" not in text:
+        while not re.search(until, text[-4096:]):
             text += os.read(ours, 65536)
         process.stdin.close()
     os.close(ours)
-    numbers = [int(number) for number in re.findall(rb"line (\d+) x{1000}\n", text)]
-    (left_out,) = re.findall(rb"(\d+) lines were left out: standard error took none", text)
-    assert numbers == list(range(len(numbers)))
-    assert len(numbers) + int(left_out) == 10000
+    return text
 
 
 def connected() -> tuple[int, int]:

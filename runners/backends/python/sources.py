@@ -29,32 +29,42 @@ def sources(file: Path, directory: Path) -> Mapping[str, str]:
     except (ConfigInvalid, OSError):
         # whoever executes it says what is wrong
         return {}
-    beside = dict(kept)
-    left = _MOST_BYTES
-    for path in _beside(file, directory):
+    try:
+        return {**kept, **_beside(file, directory)}
+    except _TooMuch:
+        _LOG.info("'%s': a process that is started again reads what lies beside it anew: it is much", file)
+        return kept
+
+
+class _TooMuch(Exception):
+    """Some of it would be worse than none: files of two loads do not go together"""
+
+
+def _beside(file: Path, directory: Path) -> Mapping[str, str]:
+    found, left = dict[str, str](), _MOST_BYTES
+    for path in _files(file, directory):
         try:
-            beside[str(path)] = text = _read(path)
+            found[str(path)] = text = _read(path)
         except (ConfigInvalid, OSError):
+            # whoever imports it says what is wrong
             continue
         left -= len(text)
-        if left < 0 or len(beside) > _MOST_FILES:
-            _LOG.info("'%s': a process that is started again reads what lies beside it anew: it is much", file)
-            return kept
-    return beside
+        if left < 0 or len(found) > _MOST_FILES:
+            raise _TooMuch
+    return found
 
 
 def _read(path: Path) -> str:
     return read_file(path, "Python file").decode("latin-1")
 
 
-def _beside(file: Path, directory: Path) -> Iterator[Path]:
+def _files(file: Path, directory: Path) -> Iterator[Path]:
     entries = 0
-    roots = [file.parent] if file.parent == directory else [file.parent, directory]
-    for root in roots:
+    for root in dict.fromkeys((file.parent, directory)):
         for place, folders, files in os.walk(root):
             entries += len(folders) + len(files)
             if entries > _MOST_ENTRIES:
-                return
+                raise _TooMuch
             # other versions are no packages, and what is hidden or an environment is no part of the model
             folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
             yield from (Path(place, name) for name in sorted(files) if name.endswith(".py"))
