@@ -189,7 +189,8 @@ def test_the_command_serves_it_and_its_help_says_so(repository: Path, start_serv
 @pytest.mark.parametrize("file", ["pyproject.toml", "kushi_matrix/descriptor.py", "kushi_matrix/backend.py"])
 def test_the_page_shows_it_as_it_is(file: str) -> None:
     blocks = (ROOT / "docs" / "backends.md").read_text(encoding="utf-8").split("```")
-    assert f"{'toml' if file.endswith('toml') else 'python'}\n{(PACKAGE / file).read_text(encoding='utf-8')}" in blocks
+    written = (PACKAGE / file).read_text(encoding="utf-8").replace("from runners", "from kushi")
+    assert f"{'toml' if file.endswith('toml') else 'python'}\n{written}" in blocks
 
 
 def test_nothing_else_knows_it() -> None:

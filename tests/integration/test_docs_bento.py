@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE: Final = (ROOT / "docs" / "bento.md").read_text(encoding="utf-8")
-PROGRAMS: Final = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+# these programs run in the process of the tests, which has the package under its name in this repository
+PROGRAMS: Final = [
+    program.replace("from kushi.", "from runners.")
+    for program in re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+]
 
 
 @pytest.fixture

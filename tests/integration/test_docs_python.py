@@ -46,7 +46,7 @@ def sections() -> list[Section]:
         text = page.read_text(encoding="utf-8")
         for title, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL):
             program = "\n".join(blocks(body, "python"))
-            if "from runners import" in program:
+            if "from kushi import" in program:
                 commands = [shlex.split(line) for block in blocks(body, "sh") for line in block.splitlines()]
                 server = next((command for command in commands if "serve" in command), [])
                 name = f"{page.stem}: {title}"

@@ -131,7 +131,7 @@ def test_make_targets_and_variables_exist() -> None:
 
 
 def test_flags_of_the_server_exist() -> None:
-    serving = words(r"(\S*python -m runners|\S*kushi) serve")
+    serving = words(r"(\S*python -m kushi|\S*kushi) serve")
     through_make = [
         (page, shlex.split(word[5:])) for page, row in words(r"make serve-models") for word in row if "ARGS" in word
     ]
@@ -150,7 +150,7 @@ def test_modules_that_are_run_exist_with_the_flags_of_the_benchmarks() -> None:
     known = benchmark_flags(None).format_help()
     for page, row in words(r"\S*python -m "):
         module = row[row.index("-m") + 1].replace(".", "/")
-        if module in {"pytest", "venv"}:
+        if module in {"kushi", "pytest", "venv"}:
             continue
         assert (ROOT / f"{module}.py").exists() or (ROOT / module / "__main__.py").exists(), (page, module)
         if module.startswith("benchmarks"):
