@@ -20,6 +20,7 @@ DEPLOY := .venv-deploy
 OCR := .venv-ocr
 PROMETHEUS := build/prometheus
 BROWSER := .venv-browser
+SITE := .venv-site
 CHROMIUM := build/chromium
 COVERAGE := build/coverage
 BUILT := $(VENV)/.native
@@ -52,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs fmt lock train clean
+.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,7 +92,7 @@ environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the env
 	$(MAKE) --no-print-directory other-environments; others=$$?; wait $$setup && exit $$others
 
 .PHONY: other-environments
-other-environments: $(BROWSER)/.synced $(CHROMIUM)/.installed $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SUPPLY)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
+other-environments: $(BROWSER)/.synced $(CHROMIUM)/.installed $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SITE)/.synced $(SUPPLY)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
 
 serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
 	KUSHI_ALLOW_PLAYGROUND=$${KUSHI_ALLOW_PLAYGROUND-true} BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)
@@ -288,7 +289,7 @@ gpu-kit: shipped ## What .ci/test-gpu needs on a machine with a GPU and no netwo
 test-packages: dist ## What is installed from dist/ and from a Bento, in environments of its own
 	@$(TIMED) test-packages $(BIN)/pytest tests/packages --timeout 600 $(IN_A_PROCESS)
 
-test-containers: shipped ## Build the image of service.py and run it (needs docker)
+test-containers: dist ## Build the image of service.py and run it (needs docker)
 	@$(TIMED) test-containers $(BIN)/pytest tests/containers $(IN_A_PROCESS)
 
 test-deploy: setup $(DEPLOY)/.synced $(PROMETHEUS)/.taken ## The files of deploy/: against the schemas of Kubernetes, and with a real Prometheus
@@ -357,6 +358,14 @@ fmt: setup ## Format everything
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format --quiet .
 	$(CARGO) fmt --all
+
+site: $(SITE)/.synced ## The pages as a website in build/site, with every link looked at
+	@$(TIMED) site $(SITE)/bin/python -m docs.site
+
+$(SITE)/.synced: requirements/site.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(SITE)
+	VIRTUAL_ENV=$(CURDIR)/$(SITE) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/site.txt
+	@touch $@
 
 docs: setup ## Write docs/reference/ again, from the code
 	$(BIN)/python -m docs.generate

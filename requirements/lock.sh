@@ -25,6 +25,7 @@ lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock models --no-deps requirements/models.in
 lock ocr requirements/ocr.in --constraint requirements/dev.txt
+lock site requirements/site.in
 lock supply requirements/supply.in
 lock tensorflow requirements/tensorflow.in --constraint requirements/dev.txt
 lock tensorrt-next requirements/tensorrt-next.in

@@ -39,9 +39,18 @@ def _part(name: str) -> Part:
     return Part(name, ("setup",), () if name in WITHOUT_PYTEST else tuple(runs))
 
 
-WITHOUT_PYTEST: Final = {"lint", "test-rust"}
+WITHOUT_PYTEST: Final = {"lint", "test-rust", "site"}
 SLOWER: Final = (
-    *("test-triton", "test-torch", "test-tensorflow", "test-gpu", "test-deploy", "test-clients", "test-browser"),
+    *(
+        "test-triton",
+        "test-torch",
+        "test-tensorflow",
+        "test-gpu",
+        "test-deploy",
+        "test-clients",
+        "test-browser",
+        "site",
+    ),
     *("test-packages", "test-containers"),
 )
 PARTS: Final = (Part("environments"), *parts_of_test(), *map(_part, SLOWER))
