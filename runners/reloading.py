@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from .environment import set_variable
 from .errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
 from .repository.discovery import descriptor_of
+from .repository.files import ENVIRONMENT_MARKS
 from .wanted import check_wanted
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ _LOOK_SECONDS = 0.25
 _PATIENCE_SECONDS = 10.0
 _MOST = 10_000
 """Files of a model that are looked at, and directories they are looked for in"""
-_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
-"""What only directories have that are environments: their files are no code of the model"""
 
 _State = tuple[int, int, int]
 """What changes when a file does"""
@@ -145,7 +144,7 @@ def _files(directories: Iterable[Path], suffix: str) -> Iterator[tuple[str, _Sta
         for place, inner, files in os.walk(directory):
             check_wanted()
             yield place, None
-            if any(mark in (*inner, *files) for mark in _ENVIRONMENTS):
+            if any(mark in (*inner, *files) for mark in ENVIRONMENT_MARKS):
                 inner.clear()
                 continue
             inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")

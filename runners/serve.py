@@ -25,6 +25,7 @@ from .descriptors import allow_connections
 from .doors import DOORS, exposed, probe_all
 from .engine import Engine
 from .errors import KushiError
+from .leaving import leave
 from .loading import threads_are_left
 from .printable import printable
 from .settings import ServerSettings
@@ -54,7 +55,7 @@ def serve(settings: ServerSettings, started: float) -> int:
 def _exit(code: int) -> NoReturn:
     """At once, with all that models have started: the system ends the processes of workers alone"""
     kill_workers()
-    os._exit(code)
+    leave(code)
 
 
 def _serve(settings: ServerSettings, started: float) -> int:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,8 @@ class Workers:
     limits: ProcessLimits
     thread: Callable[[Cores, int, int], None] | None = None
     """Starts a worker in this process, on these cores, instead of one in its own"""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """Of files of Python, by their paths, as each process is to import them; others are read when they are imported"""
+    sources: str = ""
+    """Files of Python as each process is to import them, packed; others are read when they are imported"""
     arguments: Callable[[int], Mapping[str, str]] = lambda _number: {}
     """What `initialize` of the instance with this number gets beside what it gets for every model"""
 

@@ -12,8 +12,18 @@ from pathlib import Path
 
 from ..errors import ConfigInvalid
 
-__all__ = ["MOST_BYTES", "check_file", "check_link", "is_within", "read_file"]
+__all__ = [
+    "ENVIRONMENT_MARKS",
+    "MOST_BYTES",
+    "check_file",
+    "check_link",
+    "is_environment",
+    "is_within",
+    "read_file",
+]
 
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+"""What only directories have that are environments: their files are no code of the model"""
 MOST_BYTES = {
     "configuration": 1024 * 1024,
     "requirements file": 1024 * 1024,
@@ -60,6 +70,10 @@ def check_link(path: Path) -> None:
         raise ConfigInvalid(f"'{path}' is a link to '{target}', which is not there")
     if os.path.islink(end):  # noqa: PTH114 - as above
         raise ConfigInvalid(f"'{path}' is a link to '{target}', which leads to itself")
+
+
+def is_environment(directory: Path) -> bool:
+    return any((directory / mark).exists() for mark in ENVIRONMENT_MARKS)
 
 
 def is_within(path: Path, root: Path) -> bool:

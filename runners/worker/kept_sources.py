@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import sys
+import zlib
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
+    ModuleSpec,
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from importlib.util import spec_from_file_location
+from typing import Any
 
 __all__ = ["KeptLoader", "keep"]
 
 _KEPT: dict[str, bytes] = {}
+_WHOLE: set[str] = set()
+"""Directories of which all Python files are kept"""
+_COMPILED = (ExtensionFileLoader, EXTENSION_SUFFIXES)
+_SOURCELESS = (SourcelessFileLoader, BYTECODE_SUFFIXES)
 
 
 class KeptLoader(SourceFileLoader):
@@ -35,15 +42,55 @@ class KeptLoader(SourceFileLoader):
         return super().get_data(path) if kept is None else kept
 
 
-def keep(sources: Mapping[str, str]) -> None:
-    """From now on they are imported as they are here; each character is a byte"""
-    if not sources:
+class _KeptFinder:
+    """Finds in a directory what Python finds there, but for files of Python: of these there are those that are kept"""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._compiled, self._sourceless = FileFinder(path, _COMPILED), FileFinder(path, _SOURCELESS)
+
+    def find_spec(self, fullname: str, target: Any = None) -> ModuleSpec | None:
+        base = os.path.join(self.path, fullname.rpartition(".")[2])  # noqa: PTH118 - as it is in sys.path
+        package = os.path.join(base, "__init__.py")  # noqa: PTH118 - the same
+        if package in _KEPT:
+            loader = KeptLoader(fullname, package)
+            return spec_from_file_location(fullname, package, loader=loader, submodule_search_locations=[base])
+        found = self._compiled.find_spec(fullname, target)
+        if found is not None and found.loader is not None:
+            return found
+        if f"{base}.py" in _KEPT:
+            return spec_from_file_location(fullname, f"{base}.py", loader=KeptLoader(fullname, f"{base}.py"))
+        found = self._sourceless.find_spec(fullname, target)
+        if found is None and any(path.startswith(base + os.sep) for path in _KEPT):
+            # a directory that is gone, without an __init__.py
+            found = ModuleSpec(fullname, None, is_package=True)
+            found.submodule_search_locations = [base]
+        return found
+
+    def invalidate_caches(self) -> None:
+        self._compiled.invalidate_caches()
+        self._sourceless.invalidate_caches()
+
+
+_any_finder = FileFinder.path_hook(_COMPILED, (KeptLoader, SOURCE_SUFFIXES), _SOURCELESS)
+
+
+def _finder(path: str) -> Any:
+    return _KeptFinder(path) if any(_is_within(path, directory) for directory in _WHOLE) else _any_finder(path)
+
+
+def _is_within(path: str, directory: str) -> bool:
+    """And no part of an environment or of another version there, whose files are not kept"""
+    inside = path[len(directory) :].split(os.sep)  # noqa: PTH206 - as it is in sys.path
+    return path.startswith(directory) and not inside[0] and all(map(str.isidentifier, inside[1:]))
+
+
+def keep(packed: str) -> None:
+    """From now on the files of the model are imported as they were: `packed` of runners/backends/python/sources.py"""
+    if not packed:
         return
-    _KEPT.update((path, text.encode("latin-1")) for path, text in sources.items())
-    kinds = [
-        (ExtensionFileLoader, EXTENSION_SUFFIXES),
-        (KeptLoader, SOURCE_SUFFIXES),
-        (SourcelessFileLoader, BYTECODE_SUFFIXES),
-    ]
-    sys.path_hooks.insert(0, FileFinder.path_hook(*kinds))
+    kept = json.loads(zlib.decompress(base64.b64decode(packed)))
+    _KEPT.update((path, text.encode("latin-1")) for path, text in kept["files"].items())
+    _WHOLE.update(kept["directories"])
+    sys.path_hooks.insert(0, _finder)
     sys.path_importer_cache.clear()

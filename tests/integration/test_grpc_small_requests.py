@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,8 +12,9 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests import models
 from tests.gates import HELD, Gate
-from tests.integration.grpc_doors import channel, port_of, tensor_request
+from tests.integration.grpc_doors import SERVICE, channel, port_of, tensor_request
 from tests.integration.hostile import inflight_bytes
+from tests.raw_http2 import END_HEADERS, Http2, Kind, frame, head, message
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -77,4 +79,97 @@ def test_a_few_small_requests_have_room_where_large_ones_have_none(repository: P
             eventually(lambda: inflight_bytes(server) > 16 << 20, "they count")
             others = [calm.ModelInfer.future(asked()) for _ in range(8)]
         assert all(answer.result().outputs for answer in waiting + others)
+    eventually(lambda: inflight_bytes(server) == 0, "nothing waits")
+
+
+METADATA: Final = [(f"x-{letter}", letter * 3900) for letter in "abc"]
+"""As much as a call may have, nearly"""
+CALLS: Final = 1000
+"""Of a connection, nearly as many as may be open"""
+HALF: Final = frame(Kind.DATA, 0, 1, message(b"\n" * 15_900, length=16_380))
+REFLECTION: Final = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+# field 4 of the request: a symbol, which comes back
+ECHOED: Final = frame(Kind.DATA, 0, 1, message(b"\x22\x80\x78" + b"s" * 15_360))
+
+
+def of_stream(first: bytes, stream: int) -> bytes:
+    """The same frame on another stream"""
+    return first[:5] + stream.to_bytes(4) + first[9:]
+
+
+def begin_calls(client: Http2, path: str, metadata: list[tuple[str, str]], body: bytes) -> None:
+    for call in range(CALLS):
+        stream = 2 * call + 1
+        begun = frame(Kind.HEADERS, END_HEADERS, stream, head(path, metadata))
+        client.send(begun, *([of_stream(body, stream)] if body else []))
+        # what has come has been read: there is room for more
+        assert call % 100 or client.is_answered()
+    assert client.is_answered()
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata", "body"),
+    [
+        (f"{SERVICE}/ServerLive", METADATA, b""),
+        (f"{SERVICE}/RepositoryIndex", [], HALF),
+        (REFLECTION, [], ECHOED),
+    ],
+    ids=["heads", "halves", "echoes"],
+)
+def test_what_calls_hold_that_never_end_counts(
+    repository: Path,
+    start_server: StartServer,
+    path: str,
+    metadata: list[tuple[str, str]],
+    body: bytes,
+) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, f"--max-inflight-bytes={BUDGET}", "--grpc-http2-max-ping-strikes=0")
+    before = server.memory_kib()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Http2(("127.0.0.1", port_of(server)), window=0)) for _ in range(4)]
+        for client in clients:
+            begin_calls(client, path, metadata, body)
+        held = inflight_bytes(server)
+        assert held <= BUDGET
+        # beside what a connection may have uncounted
+        assert (server.memory_kib() - before) << 10 <= 1.5 * held + len(clients) * (2 << 20)
+    eventually(lambda: inflight_bytes(server) == 0, "nothing waits")
+
+
+def test_memory_goes_back_when_much_traffic_is_over(repository: Path, start_server: StartServer) -> None:
+    models.write_add_sub(repository)
+    server = start_server(repository, "--grpc-http2-max-ping-strikes=0")
+    before = server.memory_kib()
+    with ExitStack() as stack:
+        for _ in range(8):
+            client = stack.enter_context(Http2(("127.0.0.1", port_of(server))))
+            begin_calls(client, f"{SERVICE}/RepositoryIndex", [], HALF)
+        assert server.memory_kib() - before > 100 << 10
+    eventually(lambda: server.memory_kib() - before < 40 << 10, "most of it is given back")
+
+
+def test_metadata_that_go_with_each_request_count_with_each(repository: Path, start_server: StartServer) -> None:
+    models.write_gated(repository, max_batch_size=1024)
+    server = start_server(repository, f"--max-inflight-bytes={BUDGET}", "--grpc-header-forward-pattern=^x-")
+    request = tensor_request("slow", "STEPS", "INT64", np.array([[1]], np.int64))
+    is_over = threading.Event()
+
+    def requests() -> Iterator[service_pb2.ModelInferRequest]:
+        for _ in range(REQUESTS):
+            yield request
+        is_over.wait(120)
+
+    with channel(port_of(server)) as opened:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+        before = server.memory_kib()
+        with Gate(repository) as gate:
+            held_up = stub.ModelInfer.future(asked(HELD))
+            gate.until_reached()
+            calls = [stub.ModelStreamInfer(requests(), metadata=METADATA) for _ in range(STREAMS)]
+            eventually(lambda: inflight_bytes(server) > 0.9 * BUDGET, "they take all the room that there is")
+            assert (server.memory_kib() - before) << 10 <= 1.5 * inflight_bytes(server)
+        is_over.set()
+        assert [answer.error_message for call in calls for answer in call] == [""] * STREAMS * REQUESTS
+        assert held_up.result().outputs
     eventually(lambda: inflight_bytes(server) == 0, "nothing waits")

@@ -35,6 +35,11 @@ class Endless(nn.Module):
         return x
 
 
+class Divided(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.div(x[:, 0], x[:, 1], rounding_mode="trunc")[:, None]
+
+
 class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1
@@ -63,6 +68,17 @@ def test_a_script_that_never_ends_is_given_up_by_an_unload(repository: Path, sta
         assert answer.json()["outputs"][0]["data"] == [1, 2, 3, 4]
     assert server.is_ready()
     assert server.stop() == 0
+
+
+def test_the_least_whole_number_by_minus_one_has_a_result(repository: Path, start_server: StartServer) -> None:
+    tensors = [("x", "INT64", [2])], [("o", "INT64", [1])]
+    put(repository, "divided", Divided(), model_config("divided", *tensors, max_batch_size=4))
+    server = start_server(repository)
+    least = -(2**63)
+    body = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [2, 2], "data": [least, -1, 7, 2]}]}
+    answer = server.post("/v2/models/divided/infer", json.dumps(body).encode())
+    assert answer.json()["outputs"][0]["data"] == [least, 3]
+    assert server.is_ready()
 
 
 def test_rows_too_large_to_allocate_are_not_tried(repository: Path, start_server: StartServer) -> None:

@@ -23,7 +23,7 @@ from ..thread_variables import thread_variables
 from ..worker_models import ProcessLimits, Workers, directory_of, process_limits
 from . import in_process
 from .interpreter import Interpreter, find_interpreter
-from .sources import sources
+from .sources import packed, sources
 
 __all__ = ["PythonBackend"]
 
@@ -92,7 +92,7 @@ class _How:
             limits=self.limits,
             thread=in_process.start if self.in_process else None,
             # nobody starts it again without a load
-            sources={} if self.in_process else sources(path, directory),
+            sources="" if self.in_process else packed(sources(path, directory)),
         )
 
 

@@ -3,7 +3,6 @@ Programs that make environments: what they print is their progress, and its end 
 with the server, however it ends.
 """
 
-import atexit
 import os
 import selectors
 import shutil
@@ -19,6 +18,7 @@ from typing import IO, cast
 
 from ...environment import environment_with
 from ...errors import ConfigInvalid, ModelUnavailable
+from ...leaving import at_any_end
 from ...wanted import check_wanted
 from .progress import reported
 
@@ -45,9 +45,9 @@ if os.getppid() == int(server):
 _groups: set[int] = set()
 
 
-@atexit.register
+@at_any_end
 def _end_groups() -> None:
-    """The thread that asks may have been left alone"""
+    """All that run just now, with what they have started. The threads that ask for them may have been left alone"""
     for group in tuple(_groups):
         _end(group)
 

@@ -3,15 +3,19 @@ The Python files of a model as they are when it is loaded, for all processes of 
 later would else run what lies there by then: files that nobody has loaded yet, or that no load has taken.
 """
 
+import base64
+import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...errors import ConfigInvalid
-from ...repository.files import read_file
+from ...repository.files import is_environment, read_file
 
-__all__ = ["sources"]
+__all__ = ["Sources", "packed", "sources"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_FILES = 1000
@@ -19,21 +23,31 @@ _MOST_ENTRIES = 20_000
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-def sources(file: Path, directory: Path) -> Mapping[str, str]:
-    """
-    By their paths, each byte a character: the file of the model, and what lies beside it and in the model's directory.
-    Where that is much, the file alone
-    """
+@dataclass(frozen=True)
+class Sources:
+    files: Mapping[str, str]
+    """By their paths, each byte a character"""
+    directories: Sequence[str] = ()
+    """Those of which all Python files are there"""
+
+
+def sources(file: Path, directory: Path) -> Sources:
+    """The file of the model, with what lies beside it and in the directory of the model; of much, the file alone"""
     try:
         kept = {str(file): _read(file)}
     except (ConfigInvalid, OSError):
         # whoever executes it says what is wrong
-        return {}
+        return Sources({})
     try:
-        return {**kept, **_beside(file, directory)}
+        return Sources({**kept, **_beside(file, directory)}, [str(file.parent), str(directory)])
     except _TooMuch:
         _LOG.info("'%s': a process that is started again reads what lies beside it anew: it is much", file)
-        return kept
+        return Sources(kept)
+
+
+def packed(found: Sources) -> str:
+    """For a message to each process: text that needs no escapes, whatever the files have"""
+    return base64.b64encode(zlib.compress(json.dumps(asdict(found)).encode(), 1)).decode() if found.files else ""
 
 
 class _TooMuch(Exception):
@@ -67,4 +81,5 @@ def _files(file: Path, directory: Path) -> Iterator[Path]:
                 raise _TooMuch
             # other versions are no packages, and what is hidden or an environment is no part of the model
             folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
+            folders[:] = [name for name in folders if not is_environment(Path(place, name))]
             yield from (Path(place, name) for name in sorted(files) if name.endswith(".py"))

@@ -8,14 +8,19 @@ it once all is there. One process makes it while others wait; when that process 
 import fcntl
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from ...environment import cache_directory
+from ...wanted import check_wanted
 from .progress import reported
 
 __all__ = ["made_once"]
+
+_LOOK_SECONDS = 0.2
 
 
 def made_once(name: str, what: str, make: Callable[[Path], None]) -> Path:
@@ -34,8 +39,18 @@ def made_once(name: str, what: str, make: Callable[[Path], None]) -> Path:
 def _alone(lock: Path, what: str) -> Iterator[None]:
     with lock.open("w") as file:
         with reported(lambda: f"{what} is made elsewhere, waiting"):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not _is_taken(file):
+                check_wanted()
+                time.sleep(_LOOK_SECONDS)
         yield
+
+
+def _is_taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _make(link: Path, make: Callable[[Path], None]) -> None:

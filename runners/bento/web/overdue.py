@@ -70,8 +70,7 @@ class Overdue(Patience):
         if client.flow.write_paused or client.transport.is_closing():
             self._look_at_unread(client, now, exit_is_over=exit_is_over)
         elif self._drains_since is not None:
-            most = limits.draining_seconds if self._crowd.ends else limits.body_seconds
-            if self.is_over(now, limits.draining_seconds) or now - self._drains_since > most:
+            if self.is_over(now, limits.draining_seconds) or now - self._drains_since > self._longest_drain(now):
                 client.transport.close()
         elif exit_is_over and (cycle is None or cycle.response_started):
             end = client.transport.close if cycle is None else cycle.cut
@@ -87,6 +86,11 @@ class Overdue(Patience):
             self.moved = True
         elif self.is_over(now, client.silent_seconds):
             client.transport.close()
+
+    def _longest_drain(self, now: float) -> float:
+        if self._crowd.has_ended_for(self._limits.last_client_seconds, now):
+            return self._limits.last_request_seconds
+        return self._limits.draining_seconds if self._crowd.ends else self._limits.body_seconds
 
     def _look_at_unread(self, client: Client, now: float, *, exit_is_over: bool) -> None:
         self.has_owed(client.transport.get_write_buffer_size())

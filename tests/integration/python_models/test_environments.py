@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -259,6 +260,34 @@ def test_a_load_that_is_given_up_ends_the_program_that_makes_its_environment(
         # and no thread stands there for ever
         mark.unlink()
         eventually(lambda: _is_begun_again(client, mark), "it is loaded again")
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_what_an_environment_is_made_with_ends_with_the_server(
+    repository: Path, tmp_path: Path, start_server: StartServer, signals: int
+) -> None:
+    mark = tmp_path / "begun"
+    endless = (
+        "import pathlib, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '300'])\n"
+        f"pathlib.Path({str(mark)!r}).write_text(str(child.pid))\n"
+        "time.sleep(300)\n"
+    )
+    write(repository, EXECUTION_ENV_PATH=str(packed(tmp_path, tmp_path / "env.tar.gz", unpack=endless)))
+    server = start_server(repository, "--model-control-mode=explicit")
+    with (
+        InferenceServerClient(f"{server.http[0]}:{server.http[1]}", network_timeout=300) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        loading = threads.submit(client.load_model, "m")
+        eventually(lambda: mark.exists() and mark.read_text() != "", "it is being made")
+        child = int(mark.read_text())
+        for _ in range(signals):
+            server.terminate()
+        server.wait(60)
+        with pytest.raises(Exception, match=r".*"):
+            loading.result()
+    eventually(lambda: not lives(child), "what the program has started has ended")
 
 
 def _is_begun_again(client: InferenceServerClient, mark: Path) -> bool:

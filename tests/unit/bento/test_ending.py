@@ -26,6 +26,7 @@ pytestmark = pytest.mark.clock
 PATIENT = dataclasses.replace(QUICK, head_seconds=600.0, body_seconds=600.0)
 IMPATIENT_WITH_CLIENTS = dataclasses.replace(PATIENT, last_client_seconds=0.5)
 ENDS_SOON = dataclasses.replace(PATIENT, last_client_seconds=600.0, exit_seconds=0.5)
+LINGERS = dataclasses.replace(IMPATIENT_WITH_CLIENTS, draining_seconds=600.0)
 PIECE = bytes(1 << 20)
 
 
@@ -59,6 +60,20 @@ def test_clients_that_ask_on_and_on_and_never_read_are_not_waited_for() -> None:
     with served(pour, IMPATIENT_WITH_CLIENTS) as server, server.connect() as connection:
         connection.send(frame("GET", "/") * 50)
         until_nothing_fits(server, 1)
+        server.server.should_exit = True
+        server.until_it_has_ended()
+
+
+def test_nor_is_one_whose_body_was_given_up_and_that_neither_reads_nor_leaves() -> None:
+    has_begun = Event()
+
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun.set()
+        await echo(scope, receive, send)
+
+    with served(reading, LINGERS) as server, server.connect() as connection:
+        connection.send(frame("POST", "/", body=b"{", headers=[("Content-Length", "100000")]))
+        assert has_begun.wait(30)
         server.server.should_exit = True
         server.until_it_has_ended()
 

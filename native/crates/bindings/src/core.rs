@@ -42,6 +42,7 @@ impl Core {
         if let Some(log) = log {
             logging::init(log);
         }
+        kushi_engine_onnx::survive_divisions();
         let server =
             exit::detached(py, || Server::start(&options)).map_err(|error| raise(py, &error, None))?;
         let server = Arc::new(server);

@@ -20,6 +20,7 @@ mod local_stream;
 mod locks;
 mod logging;
 mod loops;
+mod memory;
 mod onnx;
 mod opened;
 mod openvino;

@@ -11,6 +11,7 @@ use kushi_server::{
 use serde::Deserialize;
 
 use crate::logging::{self, LogOptions};
+use crate::memory::give_memory_back;
 use crate::process::usable_cores;
 use crate::scheduling::give_way;
 use crate::tracing::Tracing;
@@ -204,6 +205,7 @@ impl Options {
             },
             grpc: self.grpc.into(),
             give_way,
+            give_memory_back,
         };
         Ok((self.log, server))
     }

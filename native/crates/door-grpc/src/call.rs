@@ -9,6 +9,9 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::Request;
+use http::request::Parts;
+use kushi_core::Error;
+use kushi_net::SmallRequest;
 use tokio::time::timeout_at;
 
 use crate::answer::{CallAnswer, Outlet};
@@ -20,14 +23,27 @@ use crate::method::Method;
 use crate::status::Status;
 use crate::{health, infer, management, reflection, stream};
 
+/// Those of a connection that are open at the same time.
+const UNCOUNTED_CALLS: usize = 64;
+/// What a call holds beside its messages: its task, and its place on the connection.
+const CALL_BYTES: usize = 6 << 10;
+
 pub(crate) async fn serve(
     context: Rc<GrpcContext>,
     open: &OpenCall,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) -> Result<(), h2::Error> {
-    let (parts, body) = request.into_parts();
-    let head = match head::read(&context, &parts) {
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    // Until the end of the call.
+    let room = room(&context, open);
+    let head = match &room {
+        Ok(_) => head::read(&context, &method, &uri, &headers),
+        Err(error) => Err(error.clone().into()),
+    };
+    // A call may last, and they may be large.
+    drop((uri, headers));
+    let head = match head {
         Ok(head) => head,
         Err(status) => return CallAnswer::failed(status).send(Outlet::plain(&context, open, respond)).await,
     };
@@ -45,8 +61,14 @@ pub(crate) async fn serve(
     }
 }
 
+/// What a call holds by itself counts where a connection has many.
+fn room(context: &GrpcContext, open: &OpenCall) -> Result<Option<SmallRequest>, Error> {
+    let counts = open.calls_of_connection() > UNCOUNTED_CALLS;
+    counts.then(|| context.small_requests.begin(CALL_BYTES, &context.io.net.budget)).transpose()
+}
+
 /// A call with one message and one answer.
-async fn one(messages: Messages<'_>, mut outlet: Outlet<'_>, head: Head<'_>) -> Result<(), h2::Error> {
+async fn one(messages: Messages<'_>, mut outlet: Outlet<'_>, head: Head) -> Result<(), h2::Error> {
     let answered = {
         let mut answering = std::pin::pin!(answer(outlet.context, head, messages));
         // A client that gives a call up takes its request with it.
@@ -65,7 +87,7 @@ async fn one(messages: Messages<'_>, mut outlet: Outlet<'_>, head: Head<'_>) -> 
 }
 
 /// What fails when the client's time is over has failed for that reason.
-async fn answer(context: &GrpcContext, head: Head<'_>, messages: Messages<'_>) -> Result<CallAnswer, Status> {
+async fn answer(context: &GrpcContext, head: Head, messages: Messages<'_>) -> Result<CallAnswer, Status> {
     let deadline = head.frame.deadline;
     let answered = found(context, head, messages).await;
     answered.map_err(|status| match deadline {
@@ -74,11 +96,7 @@ async fn answer(context: &GrpcContext, head: Head<'_>, messages: Messages<'_>) -
     })
 }
 
-async fn found(
-    context: &GrpcContext,
-    head: Head<'_>,
-    mut messages: Messages<'_>,
-) -> Result<CallAnswer, Status> {
+async fn found(context: &GrpcContext, head: Head, mut messages: Messages<'_>) -> Result<CallAnswer, Status> {
     let (message, answering) = match head.frame.deadline {
         Some(deadline) => {
             let came = timeout_at(deadline.into(), messages.the_only_one()).await;

@@ -1,15 +1,16 @@
 //! What a call says beside its messages.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{CONTENT_TYPE, HeaderName, TE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Uri};
 use kushi_core::Parameter;
 use kushi_dataplane::Parent;
 
 use crate::coding::{self, AnswerCoding};
 use crate::context::GrpcContext;
+use crate::infer::PARAMETER_BYTES;
 use crate::method::{self, Method};
 use crate::status::{INTERNAL, Status, UNIMPLEMENTED};
 use crate::{load_report, timeout};
@@ -19,9 +20,12 @@ pub(crate) const TIMINGS: &str = "kushi-timings";
 /// Asks for streams whose errors end them.
 const GRPC_ERROR: &str = "triton_grpc_error";
 
+/// What an error quotes of a path.
+const MOST_OF_PATH: usize = 200;
+
 /// What a call says beside its messages.
-pub(crate) struct Head<'a> {
-    pub(crate) method: Method<'a>,
+pub(crate) struct Head {
+    pub(crate) method: Method,
     pub(crate) frame: Frame,
     /// Messages of the client may be compressed.
     pub(crate) takes_compressed: bool,
@@ -37,7 +41,9 @@ pub(crate) struct Frame {
     pub(crate) arrived: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Metadata that became parameters.
-    pub(crate) forwarded: Vec<(String, Parameter)>,
+    pub(crate) forwarded: Arc<[(String, Parameter)]>,
+    /// What a request holds of them.
+    pub(crate) forwarded_bytes: usize,
     /// The trace that the call comes with; read where it may matter.
     pub(crate) trace: Option<Carried>,
     pub(crate) tells_timings: bool,
@@ -52,8 +58,8 @@ pub(crate) struct Carried {
 
 impl Carried {
     fn of(headers: &HeaderMap) -> Option<Self> {
-        let parent = headers.get("traceparent")?.clone();
-        Some(Self { parent, state: headers.get("tracestate").cloned() })
+        let parent = copied(headers.get("traceparent")?)?;
+        Some(Self { parent, state: headers.get("tracestate").and_then(copied) })
     }
 
     pub(crate) fn read(&self) -> Option<Parent> {
@@ -61,19 +67,29 @@ impl Carried {
     }
 }
 
-/// What is asked for, and how.
-pub(crate) fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'a>, Status> {
+/// Without the block of headers in which it came.
+fn copied(value: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(value.as_bytes()).ok()
+}
+
+/// What is asked for, and how. Nothing of it is kept but what was copied.
+pub(crate) fn read(
+    context: &GrpcContext,
+    http_method: &http::Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Head, Status> {
     let arrived = Instant::now();
-    let headers = &parts.headers;
-    if parts.method != http::Method::POST {
-        return Err(Status::new(INTERNAL, format!("the method is {}, a call is a POST", parts.method)));
+    if http_method != http::Method::POST {
+        return Err(Status::new(INTERNAL, format!("the method is {http_method}, a call is a POST")));
     }
     if !headers.get(CONTENT_TYPE).is_some_and(is_of_grpc) {
         return Err(Status::new(INTERNAL, "the content type is not that of gRPC"));
     }
-    let path = parts.uri.path();
+    let path = uri.path();
     let method = method::find(path);
-    let method = method.ok_or_else(|| Status::new(UNIMPLEMENTED, format!("there is no method {path}")))?;
+    let absent = || format!("there is no method {}", path.get(..MOST_OF_PATH).unwrap_or(path));
+    let method = method.ok_or_else(|| Status::new(UNIMPLEMENTED, absent()))?;
     context.grpc.restrictions.check(method.category(), headers)?;
     let patience = headers.get("grpc-timeout").map(|text| timeout::parse(text.as_bytes())).transpose()?;
     let forwarded = match &context.grpc.forwarding {
@@ -82,18 +98,31 @@ pub(crate) fn read<'a>(context: &GrpcContext, parts: &'a Parts) -> Result<Head<'
         }
         _ => Vec::new(),
     };
+    let forwarded_bytes = forwarded.iter().map(parameter_bytes).sum();
     // Looked for where somebody may be traced alone.
     let trace = context.grpc.plane.traces.is_on().then(|| Carried::of(headers)).flatten();
     let tells_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let deadline = patience.and_then(|patience| arrived.checked_add(patience));
     Ok(Head {
         method,
-        frame: Frame { arrived, deadline, forwarded, trace, tells_timings },
+        frame: Frame {
+            arrived,
+            deadline,
+            forwarded: forwarded.into(),
+            forwarded_bytes,
+            trace,
+            tells_timings,
+        },
         takes_compressed: coding::of_request(headers)?,
         coding: coding::of_answer(headers, context.grpc.compression_level),
         load: method.is_inference().then(|| load_report::AskedReport::read(headers)).flatten(),
         fails_at_once: headers.get(GRPC_ERROR).is_some_and(|value| value == "true"),
     })
+}
+
+fn parameter_bytes((name, value): &(String, Parameter)) -> usize {
+    let text = if let Parameter::String(text) = value { text.len() } else { 0 };
+    PARAMETER_BYTES + name.len() + text
 }
 
 /// With the format of its messages, or parameters.

@@ -29,7 +29,7 @@ const COPIED_BYTES: usize = 16 << 10;
 pub(crate) const LONG_BYTES: usize = 64 << 10;
 
 /// What a parameter holds, however short it is.
-const PARAMETER_BYTES: usize = 128;
+pub(crate) const PARAMETER_BYTES: usize = 128;
 
 /// Where outputs go that are wanted in regions, by their positions.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ pub(crate) async fn submit(
     trace: &mut Option<Trace>,
 ) -> Result<SubmittedCall, Error> {
     let mut message = InferRequest::read(body)?;
-    let held = held_bytes(&message, body);
+    let held = held_bytes(&message, body) + frame.forwarded_bytes;
     answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
     let version = version_number(message.model_version)?;
     let plane = &context.grpc.plane;
@@ -116,7 +116,7 @@ pub(crate) async fn submit(
         trace.mark(Event::GrpcWaitReadEnd, Instant::now());
     }
     let mut first_parameters = std::mem::take(&mut message.parameters);
-    first_parameters.extend(frame.forwarded);
+    first_parameters.extend(frame.forwarded.iter().cloned());
     let names = output_names(&message);
     if let Some(name) = twice(&names) {
         let error = Error::invalid(format!("output '{name}' already exists in request"));

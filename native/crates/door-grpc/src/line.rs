@@ -152,6 +152,11 @@ impl Line {
 }
 
 impl OpenCall {
+    /// With this one.
+    pub(crate) fn calls_of_connection(&self) -> usize {
+        self.0.open_calls.get()
+    }
+
     pub(crate) fn has_answered(&self) {
         self.0.has_answered();
     }

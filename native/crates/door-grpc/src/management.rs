@@ -34,7 +34,10 @@ pub(crate) async fn perform(
         Err(error) if asks_readiness && is_absent(error.kind) => VerbAnswer::Health(false),
         answered => answered?,
     };
-    Ok(CallAnswer::new(rendered(&answered), answering))
+    let message = rendered(&answered);
+    let bytes = message.iter().map(Bytes::len).sum();
+    answering.cover_one_of_many(&context.small_requests, bytes, bytes)?;
+    Ok(CallAnswer::new(message, answering))
 }
 
 fn is_absent(kind: ErrorKind) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
-use kushi_net::Answering;
+use kushi_net::{Answering, COUNTED_BYTES};
 use tokio::time::Instant;
 
 use crate::coding;
@@ -41,6 +41,8 @@ pub(crate) struct Messages<'a> {
     is_stream: bool,
     /// The server ended already when the call began.
     is_late: bool,
+    /// The call has requests that are at work: what comes behind them can wait until there is room for it.
+    pub(crate) has_open: bool,
     began: Option<Instant>,
     /// Of the last piece of the message that has begun.
     heard: Instant,
@@ -71,6 +73,7 @@ impl<'a> Messages<'a> {
             body,
             pieces,
             answering: None,
+            has_open: false,
             is_stream: false,
             began: Some(now),
             heard: now,
@@ -135,8 +138,13 @@ impl<'a> Messages<'a> {
                     return Ok(Some((announced.compressed, message, answering)));
                 }
                 if let Some(answering) = &mut self.answering {
-                    answering.cover(self.pieces.len())?;
+                    let length = self.pieces.len();
+                    let covered = answering.cover_one_of_many(&context.small_requests, length, length);
+                    if length >= COUNTED_BYTES || !self.has_open {
+                        covered?;
+                    }
                 }
+                self.pieces.leave_frames();
             }
             let Some(piece) = self.piece().await? else {
                 return match self.pieces.len() {
@@ -233,7 +241,19 @@ impl Pieces {
                 *self = Self::Joined(joined);
             }
             Self::Joined(joined) if joined.is_empty() => *self = Self::One(piece),
-            Self::Joined(joined) => joined.extend_from_slice(&piece),
+            Self::Joined(joined) => {
+                joined.reserve(needed.min(TRUSTED_BYTES).max(joined.len() + piece.len()) - joined.len());
+                joined.extend_from_slice(&piece);
+            }
+        }
+    }
+
+    /// A short piece of a message is not to keep the large buffer that it was read into while the rest is awaited.
+    fn leave_frames(&mut self) {
+        if let Self::One(piece) = self
+            && piece.len() < COUNTED_BYTES
+        {
+            *self = Self::Joined(BytesMut::from(&piece[..]));
         }
     }
 

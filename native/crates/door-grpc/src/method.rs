@@ -4,24 +4,24 @@ use kushi_oip::Category;
 use kushi_verbs::{MOST_BYTES, MOST_BYTES_TO_LOAD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method<'a> {
+pub(crate) enum Method {
     Infer,
     StreamInfer,
-    /// A verb of the data plane, by its name.
-    Manage(&'a str),
+    /// A verb of the data plane.
+    Manage(&'static str),
     HealthCheck,
     HealthWatch,
     Reflection,
 }
 
 /// `None`: there is no such method.
-pub(crate) fn find(path: &str) -> Option<Method<'_>> {
+pub(crate) fn find(path: &str) -> Option<Method> {
     match path.strip_prefix('/')?.split_once('/')? {
         ("inference.GRPCInferenceService", "ModelInfer") => Some(Method::Infer),
         ("inference.GRPCInferenceService", "ModelStreamInfer") => Some(Method::StreamInfer),
         ("kushi.Management", "Metrics") => Some(Method::Manage("Metrics")),
         ("inference.GRPCInferenceService", name) if name != "Metrics" => {
-            managed(name).map(|_| Method::Manage(name))
+            managed(name).map(|(name, _)| Method::Manage(name))
         }
         ("grpc.health.v1.Health", "Check") => Some(Method::HealthCheck),
         ("grpc.health.v1.Health", "Watch") => Some(Method::HealthWatch),
@@ -33,7 +33,7 @@ pub(crate) fn find(path: &str) -> Option<Method<'_>> {
     }
 }
 
-impl Method<'_> {
+impl Method {
     pub(crate) fn is_inference(self) -> bool {
         matches!(self, Self::Infer | Self::StreamInfer)
     }
@@ -52,7 +52,7 @@ impl Method<'_> {
     pub(crate) fn category(self) -> Category {
         match self {
             Self::Infer | Self::StreamInfer => Category::Inference,
-            Self::Manage(name) => managed(name).unwrap_or(Category::Metadata),
+            Self::Manage(name) => managed(name).map_or(Category::Metadata, |(_, category)| category),
             Self::HealthCheck | Self::HealthWatch => Category::Health,
             Self::Reflection => Category::Metadata,
         }
@@ -60,23 +60,30 @@ impl Method<'_> {
 }
 
 /// What is asked beside inference is a verb.
-fn managed(name: &str) -> Option<Category> {
-    Some(match name {
-        "ServerLive" | "ServerReady" | "ModelReady" => Category::Health,
-        "ServerMetadata" | "ModelMetadata" => Category::Metadata,
-        "ModelConfig" => Category::ModelConfig,
-        "ModelStatistics" | "Metrics" => Category::Statistics,
-        "RepositoryIndex" | "RepositoryModelLoad" | "RepositoryModelUnload" => Category::ModelRepository,
-        "SystemSharedMemoryStatus"
-        | "SystemSharedMemoryRegister"
-        | "SystemSharedMemoryUnregister"
-        | "CudaSharedMemoryStatus"
-        | "CudaSharedMemoryRegister"
-        | "CudaSharedMemoryUnregister" => Category::SharedMemory,
-        "TraceSetting" => Category::Trace,
-        "LogSettings" => Category::Logging,
-        _ => return None,
-    })
+const MANAGED: [(&str, Category); 19] = [
+    ("ServerLive", Category::Health),
+    ("ServerReady", Category::Health),
+    ("ModelReady", Category::Health),
+    ("ServerMetadata", Category::Metadata),
+    ("ModelMetadata", Category::Metadata),
+    ("ModelConfig", Category::ModelConfig),
+    ("ModelStatistics", Category::Statistics),
+    ("Metrics", Category::Statistics),
+    ("RepositoryIndex", Category::ModelRepository),
+    ("RepositoryModelLoad", Category::ModelRepository),
+    ("RepositoryModelUnload", Category::ModelRepository),
+    ("SystemSharedMemoryStatus", Category::SharedMemory),
+    ("SystemSharedMemoryRegister", Category::SharedMemory),
+    ("SystemSharedMemoryUnregister", Category::SharedMemory),
+    ("CudaSharedMemoryStatus", Category::SharedMemory),
+    ("CudaSharedMemoryRegister", Category::SharedMemory),
+    ("CudaSharedMemoryUnregister", Category::SharedMemory),
+    ("TraceSetting", Category::Trace),
+    ("LogSettings", Category::Logging),
+];
+
+fn managed(name: &str) -> Option<(&'static str, Category)> {
+    MANAGED.iter().find(|(managed, _)| *managed == name).copied()
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ pub(crate) async fn serve(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
             () = closing(&entered) => return stream.end(&answer::closed()),
             message = messages.next() => message,
         };
-        let (message, _answering) = match message {
+        let (message, mut answering) = match message {
             Ok(Some(message)) => message,
             Ok(None) => return stream.end(&Status::ok()),
             Err(status) => return stream.end(&status),
@@ -135,7 +135,13 @@ pub(crate) async fn serve(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
             Err(error) => return stream.end(&Status::new(INVALID_ARGUMENT, error.to_string())),
         };
         let response = answered(context.grpc.description.get(), request);
-        stream.send(management::encoded(&response)).await?;
+        let message = management::encoded(&response);
+        drop(response);
+        let bytes = message.iter().map(Bytes::len).sum();
+        if let Err(error) = answering.cover_one_of_many(&context.small_requests, bytes, bytes) {
+            return stream.end(&error.into());
+        }
+        stream.send(message).await?;
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn serve(
     messages: Messages<'_>,
     context: Rc<GrpcContext>,
     outlet: Outlet<'_>,
-    head: Head<'_>,
+    head: Head,
 ) -> Result<(), h2::Error> {
     let _open = context.grpc.plane.traffic.stream(DoorKind::Grpc);
     let mut stream = outlet.open()?;
@@ -55,7 +55,7 @@ async fn converse(
     mut messages: Messages<'_>,
     context: &Rc<GrpcContext>,
     stream: &mut Stream<'_>,
-    head: &Head<'_>,
+    head: &Head,
 ) -> Result<Status, h2::Error> {
     let (sender, mut outgoing) = mpsc::channel::<OutgoingMessages>(1);
     // Ended with the call.
@@ -69,10 +69,14 @@ async fn converse(
     while is_open || read.is_some() || !requests.is_empty() {
         if beginning.is_none()
             && let Some((body, mut answering)) =
-                read.take_if(|(body, _)| has_room(context, requests.len(), body))
+                read.take_if(|(body, _)| has_room(context, requests.len(), body, &head.frame))
         {
             // Where it has no room after all, it fails in its turn.
-            let _ = answering.cover_one_of_many(&context.small_requests, body.len(), most_held(&body));
+            let _ = answering.cover_one_of_many(
+                &context.small_requests,
+                body.len(),
+                most_held(&body, &head.frame),
+            );
             let (done, own) = oneshot::channel();
             let begun = (body.len() > infer::LONG_BYTES).then(|| {
                 let (begun, begins) = oneshot::channel();
@@ -91,6 +95,7 @@ async fn converse(
             };
             requests.spawn_local(request.run(body, answering));
         }
+        messages.has_open = !requests.is_empty();
         tokio::select! {
             biased;
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
@@ -127,15 +132,15 @@ async fn has_ended(other: &mut Option<oneshot::Receiver<()>>) {
 }
 
 /// Whether a request begins while so many are open. Where there is no room for it, it waits until one of these has ended.
-fn has_room(context: &GrpcContext, open: usize, body: &Bytes) -> bool {
+fn has_room(context: &GrpcContext, open: usize, body: &Bytes, frame: &Frame) -> bool {
     open == 0
         || body.len() >= COUNTED_BYTES
-        || context.small_requests.have_room(most_held(body), &context.io.net.budget)
+        || context.small_requests.have_room(most_held(body, frame), &context.io.net.budget)
 }
 
 /// By a request with a small message, but for an odd one.
-fn most_held(body: &Bytes) -> usize {
-    3 * body.len()
+fn most_held(body: &Bytes, frame: &Frame) -> usize {
+    3 * body.len() + frame.forwarded_bytes
 }
 
 /// One request of a call.

@@ -10,6 +10,8 @@
 
 mod assignment;
 mod contents;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod division;
 mod engine;
 mod environment;
 mod measure;
@@ -26,9 +28,15 @@ mod types;
 mod value;
 
 pub use contents::has_operator;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use division::survive_divisions;
 pub use engine::{OnnxEngine, Sessions};
 pub use environment::{GlobalThreads, MINIMUM_VERSION, init};
 pub use options::{Entry, SessionOptions};
 pub use plugin::register_provider_library;
 pub use provider::{Accelerator, Provider, available_providers};
 pub use session::OnnxSession;
+
+/// Other processors give such a division a result by themselves.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub fn survive_divisions() {}

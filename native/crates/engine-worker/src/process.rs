@@ -87,11 +87,14 @@ impl Process {
         }
         let (program, arguments) = launch.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
+        // Where it is gone, what was kept of it runs on elsewhere.
+        if launch.directory.is_dir() {
+            command.current_dir(&launch.directory);
+        }
         command
             .args(arguments)
             .arg(theirs.as_raw_fd().to_string())
             .envs(launch.environment.iter().cloned())
-            .current_dir(&launch.directory)
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
             .stderr(writer)

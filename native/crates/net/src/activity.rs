@@ -114,9 +114,12 @@ impl Activity {
         self.stage.get()
     }
 
+    /// A client that makes no room for what is written gains no time by it.
     pub fn enter(&self, stage: Stage) {
         self.stage.set(stage);
-        self.progress();
+        if !self.blocked.get() {
+            self.progress();
+        }
     }
 
     /// What was left of a refused body is in, or is waited for no longer.

@@ -20,6 +20,8 @@ const STEP_BYTES: usize = 256 << 10;
 pub struct Budget {
     most: usize,
     held: AtomicUsize,
+    /// The most since somebody asked.
+    peak: AtomicUsize,
     refused: AtomicU64,
 }
 
@@ -32,11 +34,25 @@ pub struct Reservation {
 
 impl Budget {
     pub fn new(most: usize) -> Self {
-        Self { most, held: AtomicUsize::new(0), refused: AtomicU64::new(0) }
+        Self { most, held: AtomicUsize::new(0), peak: AtomicUsize::new(0), refused: AtomicU64::new(0) }
     }
 
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// The most that was held since this was last asked.
+    pub fn take_peak(&self) -> usize {
+        self.peak.swap(self.held(), Ordering::Relaxed)
+    }
+
+    /// What is held then.
+    fn add(&self, bytes: usize) -> usize {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if held > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(held, Ordering::Relaxed);
+        }
+        held
     }
 
     /// How often there was no room.
@@ -88,7 +104,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), Error> {
-        let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let held = self.add(bytes);
         if held <= self.most {
             return Ok(());
         }
@@ -143,7 +159,7 @@ impl Reservation {
 
     /// Counts bytes that exist already.
     pub fn owe(&mut self, bytes: usize) {
-        self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.add(bytes);
         self.bytes += bytes;
     }
 

@@ -38,5 +38,5 @@ pub use net::{Answering, Chore, Net, NetOptions};
 pub use pending::{OnlyAnswer, Pending, Sink, Waiting};
 pub use pool::{Begun, Owner, Pool};
 pub use recipients::ToSink;
-pub use small_requests::SmallRequests;
+pub use small_requests::{SmallRequest, SmallRequests};
 pub use tls::{Inside, Tls, TlsFiles};

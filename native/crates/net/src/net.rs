@@ -133,6 +133,7 @@ impl Answering {
         held: usize,
     ) -> Result<(), Error> {
         if message_bytes >= COUNTED_BYTES {
+            self.small = None;
             return self.cover(held);
         }
         match &mut self.small {

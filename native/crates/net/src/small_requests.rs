@@ -9,15 +9,15 @@ use crate::budget::{Budget, COUNTED_BYTES, Reservation};
 
 /// What those of one connection hold without being counted.
 const UNCOUNTED_BYTES: usize = 16 * COUNTED_BYTES;
-/// What an open request holds beside what its client has sent.
-const OPEN_BYTES: usize = 2 << 10;
+/// What an open request holds beside what its client has sent: its task, its place in a queue, its way back.
+const OPEN_BYTES: usize = 4 << 10;
 
 /// Those of one connection.
 #[derive(Default)]
 pub struct SmallRequests(Arc<AtomicUsize>);
 
 /// One of them, until it is dropped.
-pub(crate) struct SmallRequest {
+pub struct SmallRequest {
     held: Arc<AtomicUsize>,
     bytes: usize,
     /// `None`: it does not count.
@@ -32,7 +32,7 @@ impl SmallRequests {
     }
 
     /// One that holds so many bytes, if there is room for it.
-    pub(crate) fn begin(&self, bytes: usize, budget: &Arc<Budget>) -> Result<SmallRequest, Error> {
+    pub fn begin(&self, bytes: usize, budget: &Arc<Budget>) -> Result<SmallRequest, Error> {
         let bytes = OPEN_BYTES + bytes;
         let held = self.0.load(Ordering::Relaxed) + bytes;
         let mut request = SmallRequest { held: self.0.clone(), bytes: 0, reservation: None };
@@ -81,18 +81,18 @@ mod tests {
     fn those_that_hold_much_together_count() {
         let budget = Arc::new(Budget::new(1 << 20));
         let small = SmallRequests::default();
-        let begin = || small.begin(2 << 10, &budget);
-        let first: Vec<_> = (0..64).map(|_| begin().unwrap()).collect();
-        assert_eq!(budget.held(), 0, "they hold 4 KiB each");
-        let counted: Vec<_> = (0..256).map(|_| begin().unwrap()).collect();
+        let begin = || small.begin(4 << 10, &budget);
+        let first: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();
+        assert_eq!(budget.held(), 0, "they hold 8 KiB each");
+        let counted: Vec<_> = (0..128).map(|_| begin().unwrap()).collect();
         assert!(counted.iter().all(SmallRequest::is_counted));
         assert_eq!(budget.held(), 1 << 20);
         assert!(begin().is_err(), "there is no room for more");
         let mut counted = counted;
         counted[0].hold(0).unwrap();
-        assert_eq!(budget.held(), (1 << 20) - (2 << 10), "it holds less than it seemed to");
-        counted[0].hold(2 << 10).unwrap();
-        assert!(counted[0].hold(3 << 10).is_err());
+        assert_eq!(budget.held(), (1 << 20) - (4 << 10), "it holds less than it seemed to");
+        counted[0].hold(4 << 10).unwrap();
+        assert!(counted[0].hold(5 << 10).is_err());
         drop(first);
         assert!(begin().is_err(), "the others hold too much for one that does not count");
         drop(counted);

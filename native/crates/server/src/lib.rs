@@ -1,6 +1,7 @@
 //! A server: a data plane, io threads, and the doors that are open.
 #![forbid(unsafe_code)]
 
+mod after_peak;
 mod server;
 mod socket_file;
 

@@ -18,6 +18,7 @@ use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net,
 use kushi_oip::{CallAnswer, version_number};
 use kushi_verbs as verbs;
 
+use crate::after_peak::AfterPeak;
 use crate::socket_file::SocketFile;
 
 /// How long connections may take to close once all answers are written. What is open after that has
@@ -39,6 +40,8 @@ pub struct ServerOptions {
     pub grpc: GrpcOptions,
     /// Lets the threads of doors go before the calling one, which works on large bodies.
     pub give_way: fn(),
+    /// Gives memory back to the system that the allocator keeps; it may take its time elsewhere.
+    pub give_memory_back: fn(),
 }
 
 /// Closed when dropped.
@@ -67,13 +70,15 @@ impl Server {
         let tls: Vec<Arc<Tls>> = http.tls().into_iter().chain(grpc.tls()).cloned().collect();
         let watched = plane.clone();
         let renew_runs: Chore = Arc::new(move || watched.renew_runs());
+        let after_peak = AfterPeak::new(&budget, options.give_memory_back);
+        let give_back: Chore = Arc::new(move || after_peak.look());
         let net = Arc::new(Net::new(&NetOptions {
             io_threads: options.io_threads,
             limits: options.limits.clone(),
             budget,
             tls,
             give_way: options.give_way,
-            chores: vec![renew_runs],
+            chores: vec![renew_runs, give_back],
         }));
         let (io, threads) = IoThreads::spawn(options.io_threads.max(1), &net).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("cannot start an io thread: {}", os_text(&error)))

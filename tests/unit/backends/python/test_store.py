@@ -1,16 +1,19 @@
 """What is made once in the user's cache"""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from runners.backends.python.store import made_once
-from runners.errors import ConfigInvalid
+from runners.errors import ConfigInvalid, ModelUnavailable
+from runners.wanted import work_for
 from tests.serving import ROOT
 
 
@@ -44,6 +47,28 @@ def test_many_at_once_make_it_once() -> None:
         thread.join()
     assert len(calls) == 1
     assert found == calls * 8
+
+
+def test_nobody_waits_for_others_who_is_given_up(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    step: Future[None] = Future()
+    failures: list[Exception] = []
+
+    def wait() -> None:
+        work_for(step)
+        try:
+            made_once("a", "it", fill)
+        except ModelUnavailable as error:
+            failures.append(error)
+
+    with (cache / "a.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        step.cancel()
+        waiting.join(30)
+        assert not waiting.is_alive()
+    assert [str(error) for error in failures] == ["the load was given up"]
 
 
 def test_what_could_not_be_made_leaves_nothing_and_is_tried_again(cache: Path) -> None:

@@ -32,6 +32,19 @@ fn each_stage_has_its_patience() {
 }
 
 #[test]
+fn a_client_that_takes_nothing_gains_no_time_where_its_requests_end() {
+    let activity = at(Stage::Work);
+    activity.set_blocked(true);
+    assert_eq!(look(&activity, 0), Look::Moved);
+    activity.enter(Stage::Idle);
+    assert_eq!(look(&activity, 29), Look::Patience);
+    activity.enter(Stage::Work);
+    assert_eq!(look(&activity, 30), Look::Overdue);
+    activity.set_blocked(false);
+    assert_eq!(look(&activity, 30), Look::Moved);
+}
+
+#[test]
 fn what_is_said_of_a_late_head_is_not_said_within_an_answer() {
     let activity = Activity::new(false);
     activity.has_read(&[0]);

@@ -34,6 +34,7 @@ pub fn options(io_threads: usize) -> ServerOptions {
             playground: false,
         },
         give_way: || {},
+        give_memory_back: || {},
     }
 }
 
