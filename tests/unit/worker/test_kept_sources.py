@@ -59,11 +59,16 @@ def package_in_its_place(model: Path) -> None:
     (model / "1/helper/__init__.py").write_text("VALUE = 9")
 
 
+def without_files(model: Path) -> None:
+    for name in HELD:
+        (model / name).unlink()
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "none": lambda _model: None,
     "edited": lambda model: [path.write_text("VALUE = 9") for path in model.rglob("*.py")],
     "a package in the place of a file": package_in_its_place,
-    "files are gone": lambda model: [(model / name).unlink() for name in HELD],
+    "files are gone": without_files,
     "the version is gone": lambda model: shutil.rmtree(model / "1"),
     "the version has another number": lambda model: (model / "1").rename(model / "2"),
     "the model is gone": shutil.rmtree,

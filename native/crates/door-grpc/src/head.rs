@@ -10,7 +10,6 @@ use kushi_dataplane::Parent;
 
 use crate::coding::{self, AnswerCoding};
 use crate::context::GrpcContext;
-use crate::infer::PARAMETER_BYTES;
 use crate::method::{self, Method};
 use crate::status::{INTERNAL, Status, UNIMPLEMENTED};
 use crate::{load_report, timeout};
@@ -20,6 +19,8 @@ pub(crate) const TIMINGS: &str = "kushi-timings";
 /// Asks for streams whose errors end them.
 const GRPC_ERROR: &str = "triton_grpc_error";
 
+/// What a parameter holds, however short it is.
+pub(crate) const PARAMETER_BYTES: usize = 128;
 /// What an error quotes of a path.
 const MOST_OF_PATH: usize = 200;
 

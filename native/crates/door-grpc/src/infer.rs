@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::answer::CallAnswer;
 use crate::context::GrpcContext;
 use crate::framing::{self, Message};
-use crate::head::Frame;
+use crate::head::{Frame, PARAMETER_BYTES};
 use crate::inputs;
 use crate::status::Status;
 
@@ -27,9 +27,6 @@ const COPIED_BYTES: usize = 16 << 10;
 
 /// Typed fields of so many bytes are read, and of outputs of so many bytes classes are chosen, where nobody waits.
 pub(crate) const LONG_BYTES: usize = 64 << 10;
-
-/// What a parameter holds, however short it is.
-pub(crate) const PARAMETER_BYTES: usize = 128;
 
 /// Where outputs go that are wanted in regions, by their positions.
 #[derive(Clone)]
