@@ -86,7 +86,7 @@ def _is_within(path: str, directory: str) -> bool:
 
 
 def keep(packed: str) -> None:
-    """From now on the files of the model are imported as they were: `packed` of runners/backends/python/sources.py"""
+    """From now on the files of the model are imported as they were when the server packed them"""
     if not packed:
         return
     kept = json.loads(zlib.decompress(base64.b64decode(packed)))

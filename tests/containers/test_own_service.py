@@ -26,7 +26,7 @@ TUTORIAL: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def folder(build: Build, bases: Bases, tmp_path: Path) -> Iterator[Path]:
-    """A service, whose image is called `colours`"""
+    """A service, whose image is called `colours:latest`"""
     python = venv(tmp_path / "venv")
     install(python, f"kushi[bento,cpu,uploads] @ {BUILT.as_uri()}")
     run(python.with_name("kushi"), "new", "colours", cwd=tmp_path)
@@ -35,14 +35,16 @@ def folder(build: Build, bases: Bases, tmp_path: Path) -> Iterator[Path]:
     arguments = ("variant=cpu", f"base_image={bases.full}", "python_version=3.11")
     options = [word for each in arguments for word in ("--arg", each)]
     run(python.with_name("bentoml"), "build", *options, cwd=tmp_path / "colours", **own)
-    run(python.with_name("bentoml"), "containerize", "colours:latest", "--image-tag", "colours", cwd=tmp_path, **own)
+    (line,) = re.findall(r"^bentoml (containerize .+)$", TUTORIAL, re.MULTILINE)
+    words = shlex.split(line.replace("weather", "colours"))
+    run(python.with_name("bentoml"), *words, cwd=tmp_path, **own)
     yield tmp_path / "colours"
-    docker("rmi", "--force", "colours")
+    docker("rmi", "--force", "colours:latest")
 
 
 def test_it_runs_with_the_options_of_the_page(folder: Path) -> None:
     (line,) = re.findall(r"^docker run (.+) -p 3000:3000 weather:latest$", TUTORIAL, re.MULTILINE)
-    with Container("colours", *shlex.split(line)).until_ready() as container:
+    with Container("colours:latest", *shlex.split(line)).until_ready() as container:
         files = {"picture": ("blue.png", (folder / "blue.png").read_bytes(), "image/png")}
         answer = httpx.post(f"http://{container.host}:3000/classify", files=files, timeout=60).raise_for_status()
     assert next(iter(answer.json())) == "blue"
