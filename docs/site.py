@@ -143,7 +143,9 @@ def broken_links(built: Path) -> Iterator[tuple[str, str]]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if target.is_dir():
                 target /= "index.html"
-            there = target.is_file() and (not parts.fragment or unquote(parts.fragment) in pages[target].anchors)
+            there = target.is_file() and (
+                not parts.fragment or (target in pages and unquote(parts.fragment) in pages[target].anchors)
+            )
             if not there:
                 yield str(path.relative_to(built)), link
 

@@ -18,6 +18,8 @@ def at_any_end(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def leave(code: int) -> NoReturn:
-    for function in _LAST:
-        function()
-    os._exit(code)
+    try:
+        for function in _LAST:
+            function()
+    finally:
+        os._exit(code)

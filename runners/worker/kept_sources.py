@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import zlib
+from contextlib import suppress
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -25,6 +26,8 @@ __all__ = ["KeptLoader", "keep"]
 _KEPT: dict[str, bytes] = {}
 _WHOLE: set[str] = set()
 """Directories of which all Python files are kept"""
+_LEFT: set[str] = set()
+"""But for these"""
 _COMPILED = (ExtensionFileLoader, EXTENSION_SUFFIXES)
 _SOURCELESS = (SourcelessFileLoader, BYTECODE_SUFFIXES)
 
@@ -48,10 +51,13 @@ class _KeptFinder:
     def __init__(self, path: str) -> None:
         self.path = path
         self._compiled, self._sourceless = FileFinder(path, _COMPILED), FileFinder(path, _SOURCELESS)
+        self._as_it_lies = FileFinder(path, *_KINDS)
 
     def find_spec(self, fullname: str, target: Any = None) -> ModuleSpec | None:
         base = os.path.join(self.path, fullname.rpartition(".")[2])  # noqa: PTH118 - as it is in sys.path
         package = os.path.join(base, "__init__.py")  # noqa: PTH118 - the same
+        if not _LEFT.isdisjoint((base, f"{base}.py", package)):
+            return self._as_it_lies.find_spec(fullname, target)
         if package in _KEPT:
             loader = KeptLoader(fullname, package)
             return spec_from_file_location(fullname, package, loader=loader, submodule_search_locations=[base])
@@ -67,16 +73,36 @@ class _KeptFinder:
             found.submodule_search_locations = [base]
         return found
 
+    def iter_modules(self, prefix: str = "") -> Any:
+        """As pkgutil asks: names, and whether they are packages"""
+        found = {}
+        for path in _KEPT:
+            folder, name = os.path.split(path)
+            if folder == self.path and name != "__init__.py":
+                found[name[:-3]] = False
+            elif name == "__init__.py" and os.path.dirname(folder) == self.path:  # noqa: PTH120 - as it is in sys.path
+                found[os.path.basename(folder)] = True  # noqa: PTH119 - the same
+        with suppress(OSError):
+            for name in {entry.partition(".")[0] for entry in os.listdir(self.path)} - {*found, "__init__"}:  # noqa: PTH208 - the same
+                spec = self.find_spec(name)
+                if spec is not None and spec.loader is not None:
+                    found[name] = spec.submodule_search_locations is not None
+        return ((prefix + name, found[name]) for name in sorted(found))
+
     def invalidate_caches(self) -> None:
-        self._compiled.invalidate_caches()
-        self._sourceless.invalidate_caches()
+        for finder in (self._compiled, self._sourceless, self._as_it_lies):
+            finder.invalidate_caches()
 
 
-_any_finder = FileFinder.path_hook(_COMPILED, (KeptLoader, SOURCE_SUFFIXES), _SOURCELESS)
+_KINDS = (_COMPILED, (KeptLoader, SOURCE_SUFFIXES), _SOURCELESS)
+_any_finder = FileFinder.path_hook(*_KINDS)
 
 
 def _finder(path: str) -> Any:
-    return _KeptFinder(path) if any(_is_within(path, directory) for directory in _WHOLE) else _any_finder(path)
+    is_kept = any(_is_within(path, directory) for directory in _WHOLE) and not any(
+        path == folder or path.startswith(folder + os.sep) for folder in _LEFT
+    )
+    return _KeptFinder(path) if is_kept else _any_finder(path)
 
 
 def _is_within(path: str, directory: str) -> bool:
@@ -92,5 +118,6 @@ def keep(packed: str) -> None:
     kept = json.loads(zlib.decompress(base64.b64decode(packed)))
     _KEPT.update((path, text.encode("latin-1")) for path, text in kept["files"].items())
     _WHOLE.update(kept["directories"])
+    _LEFT.update(kept["left"])
     sys.path_hooks.insert(0, _finder)
     sys.path_importer_cache.clear()

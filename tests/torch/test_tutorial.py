@@ -88,7 +88,7 @@ def test_the_model_is_exported_as_the_page_says(start: Path, exported: list[str]
 
 def test_the_files_that_the_page_lists_are_written(folder: Path) -> None:
     listed = re.findall(r"^\| `(\S+?)/?` \|", PAGE, re.MULTILINE)
-    assert len(listed) == 5
+    assert len(listed) == 6
     assert {*listed} <= {path.name for path in folder.iterdir()}
 
 

@@ -29,6 +29,8 @@ class Sources:
     """By their paths, each byte a character"""
     directories: Sequence[str] = ()
     """Those of which all Python files are there"""
+    left: Sequence[str] = ()
+    """But for these folders and files, which are read as they are imported: links, environments, what is unreadable"""
 
 
 def sources(file: Path, directory: Path) -> Sources:
@@ -39,10 +41,11 @@ def sources(file: Path, directory: Path) -> Sources:
         # whoever executes it says what is wrong
         return Sources({})
     try:
-        return Sources({**kept, **_beside(file, directory)}, [str(file.parent), str(directory)])
+        beside, left = _beside(file, directory)
     except _TooMuch:
         _LOG.info("'%s': a process that is started again reads what lies beside it anew: it is much", file)
         return Sources(kept)
+    return Sources({**kept, **beside}, [str(file.parent), str(directory)], left)
 
 
 def packed(found: Sources) -> str:
@@ -54,25 +57,27 @@ class _TooMuch(Exception):
     """Some of it would be worse than none: files of two loads do not go together"""
 
 
-def _beside(file: Path, directory: Path) -> Mapping[str, str]:
-    found, left = dict[str, str](), _MOST_BYTES
-    for path in _files(file, directory):
+def _beside(file: Path, directory: Path) -> tuple[Mapping[str, str], Sequence[str]]:
+    """What is kept, and what is not"""
+    found, left, room = dict[str, str](), list[str](), _MOST_BYTES
+    for path in _files(file, directory, left):
         try:
             found[str(path)] = text = _read(path)
         except (ConfigInvalid, OSError):
             # whoever imports it says what is wrong
+            left.append(str(path))
             continue
-        left -= len(text)
-        if left < 0 or len(found) > _MOST_FILES:
+        room -= len(text)
+        if room < 0 or len(found) > _MOST_FILES:
             raise _TooMuch
-    return found
+    return found, left
 
 
 def _read(path: Path) -> str:
     return read_file(path, "Python file").decode("latin-1")
 
 
-def _files(file: Path, directory: Path) -> Iterator[Path]:
+def _files(file: Path, directory: Path, left: list[str]) -> Iterator[Path]:
     entries = 0
     for root in dict.fromkeys((file.parent, directory)):
         for place, folders, files in os.walk(root):
@@ -81,5 +86,7 @@ def _files(file: Path, directory: Path) -> Iterator[Path]:
                 raise _TooMuch
             # other versions are no packages, and what is hidden or an environment is no part of the model
             folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
-            folders[:] = [name for name in folders if not is_environment(Path(place, name))]
+            out = [name for name in folders if Path(place, name).is_symlink() or is_environment(Path(place, name))]
+            left.extend(str(Path(place, name)) for name in out)
+            folders[:] = [name for name in folders if name not in out]
             yield from (Path(place, name) for name in sorted(files) if name.endswith(".py"))

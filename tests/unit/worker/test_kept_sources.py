@@ -107,13 +107,34 @@ def test_compiled_modules_and_environments_are_found_where_they_lie(model: Path)
     (packages / "installed.py").write_text("VALUE = 4")
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     (model / f"1/compiled{suffix}").write_bytes(b"no library")
-    program = f"import sys; sys.path.insert(0, {str(packages)!r})"
-    (model / "start").mkdir()
-    (model / "start/sitecustomize.py").write_text(program)
     # it is found, and cannot be loaded
     assert "compiled" in imported(found, model, "compiled")[0]
     assert "No module" not in imported(found, model, "compiled")[0]
-    (model / "1/late.py").write_text("VALUE = 9")
+    program = f"import sys; sys.path.insert(0, {str(packages)!r})"
     command = [sys.executable, "-c", f"{program}\n{PROGRAM}", packed(found), str(model / "1"), str(model), "installed"]
     done = subprocess.run(command, cwd=ROOT / "runners/worker", capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "4\n"
+
+
+def test_what_is_linked_is_read_where_it_lies(model: Path, tmp_path: Path) -> None:
+    for name in ("elsewhere/package.py", "elsewhere/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("VALUE = 5")
+    (model / "1/linked").symlink_to(tmp_path / "elsewhere")
+    (model / "1/dead.py").symlink_to(tmp_path / "nowhere")
+    found = kept(model)
+    (tmp_path / "nowhere").write_text("VALUE = 6")
+    assert imported(found, model, "linked", "linked.package", "dead", "helper") == ["5", "5", "6", "1"]
+
+
+def test_modules_are_listed_as_they_were(model: Path) -> None:
+    found = kept(model)
+    (model / "1/package/inner.py").unlink()
+    (model / "1/package/late.py").write_text("")
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    (model / f"1/package/compiled{suffix}").write_bytes(b"no library")
+    (model / "1/names.py").write_text("VALUE = 9")
+    listing = "import pkgutil, package; print([one.name for one in pkgutil.iter_modules(package.__path__)])"
+    command = [sys.executable, "-c", f"{PROGRAM}\n{listing}", packed(found), str(model / "1"), str(model)]
+    done = subprocess.run(command, cwd=ROOT / "runners/worker", capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "['compiled', 'inner']\n", done.stderr

@@ -12,6 +12,7 @@ use http::Request;
 use http::request::Parts;
 use kushi_core::Error;
 use kushi_net::SmallRequest;
+use kushi_oip::Category;
 use tokio::time::timeout_at;
 
 use crate::answer::{CallAnswer, Outlet};
@@ -25,8 +26,8 @@ use crate::{health, infer, management, reflection, stream};
 
 /// Those of a connection that are open at the same time.
 const UNCOUNTED_CALLS: usize = 64;
-/// What a call holds beside its messages: its task, and its place on the connection.
-const CALL_BYTES: usize = 6 << 10;
+/// What a call holds beside its messages, and beside what every request does: its place on the connection.
+const CALL_BYTES: usize = 4 << 10;
 
 pub(crate) async fn serve(
     context: Rc<GrpcContext>,
@@ -35,17 +36,19 @@ pub(crate) async fn serve(
     respond: SendResponse<Bytes>,
 ) -> Result<(), h2::Error> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
-    // Until the end of the call.
-    let room = room(&context, open);
-    let head = match &room {
-        Ok(_) => head::read(&context, &method, &uri, &headers),
-        Err(error) => Err(error.clone().into()),
-    };
+    let head = head::read(&context, &method, &uri, &headers);
     // A call may last, and they may be large.
     drop((uri, headers));
     let head = match head {
         Ok(head) => head,
         Err(status) => return CallAnswer::failed(status).send(Outlet::plain(&context, open, respond)).await,
+    };
+    // Until the end of the call.
+    let _room = match room(&context, open, &head) {
+        Ok(room) => room,
+        Err(error) => {
+            return CallAnswer::failed(error.into()).send(Outlet::plain(&context, open, respond)).await;
+        }
     };
     let (coding, load, deadline) = (head.coding, head.load, head.frame.deadline);
     let outlet = Outlet { context: &context, open, respond, coding, load, deadline };
@@ -61,10 +64,17 @@ pub(crate) async fn serve(
     }
 }
 
-/// What a call holds by itself counts where a connection has many.
-fn room(context: &GrpcContext, open: &OpenCall) -> Result<Option<SmallRequest>, Error> {
-    let counts = open.calls_of_connection() > UNCOUNTED_CALLS;
-    counts.then(|| context.small_requests.begin(CALL_BYTES, &context.io.net.budget)).transpose()
+/// What a call holds by itself counts where a connection has many. Whether the server is well is answered in any case.
+fn room(context: &GrpcContext, open: &OpenCall, head: &Head) -> Result<Option<SmallRequest>, Error> {
+    let (small, budget) = (&context.small_requests, &context.io.net.budget);
+    let forwarded = head.frame.forwarded_bytes;
+    if open.calls_of_connection() <= UNCOUNTED_CALLS && forwarded == 0 {
+        return Ok(None);
+    }
+    if head.method.category() == Category::Health {
+        return Ok(Some(small.owe(CALL_BYTES, budget)));
+    }
+    small.begin(CALL_BYTES + forwarded, budget).map(Some)
 }
 
 /// A call with one message and one answer.

@@ -36,7 +36,7 @@ pub(crate) async fn perform(
     };
     let message = rendered(&answered);
     let bytes = message.iter().map(Bytes::len).sum();
-    answering.cover_one_of_many(&context.small_requests, bytes, bytes)?;
+    answering.owe_one_of_many(&context.small_requests, bytes);
     Ok(CallAnswer::new(message, answering))
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Messages<'a> {
     pieces: Pieces,
     /// Of the message that has begun.
     answering: Option<Answering>,
+    /// So many bytes of it count.
+    covered: usize,
     /// There may be any time between two messages.
     is_stream: bool,
     /// The server ended already when the call began.
@@ -73,6 +75,7 @@ impl<'a> Messages<'a> {
             body,
             pieces,
             answering: None,
+            covered: 0,
             has_open: false,
             is_stream: false,
             began: Some(now),
@@ -128,24 +131,22 @@ impl<'a> Messages<'a> {
             }
             let announced = self.pieces.head().map(|head| self.inlet.check(head)).transpose()?;
             let needed = announced.as_ref().map_or(HEAD_BYTES, |announced| announced.length);
-            if let Some(announced) = announced {
-                if self.pieces.len() >= needed
-                    && let Some(answering) = self.answering.take()
-                {
+            if let Some(announced) = announced
+                && self.pieces.len() >= needed
+            {
+                // The rest of the call may be awaited for long.
+                if !self.is_stream && !self.body.is_end_stream() {
+                    self.cover()?;
+                }
+                if let Some(answering) = self.answering.take() {
                     self.began = (!self.is_stream).then(Instant::now);
+                    self.covered = 0;
                     let mut message = self.pieces.split_to(needed);
                     message.advance(HEAD_BYTES);
                     return Ok(Some((announced.compressed, message, answering)));
                 }
-                if let Some(answering) = &mut self.answering {
-                    let length = self.pieces.len();
-                    let covered = answering.cover_one_of_many(&context.small_requests, length, length);
-                    if length >= COUNTED_BYTES || !self.has_open {
-                        covered?;
-                    }
-                }
-                self.pieces.leave_frames();
             }
+            self.cover()?;
             let Some(piece) = self.piece().await? else {
                 return match self.pieces.len() {
                     0 => Ok(None),
@@ -158,6 +159,22 @@ impl<'a> Messages<'a> {
             // A failure is one of the connection, which ends.
             let _ = self.body.flow_control().release_capacity(length);
         }
+    }
+
+    /// Counts what has come of a message.
+    fn cover(&mut self) -> Result<(), Status> {
+        let length = self.pieces.len();
+        if let Some(answering) = &mut self.answering
+            && length != self.covered
+        {
+            let covered = answering.cover_one_of_many(&self.inlet.context.small_requests, length, length);
+            if length >= COUNTED_BYTES || !self.has_open {
+                covered?;
+            }
+            self.covered = length;
+            self.pieces.leave_frames();
+        }
+        Ok(())
     }
 
     /// What comes next, within the time that a message has.

@@ -138,9 +138,7 @@ pub(crate) async fn serve(mut messages: Messages<'_>, outlet: Outlet<'_>) -> Res
         let message = management::encoded(&response);
         drop(response);
         let bytes = message.iter().map(Bytes::len).sum();
-        if let Err(error) = answering.cover_one_of_many(&context.small_requests, bytes, bytes) {
-            return stream.end(&error.into());
-        }
+        answering.owe_one_of_many(&context.small_requests, bytes);
         stream.send(message).await?;
     }
 }

@@ -145,6 +145,18 @@ impl Answering {
         }
     }
 
+    /// Counts an answer in the place of its request. It is there, and is given in any case.
+    pub fn owe_one_of_many(&mut self, small: &SmallRequests, bytes: usize) {
+        if bytes >= COUNTED_BYTES {
+            self.small = None;
+            return self.owe_in_all(bytes);
+        }
+        match &mut self.small {
+            Some(small) => small.owe(bytes),
+            None => self.small = Some(small.owe(bytes, &self.net.budget)),
+        }
+    }
+
     /// Whether its connection has so many requests that even a small answer counts.
     pub fn is_one_of_many(&self) -> bool {
         self.small.as_ref().is_some_and(SmallRequest::is_counted)
