@@ -29,7 +29,8 @@ _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
 def main() -> int:
-    shutil.rmtree(PAGES, ignore_errors=True)
+    for before in (PAGES, BUILT):
+        shutil.rmtree(before, ignore_errors=True)
     _write_pages()
     settings = SETTINGS.read_text(encoding="utf-8").replace("nav = []", f"nav = [{', '.join(_contents())}]")
     PAGES.with_suffix(".toml").write_text(settings, encoding="utf-8")
