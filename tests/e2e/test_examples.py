@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import httpx
 import pytest
 
 from tests.e2e.bento import Bento
@@ -18,7 +22,10 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = ROOT / "examples"
 NAMES: Final = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-ASKED: Final = re.compile(r"```sh\n(curl .*?)\n```\n\n```text\n(.*?)\n```", re.DOTALL)
+ASKED: Final = re.compile(r"```sh\n((?:curl|python) [^`]*)\n```\n\n```text\n(.*?)\n```", re.DOTALL)
+NUMBER: Final = re.compile(r"\d+\.\d+")
+NEAR: Final = {"listen": 0.033, "search": 0.05}
+"""What another processor may answer otherwise: one step of the model that listens, weights of eight bits"""
 SERVED: Final = re.compile(r"^(?:[A-Z_]+=\S+ )?bentoml serve ?(.*)$", re.MULTILINE)
 
 
@@ -38,11 +45,20 @@ def ask(folder: Path, service: Bento) -> None:
     assert questions
     with service.until_ready() as bento:
         for command, said in questions:
-            there = command.replace("localhost:3000", f"127.0.0.1:{bento.port}")
-            done = subprocess.run(
-                ["sh", "-c", there], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+            answered = run(folder, command, bento)
+            assert NUMBER.sub("…", answered) == NUMBER.sub("…", said)
+            expected = [float(number) for number in NUMBER.findall(said)]
+            assert [float(number) for number in NUMBER.findall(answered)] == pytest.approx(
+                expected, rel=0, abs=NEAR.get(folder.name, 0)
             )
-            assert done.stdout.strip() == said
+
+
+def run(folder: Path, command: str, bento: Bento) -> str:
+    there = command.replace("localhost:3000", f"127.0.0.1:{bento.port}")
+    if command.startswith("python "):
+        there = f"{shlex.quote(sys.executable)}{command.removeprefix('python')} ws://127.0.0.1:{bento.port}/events"
+    done = subprocess.run(["sh", "-c", there], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "remote"])
@@ -53,6 +69,31 @@ def test_an_example_answers_what_its_page_says(name: str) -> None:
 
 def test_an_engine_elsewhere_answers(engine: Server) -> None:
     ask(EXAMPLES / "remote", Bento(EXAMPLES / "remote", MODELS_URL=engine.url))
+
+
+def test_streams_of_sound_at_the_same_time_do_not_hear_each_other() -> None:
+    folder = EXAMPLES / "listen"
+    with Bento(folder).until_ready() as bento, ThreadPoolExecutor(4) as clients:
+        heard = list(clients.map(lambda _: run(folder, "python speak.py greeting.wav", bento), range(4)))
+        (alone,) = {run(folder, "python speak.py greeting.wav", bento)}
+    assert heard == [alone] * 4
+    assert alone.count("begins") == alone.count("ends") == 2
+
+
+def test_what_is_found_means_the_same_and_need_not_say_the_same() -> None:
+    wanted = {
+        "I cannot remember my password": "Forgotten how to log in?",
+        "do you ship to Zurich?": "We deliver to all countries",
+        "I want to work for you": "Apprentices start in August.",
+        "does a gift card expire?": "Gift vouchers are valid",
+        "": "",
+    }
+    with Bento(EXAMPLES / "search").until_ready() as bento, ThreadPoolExecutor() as clients:
+        url = f"http://127.0.0.1:{bento.port}/search"
+        answers = clients.map(lambda text: httpx.post(url, json={"text": text, "most": 1}), wanted)
+        found = [answer.raise_for_status().json() for answer in answers]
+    for (text, document), (nearest,) in zip(wanted.items(), found, strict=True):
+        assert nearest["document"].startswith(document), text
 
 
 def test_all_of_them_are_listed() -> None:

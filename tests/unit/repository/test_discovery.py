@@ -202,7 +202,6 @@ NAME_BACKENDS = {
     "backends/files.py",
     "backends/openvino_wheel.py",
     "bento/image.py",
-    "new_service/pretrained.py",
     "new_service/reader.py",
     "new_service/service.py",
     "repository/triton_backends.py",

@@ -1,0 +1,44 @@
+"""Which documents are about this? Text in, the nearest documents out, by what they mean"""
+
+from pathlib import Path
+
+import bentoml
+import numpy as np
+from embedding import Embedder
+from kushi.bento import depends, engine, service
+from pydantic import BaseModel
+
+Models = engine("model_repository", name="Models")
+DOCUMENTS = Path("documents.txt").read_text(encoding="utf-8").splitlines()
+
+
+class Found(BaseModel):
+    document: str
+    likeness: float
+    """1 for the same meaning, near 0 for nothing in common"""
+
+
+@service
+class Search:
+    """Finds documents by what they mean."""
+
+    models = depends(Models)
+
+    def __init__(self) -> None:
+        self.embedder = Embedder(self.models.embedder.async_run, Path("model_repository/embedder/tokenizer.json"))
+        self.known: np.ndarray | None = None
+
+    @bentoml.api
+    async def search(self, text: str, most: int = 3) -> list[Found]:
+        """The documents that are nearest to the text, the nearest first"""
+        if self.known is None:
+            self.known = await self.embedder.vectors(DOCUMENTS)
+        (asked,) = await self.embedder.vectors([text])
+        likeness = self.known @ asked
+        nearest = np.argsort(-likeness)[:most]
+        return [Found(document=DOCUMENTS[each], likeness=round(float(likeness[each]), 2)) for each in nearest]
+
+    @bentoml.api
+    async def vectors(self, texts: list[str]) -> list[list[float]]:
+        """The vector of each text, for a store of vectors elsewhere"""
+        return (await self.embedder.vectors(texts)).tolist()
