@@ -61,6 +61,12 @@ def test_the_image_stands_on_cuda_and_has_the_onnxruntime_of_the_gpu(bento: Path
     assert (bento / "src/wheels" / wheel).is_file()
 
 
+def test_bentoml_build_as_typed_is_the_one_for_cuda(build: Build) -> None:
+    typed, asked = (build.bento(*words) / "env" for words in ((), ("--arg", "variant=cuda")))
+    for name in ("docker/Dockerfile", "python/requirements.txt"):
+        assert (typed / name).read_text() == (asked / name).read_text()
+
+
 def test_one_cuda_is_meant_everywhere(build: Build) -> None:
     """By the base image, ONNX Runtime, PyTorch and TensorRT"""
     base = re.fullmatch(r"nvidia/cuda:((\d+)\.\d+)\.\d+-cudnn-runtime-ubuntu24\.04", base_image())
