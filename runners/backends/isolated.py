@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from kushi_native import PythonModel
+from kushi_native import PythonModel, survive_divisions
 
 from ..errors import InvalidInput, KushiError, Unsupported
 from ..loading import failure_of
@@ -63,6 +63,8 @@ class IsolatedModel:
         except KushiError as error:
             # its text says all
             raise in_processes(error).with_traceback(None) from None
+        # behind what the framework does to signals
+        survive_divisions()
         self._batches = Batches(engine, order.config, scalars)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:

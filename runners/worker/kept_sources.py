@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import linecache
 import os
 import sys
 import zlib
@@ -18,10 +19,10 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.util import spec_from_file_location
+from importlib.util import decode_source, spec_from_file_location
 from typing import Any
 
-__all__ = ["KeptLoader", "keep"]
+__all__ = ["is_apart", "keep"]
 
 _KEPT: dict[str, bytes] = {}
 _WHOLE: set[str] = set()
@@ -32,17 +33,28 @@ _COMPILED = (ExtensionFileLoader, EXTENSION_SUFFIXES)
 _SOURCELESS = (SourcelessFileLoader, BYTECODE_SUFFIXES)
 
 
-class KeptLoader(SourceFileLoader):
+_path_stats, _get_data = SourceFileLoader.path_stats, SourceFileLoader.get_data
+
+
+def _stats_of_others(loader: SourceFileLoader, path: Any) -> Any:
     """Of a kept file there is nothing in caches: those are about what lies there"""
+    if _straight(path) in _KEPT:
+        raise OSError
+    return _path_stats(loader, path)
 
-    def path_stats(self, path: Any) -> Any:
-        if path in _KEPT:
-            raise OSError
-        return super().path_stats(path)
 
-    def get_data(self, path: Any) -> bytes:
-        kept = _KEPT.get(path)
-        return super().get_data(path) if kept is None else kept
+def _kept_first(loader: SourceFileLoader, path: Any) -> bytes:
+    kept = _KEPT.get(_straight(path))
+    return _get_data(loader, path) if kept is None else kept
+
+
+def _straight(path: Any) -> str:
+    """Without `..`, where that leads to the same place"""
+    path = os.fspath(path)
+    if ".." not in path:
+        return path
+    straight = os.path.normpath(path)
+    return straight if os.path.realpath(straight) == os.path.realpath(path) else path
 
 
 class _KeptFinder:
@@ -59,13 +71,13 @@ class _KeptFinder:
         if not _LEFT.isdisjoint((base, f"{base}.py", package)):
             return self._as_it_lies.find_spec(fullname, target)
         if package in _KEPT:
-            loader = KeptLoader(fullname, package)
+            loader = SourceFileLoader(fullname, package)
             return spec_from_file_location(fullname, package, loader=loader, submodule_search_locations=[base])
         found = self._compiled.find_spec(fullname, target)
         if found is not None and found.loader is not None:
             return found
         if f"{base}.py" in _KEPT:
-            return spec_from_file_location(fullname, f"{base}.py", loader=KeptLoader(fullname, f"{base}.py"))
+            return spec_from_file_location(fullname, f"{base}.py", loader=SourceFileLoader(fullname, f"{base}.py"))
         found = self._sourceless.find_spec(fullname, target)
         if found is None and any(path.startswith(base + os.sep) for path in _KEPT):
             # a directory that is gone, without an __init__.py
@@ -94,11 +106,12 @@ class _KeptFinder:
             finder.invalidate_caches()
 
 
-_KINDS = (_COMPILED, (KeptLoader, SOURCE_SUFFIXES), _SOURCELESS)
+_KINDS = (_COMPILED, (SourceFileLoader, SOURCE_SUFFIXES), _SOURCELESS)
 _any_finder = FileFinder.path_hook(*_KINDS)
 
 
 def _finder(path: str) -> Any:
+    path = _straight(path)
     is_kept = any(_is_within(path, directory) for directory in _WHOLE) and not any(
         path == folder or path.startswith(folder + os.sep) for folder in _LEFT
     )
@@ -106,9 +119,14 @@ def _finder(path: str) -> Any:
 
 
 def _is_within(path: str, directory: str) -> bool:
-    """And no part of an environment or of another version there, whose files are not kept"""
+    """And no part of what lies apart there: files of these are not kept"""
     inside = path[len(directory) :].split(os.sep)  # noqa: PTH206 - as it is in sys.path
-    return path.startswith(directory) and not inside[0] and all(map(str.isidentifier, inside[1:]))
+    return path.startswith(directory) and not inside[0] and not any(map(is_apart, inside[1:]))
+
+
+def is_apart(folder: str) -> bool:
+    """Whether a folder beside a model has another version of it, installed packages, or nothing that is imported"""
+    return folder.isdigit() or folder.startswith(".") or folder in {"__pycache__", "site-packages", "dist-packages"}
 
 
 def keep(packed: str) -> None:
@@ -119,5 +137,13 @@ def keep(packed: str) -> None:
     _KEPT.update((path, text.encode("latin-1")) for path, text in kept["files"].items())
     _WHOLE.update(kept["directories"])
     _LEFT.update(kept["left"])
+    # whoever asks for the text of a function gets that of what runs, as TorchScript does, and tracebacks
+    for path, text in _KEPT.items():
+        with suppress(SyntaxError, UnicodeDecodeError):
+            lines = decode_source(text).splitlines(keepends=True)
+            linecache.cache[path] = (len(text), None, lines, path)
+    # whoever loads a file by its name has this loader from Python itself
+    SourceFileLoader.path_stats = _stats_of_others  # type: ignore[method-assign]
+    SourceFileLoader.get_data = _kept_first  # type: ignore[method-assign]
     sys.path_hooks.insert(0, _finder)
     sys.path_importer_cache.clear()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import TritonModelException
-from .kept_sources import KeptLoader
 from .server import OWNER
 
 if TYPE_CHECKING:
@@ -26,8 +25,7 @@ def model_class(path: str, directories: list[str], server: Server) -> Any:
     # those of the model that was loaded last come first
     sys.path[:] = [*directories, *(known for known in sys.path if known not in directories)]
     file = Path(path)
-    loader = KeptLoader(file.stem, path) if file.suffix == ".py" else None
-    spec = importlib.util.spec_from_file_location(file.stem, path, loader=loader)
+    spec = importlib.util.spec_from_file_location(file.stem, path)
     if spec is None or spec.loader is None:
         raise TritonModelException(f"'{path}' is no Python file")
     module = importlib.util.module_from_spec(spec)

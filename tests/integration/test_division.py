@@ -1,7 +1,8 @@
-"""The least whole number divided by -1: clients may send it to any model that divides"""
+"""Divisions without a result: clients may send them to any model that divides"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,4 +45,38 @@ def test_it_has_a_result_and_the_server_goes_on(
         asked[1].set_data_from_numpy(np.zeros(160, dtype))
         with pytest.raises(triton.InferenceServerException):
             client.infer("divided", asked)
+        assert client.is_server_live()
+
+
+def test_a_division_by_zero_that_no_operator_looks_for_ends_no_server(
+    repository: Path, start_server: StartServer
+) -> None:
+    """STFT divides by what it is given as the length of a frame"""
+    inputs = [
+        models.tensor("X", "FP32", ["rows", "samples", 1]),
+        models.tensor("STEP", "INT64", [1]),
+        models.tensor("LENGTH", "INT64", [1]),
+    ]
+    nodes = [
+        helper.make_node("Squeeze", ["STEP"], ["step"]),
+        helper.make_node("Squeeze", ["LENGTH"], ["length"]),
+        helper.make_node("STFT", ["X", "step", "", "length"], ["Y"], onesided=1),
+    ]
+    made = models.model(nodes, inputs, [models.tensor("Y", "FP32", ["rows", "frames", "bins", 2])])
+    names = [("X", "FP32", [-1, -1, 1]), ("STEP", "INT64", [1]), ("LENGTH", "INT64", [1])]
+    outputs = [("Y", "FP32", [-1, -1, -1, 2])]
+    models.write(repository, "stft", made, models.config("stft", names, outputs, max_batch_size=0))
+    server = start_server(repository)
+    with triton.InferenceServerClient(f"{server.http[0]}:{server.http[1]}") as client:
+        for length in (0, 8):
+            given = [np.ones((1, 16, 1), np.float32), np.array([1]), np.array([length])]
+            asked = [
+                triton.InferInput(name, array.shape, datatype)
+                for (name, datatype, _), array in zip(names, given, strict=True)
+            ]
+            for tensor, array in zip(asked, given, strict=True):
+                tensor.set_data_from_numpy(array)
+            # whatever it answers to the first one
+            with nullcontext() if length else suppress(triton.InferenceServerException):
+                client.infer("stft", asked)
         assert client.is_server_live()

@@ -7,6 +7,7 @@ import re
 import zipfile
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -38,6 +39,12 @@ class Endless(nn.Module):
 class Divided(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.div(x[:, 0], x[:, 1], rounding_mode="trunc")[:, None]
+
+
+class Remainder(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = int(x[0, 0].item()), int(x[0, 1].item())
+        return torch.tensor([[left % right]])
 
 
 class Plain(nn.Module):
@@ -79,6 +86,20 @@ def test_the_least_whole_number_by_minus_one_has_a_result(repository: Path, star
     answer = server.post("/v2/models/divided/infer", json.dumps(body).encode())
     assert answer.json()["outputs"][0]["data"] == [least, 3]
     assert server.is_ready()
+
+
+@pytest.mark.parametrize("isolate", ["false", "true"])
+def test_a_remainder_by_zero_ends_no_process(repository: Path, start_server: StartServer, isolate: str) -> None:
+    """TorchScript divides whole numbers without a look at them, while the model is tried as well"""
+    extra = f'parameters {{ key: "kushi.isolate" value {{ string_value: "{isolate}" }} }}'
+    tensors = [("x", "INT64", [2])], [("o", "INT64", [1])]
+    put(repository, "rest", Remainder(), model_config("rest", *tensors, extra=extra, max_batch_size=1))
+    server = start_server(repository)
+    for left, right, rest in ((7, 0, 7), (7, 2, 1), (-(2**63), -1, 0)):
+        body = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [left, right]}]}
+        answer = server.post("/v2/models/rest/infer", json.dumps(body).encode())
+        assert answer.json()["outputs"][0]["data"] == [rest], (left, right)
+    assert not any("has ended" in line for line in server.log.lines)
 
 
 def test_rows_too_large_to_allocate_are_not_tried(repository: Path, start_server: StartServer) -> None:

@@ -84,13 +84,12 @@ def run(command: Sequence[str], directory: Path, what: str, *, variables: Mappin
     with process, reported(lambda: f"{what}: {lines[-1] if lines else f'{name} runs'}"):
         _groups.add(process.pid)
         try:
-            for line in _lines(cast("IO[bytes]", process.stdout).fileno()):
+            for line in _lines(process):
                 if text := line.decode(errors="replace").strip():
                     lines.append(text)
-        except ModelUnavailable:
-            _end(process.pid)
-            raise
         finally:
+            # with what it has left behind
+            _end(process.pid)
             _groups.discard(process.pid)
     end = "\n".join(lines)
     if process.returncode:
@@ -98,24 +97,37 @@ def run(command: Sequence[str], directory: Path, what: str, *, variables: Mappin
     return end
 
 
-def _lines(output: int) -> Iterator[bytes]:
-    """What a program prints, line by line, a long one in pieces; raises where the load is given up meanwhile"""
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """
+    What a program prints until it ends, line by line, a long one in pieces; raises where the load is given up
+    meanwhile. What it has started may print for longer
+    """
+    output = cast("IO[bytes]", process.stdout).fileno()
     begun = b""
+    room = _MOST_OUTPUT
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
-        while True:
+        while room > 0:
             check_wanted()
-            if not selector.select(_LOOK_SECONDS):
+            # what it has printed before its end is there by then
+            ended = process.poll() is not None
+            if not selector.select(0 if ended else _LOOK_SECONDS):
+                if ended:
+                    break
                 continue
             piece = os.read(output, _LONGEST_LINE)
+            room -= len(piece) if ended else 0
             if not piece:
-                yield begun
-                return
+                break
             *whole, begun = (begun + piece).split(b"\n")
             yield from whole
             if len(begun) > _LONGEST_LINE:
                 yield begun
                 begun = b""
+    yield begun
+    while process.poll() is None:
+        check_wanted()
+        time.sleep(_LOOK_SECONDS / 10)
 
 
 def output_of(command: Sequence[str], seconds: float, variables: Mapping[str, str] | None = None) -> bytes:

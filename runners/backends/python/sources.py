@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...errors import ConfigInvalid
 from ...repository.files import is_environment, read_file
+from ...worker.kept_sources import is_apart
 
 __all__ = ["Sources", "packed", "sources"]
 
@@ -84,8 +85,8 @@ def _files(file: Path, directory: Path, left: list[str]) -> Iterator[Path]:
             entries += len(folders) + len(files)
             if entries > _MOST_ENTRIES:
                 raise _TooMuch
-            # other versions are no packages, and what is hidden or an environment is no part of the model
-            folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
+            # what is an environment is no part of the model either
+            folders[:] = [name for name in folders if not is_apart(name)]
             out = [name for name in folders if Path(place, name).is_symlink() or is_environment(Path(place, name))]
             left.extend(str(Path(place, name)) for name in out)
             folders[:] = [name for name in folders if name not in out]

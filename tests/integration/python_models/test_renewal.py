@@ -171,3 +171,60 @@ def test_a_process_that_is_started_again_runs_what_was_loaded(repository: Path, 
     (directory / "1" / "model.py").write_text(FROM_BESIDE)
     client.load_model("faulty")
     assert say(client, "?") == "new 2"
+
+
+IN_OTHER_WAYS = """
+import importlib.util
+import inspect
+import os
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+HERE = os.path.dirname(__file__)
+sys.path.insert(0, os.path.join(HERE, "..", "common"))
+sys.path.insert(0, os.path.join(HERE, "with-dash"))
+import dashed
+import shared
+
+named = importlib.util.spec_from_file_location("named", os.path.join(HERE, "named.py"))
+by_file = importlib.util.module_from_spec(named)
+named.loader.exec_module(by_file)
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        if pb_utils.get_input_tensor_by_name(requests[0], "WHAT").as_numpy()[0] == b"exit":
+            os._exit(3)
+        text = inspect.getsource(shared.word).split("'")[1]
+        said = f"{shared.word()} {text} {dashed.WORD} {by_file.WORD}"
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("SAID", np.array([said], np.object_))]) for _ in requests]
+"""
+
+
+def test_whichever_way_a_file_is_loaded_it_is_the_one_that_was_there(
+    repository: Path, start_server: StartServer
+) -> None:
+    """By a path with `..`, from a folder with a dash, by the name of the file, and as text, which TorchScript reads"""
+    models.write(repository, "faulty", IN_OTHER_WAYS, models.FAULTY_CONFIG)
+    version = repository / "faulty" / "1"
+    files = {
+        version.parent / "common" / "shared.py": "def word():\n    return '{}'\n",
+        version / "with-dash" / "dashed.py": "WORD = '{}'\n",
+        version / "named.py": "WORD = '{}'\n",
+    }
+
+    def write(word: str) -> None:
+        for file, text in files.items():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text.format(word))
+
+    write("old")
+    server = start_server(repository)
+    client = client_of(server)
+    assert say(client, "?") == "old old old old"
+    write("new")
+    with pytest.raises(InferenceServerException, match="exited with code 3"):
+        say(client, "exit")
+    assert say(client, "?") == "old old old old"

@@ -53,6 +53,8 @@ impl Core {
     /// Starts a runner for one version, which has one loaded model for all its instances, or one for each.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
     fn start(&self, py: Python<'_>, name: &str, spec: &str, loaded: Vec<Loaded>) -> PyResult<StartedVersion> {
+        // What the model has loaded may have taken the signal.
+        kushi_engine_onnx::survive_divisions();
         let started = exit::detached(py, || self.start_runner(name, spec, &loaded));
         started.map(StartedVersion::new).map_err(|error| raise(py, &error, Some(name)))
     }

@@ -85,6 +85,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<result::PyTimings>()?;
     PyMapping::register::<result::PyResultMapping>(module.py())?;
     module.add_function(wrap_pyfunction!(process::leave_threads_at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(process::survive_divisions, module)?)?;
     module.add_function(wrap_pyfunction!(process::usable_cores, module)?)?;
     module.add_function(wrap_pyfunction!(worker::kill_workers, module)?)?;
     process::watch(module)?;

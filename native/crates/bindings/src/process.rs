@@ -35,6 +35,13 @@ pub(crate) fn usable_cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// From now on a division without a result has one: in a process that opens no engine of its own, or when something that
+/// was loaded may have taken the signal.
+#[pyfunction]
+pub(crate) fn survive_divisions() {
+    kushi_engine_onnx::survive_divisions();
+}
+
 /// From now on the end of the process leaves the threads of libraries alone that were loaded before: to take a library
 /// down around a thread that is inside of it would crash.
 #[pyfunction]

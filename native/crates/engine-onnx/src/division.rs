@@ -1,11 +1,12 @@
-//! The least whole number divided by -1 has no result. NumPy and other processors answer the least one again, with a
-//! remainder of 0; on x86-64 the instruction ends the process. Engines divide what clients send, so it answers the same
-//! here: the signal is caught, and the thread goes on behind the instruction.
+//! The least whole number divided by -1 has no result, nor has a number divided by zero. Other processors answer the least
+//! number again and 0, with what is left over; on x86-64 the instruction ends the process. Engines divide what clients
+//! send, and not all of them look at it first, so x86-64 answers the same here: the signal is caught, and the thread goes
+//! on behind the instruction.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use libc::{
     REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP, REG_RBX, REG_RCX,
@@ -22,24 +23,31 @@ const DIVIDED: c_int = 1;
 
 type Registers = [greg_t];
 
-/// What was to be done with the signal before.
-static BEFORE: OnceLock<sigaction> = OnceLock::new();
+/// Somebody who had the signal before, and passes it to us in turn, gets it no more often.
+const MOST_PASSED: u32 = 100;
 
-/// From now on such a division has a result, in all threads. It is enough to call it once.
+/// What was to be done with the signal before. It is never freed: a handler may be reading it.
+static BEFORE: AtomicPtr<sigaction> = AtomicPtr::new(ptr::null_mut());
+static PASSED: AtomicU32 = AtomicU32::new(0);
+
+/// From now on such a division has a result, in all threads, until somebody else sets a handler: call it again behind
+/// whatever may do that.
 pub fn survive_divisions() {
-    BEFORE.get_or_init(|| {
-        // SAFETY: all fields are plain numbers, for which zero is a value.
-        let (mut ours, mut before): (sigaction, sigaction) = unsafe { (mem::zeroed(), mem::zeroed()) };
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
-        ours.sa_sigaction = handler as usize;
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // SAFETY: both are whole; the handler does nothing that a handler may not do.
-        let failed = unsafe { libc::sigaction(libc::SIGFPE, &raw const ours, &raw mut before) } != 0;
-        if failed {
-            log::debug!("the least number divided by -1 ends the process: no handler can be set");
-        }
-        before
-    });
+    let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
+    // SAFETY: all fields are plain numbers, for which zero is a value.
+    let (mut ours, mut before): (sigaction, sigaction) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: nothing is set, and `before` is whole.
+    let asked = unsafe { libc::sigaction(libc::SIGFPE, ptr::null(), &raw mut before) };
+    if asked == 0 && before.sa_sigaction == handler as usize {
+        return;
+    }
+    ours.sa_sigaction = handler as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+    // SAFETY: `ours` is whole; the handler does nothing that a handler may not do.
+    if asked != 0 || unsafe { libc::sigaction(libc::SIGFPE, &raw const ours, ptr::null_mut()) } != 0 {
+        log::debug!("a division without a result ends the process: no handler can be set");
+    }
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -61,7 +69,10 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: zero is a value of its fields, and means the system's own way.
     let usual: sigaction = unsafe { mem::zeroed() };
-    let before = BEFORE.get().unwrap_or(&usual);
+    let passed = PASSED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: it is null, or was leaked for this.
+    let before = unsafe { BEFORE.load(Ordering::Acquire).as_ref() };
+    let before = before.filter(|_| passed < MOST_PASSED).unwrap_or(&usual);
     match before.sa_sigaction {
         // One that somebody has sent; the system does not let an instruction be ignored.
         // SAFETY: as of this function.
@@ -95,27 +106,88 @@ unsafe fn step_over(registers: &mut Registers) -> bool {
     let start = registers[REG_RIP as usize] as *const u8;
     // SAFETY: as of this function.
     let Some(division) = (unsafe { Division::at(start, registers) }) else { return false };
-    let (rax, rdx) = (registers[REG_RAX as usize], registers[REG_RDX as usize]);
-    let is_least = if division.is_long {
-        rax == i64::MIN && rdx == -1
-    } else {
-        rax as i32 == i32::MIN && rdx as i32 == -1
+    let (low, high) = division.dividend(registers);
+    let width = division.width;
+    let (quotient, rest) = match division.divisor {
+        0 => (0, low),
+        -1 if division.is_signed && low == width.least() && high == -1 => (low, 0),
+        _ => return false,
     };
-    if !is_least || division.divisor != -1 {
-        return false;
+    if width == Width::Byte {
+        // Both halves lie in one register.
+        width.put(&mut registers[REG_RAX as usize], quotient);
+        Width::put_second(&mut registers[REG_RAX as usize], rest);
+    } else {
+        width.put(&mut registers[REG_RAX as usize], quotient);
+        width.put(&mut registers[REG_RDX as usize], rest);
     }
-    if !division.is_long {
-        registers[REG_RAX as usize] = i64::from(i32::MIN as u32);
-    }
-    registers[REG_RDX as usize] = 0;
     registers[REG_RIP as usize] += division.length as i64;
     true
 }
 
-/// The instruction `idiv` of 32 or 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Byte,
+    Word,
+    Short,
+    Long,
+}
+
+impl Width {
+    /// The number that these bits of a value are.
+    fn of(self, value: i64) -> i64 {
+        match self {
+            Self::Byte => i64::from(value as i8),
+            Self::Word => i64::from(value as i16),
+            Self::Short => i64::from(value as i32),
+            Self::Long => value,
+        }
+    }
+
+    fn least(self) -> i64 {
+        match self {
+            Self::Byte => i64::from(i8::MIN),
+            Self::Word => i64::from(i16::MIN),
+            Self::Short => i64::from(i32::MIN),
+            Self::Long => i64::MIN,
+        }
+    }
+
+    /// As an instruction of this width writes a register: that of 32 bits clears the rest, narrower ones leave it.
+    fn put(self, register: &mut greg_t, value: i64) {
+        *register = match self {
+            Self::Byte => *register & !0xff | value & 0xff,
+            Self::Word => *register & !0xffff | value & 0xffff,
+            Self::Short => i64::from(value as u32),
+            Self::Long => value,
+        }
+    }
+
+    /// The second byte of a register.
+    fn put_second(register: &mut greg_t, value: i64) {
+        *register = *register & !0xff00 | (value & 0xff) << 8;
+    }
+
+    /// # Safety
+    /// So many bytes can be read there.
+    unsafe fn read(self, address: i64) -> i64 {
+        // SAFETY: as of this function.
+        unsafe {
+            match self {
+                Self::Byte => i64::from((address as *const i8).read()),
+                Self::Word => i64::from((address as *const i16).read_unaligned()),
+                Self::Short => i64::from((address as *const i32).read_unaligned()),
+                Self::Long => (address as *const i64).read_unaligned(),
+            }
+        }
+    }
+}
+
+/// The instruction `div` or `idiv`.
 #[derive(Debug, PartialEq, Eq)]
 struct Division {
-    is_long: bool,
+    width: Width,
+    is_signed: bool,
     divisor: i64,
     length: usize,
 }
@@ -126,22 +198,32 @@ impl Division {
     unsafe fn at(start: *const u8, registers: &Registers) -> Option<Self> {
         // SAFETY: no more is read than the instruction has.
         let byte = |at: usize| unsafe { *start.add(at) };
-        let (rex, opcode_at) = if byte(0) & 0xf0 == 0x40 { (byte(0), 1) } else { (0, 0) };
-        if byte(opcode_at) != 0xf7 {
-            return None;
-        }
-        let (is_long, more) = (rex & 8 != 0, usize::from(rex & 1) << 3);
-        let form = byte(opcode_at + 1);
-        if form >> 3 & 7 != 7 {
-            return None;
-        }
+        let is_word = byte(0) == 0x66;
+        let mut at = usize::from(is_word);
+        let rex = if byte(at) & 0xf0 == 0x40 { byte(at) } else { 0 };
+        at += usize::from(rex != 0);
+        let width = match byte(at) {
+            0xf6 => Width::Byte,
+            0xf7 if rex & 8 != 0 => Width::Long,
+            0xf7 if is_word => Width::Word,
+            0xf7 => Width::Short,
+            _ => return None,
+        };
+        let more = usize::from(rex & 1) << 3;
+        let form = byte(at + 1);
+        let is_signed = match form >> 3 & 7 {
+            6 => false,
+            7 => true,
+            _ => return None,
+        };
         let (kind, low) = (form >> 6, usize::from(form & 7));
         let register = |number: usize| registers[NUMBERED[number] as usize];
-        let mut at = opcode_at + 2;
+        at += 2;
         if kind == 3 {
-            let value = register(low | more);
-            let divisor = if is_long { value } else { i64::from(value as i32) };
-            return Some(Self { is_long, divisor, length: at });
+            // Of single bytes, without that prefix, these numbers are the second bytes of the first four registers.
+            let value =
+                if width == Width::Byte && rex == 0 && low > 3 { register(low - 4) >> 8 } else { register(low | more) };
+            return Some(Self { width, is_signed, divisor: width.of(value), length: at });
         }
         let mut base = Some(low | more);
         let mut address = 0_i64;
@@ -177,14 +259,15 @@ impl Division {
             address = address.wrapping_add(start as i64 + at as i64);
         }
         // SAFETY: the instruction has read it.
-        let divisor = unsafe {
-            if is_long {
-                (address as *const i64).read_unaligned()
-            } else {
-                i64::from((address as *const i32).read_unaligned())
-            }
-        };
-        Some(Self { is_long, divisor, length: at })
+        let divisor = unsafe { width.read(address) };
+        Some(Self { width, is_signed, divisor, length: at })
+    }
+
+    /// The lower and the higher half of what is divided.
+    fn dividend(&self, registers: &Registers) -> (i64, i64) {
+        let rax = registers[REG_RAX as usize];
+        let high = if self.width == Width::Byte { rax >> 8 } else { registers[REG_RDX as usize] };
+        (self.width.of(rax), self.width.of(high))
     }
 }
 
@@ -228,6 +311,38 @@ asm!($instruction, $($name = in(reg) $value,)* inout($low) low, inout($high) hig
         );
     }
 
+    #[test]
+    fn a_division_by_zero_is_zero_and_leaves_the_number_over_at_each_width() {
+        survive_divisions();
+        let (mut low, mut high) = (7_i64, 0_i64);
+        // SAFETY: the divisions read nothing but registers.
+        unsafe {
+            asm!("idiv {d}", d = in(reg) 0_i64, inout("rax") low, inout("rdx") high);
+            assert_eq!((low, high), (0, 7));
+            (low, high) = (-7, -1);
+            asm!("idiv {d:e}", d = in(reg) 0_i64, inout("rax") low, inout("rdx") high);
+            assert_eq!((low, high), (0, i64::from(-7_i32 as u32)));
+            (low, high) = (7, 0);
+            asm!("div {d}", d = in(reg) 0_i64, inout("rax") low, inout("rdx") high);
+            assert_eq!((low, high), (0, 7));
+            (low, high) = (0x5_0007, 0x6_0000);
+            asm!("idiv {d:x}", d = in(reg) 0_i64, inout("rax") low, inout("rdx") high);
+            assert_eq!((low, high), (0x5_0000, 0x6_0007));
+            low = 0x5_0007;
+            asm!("idiv {d}", d = in(reg_byte) 0_i8, inout("rax") low);
+            assert_eq!(low, 0x5_0700);
+            low = 0x5_0007;
+            asm!("xor ecx, ecx", "div ch", inout("rax") low, out("rcx") _);
+            assert_eq!(low, 0x5_0700);
+            low = 0xff80;
+            asm!("idiv {d}", d = in(reg_byte) -1_i8, inout("rax") low);
+            assert_eq!(low, 0x80);
+            (low, high) = (0x8000, 0xffff);
+            asm!("idiv {d:x}", d = in(reg) -1_i64, inout("rax") low, inout("rdx") high);
+            assert_eq!((low, high), (0x8000, 0));
+        }
+    }
+
     static MINUS_ONE: i64 = -1;
 
     #[test]
@@ -255,7 +370,7 @@ asm!($instruction, $($name = in(reg) $value,)* inout($low) low, inout($high) hig
             survive_divisions();
             // SAFETY: it ends the process.
             unsafe {
-                asm!("xor ecx, ecx", "mov eax, 1", "cdq", "idiv ecx", out("eax") _, out("ecx") _, out("edx") _);
+                asm!("mov ecx, 1", "xor eax, eax", "mov edx, 5", "idiv ecx", out("eax") _, out("ecx") _, out("edx") _);
             }
         }
         let this = "division::tests::what_else_fails_in_a_division_ends_the_process_as_before";

@@ -156,6 +156,21 @@ def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
     eventually(lambda: not lives(int(child)), "it has ended")
 
 
+def test_what_a_program_leaves_behind_is_not_waited_for_and_ends(tmp_path: Path) -> None:
+    """It holds what the program has printed to, and prints itself"""
+    pid = tmp_path / "pid"
+    script = f"(while true; do echo more; sleep 0.001; done) & echo $! >{pid}; echo made; exit 0"
+    assert "made" in run(["sh", "-c", script], tmp_path, "it").split()
+    left = int(pid.read_text())
+    eventually(lambda: not lives(left), "what was left behind ends")
+
+
+def test_a_program_that_prints_no_more_is_waited_for(tmp_path: Path) -> None:
+    script = f"echo made; exec >/dev/null 2>&1; sleep 0.3; touch {tmp_path / 'done'}"
+    assert run(["sh", "-c", script], tmp_path, "it").split() == ["made"]
+    assert (tmp_path / "done").exists()
+
+
 def test_libraries_of_an_environment_are_for_its_programs(tmp_path: Path) -> None:
     # the interpreter that starts them needs these, and a shell does not
     for library in ("libffi.so.6", "libffi.so.7", "libffi.so.8"):
