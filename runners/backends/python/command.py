@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ...environment import environment_with
-from ...errors import ConfigInvalid, ModelUnavailable
+from ...errors import ConfigInvalid
 from ...leaving import at_any_end
 from ...wanted import check_wanted
 from .progress import reported
