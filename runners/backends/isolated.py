@@ -44,6 +44,7 @@ class IsolatedModel:
     def auto_complete_config(config: Any) -> Any:  # noqa: ANN401 - a ModelConfig of the worker
         """Opens the version that an order is about, and answers what was found in it. Neither is a configuration"""
         logging.getLogger().addHandler(_ToServer())
+        survive_divisions()
         plain: Plain = config.as_dict()
         answer = _found(Order.of(plain))
         plain.clear()
@@ -53,6 +54,7 @@ class IsolatedModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Opens the version again, for one instance; what there is to warn of was said when it was opened first"""
         logging.getLogger().addHandler(_ToServer(logging.ERROR))
+        survive_divisions()
         order = Order.of(json.loads(args["isolated"]))
         kind = args["model_instance_kind"]
         place = int(args["model_instance_device_id"]) if kind == "GPU" else None

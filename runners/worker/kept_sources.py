@@ -48,9 +48,9 @@ def _kept_first(loader: SourceFileLoader, path: Any) -> bytes:
     return _get_data(loader, path) if kept is None else kept
 
 
-def _straight(path: Any) -> str:
+def _straight(name: Any) -> str:
     """Without `..`, where that leads to the same place"""
-    path = os.fspath(path)
+    path = os.fsdecode(name)
     if ".." not in path:
         return path
     straight = os.path.normpath(path)
@@ -143,7 +143,7 @@ def keep(packed: str) -> None:
             lines = decode_source(text).splitlines(keepends=True)
             linecache.cache[path] = (len(text), None, lines, path)
     # whoever loads a file by its name has this loader from Python itself
-    SourceFileLoader.path_stats = _stats_of_others  # type: ignore[method-assign]
-    SourceFileLoader.get_data = _kept_first  # type: ignore[method-assign]
+    SourceFileLoader.path_stats = _stats_of_others  # type: ignore[method-assign,assignment]
+    SourceFileLoader.get_data = _kept_first  # type: ignore[method-assign,assignment]
     sys.path_hooks.insert(0, _finder)
     sys.path_importer_cache.clear()

@@ -181,13 +181,16 @@ def test_settings_of_a_client_with_one_call_are_let_be(client: Http2) -> None:
 
 
 @pytest.mark.alone
-def test_windows_that_grow_by_one_are_let_be(client: Http2) -> None:
+def test_windows_that_grow_by_one_are_let_be_for_a_while(client: Http2) -> None:
     client.begin(1, STREAM)
     client.data(1, message(WHOLE), end=False)
     client.send(frame(Kind.SETTINGS, payload=struct.pack(">HI", Setting.INITIAL_WINDOW_SIZE, 1000)))
-    client.send(frame(Kind.WINDOW_UPDATE, 0, 1, (1).to_bytes(4)) * 50_000)
+    grow = frame(Kind.WINDOW_UPDATE, 0, 1, (1).to_bytes(4))
+    client.send(grow * 9_000)
     client.data(1, b"")
     assert client.status(1) == OK
+    # for which nothing has come meanwhile
+    assert ends(client, grow * 20_000)
 
 
 @pytest.mark.alone
@@ -210,9 +213,11 @@ def test_single_bytes_behind_an_answer_that_nobody_reads_hold_little(server: Ser
 
 
 @pytest.mark.alone
-def test_two_hundred_answers_that_nobody_reads_are_given_up(server: Server) -> None:
+@pytest.mark.parametrize("size", [1, 15_000, 20_000])
+def test_two_hundred_answers_that_nobody_reads_are_given_up(server: Server, size: int) -> None:
     with Http2(("127.0.0.1", port_of(server)), window=0) as deaf:
-        asked = tensor_request("identity_uint8", "INPUT0", "UINT8", NUMBERS).SerializeToString()
+        numbers = np.zeros((1, size), np.uint8)
+        asked = tensor_request("identity_uint8", "INPUT0", "UINT8", numbers).SerializeToString()
         for stream in range(1, 401, 2):
             deaf.ask(stream, INFER, asked)
         given_up = [found for _ in range(200) if (found := deaf.until_kind(Kind.RST_STREAM))]
@@ -399,6 +404,14 @@ def test_shapes_that_no_tensor_has_are_refused(client: Http2, shape: tuple[int, 
     asked.inputs[0].shape.extend(shape)
     client.ask(1, INFER, asked.SerializeToString())
     assert client.status(1) == 3
+
+
+@pytest.mark.alone
+def test_fields_that_nobody_knows_are_refused_before_all_are_read(client: Http2) -> None:
+    client.ask(1, INFER, bytes([0x78, 0]) * ((1 << 18) + 1))
+    ending = client.ending(1)
+    assert isinstance(ending, dict)
+    assert (ending["grpc-status"], "it has too many fields" in ending["grpc-message"]) == ("3", True)
 
 
 @pytest.mark.alone

@@ -132,6 +132,8 @@ class Cycle(RequestResponseCycle):
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
+            # an application that waits for nothing else would keep all others waiting, and hear of nothing
+            await asyncio.sleep(0)
             return
         if not self.response_started:
             self._begin(message)

@@ -33,8 +33,8 @@ __all__ = ["WebSocket"]
 
 _AGAINST_THE_RULES: Final = 1008
 _TOO_LARGE: Final = 1009
-# Of a fragment, less than which is next to nothing.
-_LEAST_BYTES: Final = 64
+# Of a fragment, less than which is next to nothing: each costs as much as some hundred bytes.
+_LEAST_BYTES: Final = 512
 
 
 class WebSocket(WSProtocol):

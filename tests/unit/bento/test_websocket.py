@@ -121,9 +121,10 @@ def test_thousands_of_messages_at_once_come_back_in_their_order() -> None:
         message(b"", PING) * 40_000,
         message(b"", PONG) * 40_000,
         message(b"a", first=0) + message(b"", 0, first=0) * 40_000,
+        message(b"a", first=0) + message(b"a" * 511, 0, first=0) * 2000,
         message(b"", PING) * 40_000 + message(b"abc"),
     ],
-    ids=["pings", "pongs", "fragments", "pings before a message"],
+    ids=["pings", "pongs", "empty fragments", "short fragments", "pings before a message"],
 )
 def test_a_stream_of_frames_that_bring_nothing_is_ended(frames: bytes) -> None:
     with served(echo, FEW) as server, opened(server) as connection:
@@ -163,9 +164,9 @@ def test_pings_now_and_then_and_large_fragments_are_no_such_stream() -> None:
         for _ in range(50):
             connection.send(message(b"", PING))
             assert read(connection) == (PONG, b"")
-        pieces = [message(bytes(100), first=0), *[message(bytes(100), 0, first=0)] * 300, message(b"", 0)]
+        pieces = [message(bytes(520), first=0), *[message(bytes(520), 0, first=0)] * 120, message(b"", 0)]
         connection.send(b"".join(pieces))
-        assert read(connection) == (BINARY, bytes(30100))
+        assert read(connection) == (BINARY, bytes(520 * 121))
 
 
 def test_one_with_a_body_is_refused() -> None:

@@ -151,9 +151,7 @@ impl CallAnswer {
         };
         let mut stream = outlet.open_with(self.timings)?;
         for piece in coding::coded(&stream.context.io.net, message, stream.coding).await {
-            if piece.len() <= SHORT_BYTES {
-                stream.inner.send_data(piece, false)?;
-            } else if stream.send_whole(piece).await? != Sent::Whole {
+            if stream.send_whole(piece).await? != Sent::Whole {
                 stream.inner.send_reset(Reason::CANCEL);
                 return Ok(());
             }
@@ -252,6 +250,11 @@ impl Stream<'_> {
         let Self { context, inner, deadline, .. } = self;
         while !bytes.is_empty() {
             inner.reserve_capacity(bytes.len());
+            // As mostly: whoever waits for nothing is not watched.
+            if inner.capacity() >= bytes.len() {
+                inner.send_data(bytes, false)?;
+                break;
+            }
             let room = patiently(
                 &context.io,
                 tokio::time::Instant::now(),

@@ -12,6 +12,8 @@ const STREAM_BITS: u32 = u32::MAX >> 1;
 pub(crate) enum Idle {
     Ping,
     Settings,
+    /// Room for answers.
+    Window,
     Other,
 }
 
@@ -79,8 +81,9 @@ impl FrameHeads {
 
 fn idle(kind: u8, flags: u8) -> Option<Idle> {
     match kind {
-        // DATA, HEADERS, RST_STREAM, GOAWAY, WINDOW_UPDATE, CONTINUATION
-        0 | 1 | 3 | 7 | 8 | 9 => None,
+        // DATA, HEADERS, RST_STREAM, GOAWAY, CONTINUATION
+        0 | 1 | 3 | 7 | 9 => None,
+        8 => Some(Idle::Window),
         // SETTINGS and PING that answer ours
         4 | 6 if flags & ACK != 0 => None,
         6 => Some(Idle::Ping),

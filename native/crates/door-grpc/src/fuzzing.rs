@@ -9,8 +9,8 @@ pub fn frame_heads(bytes: &[u8]) {
     assert_eq!(told(&[bytes]), told(&[first, second]));
 }
 
-fn told(pieces: &[&[u8]]) -> ([usize; 3], bool, u32) {
-    let (mut heads, mut frames) = (FrameHeads::new(), [0; 3]);
+fn told(pieces: &[&[u8]]) -> ([usize; 4], bool, u32) {
+    let (mut heads, mut frames) = (FrameHeads::new(), [0; 4]);
     for piece in pieces {
         heads.read(piece, |idle| frames[idle as usize] += 1);
     }

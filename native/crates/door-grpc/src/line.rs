@@ -28,6 +28,8 @@ pub(crate) struct Line {
     /// Pings that came too early, and frames of no call, since a call was answered.
     strikes: Cell<u32>,
     idle_frames: Cell<u32>,
+    /// Since part of an answer has left.
+    window_frames: Cell<u32>,
     /// Calls that settings were for, and since when they are counted.
     calls_set: Cell<usize>,
     calls_set_since: Cell<Option<Instant>>,
@@ -55,6 +57,7 @@ impl Line {
             pings_sent: Cell::new(0),
             strikes: Cell::new(0),
             idle_frames: Cell::new(0),
+            window_frames: Cell::new(0),
             calls_set: Cell::new(0),
             calls_set_since: Cell::new(None),
             last_ping: Cell::new(None),
@@ -82,11 +85,13 @@ impl Line {
         self.pings_sent.set(0);
         self.strikes.set(0);
         self.idle_frames.set(0);
+        self.window_frames.set(0);
         self.last_ping.set(None);
     }
 
     /// Part of an answer has left: clients ping to learn how much is under way, again and again while a large one comes.
     pub(crate) fn has_sent_data(&self) {
+        self.window_frames.set(0);
         self.strikes.set(0);
         self.last_ping.set(None);
     }
@@ -137,6 +142,15 @@ impl Line {
     pub(crate) fn has_sent_idle_frame(&self) {
         let count = self.idle_frames.get() + 1;
         self.idle_frames.set(count);
+        if count > MOST_IDLE_FRAMES {
+            self.misbehaves.set(Some(Misbehaviour::TooManyFrames));
+        }
+    }
+
+    /// The client has made room for answers, of which as many may come as there are.
+    pub(crate) fn has_made_room(&self) {
+        let count = self.window_frames.get() + 1;
+        self.window_frames.set(count);
         if count > MOST_IDLE_FRAMES {
             self.misbehaves.set(Some(Misbehaviour::TooManyFrames));
         }
@@ -229,6 +243,22 @@ mod tests {
         }
         assert!(!line.misbehaves());
         line.has_sent_idle_frame();
+        assert!(line.misbehaves());
+    }
+
+    #[test]
+    fn room_is_made_for_what_comes_and_not_again_and_again() {
+        let line = line(KeepAlive::default());
+        for _ in 0..3 {
+            for _ in 0..MOST_IDLE_FRAMES {
+                line.has_made_room();
+            }
+            assert!(!line.misbehaves());
+            line.has_sent_data();
+        }
+        for _ in 0..=MOST_IDLE_FRAMES {
+            line.has_made_room();
+        }
         assert!(line.misbehaves());
     }
 

@@ -1,12 +1,15 @@
 //! Messages of a call, as its client sends them: each a head of five bytes, and a body.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
 use kushi_net::{Answering, COUNTED_BYTES};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::coding;
 use crate::context::GrpcContext;
@@ -16,6 +19,10 @@ use crate::status::{DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, Status};
 
 /// What a length may have set aside before the bytes are there.
 const TRUSTED_BYTES: usize = 1 << 20;
+
+/// What trailers hold at most, as they are read.
+const MOST_TRAILERS: usize = 80 << 10;
+const OWE_EVERY: Duration = Duration::from_millis(250);
 
 /// What messages of a call are read with.
 #[derive(Clone, Copy)]
@@ -113,6 +120,19 @@ impl<'a> Messages<'a> {
         let unfolded = unfolding.await;
         self.unfolding = None;
         unfolded.map(Some)
+    }
+
+    /// Until whoever asks gives it up: what has come and is not read, because answers wait for their client, counts.
+    pub(crate) async fn owe_unread(&mut self) -> Infallible {
+        let mut owed = self.inlet.context.io.net.budget.open();
+        loop {
+            sleep(OWE_EVERY).await;
+            // Nobody asks for them.
+            poll_fn(|task| Poll::Ready(self.body.poll_trailers(task).is_ready())).await;
+            let unread = self.body.flow_control().used_capacity();
+            // They may lie behind it.
+            owed.owe_in_all(if unread > 0 { unread + MOST_TRAILERS } else { 0 });
+        }
     }
 
     /// A message as it came, and whether it is compressed.

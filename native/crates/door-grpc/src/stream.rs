@@ -52,7 +52,7 @@ pub(crate) async fn serve(
 }
 
 async fn converse(
-    mut messages: Messages<'_>,
+    mut incoming: Messages<'_>,
     context: &Rc<GrpcContext>,
     stream: &mut Stream<'_>,
     head: &Head,
@@ -95,7 +95,7 @@ async fn converse(
             };
             requests.spawn_local(request.run(body, answering));
         }
-        messages.has_open = !requests.is_empty();
+        incoming.has_open = !requests.is_empty();
         tokio::select! {
             biased;
             () = closing(&entered), if is_open => (is_open, is_closing) = (false, true),
@@ -103,7 +103,11 @@ async fn converse(
             () = has_ended(&mut beginning), if beginning.is_some() => beginning = None,
             Some(OutgoingMessages { messages, end }) = outgoing.recv() => {
                 if !messages.is_empty() {
-                    stream.send_all(messages).await?;
+                    tokio::select! {
+                        biased;
+                        sent = stream.send_all(messages) => sent?,
+                        never = incoming.owe_unread() => match never {},
+                    }
                 }
                 if let Some(status) = end {
                     return Ok(status);
@@ -112,7 +116,7 @@ async fn converse(
             Some(ended) = requests.join_next() => if ended.is_err() {
                 return Ok(Status::new(INTERNAL, "a request was lost, see the log of the server"));
             },
-            message = messages.next(), if is_open && read.is_none() && requests.len() < MOST_OPEN => {
+            message = incoming.next(), if is_open && read.is_none() && requests.len() < MOST_OPEN => {
                 match message {
                     Ok(Some(message)) => read = Some(message),
                     Ok(None) => is_open = false,

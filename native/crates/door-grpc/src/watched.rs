@@ -91,6 +91,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for WatchedSocket<I> {
             heads.read(bytes, |idle| match idle {
                 Idle::Ping => line.has_pinged(Instant::now()),
                 Idle::Settings => line.has_set(Instant::now()),
+                Idle::Window => line.has_made_room(),
                 Idle::Other => line.has_sent_idle_frame(),
             });
             if heads.began_wrong() {

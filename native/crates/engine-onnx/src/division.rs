@@ -221,8 +221,11 @@ impl Division {
         at += 2;
         if kind == 3 {
             // Of single bytes, without that prefix, these numbers are the second bytes of the first four registers.
-            let value =
-                if width == Width::Byte && rex == 0 && low > 3 { register(low - 4) >> 8 } else { register(low | more) };
+            let value = if width == Width::Byte && rex == 0 && low > 3 {
+                register(low - 4) >> 8
+            } else {
+                register(low | more)
+            };
             return Some(Self { width, is_signed, divisor: width.of(value), length: at });
         }
         let mut base = Some(low | more);

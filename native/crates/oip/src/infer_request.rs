@@ -5,7 +5,7 @@ use kushi_core::{Error, Parameter, Sequence, SequenceId, Shape};
 use smallvec::SmallVec;
 
 use crate::SlotRange;
-use crate::wire::{Fields, Value, WireError};
+use crate::wire::{Fields, Room, TOO_MANY_FIELDS, Value, WireError};
 
 /// Of inputs and outputs together; each costs many times its bytes in the message.
 pub const MAX_TENSORS: usize = 1024;
@@ -97,20 +97,22 @@ impl Region {
 impl<'a> InferRequest<'a> {
     pub fn read(message: &'a [u8]) -> Result<Self, Error> {
         let mut request = Self::default();
+        let mut room = Room::default();
         let mut fields = Fields::new(message);
         while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+            room.take().map_err(unreadable)?;
             match field {
                 1 => request.model_name = value.text().map_err(unreadable)?,
                 2 => request.model_version = value.text().map_err(unreadable)?,
                 3 => request.id = value.text().map_err(unreadable)?,
-                4 => request.read_parameter(value)?,
+                4 => request.read_parameter(value, &mut room)?,
                 5 => {
                     request.check_tensors()?;
-                    request.inputs.push(input(value)?);
+                    request.inputs.push(input(value, &mut room)?);
                 }
                 6 => {
                     request.check_tensors()?;
-                    request.outputs.push(output(value)?);
+                    request.outputs.push(output(value, &mut room)?);
                 }
                 7 if request.raw_input_contents.len() == MAX_TENSORS => return Err(too_many_tensors()),
                 7 => request.raw_input_contents.push(value.bytes().map_err(unreadable)?),
@@ -127,8 +129,8 @@ impl<'a> InferRequest<'a> {
         if self.inputs.len() + self.outputs.len() < MAX_TENSORS { Ok(()) } else { Err(too_many_tensors()) }
     }
 
-    fn read_parameter(&mut self, entry: Value<'a>) -> Result<(), Error> {
-        let (key, value) = parameter(entry).map_err(unreadable)?;
+    fn read_parameter(&mut self, entry: Value<'a>, room: &mut Room) -> Result<(), Error> {
+        let (key, value) = parameter(entry, room).map_err(unreadable)?;
         let wrong_type = |expected: &str| {
             Error::invalid(format!("invalid value type for '{key}' parameter, expected {expected}."))
         };
@@ -206,15 +208,17 @@ enum Number {
     Unsigned(u64),
 }
 
-fn parameter(entry: Value<'_>) -> Result<(&str, Option<Number>), WireError> {
+fn parameter<'a>(entry: Value<'a>, room: &mut Room) -> Result<(&'a str, Option<Number>), WireError> {
     let (mut key, mut found) = ("", None);
     let mut fields = Fields::new(entry.bytes()?);
     while let Some((field, value)) = fields.next_field()? {
+        room.take()?;
         match field {
             1 => key = value.text()?,
             2 => {
                 let mut choices = Fields::new(value.bytes()?);
                 while let Some((choice, value)) = choices.next_field()? {
+                    room.take()?;
                     found = match choice {
                         1 => Some(Number::Of(Parameter::Bool(value.varint()? != 0))),
                         2 => Some(Number::Of(Parameter::Int(value.varint()? as i64))),
@@ -231,25 +235,25 @@ fn parameter(entry: Value<'_>) -> Result<(&str, Option<Number>), WireError> {
     Ok((key, found))
 }
 
-fn input(value: Value<'_>) -> Result<Input<'_>, Error> {
+fn input<'a>(value: Value<'a>, room: &mut Room) -> Result<Input<'a>, Error> {
     let mut input = Input::default();
     let mut fields = Fields::new(value.bytes().map_err(unreadable)?);
     while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+        room.take().map_err(unreadable)?;
         match field {
             1 => input.name = value.text().map_err(unreadable)?,
             2 => input.datatype = value.text().map_err(unreadable)?,
             3 => {
                 let shape = &mut input.shape;
                 let mut excess = false;
-                value
-                    .varints(|dim| {
-                        excess |= shape.len() == MAX_DIMENSIONS;
-                        if !excess {
-                            shape.push(dim as i64);
-                        }
-                        Ok(())
-                    })
-                    .map_err(unreadable)?;
+                let read = value.varints(|dim| {
+                    if shape.len() == MAX_DIMENSIONS {
+                        excess = true;
+                        return Err(TOO_MANY_FIELDS);
+                    }
+                    shape.push(dim as i64);
+                    Ok(())
+                });
                 if excess {
                     let text = format!(
                         "input '{}' has more dimensions than {MAX_DIMENSIONS}, which is the most",
@@ -257,23 +261,25 @@ fn input(value: Value<'_>) -> Result<Input<'_>, Error> {
                     );
                     return Err(Error::invalid(text));
                 }
+                read.map_err(unreadable)?;
             }
-            4 => input.region.read(parameter(value).map_err(unreadable)?)?,
+            4 => input.region.read(parameter(value, room).map_err(unreadable)?)?,
             5 => input.contents = Some(value.bytes().map_err(unreadable)?),
-            1001 => input.slot = Some(slot_range(value).map_err(unreadable)?),
+            1001 => input.slot = Some(slot_range(value, room).map_err(unreadable)?),
             _ => {}
         }
     }
     Ok(input)
 }
 
-fn output(value: Value<'_>) -> Result<Output<'_>, Error> {
+fn output<'a>(value: Value<'a>, room: &mut Room) -> Result<Output<'a>, Error> {
     let mut output = Output::default();
     let mut fields = Fields::new(value.bytes().map_err(unreadable)?);
     while let Some((field, value)) = fields.next_field().map_err(unreadable)? {
+        room.take().map_err(unreadable)?;
         match field {
             1 => output.name = value.text().map_err(unreadable)?,
-            2 => match parameter(value).map_err(unreadable)? {
+            2 => match parameter(value, room).map_err(unreadable)? {
                 (key, value) if key != "classification" => output.region.read((key, value))?,
                 ("classification", Some(Number::Of(Parameter::Int(count)))) => {
                     let text = "invalid value for 'classification' parameter, expected >= 1";
@@ -291,10 +297,11 @@ fn output(value: Value<'_>) -> Result<Output<'_>, Error> {
     Ok(output)
 }
 
-fn slot_range(value: Value<'_>) -> Result<SlotRange, WireError> {
+fn slot_range(value: Value<'_>, room: &mut Room) -> Result<SlotRange, WireError> {
     let mut range = SlotRange::default();
     let mut fields = Fields::new(value.bytes()?);
     while let Some((field, value)) = fields.next_field()? {
+        room.take()?;
         match field {
             1 => range.slot = value.varint()?,
             2 => range.offset = value.varint()?,

@@ -28,6 +28,10 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
+/// Of one message, with those of the messages in it: reading more would keep others waiting.
+const MOST_FIELDS: usize = 1 << 18;
+
+pub const TOO_MANY_FIELDS: WireError = WireError("it has too many fields");
 const CUT_SHORT: WireError = WireError("it ends in the middle of a field");
 const OTHER_TYPE: WireError = WireError("a field has another type than expected");
 
@@ -69,6 +73,24 @@ impl<'a> Value<'a> {
             }
             _ => Err(OTHER_TYPE),
         }
+    }
+}
+
+/// How many fields may still be read.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MOST_FIELDS)
+    }
+}
+
+impl Room {
+    /// For one more.
+    pub fn take(&mut self) -> Result<(), WireError> {
+        self.0 = self.0.checked_sub(1).ok_or(TOO_MANY_FIELDS)?;
+        Ok(())
     }
 }
 

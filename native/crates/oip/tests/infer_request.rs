@@ -188,6 +188,29 @@ fn check_same(read: &InferRequest<'_>, message: &ModelInferRequest) {
     assert_eq!(read.raw_input_contents[..], message.raw_input_contents);
 }
 
+#[test]
+fn a_message_of_nothing_but_small_fields_is_refused_before_it_is_read_to_its_end() {
+    let too_many = "failed to parse the request: it has too many fields";
+    let unknown = [0x78, 0].repeat(1 << 19);
+    let in_an_input = [&[0x2a][..], &varint(unknown.len()), &unknown].concat();
+    let in_a_parameter = [&[0x22][..], &varint(unknown.len()), &unknown].concat();
+    for message in [unknown.clone(), in_an_input, in_a_parameter] {
+        assert_eq!(InferRequest::read(&message).unwrap_err().to_string(), too_many);
+    }
+    let few = [0x78, 0].repeat(1000);
+    assert!(InferRequest::read(&few).is_ok());
+}
+
+fn varint(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7f {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
 proptest! {
     #[test]
     fn any_message_is_read_as_what_it_is(message in messages()) {
