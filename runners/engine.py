@@ -21,7 +21,7 @@ import kushi_native
 
 from . import verbs
 from .calls import Calls
-from .control import Control
+from .control.controller import Controller
 from .devices import limits_of
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
 from .grpc_description import described_files, services_of
@@ -83,7 +83,7 @@ class Engine(Calls):
         super().__init__(self._core)
         limits = limits_of(options.devices)
         options.rate_limit.warn()
-        self._control = Control(self._core, paths, options.models, options.backend_config, limits)
+        self._control = Controller(self._core, paths, options.models, options.backend_config, limits)
         try:
             self._control.start(options.models.load if explicit else [ALL_MODELS])
             if options.exit_on_error:

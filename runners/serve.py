@@ -21,12 +21,12 @@ from typing import NoReturn
 from kushi_native import kill_workers
 
 from . import log
+from .control.load import threads_are_left
 from .descriptors import allow_connections
 from .doors import DOORS, exposed, probe_all
 from .engine import Engine
 from .errors import KushiError
 from .leaving import leave
-from .loading import threads_are_left
 from .printable import printable
 from .settings import ServerSettings
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .checking import Finding, check
+from .control.check import Finding, check
 from .engine import Engine
 from .repository.backend_config import BackendConfig
 from .settings import EngineOptions, LogOptions

@@ -14,7 +14,7 @@ import numpy as np
 from kushi_native import PythonModel, survive_divisions
 
 from ..errors import InvalidInput, KushiError, Unsupported
-from ..loading import failure_of
+from ..failures import failure_of
 from ..repository.tensors import scalar_names
 from .fitting import backend_of, fit
 from .isolated_batches import Batches, Given, as_bfloat16

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Iterable
 
-    from ..checking import Finding
+    from ..control.check import Finding
 
 __all__ = ["COMMAND"]
 
@@ -66,7 +66,7 @@ def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: boo
 
         settings: Any = BackendSettings().read(arguments["backend_config"], _BACKEND_CONFIG)
         return load_once(repositories, settings)
-    from ..checking import check  # noqa: PLC0415 - see above
+    from ..control.check import check  # noqa: PLC0415 - see above
 
     return check(repositories)
 

@@ -30,9 +30,9 @@ from runners import (
 )
 from runners.backends import Opened
 from runners.backends.pipeline import Loaded, load
-from runners.control import Control
+from runners.control.controller import Controller
+from runners.control.on_threads import _still_waiting
 from runners.repository.layout import ModelSource
-from runners.starting import _still_waiting
 from tests import hostile_models, models
 from tests.held import hold_file
 from tests.lifetimes import Made
@@ -57,7 +57,7 @@ def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
     plus(tmp_path, "other")
     entered, leave = threading.Event(), threading.Event()
     with Engine(tmp_path, options=EXPLICIT) as engine:
-        load = engine._control._roster.load
+        load = engine._control._loader.load
 
         def hold(*arguments: object) -> object:
             if not entered.is_set():
@@ -65,7 +65,7 @@ def test_a_model_changes_one_order_at_a_time_and_others_meanwhile(
                 assert leave.wait(30)
             return load(*arguments)  # type: ignore[arg-type] # passed on as they come
 
-        monkeypatch.setattr(engine._control._roster, "load", hold)
+        monkeypatch.setattr(engine._control._loader, "load", hold)
         loading = threading.Thread(target=engine.load_model, args=["m"])
         loading.start()
         try:
@@ -143,7 +143,7 @@ def test_whatever_a_load_raises_the_thread_carries_out_the_next_order(
         def fail(*_: object, **__: object) -> None:
             raise SystemExit("enough")
 
-        broken.setattr("runners.control.resolve", fail)
+        broken.setattr("runners.control.reader.resolve", fail)
         with caplog.at_level(logging.ERROR, "runners"):
             answer = engine._core.call("RepositoryModelLoad", b'{"model_name":"m"}')
         text = "failed to load 'm', failed to poll from model repository: model 'm': SystemExit: enough"
@@ -169,7 +169,7 @@ def test_a_fault_of_ours_in_an_order_is_its_answer(
             answer = engine._core.call("RepositoryModelUnload", b'{"model_name":"m"}')
             assert answer == (500, "internal_error", b'{"error":"RuntimeError: a fault"}')
             assert "model 'm' cannot be unloaded" in caplog.text
-            broken.setattr(engine._control._roster._opening, "open", fail)
+            broken.setattr(engine._control._loader._opening, "open", fail)
             with pytest.raises(ModelUnavailable, match=r"version 1 is at UNAVAILABLE state: .*RuntimeError: a fault"):
                 engine.load_model("m")
         assert rows(engine)[0][3].endswith("RuntimeError: a fault")
@@ -220,7 +220,7 @@ def test_nothing_is_reported_once_all_models_are_loaded() -> None:
 
 
 def test_models_that_take_long_are_named_until_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.starting._PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr("runners.control.on_threads._PROGRESS_SECONDS", 0.01)
     slow, quick = Future[None](), Future[None]()
     quick.set_result(None)
     reports = _still_waiting({slow: "slow", quick: "quick"})
@@ -337,7 +337,7 @@ def test_a_load_that_takes_too_long_at_the_start_fails_and_the_others_are_served
 def test_an_engine_that_is_closed_gives_up_the_load_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.control_threads._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("runners.control.threads._PATIENCE_SECONDS", 0.1)
     plus(tmp_path)
     engine = Engine(tmp_path, options=EXPLICIT)
     with hold_file(tmp_path / "m/1/model.onnx") as held, ThreadPoolExecutor(1) as pool:
@@ -357,7 +357,7 @@ def test_an_order_whose_end_cannot_be_told_costs_no_thread(tmp_path: Path) -> No
     ):
         carry_out = type(engine._control).carry_out
 
-        def fails(control: Control, order: Order) -> None:
+        def fails(control: Controller, order: Order) -> None:
             if order.model == "other":
                 raise ValueError("I/O operation on closed file")
             carry_out(control, order)

@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_named_without_the_number_of_the_error(
         raise PermissionError(13, "Permission denied", "m/1")
 
     add_sub(tmp_path, "m")
-    monkeypatch.setattr("runners.starting.resolve", refuse)
+    monkeypatch.setattr("runners.control.reader.resolve", refuse)
     with Engine(tmp_path, options=TOLERANT) as engine:
         assert str(engine.failures["m"]) == "m/1: Permission denied"
 

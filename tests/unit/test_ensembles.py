@@ -10,7 +10,7 @@ import pytest
 from runners import Engine, EngineOptions, KushiError, ModelOptions, ModelUnavailable
 from runners.backends import ensemble as backend
 from runners.backends.pipeline import Loaded
-from runners.composition import Composition
+from runners.control.state import State
 from tests import models
 from tests.unit.controlled import EXPLICIT, plus, rows
 from tests.waiting import eventually
@@ -245,14 +245,14 @@ def test_an_ensemble_follows_a_model_that_comes_back_while_it_leaves(
 ) -> None:
     two(tmp_path)
     with Engine(tmp_path) as engine, ThreadPoolExecutor(1) as other:
-        left = Composition.left
+        suspends = State.suspends
 
-        def left_while_b_comes_back(composition: Composition, model: str) -> None:
+        def suspends_while_b_comes_back(state: State, ensemble: str, reason: KushiError) -> None:
             other.submit(engine.load_model, "b").result(30)
-            left(composition, model)
+            suspends(state, ensemble, reason)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Composition, "left", left_while_b_comes_back)
+            patch.setattr(State, "suspends", suspends_while_b_comes_back)
             engine.unload_model("b")
         assert states(engine) == {"a": "READY", "b": "READY", "e": "READY"}
         assert ask(engine) == 2

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from runners.control.load import MOST_LEFT, Loads
 from runners.errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
-from runners.loading import MOST_LEFT, Loads, failure_of
+from runners.failures import failure_of
 from tests.waiting import eventually
 
 
@@ -124,7 +125,7 @@ def test_loads_that_stand_still_are_bounded_in_number_and_others_go_on_below_it(
 def test_a_model_whose_load_stands_still_takes_one_place_and_leaves_the_others_to_the_rest(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.loading._USUAL_END_SECONDS", 0.1)
+    monkeypatch.setattr("runners.control.load._USUAL_END_SECONDS", 0.1)
     loads = Loads(60)
     first = loads.begin("m")
 
@@ -157,7 +158,7 @@ def test_a_load_waits_for_an_earlier_one_of_its_model_that_is_about_to_end(gate:
 def test_a_load_that_waits_for_an_earlier_one_can_be_given_up(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.loading._USUAL_END_SECONDS", 3600)
+    monkeypatch.setattr("runners.control.load._USUAL_END_SECONDS", 3600)
     loads = Loads(0.01)
     with pytest.raises(ModelUnavailable):
         loads.begin("m").run("m", gate.wait)

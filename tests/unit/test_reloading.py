@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runners import ModelUnavailable, reloading
-from runners.loading import Loads
-from runners.reloading import Reloading, _Watched
+from runners import ModelUnavailable
+from runners.control import code_watch
+from runners.control.code_watch import CodeWatch, _Watched
+from runners.control.load import Loads
 from runners.repository.layout import ModelSource
 from runners.wanted import work_for
 
@@ -79,7 +80,7 @@ def test_what_is_no_code_of_the_model_does_not_count(model: Path, name: str) -> 
 def test_so_many_files_and_directories_are_looked_at(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Reloading sets it
+    # CodeWatch sets it
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     for number in range(30):
         (model.parent / str(number)).mkdir()
@@ -93,13 +94,13 @@ def test_so_many_files_and_directories_are_looked_at(
             yield one
 
     monkeypatch.setattr(os, "walk", counted)
-    monkeypatch.setattr(reloading, "_MOST", 63)
+    monkeypatch.setattr(code_watch, "_MOST", 63)
     # each counts once: 32 directories, 31 files
-    Reloading().watch(Loads(0).begin("m"), source(model), "python")
+    CodeWatch().watch(Loads(0).begin("m"), source(model), "python")
     assert not caplog.text
     looked.clear()
-    monkeypatch.setattr(reloading, "_MOST", 20)
-    Reloading().watch(Loads(0).begin("m"), source(model), "python")
+    monkeypatch.setattr(code_watch, "_MOST", 20)
+    CodeWatch().watch(Loads(0).begin("m"), source(model), "python")
     assert len(looked) < 20
     assert "'m': of its files and directories, 20 are watched, and no others" in caplog.text
 
@@ -120,4 +121,4 @@ def test_files_are_looked_for_in_the_time_of_the_load(model: Path, monkeypatch: 
     load = Loads(0).begin("m")
     load.give_up(ModelUnavailable("it is to be unloaded"))
     with pytest.raises(ModelUnavailable, match="it is to be unloaded"):
-        Reloading().watch(load, source(model), "python")
+        CodeWatch().watch(load, source(model), "python")

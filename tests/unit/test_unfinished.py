@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runners.control.background import Background
 from runners.errors import ConfigInvalid, EngineFailed, ShuttingDown
-from runners.unfinished import Unfinished
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def control() -> Control:
 
 
 @pytest.fixture
-def unfinished(control: Control) -> Iterator[Unfinished]:
-    made = Unfinished()
+def unfinished(control: Control) -> Iterator[Background]:
+    made = Background()
     made.start(weakref.ref(control))
     yield made
     made.close()
@@ -69,7 +69,7 @@ def finished(work: Work) -> None:
     work.goes_on.set()
 
 
-def test_a_model_is_loaded_again_when_its_work_is_done(unfinished: Unfinished, control: Control) -> None:
+def test_a_model_is_loaded_again_when_its_work_is_done(unfinished: Background, control: Control) -> None:
     work = Work("a")
     unfinished.want("m", [work])
     assert control.loaded == []
@@ -77,7 +77,7 @@ def test_a_model_is_loaded_again_when_its_work_is_done(unfinished: Unfinished, c
     eventually(lambda: control.loaded == ["m"], "it is loaded again")
 
 
-def test_works_of_several_models_run_one_after_the_other(unfinished: Unfinished, control: Control) -> None:
+def test_works_of_several_models_run_one_after_the_other(unfinished: Background, control: Control) -> None:
     first, second = Work("a"), Work("b")
     unfinished.want("m", [first])
     assert first.begun.wait(WAIT_S)
@@ -90,7 +90,7 @@ def test_works_of_several_models_run_one_after_the_other(unfinished: Unfinished,
 
 @pytest.mark.parametrize("fault", [EngineFailed("no"), ValueError("a mistake"), ConfigInvalid("no")])
 def test_a_work_that_fails_loads_nothing_and_ends_no_other(
-    unfinished: Unfinished, control: Control, fault: Exception
+    unfinished: Background, control: Control, fault: Exception
 ) -> None:
     failing, other = Work("a", fault), Work("b")
     unfinished.want("m", [failing])
@@ -100,7 +100,7 @@ def test_a_work_that_fails_loads_nothing_and_ends_no_other(
     eventually(lambda: control.loaded == ["n"], "the other one is loaded again")
 
 
-def test_what_nobody_wants_any_more_is_cancelled_and_loads_nothing(unfinished: Unfinished, control: Control) -> None:
+def test_what_nobody_wants_any_more_is_cancelled_and_loads_nothing(unfinished: Background, control: Control) -> None:
     work, other = Work("a"), Work("b")
     unfinished.want("m", [work])
     assert work.begun.wait(WAIT_S)
@@ -111,7 +111,7 @@ def test_what_nobody_wants_any_more_is_cancelled_and_loads_nothing(unfinished: U
     eventually(lambda: control.loaded == ["n"], "the other one is loaded again")
 
 
-def test_the_same_work_goes_on_when_its_model_is_loaded_meanwhile(unfinished: Unfinished, control: Control) -> None:
+def test_the_same_work_goes_on_when_its_model_is_loaded_meanwhile(unfinished: Background, control: Control) -> None:
     work, same = Work("a"), Work("a")
     unfinished.want("m", [work])
     assert work.begun.wait(WAIT_S)
@@ -122,7 +122,7 @@ def test_the_same_work_goes_on_when_its_model_is_loaded_meanwhile(unfinished: Un
     assert same.runs == 0
 
 
-def test_what_was_made_and_cannot_be_served_is_not_made_again(unfinished: Unfinished, control: Control) -> None:
+def test_what_was_made_and_cannot_be_served_is_not_made_again(unfinished: Background, control: Control) -> None:
     """The load behind it wants the same again, which would go on for ever"""
     work, other = Work("a"), Work("b")
     again = Work("a")
@@ -136,7 +136,7 @@ def test_what_was_made_and_cannot_be_served_is_not_made_again(unfinished: Unfini
     assert again.runs == 0
 
 
-def test_a_load_that_somebody_asks_for_may_make_it_again(unfinished: Unfinished, control: Control) -> None:
+def test_a_load_that_somebody_asks_for_may_make_it_again(unfinished: Background, control: Control) -> None:
     work, again = Work("a"), Work("a")
     unfinished.want("m", [work])
     finished(work)
@@ -147,7 +147,7 @@ def test_a_load_that_somebody_asks_for_may_make_it_again(unfinished: Unfinished,
 
 
 @pytest.mark.parametrize("fault", [ShuttingDown("closed"), ConfigInvalid("no"), ValueError("a mistake")])
-def test_a_load_that_fails_ends_nothing(unfinished: Unfinished, control: Control, fault: Exception) -> None:
+def test_a_load_that_fails_ends_nothing(unfinished: Background, control: Control, fault: Exception) -> None:
     def load(name: str) -> None:
         if name == "m":
             raise fault
@@ -162,7 +162,7 @@ def test_a_load_that_fails_ends_nothing(unfinished: Unfinished, control: Control
 
 
 def test_the_end_cancels_what_runs(control: Control) -> None:
-    unfinished = Unfinished()
+    unfinished = Background()
     unfinished.start(weakref.ref(control))
     work = Work("a")
     unfinished.want("m", [work])
@@ -174,7 +174,7 @@ def test_the_end_cancels_what_runs(control: Control) -> None:
 
 def test_a_control_that_is_gone_loads_nothing() -> None:
     control = Control()
-    unfinished = Unfinished()
+    unfinished = Background()
     unfinished.start(weakref.ref(control))
     work = Work("a")
     unfinished.want("m", [work])
@@ -190,7 +190,7 @@ def test_what_was_cancelled_is_not_taken_for_the_same_that_is_wanted_later(contr
         def cancel(self) -> None:
             self.cancelled = True
 
-    unfinished = Unfinished()
+    unfinished = Background()
     unfinished.start(weakref.ref(control))
     old, new = Stubborn("a"), Work("a")
     unfinished.want("m", [old])
@@ -204,7 +204,7 @@ def test_what_was_cancelled_is_not_taken_for_the_same_that_is_wanted_later(contr
     unfinished.close()
 
 
-def test_what_has_changed_meanwhile_is_made_too(unfinished: Unfinished, control: Control) -> None:
+def test_what_has_changed_meanwhile_is_made_too(unfinished: Background, control: Control) -> None:
     first, changed = Work("a"), Work("b")
     control.load_hook = lambda name: unfinished.want(name, [changed] if control.loaded == ["m"] else [])
     unfinished.want("m", [first])
@@ -214,7 +214,7 @@ def test_what_has_changed_meanwhile_is_made_too(unfinished: Unfinished, control:
 
 
 def test_what_failed_is_not_made_again_behind_what_was_made(
-    unfinished: Unfinished, control: Control, caplog: pytest.LogCaptureFixture
+    unfinished: Background, control: Control, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, other, again, last = Work("a", EngineFailed("no")), Work("b"), Work("a"), Work("c")
     control.load_hook = lambda name: unfinished.want(name, [again]) if name == "m" else None
@@ -229,7 +229,7 @@ def test_what_failed_is_not_made_again_behind_what_was_made(
 
 
 def test_works_for_files_that_always_change_have_an_end(
-    unfinished: Unfinished, control: Control, caplog: pytest.LogCaptureFixture
+    unfinished: Background, control: Control, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = [Work("0")]
     made[0].goes_on.set()

@@ -20,10 +20,11 @@ from typing import TypeVar
 
 from kushi_native import leave_threads_at_exit
 
-from .errors import ConfigInvalid, EngineFailed, InternalError, KushiError, ModelUnavailable, Overloaded
-from .wanted import work_for
+from ..errors import KushiError, ModelUnavailable, Overloaded
+from ..failures import Broken, failure_of
+from ..wanted import work_for
 
-__all__ = ["MOST_LEFT", "Load", "Loads", "failure_of", "forget_frames", "threads_are_left"]
+__all__ = ["MOST_LEFT", "Load", "Loads", "threads_are_left"]
 
 _LOG = logging.getLogger(__name__)
 MOST_LEFT = 8
@@ -39,37 +40,12 @@ _threads_left: list[Future[None]] = []
 _T = TypeVar("_T")
 
 
-def failure_of(error: BaseException, what: object) -> KushiError:
-    """Why `what` cannot be loaded, whatever was raised; what no file of a model should bring about is logged whole"""
-    if isinstance(error, KushiError):
-        return error
-    if isinstance(error, OSError):
-        return ConfigInvalid(f"{error.filename or what}: {error.strerror or error}")
-    if isinstance(error, MemoryError):
-        return EngineFailed(f"{what}: there is not enough memory to load it")
-    cause = error.__cause__ or error if isinstance(error, _Broken) else error
-    _LOG.error("%s cannot be loaded", what, exc_info=cause)
-    return InternalError(f"{what}: {type(cause).__name__}: {cause}")
-
-
 def threads_are_left() -> bool:
     """
     Loads that were given up still run in this process. A library may not survive the end of the interpreter around
     its thread, so that such a process leaves without it.
     """
     return not all(ended.done() for ended in _threads_left)
-
-
-def forget_frames(error: BaseException) -> None:
-    """Tracebacks would keep this control alive, and what was opened of the model with all its memory"""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        one = waiting.pop()
-        if one and id(one) not in seen:
-            seen.add(id(one))
-            one.__traceback__ = None
-            waiting += [one.__cause__, one.__context__]
 
 
 @dataclass(frozen=True)
@@ -218,10 +194,6 @@ def _wait_until_gone(thread: threading.Thread) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-class _Broken(Exception):
-    """What was raised is no Exception, as a panic of native code or SystemExit: it ends this load and nothing else"""
-
-
 def _carry_out(step: Future[_T], ended: Future[None], work: Callable[[], _T]) -> None:
     work_for(step)
     try:
@@ -238,7 +210,7 @@ def _settle(step: Future[_T], work: Callable[[], _T]) -> None:
         except Exception as error:  # noqa: BLE001 - whoever waits is told
             step.set_exception(error)
         except BaseException as error:  # noqa: BLE001 - as above
-            broken = _Broken()
+            broken = Broken()
             broken.__cause__ = error
             step.set_exception(broken)
         else:

@@ -17,19 +17,20 @@ import numpy as np
 from kushi_native import Core
 from numpy.typing import NDArray
 
-from . import verbs
-from .alternatives import Candidate, samples_file
-from .backends.pipeline import Loaded
-from .backends.steps import NotYet
-from .differences import are_numbers, close, difference
-from .errors import ConfigInvalid, InvalidInput, KushiError, ShuttingDown, Unsupported, about
-from .loading import Load, forget_frames
-from .repository.resolve import Resolved
-from .repository.supported_fields import SAMPLES
-from .repository.tensors import shape_text
-from .samples import Row, read_arrays, rows_of
-from .settings import EngineOptions, MetricsOptions
-from .tolerance import Difference, Tolerance
+from .. import verbs
+from ..alternatives import Candidate, samples_file
+from ..backends.pipeline import Loaded
+from ..backends.steps import NotYet
+from ..differences import are_numbers, close, difference
+from ..errors import ConfigInvalid, InvalidInput, KushiError, ShuttingDown, Unsupported, about
+from ..failures import forget_frames
+from ..repository.resolve import Resolved
+from ..repository.supported_fields import SAMPLES
+from ..repository.tensors import shape_text
+from ..samples import Row, read_arrays, rows_of
+from ..settings import EngineOptions, MetricsOptions
+from ..tolerance import Difference, Tolerance
+from .load import Load
 
 __all__ = ["try_forms"]
 

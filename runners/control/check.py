@@ -3,27 +3,28 @@ What a server would make of repositories, without one: each configuration is rea
 No model file is opened, so that what only the file says stays unknown.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os.path import lexists
 from pathlib import Path
 
-from .alternatives import candidates, samples_file
-from .composition import in_order
-from .errors import ConfigInvalid, KushiError, about
-from .loading import failure_of
-from .repository.advice import lies_beside
-from .repository.complete import completes_itself
-from .repository.discovery import descriptor_of
-from .repository.ensemble import check_composing, composing, is_ensemble
-from .repository.files import check_file
-from .repository.labels import read_labels
-from .repository.layout import ModelSource, scan
-from .repository.messages import ModelConfig
-from .repository.resolve import Resolved, resolve
-from .repository.supported_fields import SAMPLES
-from .repository.validate import check_outputs, check_tensors
-from .repository.warm_up import warm_up_samples
+from ..alternatives import candidates, samples_file
+from ..errors import ConfigInvalid, KushiError, about
+from ..failures import failure_of
+from ..repository.advice import lies_beside
+from ..repository.complete import completes_itself
+from ..repository.discovery import descriptor_of
+from ..repository.ensemble import check_composing, composing, is_ensemble
+from ..repository.files import check_file
+from ..repository.labels import read_labels
+from ..repository.layout import ModelSource, scan
+from ..repository.messages import ModelConfig
+from ..repository.resolve import Resolved, resolve
+from ..repository.supported_fields import SAMPLES
+from ..repository.validate import check_outputs, check_tensors
+from ..repository.warm_up import warm_up_samples
+from .plan import Refuse, Step, Wish, plan
+from .reader import refused
 
 __all__ = ["Finding", "check"]
 
@@ -47,33 +48,43 @@ class Finding:
 
 
 def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[Finding]:
-    """All models of these repositories, by name"""
+    """All models of these repositories, by name: what a start would do, without opening anything"""
     found = scan(repositories)
-    findings = {name: Finding(name, "", (), reason) for name, reason in found.refused.items()}
-    models: dict[str, Mapping[int, ModelConfig]] = {}
-    ensembles: dict[str, Resolved] = {}
+    desired = {name: refused(name, reason) for name, reason in found.refused.items()}
+    stated: dict[str, ModelConfig] = {}
     for source in found.models:
         try:
             resolved = resolve(source, auto_complete=auto_complete)
             _check_files(source, resolved)
             _check_named(source, resolved)
-            stated = _as_stated(resolved)
+            stated[source.name] = _as_stated(resolved)
+            desired[source.name] = Wish(source.name, 0, resolved)
         except Exception as error:  # noqa: BLE001 - one model's: the others are checked as well
-            findings[source.name] = Finding(source.name, "", (), str(failure_of(error, source.path)))
-        else:
-            backend = resolved.config.backend or resolved.config.platform
-            findings[source.name] = Finding(source.name, backend, resolved.versions)
-            models[source.name] = dict.fromkeys(resolved.versions, stated)
-            if is_ensemble(resolved.config):
-                ensembles[source.name] = resolved
-    ordered, circles = in_order(ensembles)
-    findings |= {name: Finding(name, "ensemble", (), str(error)) for name, error in circles.items()}
-    for resolved in ordered:
-        name = resolved.source.name
-        reason = "; ".join(_missing(resolved, findings)) or _wrong_graph(resolved, models)
-        if reason:
-            findings[name] = Finding(name, "ensemble", (), reason)
+            desired[source.name] = refused(source.name, failure_of(error, source.path))
+    findings: dict[str, Finding] = {}
+    models: dict[str, Mapping[int, ModelConfig]] = {}
+    for step in plan({}, desired):
+        if (wanted := desired[step.name].resolved) is None:
+            findings[step.name] = Finding(step.name, "", (), str(desired[step.name].reason))
+            continue
+        reason = _wrong(step, wanted, findings, models)
+        backend = wanted.config.backend or wanted.config.platform
+        findings[step.name] = Finding(step.name, backend, () if reason else wanted.versions, reason)
+        models[step.name] = dict.fromkeys(wanted.versions, stated[step.name])
     return [findings[name] for name in sorted(findings)]
+
+
+def _wrong(
+    step: Step, resolved: Resolved, findings: Mapping[str, Finding], models: Mapping[str, Mapping[int, ModelConfig]]
+) -> str:
+    """Why a model would not be served; "" where it would, as far as its configuration tells"""
+    if isinstance(step, Refuse):
+        return str(step.reason)
+    if not is_ensemble(resolved.config):
+        return ""
+    unserved = (name for name in composing(resolved.config) if not findings[name].served)
+    missing = "; ".join(f"its model '{name}' would not be served" for name in unserved)
+    return missing or _wrong_graph(resolved, models)
 
 
 def _check_files(source: ModelSource, resolved: Resolved) -> None:
@@ -128,11 +139,3 @@ def _wrong_graph(ensemble: Resolved, models: Mapping[str, Mapping[int, ModelConf
     except KushiError as error:
         return str(error)
     return ""
-
-
-def _missing(ensemble: Resolved, findings: Mapping[str, Finding]) -> Iterator[str]:
-    for step in composing(ensemble.config):
-        if step not in findings:
-            yield f"its model '{step}' is not in the repository"
-        elif not findings[step].served:
-            yield f"its model '{step}' would not be served"

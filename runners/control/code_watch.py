@@ -14,21 +14,21 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from .environment import set_variable
-from .errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
-from .repository.discovery import descriptor_of
-from .repository.files import ENVIRONMENT_MARKS
-from .wanted import check_wanted
+from ..environment import set_variable
+from ..errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
+from ..repository.discovery import descriptor_of
+from ..repository.files import ENVIRONMENT_MARKS
+from ..wanted import check_wanted
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .loading import Load
-    from .repository.layout import ModelSource
+    from ..repository.layout import ModelSource
+    from .load import Load
 
-__all__ = ["Reloading"]
+__all__ = ["CodeWatch"]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.25
@@ -78,7 +78,7 @@ class _Watched:
         return {path: state for path, state in found.items() if state}
 
 
-class Reloading:
+class CodeWatch:
     """The models of a control whose code is looked at. Processes that are started from now on write no bytecode"""
 
     def __init__(self) -> None:

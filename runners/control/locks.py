@@ -1,5 +1,5 @@
 """
-Turns: one thread at a time changes a model, others wait or are refused.
+Locks: one thread at a time changes a model, others wait or are refused.
 
 What loads an ensemble has its turn with the models of it as well, one after the other, so that two threads may wait
 for one another: that is found out before it happens.
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TypeVar
 
-from .control_threads import CLOSED, give_up
-from .errors import ModelNotReady, ModelUnavailable, ShuttingDown
-from .loading import Load
+from ..errors import ModelNotReady, ModelUnavailable, ShuttingDown
+from .load import Load
+from .threads import CLOSED, give_up
 
-__all__ = ["Turns"]
+__all__ = ["Locks"]
 
 _GIVE_UP_PATIENCE_SECONDS = 5.0
 _NOT_READY = "Server not ready"
@@ -25,7 +25,7 @@ _NOT_READY = "Server not ready"
 _Load = TypeVar("_Load", bound=Load | None)
 
 
-class Turns:
+class Locks:
     """Who changes which model"""
 
     def __init__(self) -> None:

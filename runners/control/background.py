@@ -13,15 +13,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import KushiError, ShuttingDown
+from ..errors import KushiError, ShuttingDown
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Sequence
 
-    from .backends.steps import Work
+    from ..backends.steps import Work
 
-__all__ = ["Unfinished"]
+__all__ = ["Background"]
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
@@ -43,7 +43,7 @@ class _Tries:
     """How often a load wanted what none had wanted before"""
 
 
-class Unfinished:
+class Background:
     """The works of all models of a control"""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import InternalError, ShuttingDown
+from ..errors import InternalError, ShuttingDown
 
 if TYPE_CHECKING:
     import weakref
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kushi_native import Order, Orders
 
-    from .loading import Load
+    from .load import Load
 
 __all__ = ["CLOSED", "attend", "attend_urgent", "end", "give_up"]
 

@@ -12,21 +12,21 @@ from functools import partial
 
 from kushi_native import Core, StartedVersion
 
-from .alternatives import Candidate, candidates
-from .backends import ensemble, pipeline
-from .backends.device_limits import DeviceLimits
-from .backends.pipeline import Loaded
-from .backends.steps import NotYet, Work
-from .composition import Composition
-from .errors import KushiError, ShuttingDown
-from .loading import Load
-from .repository.backend_config import BackendConfig, settings_of
-from .repository.ensemble import is_ensemble
-from .repository.layout import ModelSource
-from .repository.messages import ModelConfig
-from .repository.resolve import Resolved, resolve_written
-from .repository.supported_fields import ALTERNATIVE, SAMPLES
-from .repository.warm_up import WarmUpSample
+from ..alternatives import Candidate, candidates
+from ..backends import ensemble, pipeline
+from ..backends.device_limits import DeviceLimits
+from ..backends.pipeline import Loaded
+from ..backends.steps import NotYet, Work
+from ..errors import KushiError, ShuttingDown
+from ..repository.backend_config import BackendConfig, settings_of
+from ..repository.ensemble import is_ensemble
+from ..repository.layout import ModelSource
+from ..repository.messages import ModelConfig
+from ..repository.resolve import Resolved, resolve_written
+from ..repository.supported_fields import ALTERNATIVE, SAMPLES
+from ..repository.warm_up import WarmUpSample
+from .load import Load
+from .state import State
 
 __all__ = ["Failures", "Opened", "Opening"]
 
@@ -56,7 +56,7 @@ class Opening:
     def __init__(
         self,
         core: Core,
-        composition: Composition,
+        state: State,
         backend_config: BackendConfig,
         limits: DeviceLimits,
         *,
@@ -64,7 +64,7 @@ class Opening:
         trial_seconds: float | None,
     ) -> None:
         self._core = core
-        self._composition = composition
+        self._state = state
         self._backend_config = backend_config
         self._limits = limits
         self._auto_complete = auto_complete
@@ -95,7 +95,7 @@ class Opening:
         if len(several) == 1:
             _LOG.warning("model '%s': its '%s' compare nothing: it has one form here", resolved.source.name, SAMPLES)
             return several
-        from .trying import try_forms  # noqa: PLC0415 - NumPy, which other loads do without
+        from .comparison import try_forms  # noqa: PLC0415 - NumPy, which other loads do without
 
         return try_forms(load, several, self._load)
 
@@ -122,7 +122,7 @@ class Opening:
     def _opening(self, resolved: Resolved, version: int, failures: Mapping[str, KushiError]) -> Callable[[], _Found]:
         source, config = resolved.source, resolved.config
         if is_ensemble(config):
-            serving = self._composition.serving()
+            serving = self._state.serving()
             return lambda: (ensemble.load(source, config, version, serving, failures), ())
         return partial(self._open_version, resolved, version)
 

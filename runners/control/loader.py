@@ -1,0 +1,100 @@
+"""
+The loader: carries out one step of a plan.
+
+The versions of a model begin to serve together, or none of them does and what served before goes on. Whoever calls has
+locked the model.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from kushi_native import Core, shortened
+
+from ..errors import KushiError, ModelNotFound, ShuttingDown
+from ..failures import failure_of, forget_frames
+from ..repository.resolve import Resolved
+from .background import Background
+from .code_watch import CodeWatch
+from .load import Load
+from .opening import Failures, Opening
+from .plan import Wish
+from .state import State
+
+__all__ = ["Loader"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Loader:
+    """What happens to the models of one engine"""
+
+    def __init__(
+        self, core: Core, state: State, opening: Opening, background: Background, code_watch: CodeWatch | None
+    ) -> None:
+        self._core = core
+        self._state = state
+        self._opening = opening
+        self._background = background
+        self._code_watch = code_watch
+
+    def load(self, load: Load, wish: Wish, resolved: Resolved) -> Failures:
+        """Its versions, all or none, and keeps why not"""
+        source = resolved.source
+        for version in resolved.versions:
+            self._core.announce(source.name, version)
+        try:
+            if self._code_watch and not wish.is_ensemble:
+                self._code_watch.watch(load, source, resolved.config.backend)
+            opened = self._opening.open(load, resolved, self._state.failures)
+            loaded, failures = opened.versions, opened.failures
+            if not failures:
+                self._core.publish(source.name, [started for started, _ in loaded.values()])
+                self._state.serves(wish, {version: config for version, (_, config) in loaded.items()})
+            if opened.works or not failures:
+                self._background.want(source.name, opened.works)
+        except ShuttingDown:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is the failure of this model
+            failures = dict.fromkeys(resolved.versions, failure_of(error, source.path))
+        finally:
+            self._core.withdraw(source.name)
+        if failures:
+            self.fail(wish, failures)
+        else:
+            for version in resolved.versions:
+                _LOG.info("successfully loaded '%s' version %d", source.name, version)
+        return failures
+
+    def unload(self, name: str) -> Wish | None:
+        """Takes a model away; what was desired of it"""
+        if self._code_watch:
+            self._code_watch.forget(name)
+        self._background.want(name, ())
+        self._core.unload(name)
+        return self._state.forget(name)
+
+    def suspend(self, ensemble: str, versions: Mapping[int, object], reason: KushiError) -> None:
+        """Takes an ensemble away that is to serve again when its models do"""
+        self._core.unload(ensemble)
+        self._say(ensemble, dict.fromkeys(versions, reason))
+        self._state.suspends(ensemble, reason)
+
+    def fail(self, wish: Wish, failures: Failures) -> None:
+        """Keeps why a model cannot be loaded"""
+        self._say(wish.name, failures)
+        self._state.fails(wish, next(iter(failures.values())))
+
+    def miss(self, wish: Wish, reason: ModelNotFound) -> None:
+        """The same for one that is in no repository, so that the index has no row of it"""
+        _LOG.error("%s: model not found in any model repository", reason)
+        self._state.fails(wish, reason)
+
+    def _say(self, name: str, failures: Failures) -> None:
+        for error in failures.values():
+            # names and values in it come from files
+            error.args = (shortened(str(error)),)
+            forget_frames(error)
+        for version, error in failures.items():
+            named = f"'{name}'" if version is None else f"'{name}' version {version}"
+            _LOG.error("failed to load %s: %s", named, error)
+            self._core.fail(name, version, str(error))

@@ -1,0 +1,205 @@
+"""
+The plan: what has to be done so that what is loaded becomes what is desired. A pure function of the two.
+
+Whoever carries out a plan does those steps first that wait for no other one, and asks again: what an ensemble needs of
+its models is known for certain when they are loaded.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+
+from ..errors import ConfigInvalid, KushiError, ModelNotFound
+from ..repository.ensemble import MOST_IN_A_ROW, check_composing, composing, is_ensemble, too_deep
+from ..repository.messages import ModelConfig
+from ..repository.resolve import Resolved
+
+__all__ = ["Actual", "Desired", "Known", "Load", "Refuse", "Step", "Suspend", "Unload", "Wish", "plan", "waits"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One model that is to serve, or that would be if its configuration were right"""
+
+    name: str
+    key: object
+    """Another one stands for another content: the model is loaded again"""
+    resolved: Resolved | None = None
+    reason: KushiError | None = None
+    """Why it cannot be loaded, where nothing was resolved"""
+
+    @property
+    def steps(self) -> list[str]:
+        """The models that it asks, if it is an ensemble"""
+        return composing(self.resolved.config) if self.is_ensemble and self.resolved else []
+
+    @property
+    def is_ensemble(self) -> bool:
+        return self.resolved is not None and is_ensemble(self.resolved.config)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What became of one model"""
+
+    wish: Wish
+    """What was carried out last, whether it succeeded or not"""
+    serving: Mapping[int, ModelConfig] = field(default_factory=dict)
+    """The versions that serve, with their complete configurations; of an earlier wish where the last one failed"""
+    failure: KushiError | None = None
+    """Of the last wish"""
+    served: Wish | None = None
+    """What it serves by, or served"""
+    change: int = 0
+    """A number that no other change of any model has: it began to serve, or ceased to"""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """Of an ensemble: the changes of its models when it was looked at last"""
+
+    @property
+    def followed(self) -> Wish:
+        """What an ensemble is to serve by when its models change"""
+        is_last = not self.serving and self.wish.resolved
+        return self.wish if is_last or self.served is None else self.served
+
+
+Desired = Mapping[str, Wish]
+Actual = Mapping[str, Known]
+
+
+@dataclass(frozen=True)
+class Unload:
+    """A model that nobody desires any more"""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A model that cannot be loaded, which is known before anything of it is opened"""
+
+    name: str
+    wish: Wish
+    reason: KushiError
+
+
+@dataclass(frozen=True)
+class Load:
+    """A model is loaded, beside what serves of it"""
+
+    name: str
+    wish: Wish
+    after: frozenset[str] = frozenset()
+    """Models whose steps come first"""
+
+
+@dataclass(frozen=True)
+class Suspend:
+    """An ensemble ceases to serve, until its models are as it needs them"""
+
+    name: str
+    reason: KushiError
+
+
+Step = Unload | Refuse | Load | Suspend
+
+
+def waits(step: Step) -> bool:
+    """Whether other steps come first"""
+    return isinstance(step, Load) and bool(step.after)
+
+
+def plan(actual: Actual, desired: Desired) -> list[Step]:
+    """What is to be done, each behind what it waits for"""
+    steps: list[Step] = [Unload(name) for name in sorted(actual) if name not in desired]
+    fresh = {
+        name: wish for name, wish in sorted(desired.items()) if name not in actual or actual[name].wish.key != wish.key
+    }
+    for name, wish in fresh.items():
+        if wish.reason:
+            steps.append(Refuse(name, wish, wish.reason))
+        elif not wish.is_ensemble:
+            steps.append(Load(name, wish))
+    ensembles = {name: _current(wish, actual, is_fresh=name in fresh) for name, wish in desired.items()}
+    ordered, circles = _in_order({name: wish.steps for name, wish in ensembles.items() if wish.is_ensemble})
+    steps += [Refuse(name, fresh[name], reason) for name, reason in circles.items() if name in fresh]
+    depths: dict[str, int] = {}
+    changing = {step.name for step in steps}
+    for name in ordered:
+        wish = ensembles[name]
+        depths[name] = 1 + max((depths.get(step, 0) for step in wish.steps), default=0)
+        for step in _of_ensemble(wish, depths[name], actual, desired, changing, is_fresh=name in fresh):
+            steps.append(step)
+            changing.add(name)
+    return steps
+
+
+def _current(wish: Wish, actual: Actual, *, is_fresh: bool) -> Wish:
+    return wish if is_fresh else actual[wish.name].followed
+
+
+def _of_ensemble(
+    wish: Wish, depth: int, actual: Actual, desired: Desired, changing: set[str], *, is_fresh: bool
+) -> Iterator[Step]:
+    first = frozenset(wish.steps) & changing
+    if is_fresh:
+        missing = sorted({step for step in wish.steps if _is_nowhere(step, desired)})
+        if missing:
+            yield Refuse(wish.name, wish, _not_available(wish.name, missing))
+        elif depth > MOST_IN_A_ROW:
+            yield Refuse(wish.name, wish, too_deep(wish.name))
+        else:
+            yield Load(wish.name, wish, first)
+    elif not first:
+        yield from _followed(actual[wish.name], actual)
+
+
+def _is_nowhere(name: str, desired: Desired) -> bool:
+    return name not in desired or isinstance(desired[name].reason, ModelNotFound)
+
+
+def _followed(known: Known, actual: Actual) -> Iterator[Step]:
+    """An ensemble that was carried out before, whose models may have changed since"""
+    wish = known.followed
+    if wish.resolved is None:
+        return
+    serving = {name: one.serving for name, one in actual.items() if one.serving}
+    failures = {name: one.failure for name, one in actual.items() if one.failure}
+    try:
+        check_composing(wish.resolved.config, serving, failures)
+    except ConfigInvalid as reason:
+        if known.serving:
+            yield Suspend(wish.name, reason)
+    else:
+        if not known.serving and known.seen != changes(wish, actual):
+            yield Load(wish.name, wish)
+
+
+def changes(ensemble: Wish, actual: Actual) -> Mapping[str, int]:
+    """The last changes of the models of an ensemble"""
+    return {step: actual[step].change for step in ensemble.steps if step in actual}
+
+
+def _in_order(ensembles: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, ConfigInvalid]]:
+    """Ensembles behind those that they are made of, and the ones in a circle with the reason"""
+    left = dict(ensembles)
+    failed: dict[str, ConfigInvalid] = {}
+    while True:
+        graph = {name: [step for step in steps if step in left] for name, steps in left.items()}
+        try:
+            return list(TopologicalSorter(graph).static_order()), failed
+        except CycleError as error:
+            # each is named behind what it is made of, the first again at the end
+            ring = list(reversed(error.args[1]))[:-1]
+            begin = ring.index(min(ring))
+            failed |= dict.fromkeys(ring, _circle([*ring[begin:], *ring[: begin + 1]]))
+            left = {name: steps for name, steps in left.items() if name not in ring}
+
+
+def _circle(ring: Iterable[str]) -> ConfigInvalid:
+    return ConfigInvalid(f"circular dependency between ensembles: {' -> '.join(ring)}")
+
+
+def _not_available(ensemble: str, models: Iterable[str]) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"ensemble {ensemble} contains models that are not available or ambiguous: {', '.join(models)}"
+    )

@@ -1,0 +1,84 @@
+"""
+Reading: what lies in the repositories, as wishes that a plan can be made of. Nothing of a model is opened but its
+configuration.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from ..errors import ConfigInvalid, KushiError, ModelNotFound, ShuttingDown
+from ..repository.layout import ModelSource, find
+from ..repository.resolve import Resolved, resolve
+from .plan import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+    from pathlib import Path
+
+    from .load import Load
+
+__all__ = ["Reader", "not_in_repository", "refused"]
+
+_READ: Final = count()
+
+
+class Reader:
+    """The models of some repositories, as they lie there now"""
+
+    def __init__(self, repositories: Iterable[Path], *, auto_complete: bool) -> None:
+        self.repositories = tuple(repositories)
+        self._auto_complete = auto_complete
+
+    def wish(self, load: Load, source: ModelSource) -> Wish:
+        """A model that was found; each time that it is read it is to be loaded"""
+        try:
+            resolved = load.run(source.path, partial(resolve, source, auto_complete=self._auto_complete))
+        except ShuttingDown:
+            raise
+        except KushiError as error:
+            return refused(source.name, error)
+        return Wish(source.name, next(_READ), resolved)
+
+    def find(self, load: Load, name: str) -> Wish:
+        """The model of that name; raises why there is none"""
+        return Wish(name, next(_READ), load.run(f"model '{name}'", partial(self._find, name)))
+
+    def steps_of(self, load: Load, ensemble: Wish, there: Container[str]) -> list[Wish]:
+        """The models that it asks, and those that these ask, without those that are `there`; some may be nowhere"""
+        found: dict[str, Wish] = {}
+        waiting = ensemble.steps
+        while waiting and not load.is_given_up:
+            name = waiting.pop()
+            if name in found or name in there or name == ensemble.name:
+                continue
+            try:
+                found[name] = self.find(load, name)
+            except ModelNotFound:
+                continue
+            except ShuttingDown:
+                raise
+            except KushiError as error:
+                found[name] = refused(name, error)
+            waiting += found[name].steps
+        return [*found.values()]
+
+    def _find(self, name: str) -> Resolved:
+        source = find((path.absolute() for path in self.repositories), name)
+        if source is None:
+            raise not_in_repository(name)
+        return resolve(source, auto_complete=self._auto_complete)
+
+
+def refused(name: str, reason: KushiError | str) -> Wish:
+    """A model that cannot be loaded"""
+    if isinstance(reason, str):
+        reason = ConfigInvalid(reason, model=name)
+    return Wish(name, next(_READ), reason=reason)
+
+
+def not_in_repository(name: str) -> ModelNotFound:
+    """With Triton's text, which management calls begin with as well"""
+    return ModelNotFound(f"failed to load '{name}', failed to poll from model repository", model=name, status=500)

@@ -1,0 +1,70 @@
+"""What is loaded: the actual half of a plan. Several threads ask and write it; each call is whole under its lock."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from types import MappingProxyType
+
+from ..errors import KushiError
+from ..repository.messages import ModelConfig
+from .plan import Actual, Desired, Known, Wish, changes
+
+__all__ = ["State"]
+
+
+class State:
+    """The models of one engine"""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._changes = count(1)
+        self._lock = threading.Lock()
+
+    @property
+    def actual(self) -> Actual:
+        with self._lock:
+            return MappingProxyType(self._known.copy())
+
+    @property
+    def desired(self) -> Desired:
+        """What was desired so far"""
+        return {name: known.wish for name, known in self.actual.items()}
+
+    def serving(self) -> Mapping[str, Mapping[int, ModelConfig]]:
+        """All models that serve"""
+        return {name: known.serving for name, known in self.actual.items() if known.serving}
+
+    def failures(self) -> Mapping[str, KushiError]:
+        """The models whose last load has failed"""
+        return {name: known.failure for name, known in self.actual.items() if known.failure}
+
+    def serves(self, wish: Wish, versions: Mapping[int, ModelConfig]) -> None:
+        """These versions of a model serve from now on, and no others"""
+        with self._lock:
+            self._known[wish.name] = Known(
+                wish, versions, served=wish, change=next(self._changes), seen=changes(wish, self._known)
+            )
+
+    def fails(self, wish: Wish, reason: KushiError) -> None:
+        """The wish cannot be carried out; what served goes on"""
+        with self._lock:
+            known = self._known.get(wish.name, Known(wish))
+            self._known[wish.name] = replace(known, wish=wish, failure=reason, seen=changes(wish, self._known))
+
+    def fails_unless_known(self, wish: Wish, reason: KushiError) -> None:
+        """The same for a load that may have said more exactly why"""
+        if wish.name not in self.failures():
+            self.fails(wish, reason)
+
+    def suspends(self, ensemble: str, reason: KushiError) -> None:
+        """It serves no more, and is still desired"""
+        with self._lock:
+            if known := self._known.get(ensemble):
+                self._known[ensemble] = replace(known, serving={}, failure=reason, change=next(self._changes))
+
+    def forget(self, model: str) -> Wish | None:
+        """It is not desired any more; what the wish was"""
+        with self._lock:
+            known = self._known.pop(model, None)
+            return known.wish if known else None
