@@ -115,7 +115,7 @@ def test_what_is_desired_is_reached_and_the_way_ends(changes: list[tuple[dict[st
         serving = state.serving()
         for name, one in desired.items():
             if one.reason:
-                assert str(actual[name].failure) == 'it is wrong'
+                assert str(actual[name].failure) == "it is wrong"
             elif name in serving and not actual[name].failure and not one.is_ensemble:
                 assert actual[name].served == one, "the last content that could be loaded"
             if one.is_ensemble and name in serving:
