@@ -39,7 +39,7 @@ def test_every_model_has_a_line_that_says_whether_it_would_be_served(
     ]
     assert lines[3:5] == [
         "f: not served: its model 'tokens' would not be served",
-        "g: not served: its model 'nowhere' is not in the repository",
+        "g: not served: ensemble g contains models that are not available or ambiguous: nowhere",
     ]
     assert "config.pbtxt: backend 'mine' is not supported by this version" in lines[5]
 
