@@ -42,15 +42,17 @@ def packages(listing: Path) -> list[Package]:
         listed = tomllib.loads(listing.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigInvalid(f"there is no {listing}: run this in a folder that has one") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{listing}: {error}") from None
     try:
         return [
-            Package(name, each["version"], each["sha256"], each["licence"], each["files"])
+            Package(name, each["version"], each["sha256"], each["licence"], dict(each["files"].items()))
             for name, each in listed.items()
         ]
     except KeyError as error:
         raise ConfigInvalid(f"{listing}: a package has no {error}") from None
+    except (AttributeError, TypeError):
+        raise ConfigInvalid(f"{listing}: expected a table for each package, and in it one of its files") from None
 
 
 def take(listing: Path, repository: Path, say: Callable[[str], None]) -> None:

@@ -1,12 +1,13 @@
 """Which documents are about this? Text in, the nearest documents out, by what they mean"""
 
 from pathlib import Path
+from typing import Annotated
 
 import bentoml
 import numpy as np
 from embedding import Embedder
 from kushi.bento import depends, engine, service
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 Models = engine("model_repository", name="Models")
 DOCUMENTS = Path("documents.txt").read_text(encoding="utf-8").splitlines()
@@ -29,7 +30,7 @@ class Search:
         self.known: np.ndarray | None = None
 
     @bentoml.api
-    async def search(self, text: str, most: int = 3) -> list[Found]:
+    async def search(self, text: str, most: Annotated[int, Field(ge=1)] = 3) -> list[Found]:
         """The documents that are nearest to the text, the nearest first"""
         if self.known is None:
             self.known = await self.embedder.vectors(DOCUMENTS)

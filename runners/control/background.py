@@ -80,7 +80,7 @@ class Background:
                 self._cancelled = True
                 running.cancel()
             if self._wanted and not self._thread and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="kushi-unfinished", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="kushi-background", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 

@@ -18,7 +18,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,7 +135,7 @@ class Controller:
         with self._change(name, _no_load, waits=waits):
             gone = self._loader.unload(name)
         for step in gone.steps if gone and dependents else ():
-            if not any(step in wish.steps for wish in self._state.desired.values()):
+            if not any(step in known.followed.steps for known in self._state.actual.values()):
                 self.unload(step, dependents=True)
 
     # --- orders of the doors ---
@@ -227,10 +227,10 @@ class Controller:
         except (ModelNotFound, ShuttingDown):
             raise
         except NoVersion as error:
-            self._loader.fail(refused(name, error), {None: error})
+            self._loader.refuse(refused(name, error), {None: error})
             raise _load_failed(name, f"{error}\n") from error
         except KushiError as error:
-            self._loader.fail(refused(name, error), {None: error})
+            self._loader.refuse(refused(name, error), {None: error})
             kind = InternalError if isinstance(error, InternalError) else ConfigInvalid
             raise kind(f"{not_in_repository(name)}: {error}", model=name, status=500) from error
 
@@ -238,15 +238,22 @@ class Controller:
 
     def _reach(self, desired: Desired) -> None:
         """All of the plan, several steps at a time, until there is nothing left to do"""
-        while steps := [step for step in plan(self._state.actual, desired) if not to_do.waits(step)]:
+        done: set[str] = set()
+        while True:
+            # what was done once is from then on as others may have changed it
+            actual = self._state.actual
+            ours = {name: wish for name, wish in desired.items() if name not in done}
+            left = {name: known.wish for name, known in actual.items()} | ours
+            steps = [step for step in plan(actual, left) if not to_do.waits(step)]
             works = {step.name: partial(self._carry_out_alone, step) for step in steps}
-            if not all(self._on_threads(works)):
-                # the engine ends
+            if not works or not all(self._on_threads(works)):
+                # all is done, or the engine ends
                 break
+            done.update(works)
 
     def _carry_out_alone(self, step: Step) -> bool:
         try:
-            with self._locks.take(step.name, partial(self._loads.begin, step.name)) as load:
+            with self._locks.take(step.name, partial(self._loads.begin, step.name), ()) as load:
                 self._carry_out(step, load)
         except ShuttingDown:
             return False
@@ -254,7 +261,11 @@ class Controller:
 
     def _load_with_steps(self, wish: Wish, load: Load, *, waits: bool) -> Failures:
         """The model, behind those that it asks and that do not serve; one that fails is named when it is checked"""
-        steps = self._reader.steps_of(load, wish, self._state.serving())
+        try:
+            steps = self._reader.steps_of(load, wish, self._state.serving())
+        except ModelUnavailable:
+            # its time is over, which it says next
+            return self._carry_out(to_do.Load(wish.name, wish), load)
         new = {one.name: one for one in steps}
         gone = {*wish.steps}.difference(new, self._state.serving())
         desired = {name: one for name, one in self._state.desired.items() if name not in gone} | new
@@ -283,22 +294,25 @@ class Controller:
 
     def _follow(self) -> None:
         """Ensembles whose models have changed begin to serve, or wait for them. Whoever changes one follows behind"""
-        busy: set[str] = set()
-        while step := self._followed(lambda step: step.name not in busy):
-            try:
-                with self._locks.take(step.name, partial(self._loads.begin, step.name)) as load:
-                    name = step.name
-                    if again := self._followed(lambda step: step.name == name):  # noqa: B023 - it is asked here
-                        self._carry_out(again, load)
-            except ModelNotReady:
-                busy.add(step.name)
-            except ShuttingDown:
-                return
+        done = True
+        while done:
+            done = False
+            actual = self._state.actual
+            for step in plan(actual, {name: known.wish for name, known in actual.items()}):
+                # another thread may change it just now
+                with suppress(ModelNotReady):
+                    try:
+                        done = self._follow_one(step.name) or done
+                    except ShuttingDown:
+                        return
 
-    def _followed(self, chosen: Callable[[Step], bool]) -> Step | None:
-        actual = self._state.actual
-        steps = plan(actual, {name: known.wish for name, known in actual.items()})
-        return next(filter(chosen, steps), None)
+    def _follow_one(self, name: str) -> bool:
+        """Whether there was still something to do with it"""
+        with self._locks.take(name, partial(self._loads.begin, name)) as load:
+            step = to_do.follow(name, self._state.actual)
+            if step:
+                self._carry_out(step, load)
+            return step is not None
 
     def _carry_out(self, step: Step, load: Load) -> Failures:
         """One step; whoever calls has locked the model"""
@@ -309,10 +323,10 @@ class Controller:
                 self._loader.miss(wish, reason)
             case to_do.Refuse(_, wish, reason):
                 failures: Failures = dict.fromkeys(wish.resolved.versions if wish.resolved else [None], reason)
-                self._loader.fail(wish, failures)
+                self._loader.refuse(wish, failures)
                 return failures
-            case to_do.Suspend(name, reason):
-                self._loader.suspend(name, self._state.serving().get(name, {}), reason)
+            case to_do.Suspend(name, reason, seen):
+                self._loader.suspend(name, self._state.serving().get(name, {}), reason, seen)
             case to_do.Unload(name):
                 self._loader.unload(name)
         return {}

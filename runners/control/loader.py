@@ -40,6 +40,7 @@ class Loader:
     def load(self, load: Load, wish: Wish, resolved: Resolved) -> Failures:
         """Its versions, all or none, and keeps why not"""
         source = resolved.source
+        seen = self._state.changes(wish)
         for version in resolved.versions:
             self._core.announce(source.name, version)
         try:
@@ -49,7 +50,7 @@ class Loader:
             loaded, failures = opened.versions, opened.failures
             if not failures:
                 self._core.publish(source.name, [started for started, _ in loaded.values()])
-                self._state.serves(wish, {version: config for version, (_, config) in loaded.items()})
+                self._state.serves(wish, {version: config for version, (_, config) in loaded.items()}, seen)
             if opened.works or not failures:
                 self._background.want(source.name, opened.works)
         except ShuttingDown:
@@ -59,7 +60,8 @@ class Loader:
         finally:
             self._core.withdraw(source.name)
         if failures:
-            self.fail(wish, failures)
+            self._say(wish.name, failures)
+            self._state.fails(wish, next(iter(failures.values())), seen)
         else:
             for version in resolved.versions:
                 _LOG.info("successfully loaded '%s' version %d", source.name, version)
@@ -73,21 +75,23 @@ class Loader:
         self._core.unload(name)
         return self._state.forget(name)
 
-    def suspend(self, ensemble: str, versions: Mapping[int, object], reason: KushiError) -> None:
-        """Takes an ensemble away that is to serve again when its models do"""
+    def suspend(
+        self, ensemble: str, versions: Mapping[int, object], reason: KushiError, seen: Mapping[str, int]
+    ) -> None:
+        """Takes an ensemble away that is to serve again when its models do; `seen` are their changes until now"""
         self._core.unload(ensemble)
         self._say(ensemble, dict.fromkeys(versions, reason))
-        self._state.suspends(ensemble, reason)
+        self._state.suspends(ensemble, reason, seen)
 
-    def fail(self, wish: Wish, failures: Failures) -> None:
-        """Keeps why a model cannot be loaded"""
+    def refuse(self, wish: Wish, failures: Failures) -> None:
+        """Keeps why a model is not opened at all"""
         self._say(wish.name, failures)
-        self._state.fails(wish, next(iter(failures.values())))
+        self._state.refuses(wish, next(iter(failures.values())))
 
     def miss(self, wish: Wish, reason: ModelNotFound) -> None:
         """The same for one that is in no repository, so that the index has no row of it"""
         _LOG.error("%s: model not found in any model repository", reason)
-        self._state.fails(wish, reason)
+        self._state.refuses(wish, reason)
 
     def _say(self, name: str, failures: Failures) -> None:
         for error in failures.values():

@@ -14,7 +14,21 @@ from ..repository.ensemble import MOST_IN_A_ROW, check_composing, composing, is_
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
 
-__all__ = ["Actual", "Desired", "Known", "Load", "Refuse", "Step", "Suspend", "Unload", "Wish", "plan", "waits"]
+__all__ = [
+    "Actual",
+    "Desired",
+    "Known",
+    "Load",
+    "Refuse",
+    "Step",
+    "Suspend",
+    "Unload",
+    "Wish",
+    "changes",
+    "follow",
+    "plan",
+    "waits",
+]
 
 
 @dataclass(frozen=True)
@@ -53,13 +67,19 @@ class Known:
     change: int = 0
     """A number that no other change of any model has: it began to serve, or ceased to"""
     seen: Mapping[str, int] = field(default_factory=dict)
-    """Of an ensemble: the changes of its models when it was looked at last"""
+    """Of an ensemble: the changes of its models before it was looked at last"""
+    is_refused: bool = False
+    """The last wish was none that could be carried out"""
 
     @property
     def followed(self) -> Wish:
-        """What an ensemble is to serve by when its models change"""
-        is_last = not self.serving and self.wish.resolved
-        return self.wish if is_last or self.served is None else self.served
+        """
+        What an ensemble is to serve by when its models change: what it serves by now; where it does not serve, what was
+        asked for last, if that is possible at all
+        """
+        if self.served and (self.serving or self.is_refused or self.wish.resolved is None):
+            return self.served
+        return self.wish
 
 
 Desired = Mapping[str, Wish]
@@ -98,6 +118,8 @@ class Suspend:
 
     name: str
     reason: KushiError
+    seen: Mapping[str, int]
+    """The changes of its models, of which that is the reason"""
 
 
 Step = Unload | Refuse | Load | Suspend
@@ -137,6 +159,11 @@ def _current(wish: Wish, actual: Actual, *, is_fresh: bool) -> Wish:
     return wish if is_fresh else actual[wish.name].followed
 
 
+def follow(ensemble: str, actual: Actual) -> Step | None:
+    """What is to be done with an ensemble that was carried out before, whose models may have changed since"""
+    return next(_followed(actual[ensemble], actual), None) if ensemble in actual else None
+
+
 def _of_ensemble(
     wish: Wish, depth: int, actual: Actual, desired: Desired, changing: set[str], *, is_fresh: bool
 ) -> Iterator[Step]:
@@ -158,19 +185,19 @@ def _is_nowhere(name: str, desired: Desired) -> bool:
 
 
 def _followed(known: Known, actual: Actual) -> Iterator[Step]:
-    """An ensemble that was carried out before, whose models may have changed since"""
     wish = known.followed
-    if wish.resolved is None:
+    if wish.resolved is None or not wish.is_ensemble or known.seen == changes(wish, actual):
         return
-    serving = {name: one.serving for name, one in actual.items() if one.serving}
-    failures = {name: one.failure for name, one in actual.items() if one.failure}
+    around = {name: actual[name] for name in wish.steps if name in actual}
+    serving = {name: one.serving for name, one in around.items() if one.serving}
+    failures = {name: one.failure for name, one in around.items() if one.failure}
     try:
         check_composing(wish.resolved.config, serving, failures)
     except ConfigInvalid as reason:
         if known.serving:
-            yield Suspend(wish.name, reason)
+            yield Suspend(wish.name, reason, changes(wish, actual))
     else:
-        if not known.serving and known.seen != changes(wish, actual):
+        if not known.serving:
             yield Load(wish.name, wish)
 
 

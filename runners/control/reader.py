@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConfigInvalid, KushiError, ModelNotFound, ShuttingDown
+from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
 from ..repository.layout import ModelSource, find
 from ..repository.resolve import Resolved, resolve
 from .plan import Wish
@@ -58,7 +58,7 @@ class Reader:
                 found[name] = self.find(load, name)
             except ModelNotFound:
                 continue
-            except ShuttingDown:
+            except (ModelUnavailable, ShuttingDown):
                 raise
             except KushiError as error:
                 found[name] = refused(name, error)

@@ -7,6 +7,7 @@ from itertools import count
 from types import MappingProxyType
 
 from ..errors import KushiError
+from ..failures import forget_frames
 from ..repository.messages import ModelConfig
 from .plan import Actual, Desired, Known, Wish, changes
 
@@ -39,32 +40,43 @@ class State:
         """The models whose last load has failed"""
         return {name: known.failure for name, known in self.actual.items() if known.failure}
 
-    def serves(self, wish: Wish, versions: Mapping[int, ModelConfig]) -> None:
-        """These versions of a model serve from now on, and no others"""
-        with self._lock:
-            self._known[wish.name] = Known(
-                wish, versions, served=wish, change=next(self._changes), seen=changes(wish, self._known)
-            )
+    def changes(self, wish: Wish) -> Mapping[str, int]:
+        """Of the models that an ensemble asks, as they are before it is looked at"""
+        return changes(wish, self.actual)
 
-    def fails(self, wish: Wish, reason: KushiError) -> None:
-        """The wish cannot be carried out; what served goes on"""
+    def serves(self, wish: Wish, versions: Mapping[int, ModelConfig], seen: Mapping[str, int]) -> None:
+        """These versions of a model serve from now on, and no others; `seen` are the changes before they were opened"""
+        with self._lock:
+            self._known[wish.name] = Known(wish, versions, served=wish, change=next(self._changes), seen=seen)
+
+    def fails(self, wish: Wish, reason: KushiError, seen: Mapping[str, int]) -> None:
+        """The wish could not be carried out; what served goes on. `seen` are the changes before it was tried"""
         with self._lock:
             known = self._known.get(wish.name, Known(wish))
-            self._known[wish.name] = replace(known, wish=wish, failure=reason, seen=changes(wish, self._known))
+            self._known[wish.name] = replace(known, wish=wish, failure=reason, seen=seen, is_refused=False)
+
+    def refuses(self, wish: Wish, reason: KushiError) -> None:
+        """The wish is none that can be carried out; what served goes on, and is what ensembles are followed by"""
+        with self._lock:
+            known = self._known.get(wish.name, Known(wish))
+            self._known[wish.name] = replace(known, wish=wish, failure=reason, is_refused=True)
 
     def fails_unless_known(self, wish: Wish, reason: KushiError) -> None:
         """The same for a load that may have said more exactly why"""
         if wish.name not in self.failures():
-            self.fails(wish, reason)
+            forget_frames(reason)
+            self.refuses(wish, reason)
 
-    def suspends(self, ensemble: str, reason: KushiError) -> None:
+    def suspends(self, ensemble: str, reason: KushiError, seen: Mapping[str, int]) -> None:
         """It serves no more, and is still desired"""
         with self._lock:
             if known := self._known.get(ensemble):
-                self._known[ensemble] = replace(known, serving={}, failure=reason, change=next(self._changes))
+                self._known[ensemble] = replace(
+                    known, serving={}, failure=reason, change=next(self._changes), seen=seen
+                )
 
     def forget(self, model: str) -> Wish | None:
-        """It is not desired any more; what the wish was"""
+        """It is not desired any more; what it served by, or was to"""
         with self._lock:
             known = self._known.pop(model, None)
-            return known.wish if known else None
+            return known.followed if known else None

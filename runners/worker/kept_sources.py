@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import linecache
 import os
@@ -140,7 +141,7 @@ def keep(packed: str) -> None:
     # whoever asks for the text of a function gets that of what runs, as TorchScript does, and tracebacks
     for path, text in _KEPT.items():
         with suppress(SyntaxError, UnicodeDecodeError):
-            lines = decode_source(text).splitlines(keepends=True)
+            lines = io.StringIO(decode_source(text)).readlines()
             linecache.cache[path] = (len(text), None, lines, path)
     # whoever loads a file by its name has this loader from Python itself
     SourceFileLoader.path_stats = _stats_of_others  # type: ignore[method-assign,assignment]

@@ -247,12 +247,26 @@ def test_an_ensemble_follows_a_model_that_comes_back_while_it_leaves(
     with Engine(tmp_path) as engine, ThreadPoolExecutor(1) as other:
         suspends = State.suspends
 
-        def suspends_while_b_comes_back(state: State, ensemble: str, reason: KushiError) -> None:
+        def suspends_while_b_comes_back(state: State, *args: Any) -> None:  # noqa: ANN401 - passed on as they come
             other.submit(engine.load_model, "b").result(30)
-            suspends(state, ensemble, reason)
+            suspends(state, *args)
 
         with monkeypatch.context() as patch:
             patch.setattr(State, "suspends", suspends_while_b_comes_back)
             engine.unload_model("b")
         assert states(engine) == {"a": "READY", "b": "READY", "e": "READY"}
         assert ask(engine) == 2
+
+
+def test_a_failed_reload_leaves_its_models_to_the_ensemble_that_serves(tmp_path: Path) -> None:
+    two(tmp_path)
+    ensemble(tmp_path, "f", step("a", "A", "B"), step("b", "B", "C"))
+    with Engine(tmp_path) as engine:
+        (tmp_path / "e" / "config.pbtxt").write_text("broken")
+        with pytest.raises(KushiError):
+            engine.load_model("e")
+        engine.unload_model("f", unload_dependents=True)
+        expected = {"a": "READY", "b": "READY", "e": "READY", "f": "UNAVAILABLE"}
+        eventually(lambda: states(engine) == expected, "f alone is unloaded")
+        engine.unload_model("e", unload_dependents=True)
+        eventually(lambda: {*states(engine).values()} == {"UNAVAILABLE"}, "nobody needs the others")

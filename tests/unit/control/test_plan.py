@@ -45,15 +45,15 @@ def refused(name: str, key: int) -> Wish:
 
 def carry_out(state: State, step: Step, broken: Mapping[str, bool]) -> None:
     match step:
-        case Load(name, one) if broken.get(name):
-            state.fails(one, EngineFailed("it is broken"))
+        case Load(name, one) if broken.get(name) or not {*one.steps} <= state.serving().keys():
+            state.fails(one, EngineFailed("it is broken"), state.changes(one))
         case Load(_, one):
             assert one.resolved
-            state.serves(one, {1: one.resolved.config})
+            state.serves(one, {1: one.resolved.config}, state.changes(one))
         case Refuse(_, one, reason):
-            state.fails(one, reason)
-        case Suspend(name, reason):
-            state.suspends(name, reason)
+            state.refuses(one, reason)
+        case Suspend(name, reason, seen):
+            state.suspends(name, reason, seen)
         case Unload(name):
             state.forget(name)
 
@@ -138,8 +138,7 @@ def test_without_a_fault_all_serves_that_can(desired: dict[str, Wish]) -> None:
 
 
 @given(wishes)
-def test_a_plan_is_made_once(desired: dict[str, Wish]) -> None:
-    """From nothing, each model is loaded or refused, and no other step is there"""
+def test_from_nothing_each_model_is_loaded_or_refused(desired: dict[str, Wish]) -> None:
     steps = plan({}, desired)
     assert {step.name for step in steps} == desired.keys()
     assert all(isinstance(step, Load | Refuse) for step in steps)
@@ -168,3 +167,29 @@ def test_a_load_that_fails_leaves_what_served() -> None:
     reach(state, {"a": wish("a", 1), "d": wish("d", 0, ["a"])}, {"a": True})
     assert state.serving().keys() == {"a", "d"}
     assert str(state.failures()["a"]) == "it is broken"
+
+
+def test_a_model_that_comes_while_its_ensemble_is_looked_at_is_seen_by_the_next_plan() -> None:
+    state = State()
+    ensemble = wish("d", 0, ["a"])
+    before = state.changes(ensemble)
+    reach(state, {"a": wish("a", 0)}, {})
+    state.fails(ensemble, ConfigInvalid("'a' has no loaded version"), before)
+    (step,) = plan(state.actual, {name: known.wish for name, known in state.actual.items()})
+    assert isinstance(step, Load)
+    assert step.name == "d"
+
+
+def test_a_content_that_is_refused_takes_the_place_of_none_that_served() -> None:
+    """As one that makes a circle, while the models of what served leave and come back"""
+    state = State()
+    good = {"a": wish("a", 0), "d": wish("d", 0, ["a"]), "e": wish("e", 0, ["d"])}
+    reach(state, good, {})
+    circle = {**good, "d": wish("d", 1, ["e"])}
+    reach(state, circle, {})
+    assert state.serving().keys() == {"a", "d", "e"}
+    without = {name: one for name, one in circle.items() if name != "a"}
+    reach(state, without, {})
+    assert not state.serving()
+    reach(state, {**without, "a": wish("a", 2)}, {})
+    assert state.serving().keys() == {"a", "d", "e"}

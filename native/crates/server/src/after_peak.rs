@@ -11,6 +11,8 @@ const PEAK_BYTES: usize = 64 << 20;
 /// Traffic is over when it holds this part of its peak, at so many looks one after the other.
 const CALM_PART: usize = 8;
 const CALM_LOOKS: u32 = 10;
+/// Memory that comes again and again is waited for twice as long each time, up to this.
+const MOST_LOOKS: u32 = 1 << 12;
 
 pub(crate) struct AfterPeak {
     budget: Arc<Budget>,
@@ -18,6 +20,8 @@ pub(crate) struct AfterPeak {
     /// What the process had in memory when it had least since memory was given back.
     least: AtomicUsize,
     calm_looks: AtomicU32,
+    /// So many of them are needed.
+    needed_looks: AtomicU32,
     give_back: fn(),
 }
 
@@ -28,6 +32,7 @@ impl AfterPeak {
             peak: AtomicUsize::new(0),
             least: AtomicUsize::new(usize::MAX),
             calm_looks: AtomicU32::new(0),
+            needed_looks: AtomicU32::new(CALM_LOOKS),
             give_back,
         }
     }
@@ -46,8 +51,10 @@ impl AfterPeak {
         let grown = resident - self.least.fetch_min(resident, Ordering::Relaxed).min(resident);
         let is_calm = most <= peak.max(PEAK_BYTES) / CALM_PART && peak.max(grown) >= PEAK_BYTES;
         let looks = if is_calm { self.calm_looks.load(Ordering::Relaxed) + 1 } else { 0 };
-        let is_over = looks >= CALM_LOOKS;
+        let needed = self.needed_looks.load(Ordering::Relaxed);
+        let is_over = looks >= if peak >= PEAK_BYTES { CALM_LOOKS } else { needed };
         if is_over {
+            self.needed_looks.store((2 * needed).min(MOST_LOOKS), Ordering::Relaxed);
             self.peak.store(held, Ordering::Relaxed);
             self.least.store(resident, Ordering::Relaxed);
         }
@@ -88,6 +95,8 @@ mod tests {
         assert_eq!(looks(PEAK_BYTES, 100) + looks(2 * PEAK_BYTES - 1, 100), 0);
         assert_eq!(looks(2 * PEAK_BYTES, CALM_LOOKS), 1);
         assert_eq!(looks(2 * PEAK_BYTES, 100), 0, "what did not go is in use");
+        assert_eq!(looks(4 * PEAK_BYTES, CALM_LOOKS), 0, "it comes again");
+        assert_eq!(looks(4 * PEAK_BYTES, CALM_LOOKS), 1);
         assert!(resident_bytes() > 0);
     }
 }
