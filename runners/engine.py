@@ -1,7 +1,7 @@
 """
 Engine: a model repository opened in this process.
 
-It owns the native core and the control of its models: it opens doors, drains, closes. Requests never pass through
+It owns the native core and the controller of its models: it opens doors, drains, closes. Requests never pass through
 Python. An engine belongs to the process that made it; a forked child gets a clear error.
 """
 

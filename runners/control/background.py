@@ -44,7 +44,7 @@ class _Tries:
 
 
 class Background:
-    """The works of all models of a control"""
+    """The works of all models of a controller"""
 
     def __init__(self) -> None:
         self._control: weakref.ref[_Control] | None = None
@@ -107,7 +107,7 @@ class Background:
             if self._running:
                 self._running.cancel()
             self._changed.notify_all()
-        # the last reference to a control may go on this very thread
+        # the last reference to a controller may go on this very thread
         if self._thread and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE_SECONDS)
 

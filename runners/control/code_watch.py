@@ -79,7 +79,7 @@ class _Watched:
 
 
 class CodeWatch:
-    """The models of a control whose code is looked at. Processes that are started from now on write no bytecode"""
+    """The models of a controller whose code is looked at. Processes that are started from now on write no bytecode"""
 
     def __init__(self) -> None:
         self._models: dict[str, _Watched] = {}
@@ -101,14 +101,14 @@ class CodeWatch:
         self._models.pop(name, None)
 
     def start(self, control: weakref.ref[_Control]) -> None:
-        """Looks from now on, until this is closed or nobody refers to the control"""
+        """Looks from now on, until this is closed or nobody refers to the controller"""
         self._thread = threading.Thread(target=self._run, args=(control,), name="kushi-reload", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Ends the thread; a load that it waits for has been given up"""
         self._closed.set()
-        # the last reference to a control may go on this very thread
+        # the last reference to a controller may go on this very thread
         if self._thread and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE_SECONDS)
 

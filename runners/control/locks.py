@@ -1,7 +1,7 @@
 """
 Locks: one thread at a time changes a model, others wait or are refused.
 
-What loads an ensemble has its turn with the models of it as well, one after the other, so that two threads may wait
+Whoever loads an ensemble locks its models as well, one after the other, so that two threads may wait
 for one another: that is found out before it happens.
 """
 

@@ -1,4 +1,4 @@
-"""The threads of a control that carry out what the doors ask, from their begin to their end"""
+"""The threads of a controller that carry out what the doors ask, from their begin to their end"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Control(Protocol):
 
 
 def attend(orders: Orders, control: weakref.ref[_Control]) -> None:
-    """Until there are no orders any more, or nobody refers to the control"""
+    """Until there are no orders any more, or nobody refers to the controller"""
     while (order := orders.next()) is not None:
         if (alive := control()) is not None:
             _carry_out(alive, order)
@@ -74,7 +74,7 @@ def end(process: int, orders: Orders, threads: Sequence[threading.Thread], chang
 def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
     until = time.monotonic() + seconds
     for thread in threads:
-        # the last reference to a control may go on one of its own threads
+        # the last reference to a controller may go on one of its own threads
         if thread is not threading.current_thread() and thread.ident is not None:
             thread.join(max(0, until - time.monotonic()))
 
