@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ABSENT", "error_text"]
 
-ABSENT: Final = "the engine is not there"
+ABSENT: Final = "the engine is not there yet, or not any more: /readyz answers 200 when it is"
 
 
 def error_text(error: KushiError) -> str:

@@ -56,6 +56,8 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         sys.stdout.write(json.dumps([_row(one, loads=loads) for one in findings], indent=2) + "\n")
     else:
         sys.stdout.writelines(f"{printable(f'{one.name}: {_line(one, loads=loads)}')}\n" for one in findings)
+        if not loads and any(one.served for one in findings):
+            sys.stderr.write("no model was opened: `kushi check --load` does that as well\n")
     return 0 if all(one.served for one in findings) else 1
 
 

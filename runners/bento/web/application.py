@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bentoml.exceptions import BentoMLException
 from kushi_native import carry_traces
@@ -40,6 +40,7 @@ __all__ = ["ApplicationFactory"]
 _READY_SECONDS = 0.75
 _MOST_PATH_CHARACTERS = 200
 # BentoML says that much and no more.
+_FORM: Final = "application/x-www-form-urlencoded"
 _UNTOLD = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -105,7 +106,7 @@ class ApplicationFactory(WorkerApplication):
             # One of the endpoint's own making is for the log; those of clients would fill it.
             if error.title != expected.__name__:
                 raise
-            return JSONResponse(_not_as_declared(error), status_code=400)
+            return JSONResponse(_not_as_declared(error, request), status_code=400)
         except BentoMLException as error:
             if error.error_code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.error_code in _UNTOLD:
                 raise
@@ -147,10 +148,14 @@ class ApplicationFactory(WorkerApplication):
         return [getattr(self.instance, name) for name in names]
 
 
-def _not_as_declared(error: ValidationError) -> dict[str, Any]:
+def _not_as_declared(error: ValidationError, request: Request) -> dict[str, Any]:
     detail = error.errors(include_url=False, include_context=False, include_input=False)
     said = ("".join(f"'{'.'.join(map(str, found['loc']))}': " * bool(found["loc"])) + found["msg"] for found in detail)
-    return {"error": f"the input is not as declared: {'; '.join(said)}", "detail": detail}
+    text = f"the input is not as declared: {'; '.join(said)}"
+    if request.headers.get("content-type") == _FORM:
+        # as curl says of any data, unless it is told otherwise
+        text += f"; the body was read as {_FORM}, JSON needs 'Content-Type: application/json'"
+    return {"error": text, "detail": detail}
 
 
 def _not_served(request: Request, error: Exception) -> Response:

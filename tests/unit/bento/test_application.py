@@ -191,6 +191,12 @@ def test_an_answer_has_what_bentoml_puts_into_its_head(factory: ApplicationFacto
         (call("/awaited", {}), "the input is not as declared: 'number': Field required"),
         (call("/awaited", {"number": "x"}), "the input is not as declared: 'number': Input should be a valid integer"),
         (Call("/awaited", body=[b'{"number"']), "the input is not as declared: Invalid JSON"),
+        (
+            Call(
+                "/awaited", headers=[(b"content-type", b"application/x-www-form-urlencoded")], body=[b'{"number": 3}']
+            ),
+            "'number': Field required; the body was read as application/x-www-form-urlencoded, JSON needs 'Content-Type",
+        ),
         (call("/refused", {}), "three, not two"),
     ],
 )

@@ -73,7 +73,7 @@ def test_an_answer_arrives_however_it_is_framed(
 def test_what_is_no_answer_makes_a_503(path: Path, live: Engine, script: bytes) -> None:
     (answer,) = answers(path, live, script)
     assert answer.status == 503
-    assert answer.json() == {"error": "the engine is not there"}
+    assert answer.json() == {"error": "the engine is not there yet, or not any more: /readyz answers 200 when it is"}
     assert answer.headers["retry-after"] == "1"
 
 
