@@ -15,6 +15,8 @@ STEP = 16
 
 class Embedder:
     def __init__(self, run: Callable[..., Awaitable[dict[str, np.ndarray]]], tokenizer: Path) -> None:
+        if not tokenizer.exists():
+            raise FileNotFoundError(f"{tokenizer}: run `python -m kushi.pretrained` first")
         self._run = run
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(LONGEST)
