@@ -69,7 +69,7 @@ class Known:
     seen: Mapping[str, int] = field(default_factory=dict)
     """Of an ensemble: the changes of its models before it was looked at last"""
     is_refused: bool = False
-    """The last wish was none that could be carried out"""
+    """The last wish was none that could be carried out, as a wrong configuration or a circle"""
 
     @property
     def followed(self) -> Wish:
@@ -185,6 +185,7 @@ def _is_nowhere(name: str, desired: Desired) -> bool:
 
 
 def _followed(known: Known, actual: Actual) -> Iterator[Step]:
+    """It is looked at when one of its models has begun or ceased to serve since it was looked at last"""
     wish = known.followed
     if wish.resolved is None or not wish.is_ensemble or known.seen == changes(wish, actual):
         return

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runners.cli import main
+from tests.unit.control.test_ensembles import ensemble, step, two
 from tests.unit.controlled import plus
-from tests.unit.test_ensembles import ensemble, step, two
 
 WARM_UP = """model_warmup {
     batch_size: 1
