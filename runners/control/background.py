@@ -99,6 +99,11 @@ class Background:
         _LOG.error("'%s' goes on as it is: its files change while something is made of them", model)
         return [work for work in others if work.key in waiting]
 
+    def is_about(self, model: str) -> bool:
+        """Whether something is made for the model, or it is loaded again just now since that was made"""
+        with self._changed:
+            return model in self._wanted or model == self._loaded_again
+
     def close(self) -> None:
         """Nothing is made any more"""
         with self._changed:

@@ -9,21 +9,18 @@ written is not read. Whether that load succeeds or fails, the next one waits for
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ..environment import set_variable
 from ..errors import KushiError, ModelNotReady, ModelUnavailable, ShuttingDown
+from ..repository.contents import MOST
 from ..repository.discovery import descriptor_of
-from ..repository.files import ENVIRONMENT_MARKS
-from ..wanted import check_wanted
+from .watched import Watched
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from ..repository.layout import ModelSource
     from .load import Load
@@ -33,56 +30,17 @@ __all__ = ["CodeWatch"]
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.25
 _PATIENCE_SECONDS = 10.0
-_MOST = 10_000
-"""Files of a model that are looked at, and directories they are looked for in"""
-
-_State = tuple[int, int, int]
-"""What changes when a file does"""
-_Files = dict[str, _State]
 
 
 class _Control(Protocol):
     def load(self, name: str) -> None: ...
 
 
-class _Watched:
-    """The code of one model"""
-
-    def __init__(self, source: ModelSource, suffix: str) -> None:
-        self._directories = (source.path, *source.versions.values())
-        self._suffix = suffix
-        self._loaded = self._seen = self._look()
-
-    def has_changed(self) -> str:
-        """One of the files that have changed, once they stand still; they count as loaded then"""
-        before, self._seen = self._seen, self._look()
-        if self._seen == self._loaded or self._seen != before:
-            return ""
-        different = dict(self._seen.items() ^ self._loaded.items())
-        self._loaded = self._seen
-        return min(different)
-
-    def loads_again(self) -> None:
-        """The change has not been dealt with"""
-        self._loaded = {}
-
-    def _look(self) -> _Files:
-        found: dict[str, _State | None] = {}
-        self.has_more = False
-        # a version that is no link comes with its model, and once more
-        for path, state in _files(self._directories, self._suffix):
-            if len(found) == _MOST and path not in found:
-                self.has_more = True
-                break
-            found[path] = state
-        return {path: state for path, state in found.items() if state}
-
-
 class CodeWatch:
     """The models of a controller whose code is looked at. Processes that are started from now on write no bytecode"""
 
     def __init__(self) -> None:
-        self._models: dict[str, _Watched] = {}
+        self._models: dict[str, Watched] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         # of two files of one second and one size, what was compiled of the first would be taken for the second
@@ -91,10 +49,10 @@ class CodeWatch:
     def watch(self, load: Load, source: ModelSource, backend: str) -> None:
         """A load of the model begins, which reads its files as they are now; it may be given up meanwhile"""
         if suffix := descriptor_of(backend).code_suffix:
-            watched = load.run(source.path, partial(_Watched, source, suffix))
+            watched = load.run(source.path, partial(Watched, source.path, suffix=suffix))
             self._models[source.name] = watched
             if watched.has_more:
-                _LOG.warning("'%s': of its files and directories, %d are watched, and no others", source.name, _MOST)
+                _LOG.warning("'%s': of its files and directories, %d are watched, and no others", source.name, MOST)
 
     def forget(self, name: str) -> None:
         """The model is not to be loaded any more"""
@@ -117,13 +75,13 @@ class CodeWatch:
             for name, watched in [*self._models.items()]:
                 if self._closed.is_set() or (alive := control()) is None:
                     return
-                if file := watched.has_changed():
-                    _LOG.info("'%s' is loaded again: '%s' has changed", name, file)
+                if changes := watched.changes():
+                    _LOG.info("'%s' is loaded again: '%s' has changed", name, changes[0])
                     _load(alive, name, watched)
                 del alive
 
 
-def _load(control: _Control, name: str, watched: _Watched) -> None:
+def _load(control: _Control, name: str, watched: Watched) -> None:
     try:
         control.load(name)
     except ShuttingDown:
@@ -136,23 +94,3 @@ def _load(control: _Control, name: str, watched: _Watched) -> None:
             _LOG.warning("'%s' is not loaded again: a version that served goes on as it was", name)
     except Exception:  # noqa: BLE001 - the thread has other models to look at
         _LOG.exception("'%s' is not loaded again", name)
-
-
-def _files(directories: Iterable[Path], suffix: str) -> Iterator[tuple[str, _State | None]]:
-    """And the directories that they are in, without a state"""
-    for directory in directories:
-        for place, inner, files in os.walk(directory):
-            check_wanted()
-            yield place, None
-            if any(mark in (*inner, *files) for mark in ENVIRONMENT_MARKS):
-                inner.clear()
-                continue
-            inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")
-            for file in sorted(files):
-                if file.endswith(suffix) and not file.startswith("."):
-                    path = os.path.join(place, file)  # noqa: PTH118 - as os.walk has them
-                    try:
-                        stat = os.stat(path)  # noqa: PTH116 - as above
-                    except OSError:
-                        continue
-                    yield path, (stat.st_mtime_ns, stat.st_size, stat.st_ino)

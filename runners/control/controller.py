@@ -47,7 +47,8 @@ from .loader import Loader
 from .locks import Locks
 from .on_threads import on_threads
 from .opening import Failures, Opening
-from .plan import Desired, Step, Wish, plan
+from .plan import Actual, Desired, Step, Wish, plan
+from .poll import Poll
 from .reader import Reader, not_in_repository, refused
 from .state import State
 from .threads import CLOSED, attend, attend_urgent, end, give_up
@@ -74,6 +75,7 @@ class Controller:
         limits: DeviceLimits = NO_LIMITS,
     ) -> None:
         auto_complete = not options.strict_config
+        polls = options.control == "poll"
         self._core = core
         self._threads = options.load_threads
         self._code_watch = CodeWatch() if options.reload_python else None
@@ -83,6 +85,9 @@ class Controller:
         self._locks = Locks()
         self._state = State()
         self._reader = Reader(repositories, auto_complete=auto_complete)
+        self._poll = Poll(self._reader.repositories, options.poll_seconds, self._threads) if polls else None
+        if self._poll:
+            weakref.finalize(self, self._poll.close).atexit = False
         opening = Opening(
             core,
             self._state,
@@ -104,7 +109,13 @@ class Controller:
     def start(self, names: Sequence[str]) -> None:
         """Loads these models, or all; a model that fails does not stop the others"""
         self._background.start(weakref.ref(self))
-        self._reach(self._read(names))
+        if self._poll:
+            unfinished = self._poll.begin()
+            desired = self._poll.read(self._read(names))
+            self._reach({name: wish for name, wish in desired.items() if name not in unfinished})
+            self._poll.start(weakref.ref(self))
+        else:
+            self._reach(self._read(names))
         if self._code_watch:
             self._code_watch.start(weakref.ref(self))
 
@@ -137,6 +148,26 @@ class Controller:
         for step in gone.steps if gone and dependents else ():
             if not any(step in known.followed.steps for known in self._state.actual.values()):
                 self.unload(step, dependents=True)
+
+    # --- what polling asks ---
+
+    @property
+    def actual(self) -> Actual:
+        return self._state.actual
+
+    def read_again(self, names: Iterable[str]) -> Desired:
+        """These models, without those that have just gone"""
+        works = {name: partial(self._read_named, name) for name in names}
+        return {wish.name: wish for wish in self._on_threads(works) if wish} if works else {}
+
+    def carry_out_alone(self, step: Step) -> bool:
+        """Whether the engine does not end"""
+        try:
+            with self._locks.take(step.name, partial(self._loads.begin, step.name), ()) as load:
+                self._carry_out(step, load)
+        except ShuttingDown:
+            return False
+        return True
 
     # --- orders of the doors ---
 
@@ -189,6 +220,8 @@ class Controller:
         if self._end:
             self._end()
         give_up(self._locks.changing, CLOSED)
+        if self._poll:
+            self._poll.close()
         self._background.close()
         if self._code_watch:
             self._code_watch.close()
@@ -221,6 +254,15 @@ class Controller:
         except ShuttingDown:
             return None
 
+    def _read_named(self, name: str) -> Wish | None:
+        try:
+            with self._locks.take(name, partial(self._loads.begin, name), ()) as load:
+                return self._reader.find(load, name)
+        except (ModelNotFound, ShuttingDown):
+            return None
+        except KushiError as error:
+            return refused(name, error)
+
     def _find(self, name: str, load: Load) -> Wish:
         try:
             return self._reader.find(load, name)
@@ -245,19 +287,11 @@ class Controller:
             ours = {name: wish for name, wish in desired.items() if name not in done}
             left = {name: known.wish for name, known in actual.items()} | ours
             steps = [step for step in plan(actual, left) if not to_do.waits(step)]
-            works = {step.name: partial(self._carry_out_alone, step) for step in steps}
+            works = {step.name: partial(self.carry_out_alone, step) for step in steps}
             if not works or not all(self._on_threads(works)):
                 # all is done, or the engine ends
                 break
             done.update(works)
-
-    def _carry_out_alone(self, step: Step) -> bool:
-        try:
-            with self._locks.take(step.name, partial(self._loads.begin, step.name), ()) as load:
-                self._carry_out(step, load)
-        except ShuttingDown:
-            return False
-        return True
 
     def _load_with_steps(self, wish: Wish, load: Load, *, waits: bool) -> Failures:
         """The model, behind those that it asks and that do not serve; one that fails is named when it is checked"""

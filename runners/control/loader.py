@@ -7,17 +7,20 @@ locked the model.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from kushi_native import Core, shortened
 
 from ..errors import KushiError, ModelNotFound, ShuttingDown
 from ..failures import failure_of, forget_frames
+from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
 from .background import Background
 from .code_watch import CodeWatch
 from .load import Load
 from .opening import Failures, Opening
-from .plan import Wish
+from .plan import Wish, kept
 from .state import State
 
 __all__ = ["Loader"]
@@ -38,34 +41,49 @@ class Loader:
         self._code_watch = code_watch
 
     def load(self, load: Load, wish: Wish, resolved: Resolved) -> Failures:
-        """Its versions, all or none, and keeps why not"""
+        """
+        Its versions, all or none, and keeps why not. Those that serve as they are wanted stay as they are, while others
+        come and go
+        """
         source = resolved.source
         seen = self._state.changes(wish)
-        for version in resolved.versions:
-            self._core.announce(source.name, version)
+        failures: Failures = {}
+        new = resolved.versions
         try:
+            stay = self._stay(load, wish)
+            new = tuple(version for version in resolved.versions if version not in stay)
+            for version in new:
+                self._core.announce(source.name, version)
             if self._code_watch and not wish.is_ensemble:
                 self._code_watch.watch(load, source, resolved.config.backend)
-            opened = self._opening.open(load, resolved, self._state.failures)
+            opened = self._opening.open(load, replace(resolved, versions=new), self._state.failures)
             loaded, failures = opened.versions, opened.failures
             if not failures:
-                self._core.publish(source.name, [started for started, _ in loaded.values()])
-                self._state.serves(wish, {version: config for version, (_, config) in loaded.items()}, seen)
+                self._core.publish(source.name, [started for started, _ in loaded.values()], sorted(stay))
+                configs = {version: config for version, (_, config) in loaded.items()}
+                self._state.serves(wish, stay | configs, seen)
             if opened.works or not failures:
                 self._background.want(source.name, opened.works)
         except ShuttingDown:
             raise
         except Exception as error:  # noqa: BLE001 - it is the failure of this model
-            failures = dict.fromkeys(resolved.versions, failure_of(error, source.path))
+            failures = dict.fromkeys(new or [None], failure_of(error, source.path))
         finally:
             self._core.withdraw(source.name)
         if failures:
             self._say(wish.name, failures)
             self._state.fails(wish, next(iter(failures.values())), seen)
         else:
-            for version in resolved.versions:
+            for version in new:
                 _LOG.info("successfully loaded '%s' version %d", source.name, version)
         return failures
+
+    def _stay(self, load: Load, wish: Wish) -> dict[int, ModelConfig]:
+        known = self._state.actual.get(wish.name)
+        if known is None or self._background.is_about(wish.name):
+            return {}
+        versions = load.run(f"model '{wish.name}'", partial(kept, known, wish))
+        return {version: known.serving[version] for version in sorted(versions)}
 
     def unload(self, name: str) -> Wish | None:
         """Takes a model away; what was desired of it"""

@@ -8,11 +8,14 @@ its models is known for certain when they are loaded.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound
+from ..repository.contents import Contents
 from ..repository.ensemble import MOST_IN_A_ROW, check_composing, composing, is_ensemble, too_deep
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
+from ..repository.supported_fields import ALTERNATIVES
 
 __all__ = [
     "Actual",
@@ -25,7 +28,9 @@ __all__ = [
     "Unload",
     "Wish",
     "changes",
+    "concerns",
     "follow",
+    "kept",
     "plan",
     "waits",
 ]
@@ -41,6 +46,8 @@ class Wish:
     resolved: Resolved | None = None
     reason: KushiError | None = None
     """Why it cannot be loaded, where nothing was resolved"""
+    contents: Contents | None = field(default=None, compare=False)
+    """Of its folder, before anything of it was read"""
 
     @property
     def steps(self) -> list[str]:
@@ -205,6 +212,48 @@ def _followed(known: Known, actual: Actual) -> Iterator[Step]:
 def changes(ensemble: Wish, actual: Actual) -> Mapping[str, int]:
     """The last changes of the models of an ensemble"""
     return {step: actual[step].change for step in ensemble.steps if step in actual}
+
+
+def kept(known: Known, wish: Wish) -> frozenset[int]:
+    """
+    The versions that serve as they are wanted: they stay as they are, while others come and go. None where nothing has
+    changed: whoever loads a model again wants all of it
+    """
+    served = known.served
+    if not (served and served.resolved and wish.resolved and served.contents and wish.contents):
+        return frozenset()
+    wanted = {*wish.resolved.versions}
+    if not _alike(served.resolved.config, wish.resolved.config) or ALTERNATIVES in wish.resolved.config.parameters:
+        return frozenset()
+    changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}
+    same = wanted & known.serving.keys() - changed
+    if None in changed or same == wanted == {*known.serving}:
+        return frozenset()
+    return frozenset(same)
+
+
+def concerns(paths: Iterable[str], resolved: Resolved) -> bool:
+    """Whether a change of these files concerns the versions that a model serves"""
+    return not {_version_of(path, resolved) for path in paths}.isdisjoint({None, *resolved.versions})
+
+
+def _version_of(path: str, resolved: Resolved) -> int | None:
+    """The version that a file belongs to; None where all versions may be made of it"""
+    source = resolved.source
+    if path == str(source.config_file):
+        # it has been read
+        return 0
+    first, *_ = [*Path(path).relative_to(source.path).parts, ""]
+    return int(first) if first.isdecimal() else None
+
+
+def _alike(one: ModelConfig, other: ModelConfig) -> bool:
+    """But for which versions serve"""
+    first, second = ModelConfig(), ModelConfig()
+    for copy, config in ((first, one), (second, other)):
+        copy.CopyFrom(config)
+        copy.ClearField("version_policy")
+    return bool(first == second)
 
 
 def _in_order(ensembles: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, ConfigInvalid]]:

@@ -10,8 +10,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
+from ..repository.contents import look
 from ..repository.layout import ModelSource, find
-from ..repository.resolve import Resolved, resolve
+from ..repository.resolve import resolve
 from .plan import Wish
 
 if TYPE_CHECKING:
@@ -35,16 +36,15 @@ class Reader:
     def wish(self, load: Load, source: ModelSource) -> Wish:
         """A model that was found; each time that it is read it is to be loaded"""
         try:
-            resolved = load.run(source.path, partial(resolve, source, auto_complete=self._auto_complete))
+            return load.run(source.path, partial(self._read, source))
         except ShuttingDown:
             raise
         except KushiError as error:
             return refused(source.name, error)
-        return Wish(source.name, next(_READ), resolved)
 
     def find(self, load: Load, name: str) -> Wish:
         """The model of that name; raises why there is none"""
-        return Wish(name, next(_READ), load.run(f"model '{name}'", partial(self._find, name)))
+        return load.run(f"model '{name}'", partial(self._find, name))
 
     def steps_of(self, load: Load, ensemble: Wish, there: Container[str]) -> list[Wish]:
         """The models that it asks, and those that these ask, without those that are `there`; some may be nowhere"""
@@ -65,11 +65,17 @@ class Reader:
             waiting += found[name].steps
         return [*found.values()]
 
-    def _find(self, name: str) -> Resolved:
+    def _find(self, name: str) -> Wish:
         source = find((path.absolute() for path in self.repositories), name)
         if source is None:
             raise not_in_repository(name)
-        return resolve(source, auto_complete=self._auto_complete)
+        return self._read(source)
+
+    def _read(self, source: ModelSource) -> Wish:
+        # first, so that what is written later is seen as a change
+        contents = look(source.path)
+        resolved = resolve(source, auto_complete=self._auto_complete)
+        return Wish(source.name, next(_READ), resolved, contents=contents)
 
 
 def refused(name: str, reason: KushiError | str) -> Wish:

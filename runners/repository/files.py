@@ -8,7 +8,10 @@ file that the kernel makes up as it is read. None of these is read, waited for, 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import ConfigInvalid
 
@@ -19,6 +22,7 @@ __all__ = [
     "check_link",
     "is_environment",
     "is_within",
+    "open_file",
     "read_file",
 ]
 
@@ -46,13 +50,20 @@ def read_file(path: Path, kind: str) -> bytes:
     """The content of a regular file; raises OSError where the system refuses it"""
     check_file(path)
     most = MOST_BYTES[kind]
-    with open(path, "rb", opener=_open_at_once) as file:
-        # what lies there now need not be what was looked at
-        _check_kind(path, os.fstat(file.fileno()))
+    with open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise ConfigInvalid(f"{kind} '{path}' has more than {most} bytes")
     return content
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """A regular file to be read; raises where it is none"""
+    with open(path, "rb", opener=_open_at_once) as file:
+        # what lies there now need not be what was looked at
+        _check_kind(path, os.fstat(file.fileno()))
+        yield file
 
 
 def check_file(path: Path) -> None:

@@ -14,7 +14,7 @@ from .discovery import bare_backend, bare_files, default_file
 from .files import check_file, check_link
 from .messages import ModelConfig
 
-__all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "scan"]
+__all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "places", "scan"]
 
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -68,18 +68,23 @@ def scan(paths: Iterable[Path]) -> Scan:
     refused: dict[str, str] = {}
     for path in dict.fromkeys(paths):
         for place in _places(path):
-            name = place.stem if place.is_file() else place.name
+            name = _name_of(place)
             try:
                 check_model_name(name)
                 found.setdefault(name, []).append(_model(place))
             except ConfigInvalid as error:
-                refused[name if name.isprintable() else ascii(name)[1:-1]] = str(error)
+                refused[_shown(name)] = str(error)
             except OSError as error:
                 refused[name] = f"{error.filename or place}: {error.strerror}"
     for name, models in found.items():
         if len(models) > 1:
             refused[name] = _ambiguous(models)
     return Scan(tuple(models[0] for name, models in sorted(found.items()) if name not in refused), refused)
+
+
+def places(path: Path) -> dict[str, Path]:
+    """The models of one repository and where they lie, without a look at them"""
+    return {_shown(_name_of(place)): place for place in _places(path)}
 
 
 def find(paths: Iterable[Path], name: str) -> ModelSource | None:
@@ -117,6 +122,14 @@ def _places(path: Path) -> list[Path]:
         raise ConfigInvalid(f"'{error.filename}' cannot be read: {error.strerror}") from None
     kind = "model file" if bare_backend(path) else "model repository"
     raise ConfigInvalid(f"{kind} '{path}' not found: expected a directory of models, or an {bare_files()} file")
+
+
+def _name_of(place: Path) -> str:
+    return place.stem if place.is_file() else place.name
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def _check_bare(path: Path) -> Descriptor:

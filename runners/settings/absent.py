@@ -15,7 +15,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
     "enable-peer-access": _FALSE,
     "model-load-retry-count": _ZERO,
     "model-namespacing": _FALSE,
-    "repository-poll-secs": _ZERO,
     "response-cache-byte-size": _ZERO,
     "strict-model-config": _FALSE,
     **dict.fromkeys(

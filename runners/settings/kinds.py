@@ -4,7 +4,7 @@ a program. Texts are Triton's; objects are plain Python values.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, cast
 
 from ..errors import ConfigInvalid, not_shown
@@ -146,22 +146,19 @@ class Text(Kind):
 
 
 class Choice(Kind):
-    """One of some words; `absent` are those of tritonserver that this version does not take"""
+    """One of some words"""
 
-    def __init__(self, *words: str, absent: Sequence[str] = ()) -> None:
-        self.words, self.absent = words, absent
+    def __init__(self, *words: str) -> None:
+        self.words = words
         self.placeholder = "{" + ",".join(words) + "}"
-        self.expected = " or ".join(map(repr, words))
+        *first, last = map(repr, words)
+        self.expected = f"{', '.join(first)} or {last}" if first else last
 
     def parse(self, text: str) -> str:
         return text
 
     def accepts(self, value: object) -> bool:
         return value in self.words
-
-    def wrong(self, given: object, source: str) -> ConfigInvalid:
-        absent = ", which is not supported yet" if given in self.absent else ""
-        return ConfigInvalid(f"{super().wrong(given, source)}{absent}")
 
 
 class Several(Kind):

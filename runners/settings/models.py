@@ -19,12 +19,18 @@ class ModelOptions(Group):
 
     title = "models"
 
-    control: Literal["none", "explicit"] = setting(
+    control: Literal["none", "poll", "explicit"] = setting(
         "model-control-mode",
-        Choice("none", "explicit", absent=("poll",)),
-        "How models are loaded: 'none' loads all at the start, 'explicit' those of {load}, and others when clients ask "
-        "('poll' is not supported yet).",
+        Choice("none", "poll", "explicit"),
+        "How models are loaded: 'none' loads all at the start, 'poll' all, and again what changes in the repositories, "
+        "'explicit' those of {load}, and others when clients ask.",
         default="none",
+    )
+    poll_seconds: float = setting(
+        "repository-poll-secs",
+        Seconds(0, 1_000_000),
+        "Seconds between two looks at the repositories, where {control}=poll; 0 for none after the start.",
+        default=15,
     )
     load: tuple[str, ...] = setting(
         "load-model",
@@ -65,6 +71,11 @@ class ModelOptions(Group):
     def check(self, name: Naming) -> None:
         if self.load and self.control != "explicit":
             raise ConfigInvalid(f"Use of '{name('load')}' requires setting '{name('control')}=explicit' as well.")
+        if self.reload_python and self.control == "poll":
+            raise ConfigInvalid(
+                f"'{name('reload_python')}' is of no use with '{name('control')}=poll', which loads changed code again "
+                f"as well: leave it out, and set '{name('poll_seconds')}' as you like"
+            )
         if ALL_MODELS in self.load and len(self.load) > 1:
             raise ConfigInvalid(
                 f"Wildcard model name '{ALL_MODELS}' must be the ONLY startup model if specified at all."

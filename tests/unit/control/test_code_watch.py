@@ -10,8 +10,10 @@ import pytest
 
 from runners import ModelUnavailable
 from runners.control import code_watch
-from runners.control.code_watch import CodeWatch, _Watched
+from runners.control.code_watch import CodeWatch
 from runners.control.load import Loads
+from runners.control.watched import Watched
+from runners.repository import contents
 from runners.repository.layout import ModelSource
 from runners.wanted import work_for
 
@@ -28,18 +30,22 @@ def source(model: Path) -> ModelSource:
     return ModelSource("m", model.parents[1], {1: model.parent})
 
 
-def watched(model: Path) -> _Watched:
-    return _Watched(source(model), ".py")
+def watched(model: Path) -> Watched:
+    return Watched(model.parents[1], suffix=".py")
+
+
+def changed(files: Watched) -> str:
+    return next(iter(files.changes()), "")
 
 
 def test_a_file_counts_once_it_stands_still(model: Path) -> None:
     files = watched(model)
-    assert not files.has_changed()
+    assert not changed(files)
     for text in ("half", "half and more"):
         model.write_text(text)
-        assert not files.has_changed()
-    assert files.has_changed() == str(model)
-    assert not files.has_changed()
+        assert not changed(files)
+    assert changed(files) == str(model)
+    assert not changed(files)
 
 
 def test_a_file_that_is_gone_or_new_or_replaced_has_changed(model: Path) -> None:
@@ -47,19 +53,19 @@ def test_a_file_that_is_gone_or_new_or_replaced_has_changed(model: Path) -> None
     model.unlink()
     new = model.with_name("new.py")
     new.write_text("b")
-    assert [files.has_changed(), files.has_changed()] == ["", str(model)]
+    assert [changed(files), changed(files)] == ["", str(model)]
     # as editors do it
     new.with_name("temporary").write_text("c")
     new.with_name("temporary").rename(new)
-    assert [files.has_changed(), files.has_changed()] == ["", str(new)]
+    assert [changed(files), changed(files)] == ["", str(new)]
 
 
 def test_what_could_not_be_dealt_with_counts_again(model: Path) -> None:
     files = watched(model)
     model.write_text("changed")
-    assert [bool(files.has_changed()) for _ in range(2)] == [False, True]
+    assert [bool(changed(files)) for _ in range(2)] == [False, True]
     files.loads_again()
-    assert files.has_changed() == str(model)
+    assert changed(files) == str(model)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ def test_what_is_no_code_of_the_model_does_not_count(model: Path, name: str) -> 
     files = watched(model)
     (top / name).parent.mkdir(parents=True, exist_ok=True)
     (top / name).write_text("x")
-    assert [files.has_changed(), files.has_changed()] == ["", ""]
+    assert [changed(files), changed(files)] == ["", ""]
 
 
 def test_so_many_files_and_directories_are_looked_at(
@@ -86,20 +92,20 @@ def test_so_many_files_and_directories_are_looked_at(
         (model.parent / str(number)).mkdir()
         (model.parent / str(number) / "code.py").touch()
     looked: list[str] = []
-    walk = os.walk
+    scandir = os.scandir
 
-    def counted(directory: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-        for one in walk(directory):
-            looked.append(one[0])
-            yield one
+    def counted(directory: str) -> Iterator[os.DirEntry[str]]:
+        looked.append(directory)
+        return scandir(directory)
 
-    monkeypatch.setattr(os, "walk", counted)
-    monkeypatch.setattr(code_watch, "_MOST", 63)
+    monkeypatch.setattr(os, "scandir", counted)
+    monkeypatch.setattr(contents, "MOST", 63)
     # each counts once: 32 directories, 31 files
     CodeWatch().watch(Loads(0).begin("m"), source(model), "python")
     assert not caplog.text
     looked.clear()
-    monkeypatch.setattr(code_watch, "_MOST", 20)
+    monkeypatch.setattr(contents, "MOST", 20)
+    monkeypatch.setattr(code_watch, "MOST", 20)
     CodeWatch().watch(Loads(0).begin("m"), source(model), "python")
     assert len(looked) < 20
     assert "'m': of its files and directories, 20 are watched, and no others" in caplog.text

@@ -47,8 +47,19 @@ from runners.settings import SETTINGS
             f"metrics.interval_ms is {2**70}, expected an integer from 1 to 2147483647",
         ),
         (
-            {"models": ModelOptions(control="poll")},  # type: ignore[arg-type] # the point
-            "models.control is 'poll', expected 'none' or 'explicit'",
+            {"models": ModelOptions(control="often")},  # type: ignore[arg-type] # the point
+            "models.control is 'often', expected 'none', 'poll' or 'explicit'",
+        ),
+        (
+            {"models": ModelOptions(control="poll", poll_seconds=-1)},
+            "models.poll_seconds is -1, expected a number from 0 to 1000000",
+        ),
+        (
+            {"models": ModelOptions(control="poll", reload_python=True)},
+            (
+                "'models.reload_python' is of no use with 'models.control=poll', which loads changed code again as "
+                "well: leave it out, and set 'models.poll_seconds' as you like"
+            ),
         ),
         (
             {"models": ModelOptions(control="explicit", load="digits")},  # type: ignore[arg-type] # the point

@@ -137,11 +137,10 @@ def test_a_bare_missing_switch_asks_for_the_feature() -> None:
 def test_models_are_loaded_at_the_start_or_on_demand() -> None:
     assert settings("--model-control-mode=none").engine.models.control == "none"
     assert settings("--model-control-mode=explicit").engine.models.control == "explicit"
-    with pytest.raises(
-        ConfigInvalid, match=r": expected 'none' or 'explicit', got 'poll', which is not supported yet$"
-    ):
-        settings("--model-control-mode=poll")
-    with pytest.raises(ConfigInvalid, match=r": expected 'none' or 'explicit', got 'sometimes'$"):
+    polled = settings("--model-control-mode=poll", "--repository-poll-secs=3").engine.models
+    assert (polled.control, polled.poll_seconds) == ("poll", 3)
+    assert settings("--model-control-mode=poll").engine.models.poll_seconds == 15
+    with pytest.raises(ConfigInvalid, match=r": expected 'none', 'poll' or 'explicit', got 'sometimes'$"):
         settings("--model-control-mode=sometimes")
 
 

@@ -59,12 +59,20 @@ impl Core {
         started.map(StartedVersion::new).map_err(|error| raise(py, &error, Some(name)))
     }
 
-    /// Puts these versions in the place of what the model had, which finishes what it began.
+    /// Puts these versions in the place of what the model had but for the versions that are `kept`; the others finish
+    /// what they began.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-    fn publish(&self, py: Python<'_>, name: &str, versions: Vec<Py<StartedVersion>>) -> PyResult<()> {
+    #[pyo3(signature = (name, versions, kept=Vec::new()))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        versions: Vec<Py<StartedVersion>>,
+        kept: Vec<u64>,
+    ) -> PyResult<()> {
         let publish = || {
             let runners = versions.iter().map(|version| version.get().publish());
-            self.server.publish(name, runners.collect::<Result<_, _>>()?)
+            self.server.publish(name, runners.collect::<Result<_, _>>()?, &kept)
         };
         exit::detached(py, publish).map_err(|error| raise(py, &error, Some(name)))
     }

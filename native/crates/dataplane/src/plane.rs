@@ -184,11 +184,11 @@ impl DataPlane {
         Runner::start_with(spec, scheduler, vec![Arc::new(engine)], options)
     }
 
-    /// Puts these versions in the place of all that the model had, and lets those finish. A server that
-    /// closes retires them at once.
-    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
+    /// Puts these versions in the place of all that the model had but for those that are `kept`, and lets the others
+    /// finish. A server that closes retires them at once.
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Result<(), Error> {
         let new = runners.clone();
-        self.leaving.retire(&self.registry.publish(model, runners));
+        self.leaving.retire(&self.registry.publish_beside(model, runners, kept));
         // Whoever closes has looked at the registry after this phase began, or retires these as well.
         if self.phase() == Phase::Exiting {
             self.leaving.retire(&new);

@@ -202,8 +202,14 @@ impl Registry {
     /// finish what they began; the caller retires them.
     #[must_use = "the replaced runners must be retired"]
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Vec<Arc<Runner>> {
+        self.publish_beside(model, runners, &[])
+    }
+
+    /// The same, but for the versions that are `kept` as they are.
+    #[must_use = "the replaced runners must be retired"]
+    pub fn publish_beside(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Vec<Arc<Runner>> {
         self.change(model, |versions| {
-            let replaced = versions.take();
+            let replaced = versions.take(kept);
             for runner in runners {
                 versions.by_number.insert(runner.spec().version, Version::Serving(runner));
             }
@@ -239,7 +245,7 @@ impl Registry {
         if !self.models.load().contains_key(model) {
             return Vec::new();
         }
-        self.change(model, Versions::take)
+        self.change(model, |versions| versions.take(&[]))
     }
 
     fn change<T>(&self, model: &str, change: impl FnOnce(&mut Versions) -> T) -> T {
@@ -268,11 +274,11 @@ impl Versions {
         self.reason = (!is_said).then(|| reason.into());
     }
 
-    /// Marks every version as removed, and answers those that served.
-    fn take(&mut self) -> Vec<Arc<Runner>> {
+    /// Marks every version as removed that is not `kept`, and answers those that served.
+    fn take(&mut self, kept: &[u64]) -> Vec<Arc<Runner>> {
         self.reason = None;
         let mut taken = Vec::new();
-        for version in self.by_number.values_mut() {
+        for (_, version) in self.by_number.iter_mut().filter(|(number, _)| !kept.contains(number)) {
             if let Version::Serving(runner) = version {
                 taken.push(runner.clone());
             }

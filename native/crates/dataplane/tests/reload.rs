@@ -180,3 +180,18 @@ fn a_load_that_fails_beside_a_version_that_serves_leaves_the_others_as_they_were
     let rows = [row(Some(1), State::Unloaded, "unloaded"), row(Some(2), State::Ready, "")];
     assert_eq!(registry.rows(), rows);
 }
+
+#[test]
+fn a_version_that_is_kept_stays_as_it_is_beside_those_that_come_and_go() {
+    let (one, two, seven) = (version(1), version(2), version(7));
+    let registry = Registry::default();
+    assert!(registry.publish("echo", vec![one.runner.clone(), two.runner.clone()]).is_empty());
+    let replaced = registry.publish_beside("echo", vec![seven.runner.clone()], &[2]);
+    assert!(replaced.len() == 1 && Arc::ptr_eq(&replaced[0], &one.runner));
+    assert!(finds(&registry, Some(2), &two) && finds(&registry, None, &seven));
+    assert!(replaced[0].retire(PATIENCE));
+    let unloaded = row(Some(1), State::Unloaded, "unloaded");
+    assert_eq!(registry.rows(), [unloaded, row(Some(2), State::Ready, ""), row(Some(7), State::Ready, "")]);
+    assert!(registry.publish_beside("echo", Vec::new(), &[2, 7]).is_empty());
+    assert!(registry.all_ready());
+}

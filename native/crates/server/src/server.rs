@@ -120,9 +120,10 @@ impl Server {
         self.plane.start_ensemble(spec, steps, options)
     }
 
-    /// Puts these versions in the place of all that the model had, and lets those finish.
-    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Result<(), Error> {
-        self.plane.publish(model, runners)
+    /// Puts these versions in the place of all that the model had but for those that are `kept`, and lets the others
+    /// finish.
+    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Result<(), Error> {
+        self.plane.publish(model, runners, kept)
     }
 
     /// Takes a model away, and lets its versions finish what they began.
