@@ -158,6 +158,7 @@ class Server(Program):
         local_socket: Path | None = None,
         environment: Mapping[str, str] | None = None,
         checkout: Path = ROOT,
+        flags: Sequence[str] = (),
     ) -> None:
         port, self.grpc_port, self.metrics_port = free_port(), free_port(), free_port()
         program = sys.executable if checkout == ROOT else str(checkout / ".venv/bin/python")
@@ -168,7 +169,12 @@ class Server(Program):
         command += ["--metrics-address", HOST, "--metrics-port", str(self.metrics_port)]
         if local_socket is not None:
             command += ["--local-socket", str(local_socket)]
+        command += flags
         super().__init__(command, port, "/v2/health/ready", environment, log=log, directory=checkout)
+
+    def ask(self, verb: str, body: bytes = b"") -> tuple[int, bytes]:
+        """A call of the repository API, whatever it is answered with."""
+        return self._call("POST", f"/v2/repository/{verb}", body)
 
     def counts(self, model: str) -> tuple[int, int]:
         """Inferences and executions so far: their difference over a window is the mean batch size."""

@@ -152,7 +152,7 @@ def test_versions_come_and_go_and_leave_the_others_alone(tmp_path: Path, message
         shutil.rmtree(tmp_path / "m" / "1")
         one.look_twice()
         assert one.counts() == {"m:2": 1, "m:7": 1}
-        assert ("m", "1", "UNAVAILABLE", "unloaded") in rows(one.engine)
+        eventually(lambda: ("m", "1", "UNAVAILABLE", "unloaded") in rows(one.engine), "it is gone")
         assert [line for line in messages().splitlines() if line.startswith("loading: ")] == ["loading: m:7"]
 
 
