@@ -25,6 +25,7 @@ from .control.controller import Controller
 from .devices import limits_of
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
 from .grpc_description import described_files, services_of
+from .repository.overrides import overrides_of
 from .settings import ALL_MODELS, EngineOptions
 from .verbs import Answer, Verb, check_name
 
@@ -106,13 +107,15 @@ class Engine(Calls):
         """
         Loads a model as its directory is now, or loads it again. Where that fails, what served goes on serving.
 
-        config, files: not supported yet.
+        config: a configuration in JSON, in place of that of the directory. It stays until the files of the directory
+            change, or the model is unloaded.
+        files: what takes the place of the whole directory until the next load, as {"file:1/model.onnx": b"…"}; they
+            need a `config`.
         """
         check_name(model_name)
-        for parameter in [*([] if config is None else ["config"]), *(files or {})]:
-            raise Unsupported(f"load parameter '{parameter}' is not supported by this version", model=model_name)
+        overrides = overrides_of(config, files)
         self._own()
-        self._control.load(model_name)
+        self._control.load(model_name, overrides)
 
     async def async_load_model(
         self, model_name: str, *, config: str | None = None, files: Mapping[str, bytes] | None = None

@@ -37,6 +37,7 @@ from ..errors import (
 )
 from ..repository.backend_config import BackendConfig
 from ..repository.layout import ModelSource, check_model_name, scan
+from ..repository.overrides import NO_OVERRIDES, Overrides
 from ..repository.resolve import NoVersion
 from ..settings import ALL_MODELS, ModelOptions
 from . import plan as to_do
@@ -84,7 +85,7 @@ class Controller:
         self._loads = Loads(options.load_timeout_seconds)
         self._locks = Locks()
         self._state = State()
-        self._reader = Reader(repositories, auto_complete=auto_complete)
+        self._reader = Reader(repositories, auto_complete=auto_complete, leave=options.load_files)
         self._poll = Poll(self._reader.repositories, options.poll_seconds, self._threads) if polls else None
         if self._poll:
             weakref.finalize(self, self._poll.close).atexit = False
@@ -119,14 +120,15 @@ class Controller:
         if self._code_watch:
             self._code_watch.start(weakref.ref(self))
 
-    def load(self, name: str, *, waits: bool = True) -> None:
+    def load(self, name: str, overrides: Overrides = NO_OVERRIDES, *, waits: bool = True) -> None:
         """
-        Loads a model as it lies in the repository now, and those of its steps that do not serve; where it fails, what
-        served goes on serving. What else changes the model is waited for, or with `waits` False an error
+        Loads a model as it lies in the repository now, or as `overrides` say, and those of its steps that do not serve;
+        where it fails, what served goes on serving. What else changes the model is waited for, or with `waits` False an
+        error
         """
         check_model_name(name)
         with self._change(name, partial(self._loads.begin, name), waits=waits) as load:
-            wish = self._find(name, load)
+            wish = self._find(name, load, overrides)
             if failures := self._load_with_steps(wish, load, waits=waits):
                 clauses = "".join(
                     f"version {version} is at UNAVAILABLE state: {error};" for version, error in failures.items()
@@ -193,7 +195,7 @@ class Controller:
         try:
             waits = not order.by_model
             if order.loads:
-                self.load(order.model, waits=waits)
+                self.load(order.model, Overrides(order.config, order.files), waits=waits)
             else:
                 # it has waited for a load among the orders
                 self.unload(order.model, dependents=order.dependents, waits=waits, patience=0)
@@ -263,9 +265,11 @@ class Controller:
         except KushiError as error:
             return refused(name, error)
 
-    def _find(self, name: str, load: Load) -> Wish:
+    def _find(self, name: str, load: Load, overrides: Overrides) -> Wish:
+        known = self._state.actual.get(name)
+        served = known.served if known and known.serving else None
         try:
-            return self._reader.find(load, name)
+            return self._reader.find_again(load, name, overrides, served)
         except (ModelNotFound, ShuttingDown):
             raise
         except NoVersion as error:

@@ -48,6 +48,10 @@ class Wish:
     """Why it cannot be loaded, where nothing was resolved"""
     contents: Contents | None = field(default=None, compare=False)
     """Of its folder, before anything of it was read"""
+    override: ModelConfig | None = field(default=None, compare=False)
+    """What took the place of the configuration in its folder"""
+    folder: object = field(default=None, compare=False)
+    """What its folder goes with, where a load has brought its files"""
 
     @property
     def steps(self) -> list[str]:
@@ -223,6 +227,8 @@ def kept(known: Known, wish: Wish) -> frozenset[int]:
     if not (served and served.resolved and wish.resolved and served.contents and wish.contents):
         return frozenset()
     wanted = {*wish.resolved.versions}
+    if served.contents.place != wish.contents.place:
+        return frozenset()
     if not _alike(served.resolved.config, wish.resolved.config) or ALTERNATIVES in wish.resolved.config.parameters:
         return frozenset()
     changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}

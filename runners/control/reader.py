@@ -5,20 +5,23 @@ configuration.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
 from ..repository.contents import look
-from ..repository.layout import ModelSource, find
-from ..repository.resolve import resolve
+from ..repository.layout import ModelSource, find, read_source
+from ..repository.overrides import Folder, Leave, Overrides, check_leave, parse_config
+from ..repository.resolve import resolve, resolve_written
 from .plan import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from pathlib import Path
 
+    from ..repository.messages import ModelConfig
     from .load import Load
 
 __all__ = ["Reader", "not_in_repository", "refused"]
@@ -29,9 +32,11 @@ _READ: Final = count()
 class Reader:
     """The models of some repositories, as they lie there now"""
 
-    def __init__(self, repositories: Iterable[Path], *, auto_complete: bool) -> None:
+    def __init__(self, repositories: Iterable[Path], *, auto_complete: bool, leave: Leave = "data") -> None:
+        """leave: which files a load may bring"""
         self.repositories = tuple(repositories)
         self._auto_complete = auto_complete
+        self._leave = leave
 
     def wish(self, load: Load, source: ModelSource) -> Wish:
         """A model that was found; each time that it is read it is to be loaded"""
@@ -45,6 +50,13 @@ class Reader:
     def find(self, load: Load, name: str) -> Wish:
         """The model of that name; raises why there is none"""
         return load.run(f"model '{name}'", partial(self._find, name))
+
+    def find_again(self, load: Load, name: str, overrides: Overrides, served: Wish | None) -> Wish:
+        """
+        The same with what a load brings. Without, what an earlier load brought for the configuration of what is
+        `served` stays, until the files change
+        """
+        return load.run(f"model '{name}'", partial(self._find_again, name, overrides, served))
 
     def steps_of(self, load: Load, ensemble: Wish, there: Container[str]) -> list[Wish]:
         """The models that it asks, and those that these ask, without those that are `there`; some may be nowhere"""
@@ -66,16 +78,41 @@ class Reader:
         return [*found.values()]
 
     def _find(self, name: str) -> Wish:
+        return self._read(self._source(name))
+
+    def _find_again(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
+        overrides.check(self._leave)
+        config = parse_config(overrides.config) if overrides.config is not None else None
+        if overrides.files and config is not None:
+            folder = Folder(name, overrides.files)
+            wish = replace(self._read_with(read_source(folder.path), config), folder=folder)
+            if wish.resolved:
+                check_leave(wish.resolved, self._leave)
+            return wish
+        source = self._source(name)
+        if config is None and served and served.override is not None and not served.folder:
+            contents = look(source.path)
+            is_same = served.contents and served.contents.place == source.path
+            if is_same and served.contents and not contents.differences(served.contents):
+                config = served.override
+        return self._read(source) if config is None else self._read_with(source, config)
+
+    def _source(self, name: str) -> ModelSource:
         source = find((path.absolute() for path in self.repositories), name)
         if source is None:
             raise not_in_repository(name)
-        return self._read(source)
+        return source
 
     def _read(self, source: ModelSource) -> Wish:
         # first, so that what is written later is seen as a change
         contents = look(source.path)
         resolved = resolve(source, auto_complete=self._auto_complete)
         return Wish(source.name, next(_READ), resolved, contents=contents)
+
+    def _read_with(self, source: ModelSource, config: ModelConfig) -> Wish:
+        contents = look(source.path)
+        resolved = resolve_written(replace(source, config_file=None, config=config), config)
+        return Wish(source.name, next(_READ), resolved, contents=contents, override=config)
 
 
 def refused(name: str, reason: KushiError | str) -> Wish:

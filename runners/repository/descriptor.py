@@ -41,6 +41,7 @@ class Descriptor:
     executed_by: an object of Python's in the process of the server, which `kushi.isolate` moves to processes; such an
         object in processes of its own in any case; processes of the backend's own; or native code of the server.
     code_suffix: of files that are code of the user's, which --reload-python looks at; "" where there are none.
+    reads_data: whether its files are read as data, and nothing in them can run as code of theirs.
     packages: those of PyPI that bring what executes its models.
     apart: whether the model is handed each request of a batch by itself, so that their shapes may differ.
     """
@@ -61,6 +62,7 @@ class Descriptor:
     executed_by: Literal["Python", "Python in processes", "processes", "native code"] = "Python"
     code_suffix: str = ""
     apart: bool = False
+    reads_data: bool = False
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

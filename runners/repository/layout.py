@@ -14,7 +14,7 @@ from .discovery import bare_backend, bare_files, default_file
 from .files import check_file, check_link
 from .messages import ModelConfig
 
-__all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "places", "scan"]
+__all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "places", "read_source", "scan"]
 
 _LOG = logging.getLogger(__name__)
 _VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -85,6 +85,11 @@ def scan(paths: Iterable[Path]) -> Scan:
 def places(path: Path) -> dict[str, Path]:
     """The models of one repository and where they lie, without a look at them"""
     return {_shown(_name_of(place)): place for place in _places(path)}
+
+
+def read_source(place: Path) -> ModelSource:
+    """The model that lies there"""
+    return _model(place)
 
 
 def find(paths: Iterable[Path], name: str) -> ModelSource | None:

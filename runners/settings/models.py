@@ -60,6 +60,13 @@ class ModelOptions(Group):
         "asked in a process of its own first, once for each content, and refused where it ends that process.",
         default="all",
     )
+    load_files: Literal["data", "all", "none"] = setting(
+        "model-load-files",
+        Choice("data", "all", "none"),
+        "Which files a load may bring in place of those of the repository, where {control}=explicit: 'data', which "
+        "nothing runs as code (ONNX, OpenVINO), 'all', or 'none'.",
+        default="data",
+    )
     reload_python: bool = setting(
         "reload-python",
         Switch(),

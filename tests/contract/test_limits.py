@@ -113,7 +113,6 @@ def test_a_limit_of_ones_own_is_kept(repository: Path, start_server: StartServer
         ("/v2/repository/index", 64 << 10),
         ("/v2/models/add_sub/trace/setting", 64 << 10),
         ("/v2/logging", 64 << 10),
-        ("/v2/repository/models/add_sub/load", 2 << 20),
         ("/v2/systemsharedmemory/region/any/register", 64 << 10),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from runners import (
     ModelNotFound,
     ModelOptions,
     ModelUnavailable,
-    Unsupported,
 )
 from tests import models
 from tests.contract.ways import WAYS, door
@@ -210,6 +210,19 @@ def test_a_model_is_unloaded_and_loaded(changing: Calls, ask: Ask) -> None:
 
 
 @both_forms
+def test_a_load_may_bring_a_configuration_and_files(changing: Calls, ask: Ask) -> None:
+    model = models.add_sub(("batch", 16)).SerializeToString()
+    # so large that it is read aside
+    files = {"file:5/model.onnx": model, "file:unused.txt": b"x" * 1_000_000}
+    config = json.dumps({"backend": "onnxruntime", "max_batch_size": 2})
+    ask(changing, "load_model", model_name="brought", config=config, files=files)
+    assert ask(changing, "get_model_metadata", model_name="brought")["versions"] == ["5"]
+    assert ask(changing, "get_model_config", model_name="brought")["max_batch_size"] == 2
+    ask(changing, "unload_model", model_name="brought")
+    assert not ask(changing, "is_model_ready", model_name="brought")
+
+
+@both_forms
 def test_unloading_what_is_not_there_changes_nothing(changing: Calls, ask: Ask) -> None:
     ask(changing, "unload_model", model_name="missing", unload_dependents=True)
 
@@ -244,17 +257,17 @@ REFUSED_CHANGES: Final = [
     Refused("unload_model", {"model_name": None}, InvalidInput, 400, r"model_name is None, expected a name"),
     Refused(
         "load_model",
-        {"model_name": "add_sub", "config": "{}"},
-        Unsupported,
-        501,
-        r"load parameter 'config' is not supported by this version",
+        {"model_name": "add_sub", "config": "{"},
+        ConfigInvalid,
+        500,
+        rf"failed to load 'add_sub', {POLL}: Invalid config override: .+",
     ),
     Refused(
         "load_model",
         {"model_name": "add_sub", "files": {"file:1/model.onnx": b"\0"}},
-        Unsupported,
-        501,
-        r"load parameter 'file:1/model.onnx' is not supported by this version",
+        ConfigInvalid,
+        500,
+        rf"failed to load 'add_sub', {POLL}: files take the place of the model's whole directory, so .+",
     ),
     Refused(
         "register_system_shared_memory",

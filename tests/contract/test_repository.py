@@ -236,8 +236,12 @@ def test_tritonclient_lists_loads_and_unloads(explicit: Server, repository: Path
         assert client.get_model_repository_index() == [ROW]
         client.unload_model("add_sub", unload_dependents=True)
         assert not client.is_model_ready("add_sub")
-        with pytest.raises(InferenceServerException, match="load parameter 'config' is not supported"):
-            client.load_model("add_sub", config="{}")
+        config = json.dumps({"backend": "onnxruntime"})
+        files = {"file:3/model.onnx": (repository / "add_sub/1/model.onnx").read_bytes()}
+        client.load_model("add_sub", config=config, files=files)
+        assert client.is_model_ready("add_sub", "3")
+        assert not client.is_model_ready("add_sub", "1")
+        client.unload_model("add_sub")
         with pytest.raises(InferenceServerException) as raised:
             client.load_model("missing")
         assert raised.value.message() == "failed to load 'missing', failed to poll from model repository"

@@ -28,6 +28,7 @@ DESCRIPTOR = Descriptor(
     kinds=(("onnxruntime_onnx", "model.onnx"), ("onnxruntime_onnx", "model.ort")),
     order=20,
     bare_suffixes=(".onnx", ".ort"),
+    reads_data=True,
     cpu_instances=2,
     parameters=(
         "arena_extend_strategy",

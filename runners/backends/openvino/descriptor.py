@@ -13,6 +13,7 @@ DESCRIPTOR = Descriptor(
     kinds=(("", "model.xml"),),
     order=30,
     bare_suffixes=(".xml", ".tflite"),
+    reads_data=True,
     parameters=(
         "COMPILATION_NUM_THREADS",
         "CPU_EXTENSION_PATH",

@@ -120,16 +120,17 @@ EXPLICIT_CASES: Final = [
         "Model name cannot be empty. Please enter a valid name to deploy.",
     ),
     Case(
-        "a load with another configuration",
-        repository(LOAD, b'{"parameters": {"config": "{}", "file:1/model.onnx": "AAAA"}}'),
-        Code.UNIMPLEMENTED,
-        "load parameter 'config' is not supported by this version",
+        "a load with a wrong configuration",
+        repository(LOAD, b'{"parameters": {"config": "[]"}}'),
+        Code.INTERNAL,
+        "failed to load 'add_sub', failed to poll from model repository: Invalid config override: expected an object",
     ),
     Case(
-        "a load with other files",
+        "a load with files alone",
         repository(LOAD, b'{"parameters": {"file:1/model.onnx": "AAAA"}}'),
-        Code.UNIMPLEMENTED,
-        "load parameter 'file:1/model.onnx' is not supported by this version",
+        Code.INTERNAL,
+        "failed to load 'add_sub', failed to poll from model repository: files take the place of the model's whole "
+        "directory, so that they need a 'config'",
     ),
 ]
 """For a server whose models are loaded on demand."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelOptions, ModelUnavailable, Unsupported
+from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelOptions, ModelUnavailable
 from tests import models
 from tests.unit.controlled import EXPLICIT, index, plus, rows
 from tests.waiting import eventually
@@ -235,15 +235,6 @@ def test_a_model_that_is_gone_from_the_repository_is_listed_while_it_serves(tmp_
         assert index(engine) == [{"name": "m", "version": "1", "state": "READY"}]
         engine.unload_model("m")
         eventually(lambda: index(engine) == [], "the model is forgotten")
-
-
-def test_overrides_are_refused_by_name(tmp_path: Path) -> None:
-    plus(tmp_path)
-    with Engine(tmp_path, options=EXPLICIT) as engine:
-        with pytest.raises(Unsupported, match=r"^load parameter 'config' is not supported by this version$"):
-            engine.load_model("m", config="{}")
-        with pytest.raises(Unsupported, match=r"^load parameter 'file:1/model.onnx' is not supported"):
-            engine.load_model("m", files={"file:1/model.onnx": b""})
 
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])

@@ -1,11 +1,13 @@
 //! Orders to load and unload models, as the control plane takes them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use kushi_core::{Error, ErrorKind};
 use kushi_engine_python::exit;
-use kushi_server::{Action, Asker};
+use kushi_server::{Action, Asker, Overrides};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::locks::lock;
 
@@ -20,11 +22,16 @@ impl Orders {
     #[pyo3(signature = (*, only_urgent = false))]
     fn next(&self, py: Python<'_>, only_urgent: bool) -> Option<Order> {
         let order = exit::detached_shortly(py, || self.0.next(only_urgent))?;
-        let loads = order.action == Action::Load;
-        let dependents = order.dependents;
         let by_model = order.asker == Asker::Model;
         let model = order.model.clone();
-        Some(Order { loads, dependents, by_model, model, unanswered: Mutex::new(Some(order)) })
+        let (loads, dependents, overrides) = match &order.action {
+            Action::Load(overrides) => (true, false, overrides.clone()),
+            Action::Unload { dependents } => (false, *dependents, Overrides::default()),
+        };
+        let Overrides { config, files } = overrides;
+        let files = files.into_iter().map(|(path, content)| (path, PyBytes::new(py, &content).unbind()));
+        let files = files.collect();
+        Some(Order { loads, dependents, config, files, by_model, model, unanswered: Mutex::new(Some(order)) })
     }
 
     fn close(&self, py: Python<'_>) {
@@ -41,6 +48,12 @@ pub(crate) struct Order {
     /// Whether the models of an ensemble are to be unloaded with it.
     #[pyo3(get)]
     dependents: bool,
+    /// What takes the place of the model's configuration, in JSON.
+    #[pyo3(get)]
+    config: Option<String>,
+    /// What takes the place of its directory.
+    #[pyo3(get)]
+    files: HashMap<String, Py<PyBytes>>,
     /// Whether a model asks, perhaps while it is loaded itself.
     #[pyo3(get)]
     by_model: bool,

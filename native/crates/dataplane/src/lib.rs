@@ -45,7 +45,7 @@ pub use manage::{
 pub use model_metrics::{Change as MetricChange, MetricHolder, MetricKind, ModelMetrics};
 pub use observed::{MetricsOptions, ResponseRow};
 pub use one_call::OneCall;
-pub use orders::{Action, Asker, Order, OrderAnswer, Orders};
+pub use orders::{Action, Asker, Order, OrderAnswer, Orders, Overrides};
 pub use pipeline::StepSpec;
 pub use plane::{DataPlane, DataPlaneOptions, InFlight, Phase, ReadInFlight, ServerMetadata};
 pub use region_inputs::check_region_bytes;

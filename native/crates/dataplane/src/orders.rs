@@ -17,15 +17,36 @@ use crate::plane::not_ready;
 const CAPACITY: usize = 256;
 /// Of these, for one model: what one client repeats leaves room for others.
 const CAPACITY_OF_A_MODEL: usize = 32;
+/// What all that waits may bring to be loaded. One order may always wait.
+const CAPACITY_BYTES: usize = 256 << 20;
 /// Who may hear of one order.
 const MOST_ASKERS: usize = 1024;
 /// An unload waits so long for a load of its model, and is handed out then, to give it up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    Load,
-    Unload,
+    Load(Overrides),
+    /// `dependents`: the models of an ensemble with it.
+    Unload {
+        dependents: bool,
+    },
+}
+
+/// What takes the place of parts of the repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Of the model's configuration, in JSON.
+    pub config: Option<String>,
+    /// Of its whole directory, by their paths in it.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+impl Overrides {
+    fn byte_size(&self) -> usize {
+        let files = self.files.iter().map(|(path, content)| path.len() + content.len());
+        self.config.as_ref().map_or(0, String::len) + files.sum::<usize>()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +60,6 @@ pub enum Asker {
 pub struct Order {
     pub action: Action,
     pub model: String,
-    /// The models of an ensemble are to be unloaded with it.
-    pub dependents: bool,
     pub asker: Asker,
     placed: Instant,
     /// Of all who have asked the same before it was handed out.
@@ -103,41 +122,56 @@ impl Queue {
     }
 }
 
+impl Action {
+    pub fn loads(&self) -> bool {
+        matches!(self, Self::Load(_))
+    }
+
+    fn byte_size(&self) -> usize {
+        match self {
+            Self::Load(overrides) => overrides.byte_size(),
+            Self::Unload { .. } => 0,
+        }
+    }
+}
+
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}", self.action, self.model)
+        let what = if self.action.loads() { "load" } else { "unload" };
+        write!(f, "{what} {}", self.model)
     }
 }
 
 impl Orders {
     /// `answer` hears what becomes of it, also where it is refused.
-    pub fn place(&self, action: Action, model: &str, dependents: bool, asker: Asker, answer: OrderAnswer) {
+    pub fn place(&self, action: Action, model: &str, asker: Asker, answer: OrderAnswer) {
         let order = Order {
             action,
             model: model.into(),
-            dependents,
             asker,
             placed: Instant::now(),
             answers: vec![answer],
             orders: None,
         };
-        if let Err((order, refusal)) = self.take_in(order) {
+        if let Err(refused) = self.take_in(order) {
+            let (order, refusal) = *refused;
             order.answer(&Err(refusal));
         }
     }
 
-    fn take_in(&self, mut order: Order) -> Result<(), (Order, Error)> {
+    fn take_in(&self, mut order: Order) -> Result<(), Box<(Order, Error)>> {
+        let overloaded =
+            |order, text: String| Err(Box::new((order, Error::new(ErrorKind::Overloaded, text))));
         let mut queue = self.queue();
         if queue.closed {
-            return Err((order, not_ready()));
+            return Err(Box::new((order, not_ready())));
         }
         let (waits, of_model) = (queue.waiting.len(), |one: &&mut Order| one.model == order.model);
         let same_model = queue.waiting.iter_mut().filter(of_model).count();
         let last = queue.waiting.iter_mut().rev().find(of_model);
         if let Some(last) = last.filter(|last| last.asks_the_same(&order)) {
             if last.answers.len() >= MOST_ASKERS {
-                let text = format!("{MOST_ASKERS} requests wait for that already");
-                return Err((order, Error::new(ErrorKind::Overloaded, text)));
+                return overloaded(order, format!("{MOST_ASKERS} requests wait for that already"));
             }
             last.answers.append(&mut order.answers);
             return Ok(());
@@ -148,7 +182,11 @@ impl Orders {
             } else {
                 format!("{CAPACITY_OF_A_MODEL} loads and unloads of model '{}' wait already", order.model)
             };
-            return Err((order, Error::new(ErrorKind::Overloaded, text)));
+            return overloaded(order, text);
+        }
+        let bytes: usize = queue.waiting.iter().map(|order| order.action.byte_size()).sum();
+        if bytes > 0 && bytes + order.action.byte_size() > CAPACITY_BYTES {
+            return overloaded(order, format!("files of {bytes} bytes wait to be loaded already"));
         }
         queue.waiting.push_back(order);
         // Not every thread takes every order.
@@ -215,26 +253,25 @@ impl Orders {
 impl Order {
     /// A load may wait for it.
     fn is_urgent(&self) -> bool {
-        self.action != Action::Load || self.asker == Asker::Model
+        !self.action.loads() || self.asker == Asker::Model
     }
 
     fn is_unload_of_client(&self) -> bool {
-        (self.asker, self.action) == (Asker::Client, Action::Unload)
+        self.asker == Asker::Client && !self.action.loads()
     }
 
     fn asks_the_same(&self, other: &Self) -> bool {
-        let what = |order: &Self| (order.action, order.dependents, order.asker);
         // a model may wait for what it asks: each has its own thread
-        self.asker == Asker::Client && what(self) == what(other)
+        self.asker == Asker::Client && self.asker == other.asker && self.action == other.action
     }
 
     /// From when on it does not wait for its turn. What a model asks for is never waited for: its own load may stand
     /// before it.
     fn impatient_from(&self) -> Option<Instant> {
-        match (self.asker, self.action) {
+        match (self.asker, &self.action) {
             (Asker::Model, _) => Some(self.placed),
-            (Asker::Client, Action::Unload) => Some(self.placed + PATIENCE),
-            (Asker::Client, Action::Load) => None,
+            (Asker::Client, Action::Unload { .. }) => Some(self.placed + PATIENCE),
+            (Asker::Client, Action::Load(_)) => None,
         }
     }
 
@@ -271,10 +308,20 @@ mod tests {
 
     type Placed = mpsc::Receiver<Result<(), Error>>;
 
+    const UNLOAD: Action = Action::Unload { dependents: false };
+
+    fn load() -> Action {
+        Action::Load(Overrides::default())
+    }
+
+    fn bringing(bytes: usize) -> Action {
+        Action::Load(Overrides { config: None, files: vec![("1/model".into(), vec![0; bytes])] })
+    }
+
     fn place(orders: &Arc<Orders>, action: Action, model: &str) -> Placed {
         let (answer, placed) = mpsc::channel();
         let answer = move |result| answer.send(result).unwrap_or_default();
-        orders.place(action, model, false, Asker::Client, Box::new(answer));
+        orders.place(action, model, Asker::Client, Box::new(answer));
         placed
     }
 
@@ -284,10 +331,10 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let order = orders.next(false).expect("an order");
-                assert_eq!((order.action, &*order.model), (Action::Load, "m"));
+                assert_eq!((order.action.loads(), &*order.model), (true, "m"));
                 order.answer(&Err(Error::invalid("no")));
             });
-            let placed = place(&orders, Action::Load, "m");
+            let placed = place(&orders, load(), "m");
             assert_eq!(placed.recv().expect("an answer"), Err(Error::invalid("no")));
         });
     }
@@ -297,8 +344,8 @@ mod tests {
         let orders = Arc::new(Orders::default());
         thread::scope(|scope| {
             let taken = scope.spawn(|| orders.next(true).map(|order| order.model.clone()));
-            let _placed = ["a", "b"].map(|model| place(&orders, Action::Load, model));
-            let _last = place(&orders, Action::Unload, "c");
+            let _placed = ["a", "b"].map(|model| place(&orders, load(), model));
+            let _last = place(&orders, UNLOAD, "c");
             assert_eq!(taken.join().expect("no panic"), Some("c".into()));
         });
         let models = [(); 2].map(|()| orders.next(false).expect("an order").model.clone());
@@ -308,8 +355,8 @@ mod tests {
     #[test]
     fn what_a_model_asks_waits_for_no_other_load() {
         let orders = Arc::new(Orders::default());
-        let _placed = place(&orders, Action::Load, "a");
-        orders.place(Action::Load, "b", false, Asker::Model, Box::new(|_| {}));
+        let _placed = place(&orders, load(), "a");
+        orders.place(load(), "b", Asker::Model, Box::new(|_| {}));
         assert_eq!(orders.next(true).expect("an order").model, "b");
         assert_eq!(orders.next(false).expect("an order").model, "a");
     }
@@ -317,19 +364,19 @@ mod tests {
     #[test]
     fn orders_for_one_model_have_their_turns_and_others_go_on() {
         let orders = Arc::new(Orders::default());
-        let placed = [(Action::Unload, "m"), (Action::Load, "m"), (Action::Load, "other")]
+        let placed = [(UNLOAD, "m"), (load(), "m"), (load(), "other")]
             .map(|(action, model)| place(&orders, action, model));
-        let _last = place(&orders, Action::Unload, "m");
+        let _last = place(&orders, UNLOAD, "m");
         let first = orders.next(false).expect("an order");
         assert_eq!(orders.next(false).expect("an order").model, "other", "the model changes");
         thread::scope(|scope| {
             let next = scope.spawn(|| orders.next(false).expect("an order"));
             first.answer(&Ok(()));
             let next = next.join().expect("no panic");
-            assert_eq!((next.action, &*next.model), (Action::Load, "m"));
+            assert_eq!((next.action.loads(), &*next.model), (true, "m"));
             let last = scope.spawn(|| orders.next(true).expect("an order"));
             next.answer(&Ok(()));
-            assert_eq!(last.join().expect("no panic").action, Action::Unload);
+            assert_eq!(last.join().expect("no panic").action, UNLOAD);
         });
         assert!(placed.iter().all(|placed| placed.recv().is_ok()));
     }
@@ -337,10 +384,10 @@ mod tests {
     #[test]
     fn an_unload_loses_its_patience_with_a_load_and_what_a_model_asks_has_none() {
         let orders = Arc::new(Orders::default());
-        let _placed = place(&orders, Action::Load, "m");
+        let _placed = place(&orders, load(), "m");
         let load = orders.next(false).expect("an order");
-        let _placed = place(&orders, Action::Unload, "m");
-        orders.place(Action::Unload, "m", false, Asker::Model, Box::new(|_| {}));
+        let _placed = place(&orders, UNLOAD, "m");
+        orders.place(UNLOAD, "m", Asker::Model, Box::new(|_| {}));
         assert_eq!(orders.next(true).expect("an order").asker, Asker::Model);
         let begin = Instant::now();
         assert_eq!(orders.next(true).expect("an order").asker, Asker::Client);
@@ -352,10 +399,10 @@ mod tests {
     #[test]
     fn who_asks_the_same_hears_of_one_order() {
         let orders = Arc::new(Orders::default());
-        let placed = [(); 3].map(|()| place(&orders, Action::Load, "m"));
-        let other = [Action::Unload, Action::Load].map(|action| place(&orders, action, "m"));
+        let placed = [(); 3].map(|()| place(&orders, load(), "m"));
+        let other = [UNLOAD, load()].map(|action| place(&orders, action, "m"));
         let first = orders.next(false).expect("an order");
-        let late = place(&orders, Action::Load, "m");
+        let late = place(&orders, load(), "m");
         first.answer(&Ok(()));
         assert!(placed.iter().all(|placed| placed.try_recv() == Ok(Ok(()))));
         orders.next(false).expect("an order").answer(&Err(Error::invalid("no")));
@@ -368,10 +415,10 @@ mod tests {
     #[test]
     fn one_unload_at_a_time_loses_its_patience() {
         let orders = Arc::new(Orders::default());
-        let _placed = place(&orders, Action::Load, "m");
+        let _placed = place(&orders, load(), "m");
         let load = orders.next(false).expect("an order");
         let [first, second] = [(); 2].map(|()| {
-            let placed = place(&orders, Action::Unload, "m");
+            let placed = place(&orders, UNLOAD, "m");
             let mut queue = orders.queue();
             queue.waiting[0].placed -= PATIENCE;
             let found = matches!(queue.find(true, Instant::now()), Found::At(_));
@@ -380,25 +427,43 @@ mod tests {
         });
         assert_eq!((first.1.is_some(), second.1.is_some()), (true, false));
         drop((first, load));
-        assert_eq!(orders.next(true).expect("an order").action, Action::Unload);
+        assert_eq!(orders.next(true).expect("an order").action, UNLOAD);
     }
 
     #[test]
     fn one_model_leaves_room_for_others() {
         let orders = Arc::new(Orders::default());
-        let turns = [Action::Load, Action::Unload].into_iter().cycle();
+        let turns = [load(), UNLOAD].into_iter().cycle();
         let placed: Vec<_> =
             turns.take(CAPACITY_OF_A_MODEL).map(|action| place(&orders, action, "m")).collect();
         assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
-        let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
+        let refused = place(&orders, load(), "m").recv().expect("an answer");
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
-        assert!(place(&orders, Action::Load, "other").try_recv().is_err(), "it waits");
+        assert!(place(&orders, load(), "other").try_recv().is_err(), "it waits");
+    }
+
+    #[test]
+    fn what_is_brought_to_be_loaded_is_bounded() {
+        let orders = Arc::new(Orders::default());
+        let large = place(&orders, bringing(CAPACITY_BYTES + 1), "m");
+        assert!(large.try_recv().is_err(), "one may always wait");
+        let refused = place(&orders, bringing(1), "other").recv().expect("an answer");
+        assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
+        assert!(place(&orders, UNLOAD, "other").try_recv().is_err(), "it brings nothing");
+    }
+
+    #[test]
+    fn loads_that_bring_other_files_are_other_orders() {
+        let orders = Arc::new(Orders::default());
+        let placed = [bringing(1), bringing(1), bringing(2)].map(|action| place(&orders, action, "m"));
+        orders.next(false).expect("an order").answer(&Ok(()));
+        assert_eq!(placed.map(|placed| placed.try_recv().is_ok()), [true, true, false]);
     }
 
     #[test]
     fn a_dropped_order_is_answered() {
         let orders = Arc::new(Orders::default());
-        let placed = place(&orders, Action::Unload, "m");
+        let placed = place(&orders, UNLOAD, "m");
         drop(orders.next(false));
         assert_eq!(placed.recv().expect("an answer"), Err(lost()));
     }
@@ -406,24 +471,24 @@ mod tests {
     #[test]
     fn closing_wakes_who_waits_and_answers_what_waits() {
         let orders = Arc::new(Orders::default());
-        let placed = place(&orders, Action::Load, "m");
+        let placed = place(&orders, load(), "m");
         orders.close();
         assert_eq!(placed.recv().expect("an answer"), Err(not_ready()));
         assert!(orders.next(false).is_none());
-        assert_eq!(place(&orders, Action::Load, "m").recv().expect("an answer"), Err(not_ready()));
+        assert_eq!(place(&orders, load(), "m").recv().expect("an answer"), Err(not_ready()));
     }
 
     #[test]
     fn the_queue_is_bounded() {
         let orders = Arc::new(Orders::default());
         let models = (0..CAPACITY).map(|number| format!("m{number}"));
-        let placed: Vec<_> = models.map(|model| place(&orders, Action::Load, &model)).collect();
+        let placed: Vec<_> = models.map(|model| place(&orders, load(), &model)).collect();
         assert!(placed.iter().all(|placed| placed.try_recv().is_err()));
-        let refused = place(&orders, Action::Load, "m").recv().expect("an answer");
+        let refused = place(&orders, load(), "m").recv().expect("an answer");
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
-        let askers: Vec<_> = (1..MOST_ASKERS).map(|_| place(&orders, Action::Load, "m0")).collect();
+        let askers: Vec<_> = (1..MOST_ASKERS).map(|_| place(&orders, load(), "m0")).collect();
         assert!(askers.iter().all(|placed| placed.try_recv().is_err()));
-        let refused = place(&orders, Action::Load, "m0").recv().expect("an answer");
+        let refused = place(&orders, load(), "m0").recv().expect("an answer");
         assert_eq!(refused.map_err(|error| error.kind), Err(ErrorKind::Overloaded));
     }
 }

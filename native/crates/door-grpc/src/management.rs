@@ -1,12 +1,14 @@
 //! Everything but inference: verbs of the data plane, whose arguments and answers are messages here.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use kushi_core::{Error, ErrorKind, Totals, epoch_ms};
 use kushi_dataplane::{
-    CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Registration,
-    ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, VerbAnswer, unanswered,
+    CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Overrides,
+    Registration, ResponseRow, Sent, TensorMetadata, TraceSetting, Verb, VerbAnswer, unanswered,
 };
-use kushi_net::{Answering, answered};
+use kushi_net::{Answering, Owner, answered};
 use kushi_shm::HANDLE_BYTES;
 use kushi_verbs as verbs;
 use prost::Message;
@@ -15,18 +17,24 @@ use serde_json::{Map, Value, json};
 use crate::answer::CallAnswer;
 use crate::context::GrpcContext;
 use crate::framing;
-use crate::messages::{self, Choice, LogChoice, LogValue, Named, TraceValue};
+use crate::infer::LONG_BYTES;
+use crate::messages::{self, Choice, LogChoice, LogValue, Named, RepositoryParameter, TraceValue};
+use crate::method::LOAD;
 use crate::status::{INTERNAL, Status};
 
 pub(crate) async fn perform(
     context: &GrpcContext,
-    name: &str,
+    name: &'static str,
     message: Bytes,
     mut answering: Answering,
 ) -> Result<CallAnswer, Status> {
-    let unreadable = |error| Status::new(INTERNAL, format!("cannot read the request: {error}"));
-    check_parameters(name, &message).map_err(unreadable)??;
-    let verb = verb(name, message).map_err(unreadable)??;
+    let verb = if message.len() > LONG_BYTES {
+        let (bytes, read) = (message.len(), move |_: &_| verb(name, message));
+        Box::pin(context.io.net.pool.run(Owner::SERVER, bytes, read)).await?
+    } else {
+        verb(name, message)
+    };
+    let verb = verb.map_err(|error| Status::new(INTERNAL, format!("cannot read the request: {error}")))??;
     answering.prepared();
     let asks_readiness = matches!(verb, Verb::ModelReady { .. });
     let answered = match ask(context, verb).await {
@@ -56,43 +64,54 @@ pub(crate) fn encoded(message: &impl Message) -> framing::Message {
 }
 
 /// Triton has other words for wrong parameters here than over HTTP.
-fn check_parameters(name: &str, message: &Bytes) -> Result<Result<(), Error>, prost::DecodeError> {
-    let check: fn(&str, Option<&Choice>) -> Result<(), String> = match name {
-        "RepositoryModelLoad" => load_parameter,
-        "RepositoryModelUnload" => unload_parameter,
-        _ => return Ok(Ok(())),
-    };
-    let asked = messages::RepositoryModelRequest::decode(message.clone())?;
-    if !asked.repository_name.is_empty() {
-        // That is refused as a whole.
-        return Ok(Ok(()));
-    }
-    let checked = asked.parameters.iter().try_for_each(|(key, value)| check(key, value.choice.as_ref()));
-    Ok(checked.map_err(Error::invalid))
-}
-
-fn load_parameter(key: &str, choice: Option<&Choice>) -> Result<(), String> {
-    let wrong = |expected| format!("invalid value type for load parameter '{key}', expected {expected}.");
-    match choice {
-        Some(Choice::String(_)) if key == "config" => Ok(()),
-        _ if key == "config" => Err(wrong("string_param")),
-        Some(Choice::Bytes(_)) if key.starts_with("file:") => Ok(()),
-        _ if key.starts_with("file:") => Err(wrong("bytes_param")),
-        _ => Err(format!("unrecognized load parameter '{key}'.")),
-    }
-}
-
-fn unload_parameter(key: &str, choice: Option<&Choice>) -> Result<(), String> {
-    match (key, choice) {
-        ("unload_dependents", Some(Choice::Bool(_))) => Ok(()),
-        ("unload_dependents", _) => {
-            Err("invalid value type for 'unload_dependents' parameter, expected bool_param.".to_owned())
+fn overrides(parameters: HashMap<String, RepositoryParameter>) -> Result<Overrides, Error> {
+    let mut overrides = Overrides::default();
+    for (key, RepositoryParameter { choice }) in parameters {
+        let wrong = |expected| format!("invalid value type for load parameter '{key}', expected {expected}.");
+        match (key.strip_prefix(verbs::FILE), choice) {
+            (None, Some(Choice::String(config))) if key == "config" => overrides.config = Some(config),
+            (None, _) if key == "config" => return Err(Error::invalid(wrong("string_param"))),
+            (Some(_), Some(Choice::Bytes(_))) if overrides.files.len() >= verbs::MOST_FILES => {
+                let text = format!("at most {} files can be loaded at a time", verbs::MOST_FILES);
+                return Err(Error::invalid(text));
+            }
+            (Some(path), Some(Choice::Bytes(content))) => {
+                overrides.files.push((path.into(), content.into()));
+            }
+            (Some(_), _) => return Err(Error::invalid(wrong("bytes_param"))),
+            (None, _) => return Err(Error::invalid(format!("unrecognized load parameter '{key}'."))),
         }
-        _ => Ok(()),
     }
+    overrides.files.sort_unstable();
+    Ok(overrides)
+}
+
+fn dependents(parameters: &HashMap<String, RepositoryParameter>) -> Result<bool, Error> {
+    match parameters.get("unload_dependents").map(|parameter| &parameter.choice) {
+        None => Ok(false),
+        Some(Some(Choice::Bool(with))) => Ok(*with),
+        Some(_) => {
+            Err(Error::invalid("invalid value type for 'unload_dependents' parameter, expected bool_param."))
+        }
+    }
+}
+
+fn control(name: &str, message: Bytes) -> Result<Result<Verb, Error>, prost::DecodeError> {
+    let asked = messages::RepositoryModelRequest::decode(message)?;
+    let model = asked.model_name;
+    Ok(if !asked.repository_name.is_empty() {
+        Err(verbs::repository_named())
+    } else if name == LOAD {
+        overrides(asked.parameters).map(|overrides| Verb::RepositoryModelLoad { model, overrides })
+    } else {
+        dependents(&asked.parameters).map(|dependents| Verb::RepositoryModelUnload { model, dependents })
+    })
 }
 
 fn verb(name: &str, message: Bytes) -> Result<Result<Verb, Error>, prost::DecodeError> {
+    if matches!(name, LOAD | "RepositoryModelUnload") {
+        return control(name, message);
+    }
     if name == "CudaSharedMemoryRegister" {
         let mut asked = messages::CudaSharedMemoryRegisterRequest::decode(message)?;
         let place = cuda_place(&asked);
@@ -122,17 +141,6 @@ fn arguments(name: &str, message: Bytes) -> Result<Value, prost::DecodeError> {
             let asked = messages::RepositoryIndexRequest::decode(message)?;
             json!({"repository_name": asked.repository_name, "ready": asked.ready})
         }
-        "RepositoryModelLoad" | "RepositoryModelUnload" => {
-            let asked = messages::RepositoryModelRequest::decode(message)?;
-            let parameters =
-                asked.parameters.into_iter().map(|(key, parameter)| (key, value(parameter.choice)));
-            let parameters: Map<String, Value> = parameters.collect();
-            json!({
-                "repository_name": asked.repository_name,
-                "model_name": asked.model_name,
-                "parameters": parameters,
-            })
-        }
         "SystemSharedMemoryRegister" => {
             let asked = messages::SystemSharedMemoryRegisterRequest::decode(message)?;
             json!({"name": asked.name, "key": asked.key, "offset": asked.offset, "byte_size": asked.byte_size})
@@ -155,17 +163,6 @@ fn arguments(name: &str, message: Bytes) -> Result<Value, prost::DecodeError> {
             json!({"name": asked.name, "version": asked.version})
         }
     })
-}
-
-fn value(choice: Option<Choice>) -> Value {
-    match choice {
-        None => Value::Null,
-        Some(Choice::Bool(value)) => value.into(),
-        Some(Choice::Int64(value)) => value.into(),
-        Some(Choice::String(value)) => value.into(),
-        // A file: that it is there is all that is looked at.
-        Some(Choice::Bytes(_)) => "".into(),
-    }
 }
 
 /// One that has no value takes the setting back.

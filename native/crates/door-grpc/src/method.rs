@@ -1,7 +1,10 @@
 //! Which method a call is for.
 
 use kushi_oip::Category;
-use kushi_verbs::{MOST_BYTES, MOST_BYTES_TO_LOAD};
+use kushi_verbs::MOST_BYTES;
+
+/// The one that may bring more than names and a few settings.
+pub(crate) const LOAD: &str = "RepositoryModelLoad";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -41,8 +44,7 @@ impl Method {
     /// Of a message of the client, where tensors may take `of_tensors`.
     pub(crate) fn most_bytes(self, of_tensors: usize) -> usize {
         match self {
-            Self::Infer | Self::StreamInfer => of_tensors,
-            Self::Manage("RepositoryModelLoad") => of_tensors.min(MOST_BYTES_TO_LOAD),
+            Self::Infer | Self::StreamInfer | Self::Manage(LOAD) => of_tensors,
             Self::Manage(_) | Self::HealthCheck | Self::HealthWatch | Self::Reflection => {
                 of_tensors.min(MOST_BYTES)
             }

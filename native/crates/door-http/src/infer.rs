@@ -205,7 +205,7 @@ fn raw_too_large(bytes: usize, max: usize) -> Error {
     ))
 }
 
-fn body_too_large(bytes: usize, max: usize) -> Error {
+pub(crate) fn body_too_large(bytes: usize, max: usize) -> Error {
     Error::invalid(format!(
         "request body of {bytes} bytes exceeds the maximum allowed input size of {max} bytes. Use \
          --http-max-input-size to increase the limit."

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use kushi_core::Error;
-use kushi_dataplane::{Action, Memory};
+use kushi_dataplane::Memory;
 use kushi_oip::Category;
 use percent_encoding::percent_decode_str;
 
-use crate::route::{About, InferenceRoute, Management, NoRoute, RegionAction, Route, Settings};
+use crate::route::{About, Control, InferenceRoute, Management, NoRoute, RegionAction, Route, Settings};
 
 /// The route of a request, unless it has none, or `admit` refuses its category, whatever the method.
 pub(crate) fn find<'a>(
@@ -105,8 +105,8 @@ fn repository(rest: &str) -> Option<Management<'_>> {
         _ => return None,
     };
     let action = match action {
-        "load" => Action::Load,
-        "unload" => Action::Unload,
+        "load" => Control::Load,
+        "unload" => Control::Unload,
         _ => return None,
     };
     Some(Management::Control { repository: segments.len() == 4, model: decode(name), action })
@@ -176,8 +176,8 @@ mod tests {
         };
         assert_eq!(resource("/v2/repository/index"), index(false));
         assert_eq!(resource("/v2/repository/models/index"), index(true));
-        assert_eq!(resource("/v2/repository/models/m/load"), control(false, "m", Action::Load));
-        assert_eq!(resource("/v2/repository/r/models/a%20b/unload"), control(true, "a b", Action::Unload));
+        assert_eq!(resource("/v2/repository/models/m/load"), control(false, "m", Control::Load));
+        assert_eq!(resource("/v2/repository/r/models/a%20b/unload"), control(true, "a b", Control::Unload));
         for path in [
             "/v2/repository",
             "/v2/repository/",

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use kushi_core::Error;
-use kushi_dataplane::{Action, Memory};
+use kushi_dataplane::Memory;
 use kushi_oip::Category;
 
 const GET_AND_POST: &str = "GET, POST";
@@ -17,6 +17,12 @@ pub(crate) enum Route<'a> {
         kind: InferenceRoute,
     },
     Management(Management<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Load,
+    Unload,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +53,7 @@ pub(crate) enum Management<'a> {
     Control {
         repository: bool,
         model: Cow<'a, str>,
-        action: Action,
+        action: Control,
     },
     /// `region`: empty for all.
     Regions {

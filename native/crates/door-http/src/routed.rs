@@ -6,16 +6,17 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::http::request::Parts;
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{Action, DataPlane, Verb, VerbAnswer, metrics, unanswered};
+use kushi_dataplane::{DataPlane, Verb, VerbAnswer, metrics, unanswered};
 use kushi_net::{Activity, Guest, Owner, Stage, answered};
 use kushi_verbs as verbs;
 
 use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
 use crate::health::HealthQuestion;
+use crate::limits::LONG_JSON;
 use crate::path;
 use crate::refusal::Refusal;
-use crate::route::{InferenceRoute, Management, NoRoute, Route};
+use crate::route::{Control, InferenceRoute, Management, NoRoute, Route};
 use crate::{HttpContext, generate, infer, playground, verb};
 
 pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> HttpAnswer {
@@ -68,16 +69,25 @@ async fn management(
         let asked = HealthQuestion::by(&route);
         return Ok(verb::answer(perform(plane, verb::verb(route, &[])).await, asked.as_ref()));
     }
-    let most = match route {
-        Management::Control { action: Action::Load, .. } => verbs::MOST_BYTES_TO_LOAD,
-        _ => verbs::MOST_BYTES,
+    let most = context.http.limits.max_input_bytes;
+    let (most, refusal): (_, fn(_, _) -> _) = match route {
+        Management::Control { action: Control::Load, .. } => (most, infer::body_too_large),
+        _ => (verbs::MOST_BYTES.min(most), too_large),
     };
-    let most = most.min(context.http.limits.max_input_bytes);
-    let plan = Plan { most, json_length: None, refusal: too_large, owner: Owner::SERVER };
+    let plan = Plan { most, json_length: None, refusal, owner: Owner::SERVER };
     let body::Received { bytes: body, mut answering } = body::read(body, &plan, context, activity).await?;
     activity.enter(Stage::Work);
     answering.prepared();
-    let mut answer = verb::answer(perform(plane, verb::verb(route, &body)).await, None);
+    let verb = match route {
+        Management::Control { model, action: Control::Load, repository: false } if body.len() > LONG_JSON => {
+            let (model, bytes) = (model.into_owned(), body.len());
+            let read = move |_: &_| verbs::overrides(&body);
+            let overrides = Box::pin(context.io.net.pool.run(Owner::SERVER, bytes, read)).await?;
+            overrides.map(|overrides| Verb::RepositoryModelLoad { model, overrides })
+        }
+        route => verb::verb(route, &body),
+    };
+    let mut answer = verb::answer(perform(plane, verb).await, None);
     answer.body_mut().until_written(answering);
     Ok(answer)
 }

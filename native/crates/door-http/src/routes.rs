@@ -67,8 +67,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::route::{About, InferenceRoute, Management, RegionAction, Route, Settings};
-    use kushi_dataplane::{Action, Memory};
+    use crate::route::{About, Control, InferenceRoute, Management, RegionAction, Route, Settings};
+    use kushi_dataplane::Memory;
 
     /// A route without an arm here does not compile, and an arm without a path fails.
     macro_rules! kinds {
@@ -105,10 +105,10 @@ mod tests {
         Route::Inference { kind: InferenceRoute::GenerateStream, version: _, .. },
         Route::Management(Management::Index { repository: false }),
         Route::Management(Management::Index { repository: true }),
-        Route::Management(Management::Control { repository: false, action: Action::Load, .. }),
-        Route::Management(Management::Control { repository: false, action: Action::Unload, .. }),
-        Route::Management(Management::Control { repository: true, action: Action::Load, .. }),
-        Route::Management(Management::Control { repository: true, action: Action::Unload, .. }),
+        Route::Management(Management::Control { repository: false, action: Control::Load, .. }),
+        Route::Management(Management::Control { repository: false, action: Control::Unload, .. }),
+        Route::Management(Management::Control { repository: true, action: Control::Load, .. }),
+        Route::Management(Management::Control { repository: true, action: Control::Unload, .. }),
         Route::Management(Management::Settings { of: Settings::Log, .. }),
         Route::Management(Management::Settings { of: Settings::Trace(_), .. }),
         Route::Management(Management::Regions { memory: Memory::System, action: RegionAction::Status, .. }),

@@ -1,13 +1,13 @@
 //! What a route asks of the data plane, and the answer over HTTP.
 
 use kushi_core::Error;
-use kushi_dataplane::{Action, LogChange, Memory, TraceChange, Verb, VerbAnswer};
+use kushi_dataplane::{LogChange, Memory, TraceChange, Verb, VerbAnswer};
 use kushi_oip::version_number;
 use kushi_verbs as verbs;
 
 use crate::answer::{self, HttpAnswer};
 use crate::health::HealthQuestion;
-use crate::route::{About, Management, RegionAction, Settings};
+use crate::route::{About, Control, Management, RegionAction, Settings};
 
 /// The verb, or what is wrong with what was sent.
 pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
@@ -30,8 +30,8 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
             return Err(verbs::repository_named());
         }
         Management::Index { .. } => Verb::RepositoryIndex { ready_only: verbs::ready_only(body)? },
-        Management::Control { model, action: Action::Load, .. } => {
-            Verb::RepositoryModelLoad { model: model.into_owned(), parameters: verbs::load_parameters(body)? }
+        Management::Control { model, action: Control::Load, .. } => {
+            Verb::RepositoryModelLoad { model: model.into_owned(), overrides: verbs::overrides(body)? }
         }
         Management::Control { model, .. } => Verb::RepositoryModelUnload {
             model: model.into_owned(),
@@ -83,7 +83,7 @@ fn plain(answered: Result<VerbAnswer, Error>) -> HttpAnswer {
 #[cfg(test)]
 mod tests {
     use kushi_core::ErrorKind;
-    use kushi_dataplane::{Change, RegionPlace};
+    use kushi_dataplane::{Change, Overrides, RegionPlace};
 
     use super::*;
     use crate::path;
@@ -132,6 +132,7 @@ mod tests {
         let place = RegionPlace { key: "/k".into(), offset: 0, byte_size: 8 };
         let no_handle = Error::invalid("Shared memory register request has no 'raw_handle' field");
         let log = LogChange { info: Some(false), ..LogChange::default() };
+        let overrides = Overrides { config: Some("{}".into()), files: Vec::new() };
         let traces = TraceChange { rate: Change::Reset, ..TraceChange::default() };
         for (path, body, expected) in [
             ("/v2/repository/index", "", Verb::RepositoryIndex { ready_only: false }),
@@ -139,7 +140,7 @@ mod tests {
             (
                 "/v2/repository/models/m/load",
                 r#"{"parameters":{"config":"{}"}}"#,
-                Verb::RepositoryModelLoad { model: name(), parameters: vec!["config".into()] },
+                Verb::RepositoryModelLoad { model: name(), overrides },
             ),
             (
                 "/v2/repository/models/m/unload",

@@ -20,6 +20,9 @@ const MOST_CALLS: usize = 64;
 /// The one that may bring more than names and a few settings.
 const LOADS: &str = "RepositoryModelLoad";
 
+/// What takes longer to be read than others may wait.
+const LONG_BYTES: usize = 256 << 10;
+
 /// What an answer needs beside its body, and more.
 const OVERHEAD_BYTES: usize = 64;
 
@@ -44,14 +47,14 @@ pub(super) fn begin(
             let text = format!("{MOST_CALLS} calls of this connection have not been answered yet");
             Err(Error::new(ErrorKind::Overloaded, text))
         } else {
-            perform(&plane, &call).await
+            perform(&plane, call).await
         };
         (framed(&answer), answering)
     });
     Ok(())
 }
 
-async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<VerbAnswer, Error> {
+async fn perform(plane: &Arc<DataPlane>, call: Call) -> Result<VerbAnswer, Error> {
     if call.arguments.len() > verbs::MOST_BYTES && call.verb != LOADS {
         let (given, most) = (call.arguments.len(), verbs::MOST_BYTES);
         return Err(Error::invalid(format!(
@@ -59,7 +62,12 @@ async fn perform(plane: &Arc<DataPlane>, call: &Call) -> Result<VerbAnswer, Erro
             call.verb
         )));
     }
-    let verb = verbs::verb(&call.verb, &call.arguments)?;
+    let verb = if call.arguments.len() > LONG_BYTES {
+        let read = move || verbs::verb(&call.verb, &call.arguments);
+        tokio::task::spawn_blocking(read).await.map_err(|_| unanswered())??
+    } else {
+        verbs::verb(&call.verb, &call.arguments)?
+    };
     answered(|on_answer| plane.perform(verb, on_answer)).await.unwrap_or_else(|| Err(unanswered()))
 }
 

@@ -7,7 +7,7 @@ mod socket_file;
 
 pub use kushi_dataplane::{
     Action, Asker, DataPlaneOptions, Destination, GpuOptions, LogChange, LogForm, LogSettings, LogSwitch,
-    MetricsOptions, Order, Orders, ServerMetadata, StepSpec, TraceFile, TraceLevel, TraceOptions,
+    MetricsOptions, Order, Orders, Overrides, ServerMetadata, StepSpec, TraceFile, TraceLevel, TraceOptions,
     TraceSetting,
 };
 pub use kushi_door_grpc::{Description, GrpcLimits, GrpcOptions, KeepAlive};

@@ -12,13 +12,11 @@ mod shared_memory;
 mod verbs;
 
 pub use answers::{call_answer, render};
-pub use repository::{load_parameters, ready_only, repository_named, unload_dependents};
+pub use repository::{FILE, MOST_FILES, overrides, ready_only, repository_named, unload_dependents};
 pub use settings::{log_change, trace_change};
 pub use shared_memory::{cuda_place, region_place};
 pub use verbs::verb;
 
-/// Of a request to load a model, which may bring a configuration.
-pub const MOST_BYTES_TO_LOAD: usize = 2 << 20;
-/// Of any other, which has names and a few settings. Small things may be many, and nobody else is served while they are
+/// Of a request that brings no files to be loaded: it has names and a few settings. Small things may be many, and nobody else is served while they are
 /// read: a setting of two bytes becomes a hundred.
 pub const MOST_BYTES: usize = 64 << 10;

@@ -1,9 +1,17 @@
 //! What comes with a question about the repository, and with an order to load or unload.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kushi_core::{Error, ErrorKind};
+use kushi_dataplane::Overrides;
 
 use crate::document::{Json, unreadable};
 use kushi_oip::json::read::Value;
+
+/// What nobody needs more of.
+pub const MOST_FILES: usize = 1000;
+/// How the names of files begin that take the place of a model's directory.
+pub const FILE: &str = "file:";
 
 /// The refusal of a question that names a repository.
 pub fn repository_named() -> Error {
@@ -23,29 +31,43 @@ pub(super) fn ready_only_of(document: Json<'_>) -> Result<bool, Error> {
     }
 }
 
-/// The names of what is to replace parts of the repository.
-pub fn load_parameters(body: &[u8]) -> Result<Vec<String>, Error> {
-    load_parameters_of(Json::parse(body)?)
+/// What is to take the place of parts of the repository.
+pub fn overrides(body: &[u8]) -> Result<Overrides, Error> {
+    overrides_of(Json::parse(body)?)
 }
 
-pub(super) fn load_parameters_of(document: Json<'_>) -> Result<Vec<String>, Error> {
-    let Some(parameters) = document.member("parameters") else { return Ok(Vec::new()) };
+pub(super) fn overrides_of(document: Json<'_>) -> Result<Overrides, Error> {
+    let mut overrides = Overrides::default();
+    let Some(parameters) = document.member("parameters") else { return Ok(overrides) };
     if parameters.value() != Value::Object {
         return Err(unreadable("attempt to get members for non-object"));
     }
-    let mut names = Vec::new();
     let mut fault = None;
     parameters.each(|name, value| {
-        let text = if !matches!(value.value(), Value::String(_)) {
-            "attempt to access JSON non-string as string"
-        } else if name != "config" && !name.starts_with("file:") {
-            "unexpected error on creating Triton parameter"
-        } else {
-            return names.push(name.to_owned());
-        };
-        fault.get_or_insert(text);
+        if let Err(error) = add(&mut overrides, name, value) {
+            fault.get_or_insert(error);
+        }
     });
-    fault.map_or(Ok(names), |text| Err(unreadable(text)))
+    fault.map_or(Ok(overrides), Err)
+}
+
+fn add(overrides: &mut Overrides, name: &str, value: Json<'_>) -> Result<(), Error> {
+    if !matches!(value.value(), Value::String(_)) {
+        return Err(unreadable("attempt to access JSON non-string as string"));
+    }
+    if name == "config" {
+        overrides.config = Some(value.text()?.into_owned());
+    } else if let Some(path) = name.strip_prefix(FILE) {
+        if overrides.files.len() >= MOST_FILES {
+            return Err(Error::invalid(format!("at most {MOST_FILES} files can be loaded at a time")));
+        }
+        let decoded = STANDARD.decode(&*value.text()?);
+        let text = || format!("Unable to decode base64 content of '{name}'");
+        overrides.files.push((path.into(), decoded.map_err(|_| Error::invalid(text()))?));
+    } else {
+        return Err(unreadable("unexpected error on creating Triton parameter"));
+    }
+    Ok(())
 }
 
 /// Whether the models of an ensemble shall go with it.
@@ -82,10 +104,18 @@ mod tests {
         assert_eq!(ready_only(b""), Ok(false));
         assert_eq!(ready_only(b"[]"), Ok(false));
         assert_eq!(ready_only(br#"{"ready":true,"ready":false,"more":1}"#), Ok(true));
-        assert_eq!(load_parameters(b""), Ok(vec![]));
-        assert_eq!(load_parameters(br#"{"parameters":{}}"#), Ok(vec![]));
+        assert_eq!(overrides(b""), Ok(Overrides::default()));
+        assert_eq!(overrides(br#"{"parameters":{}}"#), Ok(Overrides::default()));
         assert_eq!(unload_dependents(b""), Ok(false));
         assert_eq!(unload_dependents(br#"{"parameters":{"unload_dependents":true}}"#), Ok(true));
+    }
+
+    #[test]
+    fn a_load_may_bring_a_configuration_and_files() {
+        let body = br#"{"parameters":{"file:1/model.onnx":"AQID","config":"{\"backend\": \"onnxruntime\"}","file:a":""}}"#;
+        let files = vec![("1/model.onnx".into(), vec![1, 2, 3]), ("a".into(), vec![])];
+        let config = Some(r#"{"backend": "onnxruntime"}"#.into());
+        assert_eq!(overrides(body), Ok(Overrides { config, files }));
     }
 
     #[test]
@@ -102,8 +132,11 @@ mod tests {
             (br#"{"parameters":{"config":5}}"#, "attempt to access JSON non-string as string"),
             (br#"{"parameters":{"config":"","x":""}}"#, "unexpected error on creating Triton parameter"),
         ] {
-            assert_eq!(wrong(load_parameters(body)), Some(unreadable(text)));
+            assert_eq!(wrong(overrides(body)), Some(unreadable(text)));
         }
+        let text = "Unable to decode base64 content of 'file:1/m'";
+        let body = br#"{"parameters":{"file:1/m":"a"}}"#;
+        assert_eq!(wrong(overrides(body)), Some((ErrorKind::InvalidInput, text.into())));
         let text = "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean";
         let body = br#"{"parameters":{"unload_dependents":"yes"}}"#;
         assert_eq!(wrong(unload_dependents(body)), Some(unreadable(text)));

@@ -36,8 +36,8 @@ pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
         }
         "RepositoryModelLoad" => {
             check_repository(arguments)?;
-            let parameters = repository::load_parameters_of(arguments)?;
-            Verb::RepositoryModelLoad { model: text(arguments, "model_name")?, parameters }
+            let overrides = repository::overrides_of(arguments)?;
+            Verb::RepositoryModelLoad { model: text(arguments, "model_name")?, overrides }
         }
         "RepositoryModelUnload" => {
             check_repository(arguments)?;
@@ -94,7 +94,7 @@ fn text(arguments: Json<'_>, name: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use kushi_dataplane::{Change, RegionPlace};
+    use kushi_dataplane::{Change, Overrides, RegionPlace};
 
     use super::*;
     use crate::document::unreadable;
@@ -132,7 +132,7 @@ mod tests {
             ),
             Ok(Verb::RepositoryModelLoad {
                 model: model.clone(),
-                parameters: vec!["config".into(), "file:1/m".into()]
+                overrides: Overrides { config: Some("{}".into()), files: vec![("1/m".into(), Vec::new())] },
             })
         );
         assert_eq!(

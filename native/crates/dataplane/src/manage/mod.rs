@@ -39,7 +39,6 @@ enum BegunVerb {
     Ordered {
         action: Action,
         model: String,
-        dependents: bool,
     },
 }
 
@@ -61,9 +60,9 @@ impl DataPlane {
                 let plane = self.clone();
                 return Some(Box::new(move || on_answer(work(&plane))));
             }
-            Ok(BegunVerb::Ordered { action, model, dependents }) => {
+            Ok(BegunVerb::Ordered { action, model }) => {
                 let done = move |done: Result<(), Error>| on_answer(done.map(|()| VerbAnswer::Done));
-                self.orders.place(action, &model, dependents, asker, Box::new(done));
+                self.orders.place(action, &model, asker, Box::new(done));
             }
             Err(error) => on_answer(Err(error)),
         }
@@ -103,17 +102,13 @@ impl DataPlane {
                     Ok(VerbAnswer::Index(plane.index(ready_only)))
                 })));
             }
-            Verb::RepositoryModelLoad { model, parameters } => {
+            Verb::RepositoryModelLoad { model, overrides } => {
                 self.check_control()?;
-                if let Some(parameter) = parameters.first() {
-                    let text = format!("load parameter '{parameter}' is not supported by this version");
-                    return Err(Error::new(ErrorKind::Unsupported, text));
-                }
-                return Ok(BegunVerb::Ordered { action: Action::Load, model, dependents: false });
+                return Ok(BegunVerb::Ordered { action: Action::Load(overrides), model });
             }
             Verb::RepositoryModelUnload { model, dependents } => {
                 self.check_control()?;
-                return Ok(BegunVerb::Ordered { action: Action::Unload, model, dependents });
+                return Ok(BegunVerb::Ordered { action: Action::Unload { dependents }, model });
             }
             Verb::SharedMemoryStatus { memory, region } => self.region_status(memory, &region)?,
             Verb::SystemSharedMemoryRegister { region, place } => self.register_region(region, place)?,

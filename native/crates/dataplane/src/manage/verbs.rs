@@ -3,7 +3,7 @@
 use kushi_core::Error;
 use kushi_shm::{CudaHandle, Memory};
 
-use crate::{LogChange, TraceChange};
+use crate::{LogChange, Overrides, TraceChange};
 
 /// What a client sent, or why it cannot be read. The verb says so when its turn comes: first it looks at what the
 /// client may do, and at what it has named.
@@ -36,10 +36,9 @@ pub enum Verb {
     RepositoryIndex {
         ready_only: bool,
     },
-    /// `parameters`: the names of what is to replace parts of the repository.
     RepositoryModelLoad {
         model: String,
-        parameters: Vec<String>,
+        overrides: Overrides,
     },
     RepositoryModelUnload {
         model: String,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{DataPlane, DataPlaneOptions, InFlight, Phase, Verb, VerbAnswer};
+use kushi_dataplane::{DataPlane, DataPlaneOptions, InFlight, Overrides, Phase, Verb, VerbAnswer};
 
 use crate::site::{INFLIGHT_BYTES, Site, options, version};
 
@@ -48,7 +48,7 @@ fn a_server_that_goes_away_says_so() {
     }
     site.refuses(Verb::ModelConfig { model: "other".into(), version: None }, ErrorKind::ShuttingDown, text);
     site.refuses(Verb::RepositoryIndex { ready_only: true }, ErrorKind::ShuttingDown, text);
-    let load = Verb::RepositoryModelLoad { model: "m".into(), parameters: vec!["config".into()] };
+    let load = Verb::RepositoryModelLoad { model: "m".into(), overrides: Overrides::default() };
     site.refuses(load, ErrorKind::ShuttingDown, text);
 }
 

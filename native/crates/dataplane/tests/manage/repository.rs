@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use kushi_core::{Error, ErrorKind, State};
-use kushi_dataplane::{Action, DataPlaneOptions, IndexEntry, Phase, Verb, VerbAnswer};
+use kushi_dataplane::{Action, DataPlaneOptions, IndexEntry, Overrides, Phase, Verb, VerbAnswer};
 use kushi_testkit::PATIENCE;
 
 use crate::site::{Folder, Site, options, version};
@@ -30,9 +30,8 @@ fn row(name: &str, version: u64, state: State) -> IndexEntry {
     IndexEntry { version: Some(version), state: Some(state), ..there(name) }
 }
 
-fn load(parameters: &[&str]) -> Verb {
-    let parameters = parameters.iter().map(|&name| name.to_owned()).collect();
-    Verb::RepositoryModelLoad { model: "echo".into(), parameters }
+fn load(overrides: Overrides) -> Verb {
+    Verb::RepositoryModelLoad { model: "echo".into(), overrides }
 }
 
 fn unload() -> Verb {
@@ -99,16 +98,18 @@ fn directories_are_read_by_whoever_runs_what_is_handed_back() {
 #[test]
 fn an_order_is_answered_when_it_has_been_carried_out() {
     let site = Site::new();
+    let files = vec![("1/model".to_owned(), b"content".to_vec())];
+    let overrides = Overrides { config: Some("{}".into()), files };
     thread::scope(|scope| {
         scope.spawn(|| {
             let order = site.plane.orders.next(false).expect("an order");
-            assert_eq!((order.action, &*order.model), (Action::Load, "echo"));
+            assert_eq!((&order.action, &*order.model), (&Action::Load(overrides.clone()), "echo"));
             order.answer(&Ok(()));
             let order = site.plane.orders.next(false).expect("another one");
-            assert_eq!((order.action, &*order.model), (Action::Unload, "echo"));
+            assert_eq!((&order.action, &*order.model), (&Action::Unload { dependents: false }, "echo"));
             order.answer(&Err(Error::new(ErrorKind::ModelBusy, "busy")));
         });
-        assert!(matches!(site.ask(load(&[])), Ok(VerbAnswer::Done)));
+        assert!(matches!(site.ask(load(overrides.clone())), Ok(VerbAnswer::Done)));
         site.refuses(unload(), ErrorKind::ModelBusy, "busy");
     });
 }
@@ -118,7 +119,7 @@ fn an_order_that_waits_when_the_server_closes_hears_so() {
     let site = Site::new();
     let (sender, answers) = mpsc::channel();
     let answered = Box::new(move |answer| sender.send(answer).unwrap_or_default());
-    assert!(site.plane.perform(load(&[]), answered).is_none());
+    assert!(site.plane.perform(load(Overrides::default()), answered).is_none());
     assert!(answers.try_recv().is_err());
     site.plane.advance(Phase::Exiting);
     let refusal = answers.try_recv().expect("an answer").expect_err("a refusal");
@@ -126,11 +127,9 @@ fn an_order_that_waits_when_the_server_closes_hears_so() {
 }
 
 #[test]
-fn models_are_loaded_where_that_is_allowed_and_as_they_are() {
+fn models_are_loaded_where_that_is_allowed() {
     let fixed = Site::with(&DataPlaneOptions { explicit_control: false, ..options() });
     let text = "explicit model load / unload is not allowed if polling is enabled";
-    fixed.refuses(load(&["config"]), ErrorKind::ControlDisabled, text);
+    fixed.refuses(load(Overrides::default()), ErrorKind::ControlDisabled, text);
     fixed.refuses(unload(), ErrorKind::ControlDisabled, text);
-    let text = "load parameter 'file:1/m' is not supported by this version";
-    Site::new().refuses(load(&["file:1/m", "config"]), ErrorKind::Unsupported, text);
 }
