@@ -38,6 +38,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         metavar=BackendSettings().placeholder,
         help="with --load: setting of a backend, as for kushi serve",
     )
+    parser.add_argument("--model-config-name", metavar="NAME", help="as for kushi serve")
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="of the output. Default: %(default)s"
     )
@@ -67,10 +68,10 @@ def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: boo
         from ..trial_load import load_once  # noqa: PLC0415 - see above
 
         settings: Any = BackendSettings().read(arguments["backend_config"], _BACKEND_CONFIG)
-        return load_once(repositories, settings)
+        return load_once(repositories, settings, arguments["model_config_name"])
     from ..control.check import check  # noqa: PLC0415 - see above
 
-    return check(repositories)
+    return check(repositories, config_name=arguments["model_config_name"])
 
 
 def _row(one: Finding, *, loads: bool) -> dict[str, Any]:

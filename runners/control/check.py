@@ -47,9 +47,9 @@ class Finding:
         return not self.reason
 
 
-def check(repositories: Iterable[Path], *, auto_complete: bool = True) -> list[Finding]:
+def check(repositories: Iterable[Path], *, auto_complete: bool = True, config_name: str | None = None) -> list[Finding]:
     """All models of these repositories, by name: what a start would do, without opening anything"""
-    found = scan(repositories)
+    found = scan(repositories, config_name)
     desired = {name: refused(name, reason) for name, reason in found.refused.items()}
     stated: dict[str, ModelConfig] = {}
     for source in found.models:

@@ -85,7 +85,9 @@ class Controller:
         self._loads = Loads(options.load_timeout_seconds)
         self._locks = Locks()
         self._state = State()
-        self._reader = Reader(repositories, auto_complete=auto_complete, leave=options.load_files)
+        self._reader = Reader(
+            repositories, auto_complete=auto_complete, config_name=options.config_name, leave=options.load_files
+        )
         self._poll = Poll(self._reader.repositories, options.poll_seconds, self._threads) if polls else None
         if self._poll:
             weakref.finalize(self, self._poll.close).atexit = False
@@ -95,6 +97,7 @@ class Controller:
             backend_config,
             limits,
             auto_complete=auto_complete,
+            retries=options.load_retries,
             trial_seconds=None if options.trust == "all" else options.load_timeout_seconds or _TRIAL_SECONDS,
         )
         self._loader = Loader(core, self._state, opening, self._background, self._code_watch)
@@ -232,7 +235,7 @@ class Controller:
 
     def _read(self, names: Sequence[str]) -> Desired:
         """These models, or all, and those that ensembles among them ask"""
-        found = scan(self._reader.repositories)
+        found = scan(self._reader.repositories, self._reader.config_name)
         sources = {source.name: source for source in found.models}
         known = {*sources, *found.refused}
         wanted = known if ALL_MODELS in names else {*names}

@@ -61,6 +61,7 @@ class Opening:
         limits: DeviceLimits,
         *,
         auto_complete: bool,
+        retries: int = 0,
         trial_seconds: float | None,
     ) -> None:
         self._core = core
@@ -68,6 +69,7 @@ class Opening:
         self._backend_config = backend_config
         self._limits = limits
         self._auto_complete = auto_complete
+        self._retries = retries
         self._trial_seconds = trial_seconds
 
     def open(self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]) -> Opened:
@@ -104,20 +106,31 @@ class Opening:
         opened = Opened()
         for version in resolved.versions:
             _LOG.info("loading: %s:%d", source.name, version)
-            work = partial(_start, self._core, source.name, version, self._opening(resolved, version, why()))
-            try:
-                loaded, started, unfinished = load.run(source.path, work)
-                opened.works += unfinished
-                if loaded.warm_up:
-                    _warm_up(load, source, started, loaded.warm_up)
-            except ShuttingDown:
-                raise
-            except KushiError as error:
-                opened.failures[version] = error
-                opened.works += error.works if isinstance(error, NotYet) else ()
-            else:
-                opened.versions[version] = started, loaded.config
+            for tries_left in range(self._retries, -1, -1):
+                try:
+                    self._open_one(load, resolved, version, why(), opened)
+                    break
+                except ShuttingDown:
+                    raise
+                except KushiError as error:
+                    if tries_left and not load.is_given_up and not isinstance(error, NotYet):
+                        _LOG.warning("'%s' version %d is tried again: %s", source.name, version, error)
+                        continue
+                    opened.failures[version] = error
+                    opened.works += error.works if isinstance(error, NotYet) else ()
+                    break
         return opened
+
+    def _open_one(
+        self, load: Load, resolved: Resolved, version: int, failures: Mapping[str, KushiError], opened: Opened
+    ) -> None:
+        source = resolved.source
+        work = partial(_start, self._core, source.name, version, self._opening(resolved, version, failures))
+        loaded, started, unfinished = load.run(source.path, work)
+        opened.works += unfinished
+        if loaded.warm_up:
+            _warm_up(load, source, started, loaded.warm_up)
+        opened.versions[version] = started, loaded.config
 
     def _opening(self, resolved: Resolved, version: int, failures: Mapping[str, KushiError]) -> Callable[[], _Found]:
         source, config = resolved.source, resolved.config

@@ -32,9 +32,17 @@ _READ: Final = count()
 class Reader:
     """The models of some repositories, as they lie there now"""
 
-    def __init__(self, repositories: Iterable[Path], *, auto_complete: bool, leave: Leave = "data") -> None:
-        """leave: which files a load may bring"""
+    def __init__(
+        self,
+        repositories: Iterable[Path],
+        *,
+        auto_complete: bool,
+        config_name: str | None = None,
+        leave: Leave = "data",
+    ) -> None:
+        """config_name: as for `scan`. leave: which files a load may bring"""
         self.repositories = tuple(repositories)
+        self.config_name = config_name
         self._auto_complete = auto_complete
         self._leave = leave
 
@@ -98,7 +106,7 @@ class Reader:
         return self._read(source) if config is None else self._read_with(source, config)
 
     def _source(self, name: str) -> ModelSource:
-        source = find((path.absolute() for path in self.repositories), name)
+        source = find((path.absolute() for path in self.repositories), name, self.config_name)
         if source is None:
             raise not_in_repository(name)
         return source

@@ -62,8 +62,12 @@ def check_model_name(name: str) -> None:
         raise ConfigInvalid(f"invalid model name {name!a}, expected printable UTF-8 text", model=name)
 
 
-def scan(paths: Iterable[Path]) -> Scan:
-    """All models of all repositories; a path to a model file is a repository of that one model"""
+def scan(paths: Iterable[Path], config_name: str | None = None) -> Scan:
+    """
+    All models of all repositories; a path to a model file is a repository of that one model
+
+    config_name: of the file in the folder `configs` of a model that takes the place of its config.pbtxt
+    """
     found: dict[str, list[ModelSource]] = {}
     refused: dict[str, str] = {}
     for path in dict.fromkeys(paths):
@@ -71,7 +75,7 @@ def scan(paths: Iterable[Path]) -> Scan:
             name = _name_of(place)
             try:
                 check_model_name(name)
-                found.setdefault(name, []).append(_model(place))
+                found.setdefault(name, []).append(_model(place, config_name))
             except ConfigInvalid as error:
                 refused[_shown(name)] = str(error)
             except OSError as error:
@@ -89,12 +93,12 @@ def places(path: Path) -> dict[str, Path]:
 
 def read_source(place: Path) -> ModelSource:
     """The model that lies there"""
-    return _model(place)
+    return _model(place, None)
 
 
-def find(paths: Iterable[Path], name: str) -> ModelSource | None:
+def find(paths: Iterable[Path], name: str, config_name: str | None = None) -> ModelSource | None:
     """The model `name` as `scan` would find it, without a look at the others"""
-    models = [model for path in dict.fromkeys(paths) for model in _named(path, name)]
+    models = [model for path in dict.fromkeys(paths) for model in _named(path, name, config_name)]
     if len(models) > 1:
         raise ConfigInvalid(_ambiguous(models))
     return models[0] if models else None
@@ -173,11 +177,13 @@ def _model_directories(repository: Path) -> list[Path]:
     return models
 
 
-def _model(path: Path) -> ModelSource:
+def _model(path: Path, config_name: str | None) -> ModelSource:
     check_link(path)
     if path.is_file():
         return _bare(path)
-    config = path / "config.pbtxt"
+    config = path / "configs" / f"{config_name}.pbtxt"
+    if not config_name or not os.path.lexists(config):
+        config = path / "config.pbtxt"
     if not os.path.lexists(config):
         for name in _OTHER_CONFIGS:
             if os.path.lexists(path / name):
@@ -185,13 +191,13 @@ def _model(path: Path) -> ModelSource:
     return ModelSource(path.name, path, _versions(path), config if os.path.lexists(config) else None)
 
 
-def _named(path: Path, name: str) -> list[ModelSource]:
+def _named(path: Path, name: str, config_name: str | None) -> list[ModelSource]:
     if path.is_file():
-        return [_model(path)] if path.stem == name else []
+        return [_model(path, config_name)] if path.stem == name else []
     model = path / name
     # os.path answers for a name too long for the file system, where Path raises
     is_there = os.path.isdir(model) or _leads_nowhere(model)  # noqa: PTH112 - see above
-    return [_model(model)] if is_there and not name.startswith(".") else []
+    return [_model(model, config_name)] if is_there and not name.startswith(".") else []
 
 
 def _leads_nowhere(path: Path) -> bool:

@@ -119,4 +119,6 @@ def check_leave(resolved: Resolved, leave: Leave) -> None:
 def _check_path(path: str) -> None:
     parts = path.split("/")
     if len(parts) > _MOST_PARTS or not path.isprintable() or {"", os.curdir, os.pardir} & {*parts}:
-        raise ConfigInvalid(f"{FILE + path!r}: expected a path inside the model's directory, as '{FILE}1/{default_file()}'")
+        raise ConfigInvalid(
+            f"{FILE + path!r}: expected a path inside the model's directory, as '{FILE}1/{default_file()}'"
+        )

@@ -6,7 +6,7 @@ from typing import Literal
 from ..errors import ConfigInvalid
 from ..integers import MAX_THREADS
 from .definition import Group, Naming, setting
-from .kinds import Choice, Integer, Seconds, Several, Switch
+from .kinds import Choice, Integer, Seconds, Several, Switch, Text
 
 __all__ = ["ALL_MODELS", "ModelOptions"]
 
@@ -47,6 +47,18 @@ class ModelOptions(Group):
         "Seconds after which a load of a model is given up; 0 for never.",
         default=1800,
     )
+    load_retries: int = setting(
+        "model-load-retry-count",
+        Integer(0, 1_000_000),
+        "How often the load of a version that fails is tried again at once.",
+        default=0,
+    )
+    config_name: str | None = setting(
+        "model-config-name",
+        Text("NAME"),
+        "Take configs/NAME.pbtxt of a model in place of its config.pbtxt, where it has one.",
+        default=None,
+    )
     strict_config: bool = setting(
         "disable-auto-complete-config",
         Switch(),
@@ -78,6 +90,8 @@ class ModelOptions(Group):
     def check(self, name: Naming) -> None:
         if self.load and self.control != "explicit":
             raise ConfigInvalid(f"Use of '{name('load')}' requires setting '{name('control')}=explicit' as well.")
+        if self.config_name and ("/" in self.config_name or self.config_name in {"..", "."}):
+            raise ConfigInvalid(f"'{name('config_name')}' is {self.config_name!r}, expected a name without a directory")
         if self.reload_python and self.control == "poll":
             raise ConfigInvalid(
                 f"'{name('reload_python')}' is of no use with '{name('control')}=poll', which loads changed code again "

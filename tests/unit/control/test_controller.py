@@ -243,3 +243,41 @@ def test_the_time_for_a_load_is_a_number_of_seconds(seconds: float) -> None:
         ConfigInvalid, match=f"^models.load_timeout_seconds is {seconds}, expected a number from 0 to 1000000$"
     ):
         EngineOptions(models=ModelOptions(load_timeout_seconds=seconds))
+
+
+def test_a_configuration_of_another_name_takes_the_place_of_the_usual_one(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        plus(tmp_path, name, (1, 2))
+    (tmp_path / "a" / "configs").mkdir()
+    (tmp_path / "a" / "configs" / "h100.pbtxt").write_text(
+        'backend: "onnxruntime" version_policy { specific { versions: [ 1 ] } }'
+    )
+    with Engine(tmp_path, options=EngineOptions(models=ModelOptions(config_name="h100"))) as engine:
+        assert [row[:2] for row in rows(engine)] == [("a", "1"), ("b", "2")]
+    with Engine(tmp_path, options=EngineOptions(models=ModelOptions(config_name="other"))) as engine:
+        assert [row[:2] for row in rows(engine)] == [("a", "2"), ("b", "2")]
+
+
+FAILS_TWICE = """
+from pathlib import Path
+
+class TritonPythonModel:
+    def initialize(self, args):
+        tries = Path(__file__).with_name("tries")
+        done = len(tries.read_text()) if tries.exists() else 0
+        tries.write_text("x" * (done + 1))
+        if done < 2:
+            raise ValueError(f"try {done}")
+"""
+
+
+@pytest.mark.parametrize(("retries", "loads"), [(1, False), (2, True)])
+def test_a_load_that_fails_is_tried_again_as_often_as_the_operator_says(
+    tmp_path: Path, retries: int, *, loads: bool
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.py").write_text(FAILS_TWICE)
+    options = EngineOptions(exit_on_error=False, models=ModelOptions(load_retries=retries))
+    with Engine(tmp_path, options=options) as engine:
+        assert ("m" not in engine.failures) == loads
+    assert (tmp_path / "m" / "1" / "tries").read_text() == "x" * (retries + 1)

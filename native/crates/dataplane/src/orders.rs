@@ -185,7 +185,8 @@ impl Orders {
             return overloaded(order, text);
         }
         let bytes: usize = queue.waiting.iter().map(|order| order.action.byte_size()).sum();
-        if bytes > 0 && bytes + order.action.byte_size() > CAPACITY_BYTES {
+        let brought = order.action.byte_size();
+        if bytes.min(brought) > 0 && bytes + brought > CAPACITY_BYTES {
             return overloaded(order, format!("files of {bytes} bytes wait to be loaded already"));
         }
         queue.waiting.push_back(order);
