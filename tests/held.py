@@ -30,7 +30,10 @@ class HeldFile:
 
     def wait_until_asked_for(self) -> None:
         """Until somebody waits for the file"""
-        eventually(lambda: fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_WRLCK, "the file is opened")
+        eventually(self.is_asked_for, "the file is opened")
+
+    def is_asked_for(self) -> bool:
+        return fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_WRLCK
 
     def release(self) -> None:
         """Lets them go on"""

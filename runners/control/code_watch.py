@@ -51,7 +51,7 @@ class CodeWatch:
         if suffix := descriptor_of(backend).code_suffix:
             watched = load.run(source.path, partial(Watched, source.path, suffix=suffix))
             self._models[source.name] = watched
-            if watched.has_more:
+            if watched.settled.has_more:
                 _LOG.warning("'%s': of its files and directories, %d are watched, and no others", source.name, MOST)
 
     def forget(self, name: str) -> None:
@@ -89,7 +89,7 @@ def _load(control: _Control, name: str, watched: Watched) -> None:
     except KushiError as error:
         if isinstance(error, ModelNotReady) and not isinstance(error, ModelUnavailable):
             # somebody else changes it just now
-            watched.loads_again()
+            watched.forget()
         else:
             _LOG.warning("'%s' is not loaded again: a version that served goes on as it was", name)
     except Exception:  # noqa: BLE001 - the thread has other models to look at

@@ -48,7 +48,7 @@ from .loader import Loader
 from .locks import Locks
 from .on_threads import on_threads
 from .opening import Failures, Opening
-from .plan import Actual, Desired, Step, Wish, plan
+from .plan import Actual, Desired, Step, Suspend, Wish, plan
 from .poll import Poll
 from .reader import Reader, not_in_repository, refused
 from .state import State
@@ -115,8 +115,7 @@ class Controller:
         self._background.start(weakref.ref(self))
         if self._poll:
             unfinished = self._poll.begin()
-            desired = self._poll.read(self._read(names))
-            self._reach({name: wish for name, wish in desired.items() if name not in unfinished})
+            self._reach(self._poll.read(self._read(names), unfinished))
             self._poll.start(weakref.ref(self))
         else:
             self._reach(self._read(names))
@@ -160,19 +159,31 @@ class Controller:
     def actual(self) -> Actual:
         return self._state.actual
 
-    def read_again(self, names: Iterable[str]) -> Desired:
-        """These models, without those that have just gone"""
-        works = {name: partial(self._read_named, name) for name in names}
-        return {wish.name: wish for wish in self._on_threads(works) if wish} if works else {}
+    def read_again(self, name: str) -> Wish | None:
+        """A model as it lies in the repository now; None where it has just gone, or the engine ends"""
+        try:
+            with self._locks.take(name, partial(self._loads.begin, name), ()) as load:
+                return self._reader.find(load, name)
+        except (ModelNotFound, ShuttingDown):
+            return None
+        except KushiError as error:
+            return refused(name, error)
 
     def carry_out_alone(self, step: Step) -> bool:
         """Whether the engine does not end"""
         try:
             with self._locks.take(step.name, partial(self._loads.begin, step.name), ()) as load:
-                self._carry_out(step, load)
+                # its models may have changed again meanwhile
+                now = to_do.follow(step.name, self._state.actual) if isinstance(step, Suspend) else step
+                if now:
+                    self._carry_out(now, load)
         except ShuttingDown:
             return False
         return True
+
+    def give_up(self, name: str) -> None:
+        """A load of the model that goes on is not wanted any more"""
+        self._locks.end_load_of(name, 0, waits=False)
 
     # --- orders of the doors ---
 
@@ -259,15 +270,6 @@ class Controller:
         except ShuttingDown:
             return None
 
-    def _read_named(self, name: str) -> Wish | None:
-        try:
-            with self._locks.take(name, partial(self._loads.begin, name), ()) as load:
-                return self._reader.find(load, name)
-        except (ModelNotFound, ShuttingDown):
-            return None
-        except KushiError as error:
-            return refused(name, error)
-
     def _find(self, name: str, load: Load, overrides: Overrides) -> Wish:
         known = self._state.actual.get(name)
         served = known.served if known and known.serving else None
@@ -276,12 +278,19 @@ class Controller:
         except (ModelNotFound, ShuttingDown):
             raise
         except NoVersion as error:
-            self._loader.refuse(refused(name, error), {None: error})
+            self._refuse(name, error, overrides)
             raise _load_failed(name, f"{error}\n") from error
         except KushiError as error:
-            self._loader.refuse(refused(name, error), {None: error})
+            self._refuse(name, error, overrides)
             kind = InternalError if isinstance(error, InternalError) else ConfigInvalid
             raise kind(f"{not_in_repository(name)}: {error}", model=name, status=500) from error
+
+    def _refuse(self, name: str, reason: KushiError, overrides: Overrides) -> None:
+        """What is wrong with what a load brings is told to whoever brings it: nothing is known of the model by it"""
+        if overrides == NO_OVERRIDES:
+            self._loader.refuse(refused(name, reason), {None: reason})
+        else:
+            _LOG.error("failed to load '%s': %s", name, str(reason))
 
     # --- carrying out ---
 

@@ -59,6 +59,9 @@ class Loader:
             opened = self._opening.open(load, replace(resolved, versions=new), self._state.failures)
             loaded, failures = opened.versions, opened.failures
             if not failures:
+                if wish.contents and load.run(source.path, wish.contents.again) is not wish.contents:
+                    # nobody knows which of the two were opened
+                    wish = replace(wish, contents=None)
                 self._core.publish(source.name, [started for started, _ in loaded.values()], sorted(stay))
                 configs = {version: config for version, (_, config) in loaded.items()}
                 self._state.serves(wish, stay | configs, seen)

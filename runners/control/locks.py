@@ -93,16 +93,18 @@ class Locks:
                 del self._changing[name]
                 self._changed.notify_all()
 
-    def end_load_of(self, name: str, patience: float) -> None:
-        """Gives a load that goes on so many seconds to end, and gives it up then"""
+    def end_load_of(self, name: str, patience: float, *, waits: bool = True) -> None:
+        """Gives a load that goes on so many seconds to end, and gives it up then; `waits` for the end of that"""
         with self._changed:
             self._changed.wait_for(lambda: not self._changing.get(name), patience)
             if load := self._changing.get(name):
-                reason = ModelUnavailable("it is given up: the model is to be unloaded", model=name)
+                why = "the model is to be unloaded" if waits else "the files of the model have changed, or are gone"
+                reason = ModelUnavailable(f"it is given up: {why}", model=name)
                 load.give_up(reason, self._wanted.keys())
                 # it may wait for another model
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._changing.get(name) is not load, _GIVE_UP_PATIENCE_SECONDS)
+                patience = _GIVE_UP_PATIENCE_SECONDS if waits else 0
+                self._changed.wait_for(lambda: self._changing.get(name) is not load, patience)
 
     def _wait(self, name: str, above: tuple[str, ...], within: Load | None) -> None:
         """Until nothing else changes the model, unless that waits for one of those `above`"""

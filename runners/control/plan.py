@@ -8,7 +8,6 @@ its models is known for certain when they are loaded.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound
 from ..repository.contents import Contents
@@ -28,7 +27,6 @@ __all__ = [
     "Unload",
     "Wish",
     "changes",
-    "concerns",
     "follow",
     "kept",
     "plan",
@@ -52,6 +50,8 @@ class Wish:
     """What took the place of the configuration in its folder"""
     folder: object = field(default=None, compare=False)
     """What its folder goes with, where a load has brought its files"""
+    is_asked_for: bool = field(default=False, compare=False)
+    """Somebody wants it to be loaded, whether it has changed or not"""
 
     @property
     def steps(self) -> list[str]:
@@ -221,35 +221,29 @@ def changes(ensemble: Wish, actual: Actual) -> Mapping[str, int]:
 def kept(known: Known, wish: Wish) -> frozenset[int]:
     """
     The versions that serve as they are wanted: they stay as they are, while others come and go. None where nothing has
-    changed: whoever loads a model again wants all of it
+    changed, and somebody asks for it all the same
     """
     served = known.served
     if not (served and served.resolved and wish.resolved and served.contents and wish.contents):
         return frozenset()
     wanted = {*wish.resolved.versions}
-    if served.contents.place != wish.contents.place:
+    if served.contents.place != wish.contents.place or served.contents.has_more or wish.contents.has_more:
         return frozenset()
     if not _alike(served.resolved.config, wish.resolved.config) or ALTERNATIVES in wish.resolved.config.parameters:
         return frozenset()
     changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}
     same = wanted & known.serving.keys() - changed
-    if None in changed or same == wanted == {*known.serving}:
-        return frozenset()
-    return frozenset(same)
-
-
-def concerns(paths: Iterable[str], resolved: Resolved) -> bool:
-    """Whether a change of these files concerns the versions that a model serves"""
-    return not {_version_of(path, resolved) for path in paths}.isdisjoint({None, *resolved.versions})
+    is_the_same = same == wanted == {*known.serving}
+    return frozenset() if None in changed or (is_the_same and wish.is_asked_for) else frozenset(same)
 
 
 def _version_of(path: str, resolved: Resolved) -> int | None:
-    """The version that a file belongs to; None where all versions may be made of it"""
+    """The version that a file of the model belongs to; None where all versions may be made of it"""
     source = resolved.source
-    if path == str(source.config_file):
+    if source.config_file and path == str(source.config_file.relative_to(source.path)):
         # it has been read
         return 0
-    first, *_ = [*Path(path).relative_to(source.path).parts, ""]
+    first = path.partition("/")[0]
     return int(first) if first.isdecimal() else None
 
 

@@ -1,9 +1,9 @@
 """
 Polling: what lies in the repositories is what is desired, and a thread looks every few seconds for what has changed.
 
-What has changed is read and loaded on threads of their own, so that a load that takes long holds up no other one. A
-model goes when its folder does. A repository that cannot be read has not changed. A load that failed is tried again
-while its files stay as they are, after longer and longer waits.
+What has changed is read and loaded on threads of their own, so that a load that takes long holds up no other one, nor
+a look. A model goes when its folder does. A repository that cannot be read has not changed. A load that failed is tried
+again while its files stay as they are, after longer and longer waits.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..errors import ConfigInvalid, ShuttingDown
-from ..repository.contents import DOUBT_NS
+from ..repository.contents import DOUBT_NS, MOST
 from ..repository.layout import places
-from .plan import Unload, Wish, concerns, plan, waits
+from .plan import Load, Refuse, Unload, changes, plan, waits
 from .watched import Watched
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
 
-    from .plan import Actual, Desired, Step
+    from ..repository.contents import Contents
+    from .plan import Actual, Desired, Known, Step, Wish
 
 __all__ = ["Poll"]
 
@@ -33,7 +35,10 @@ _LOG = logging.getLogger(__name__)
 _SETTLE_SECONDS: Final = 1.0
 """After a look that found a change, the next one comes no later"""
 _PATIENCE_SECONDS: Final = 10.0
+_PATIENCE_WITH_REPLACED_SECONDS: Final = 60.0
+"""How long a load may go on whose files are others by now"""
 _LONGEST_WAIT_SECONDS: Final = 60.0
+_LOOKS_UNTIL_GONE: Final = 2
 _READ_BYTES: Final = 16 * 1024 * 1024
 """So much is read at a look for comparisons to come"""
 
@@ -41,8 +46,9 @@ _READ_BYTES: Final = 16 * 1024 * 1024
 class _Control(Protocol):
     @property
     def actual(self) -> Actual: ...
-    def read_again(self, names: Iterable[str]) -> Desired: ...
+    def read_again(self, name: str) -> Wish | None: ...
     def carry_out_alone(self, step: Step) -> bool: ...
+    def give_up(self, name: str) -> None: ...
 
 
 @dataclass
@@ -53,43 +59,75 @@ class _Model:
     failures: int = 0
     """Of loads of the same files, one after another"""
     next_try: float | None = None
+    tried_with: Mapping[str, int] | None = None
+    """Of an ensemble: the changes of its models before it was carried out last"""
+    same: tuple[Contents, Contents] | None = None
+    """Two that were compared, and in which the same lay"""
+    replaced_since: float | None = None
+    """When its files were others than those of the load that goes on"""
     told: str = ""
     """The file that was said to be written"""
+    is_large: bool = False
+    """It was said that not all of its files are looked at"""
 
     def is_due(self, now: float, seconds: float) -> bool:
         """Whether a load that has failed is tried again"""
         if self.next_try is None:
             self.failures += 1
-            self.next_try = now + min(seconds * 2**self.failures, max(seconds, _LONGEST_WAIT_SECONDS))
+            # no longer wait than the longest, however many there were
+            self.next_try = now + min(seconds * 2 ** min(self.failures, 16), max(seconds, _LONGEST_WAIT_SECONDS))
         if now < self.next_try:
             return False
         self.next_try = None
         return True
 
-    def has_changed(self) -> None:
-        self.failures, self.next_try, self.told = 0, None, ""
+    def is_well(self) -> None:
+        self.failures, self.next_try = 0, None
 
-    def say_written(self, name: str) -> None:
-        """Once for each change"""
+    def difference(self, before: Contents | None, goes_on: Callable[[], bool]) -> str:
+        """A path that is not the same as `before`; "" where there is none"""
+        now = self.files.settled
+        if before is now or (before, now) == self.same:
+            return ""
+        if before is None or before.place != now.place:
+            return str(now.place)
+        if different := now.differences(before, goes_on):
+            return now.path(different[0])
+        self.same = before, now
+        return ""
+
+    def say(self, name: str) -> None:
+        """What its user should know, once"""
         if self.files.open_file and not self.told:
             self.told = self.files.open_file
             _LOG.warning("'%s' waits: '%s' is being written", name, self.told)
+        if not self.files.is_moving:
+            self.told = ""
+        if self.files.settled.has_more and not self.is_large:
+            self.is_large = True
+            _LOG.warning("'%s': of its files and directories, %d are looked at, and no others", name, MOST)
 
 
 class Poll:
-    """What is desired of the models of some repositories, as they lie there"""
+    """
+    What is desired of the models of some repositories, as they lie there.
+
+    Each look compares what lies there with what is known of each model: nothing depends on a change that was seen once.
+    """
 
     def __init__(
         self, repositories: Iterable[Path], seconds: float, threads: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """seconds: between two looks; 0 for none after the start. threads: steps that are carried out at a time"""
         self._seconds, self._threads, self._clock = seconds, threads, clock
-        self._folders = [_Folder(path) for path in dict.fromkeys(repositories)]
+        self._folders = [_Folder(path) for path in dict.fromkeys(path.absolute() for path in repositories)]
         self._models: dict[str, _Model] = {}
+        self._to_read: dict[str, str] = {}
+        """Models that are to be read, and why"""
         self._read: dict[str, Wish] = {}
         """What was read, and is not carried out yet"""
-        self._missing: set[str] = set()
-        """Models that were not there at the last look, and are desired until the next one"""
+        self._missing: dict[str, int] = {}
+        """Models that are not there, and for how many looks"""
         self._told: set[str] = set()
         self._at_work: dict[str, threading.Thread] = {}
         self._closed = False
@@ -100,19 +138,26 @@ class Poll:
 
     def begin(self) -> frozenset[str]:
         """The models that lie there now are about to be read; answers those that are not, since they are written"""
-        for name, paths in self._places().items():
-            model = self._models[name] = _Model(Watched(paths[0], is_loaded=False))
-            if model.files.is_written():
-                model.say_written(name)
-            else:
-                model.files.is_loaded()
-        return frozenset(name for name, model in self._models.items() if model.files.open_file)
+        for folder in self._folders:
+            folder.read()
+        for name, place in self._places().items():
+            model = self._models[name] = _Model(Watched(place, is_settled=False))
+            if not model.files.is_written():
+                model.files.settle()
+            model.say(name)
+        return frozenset(name for name, model in self._models.items() if model.files.is_moving)
 
-    def read(self, desired: Desired) -> Desired:
-        """The same with what lay there when this began"""
+    def read(self, desired: Desired, unfinished: Collection[str]) -> Desired:
+        """With what lay there when this began, without the models that are `unfinished` and ensembles of them"""
+        waiting = {*unfinished}
+        while more := {
+            name for name, wish in desired.items() if name not in waiting and not waiting.isdisjoint(wish.steps)
+        }:
+            waiting |= more
         return {
-            name: replace(wish, contents=self._models[name].files.contents) if name in self._models else wish
+            name: replace(wish, contents=self._models[name].files.settled) if name in self._models else wish
             for name, wish in desired.items()
+            if name not in waiting
         }
 
     def start(self, control: weakref.ref[_Control]) -> None:
@@ -158,66 +203,106 @@ class Poll:
             return not self._closed
 
     def _pause(self) -> float:
-        moving = bool(self._missing) or any(model.files.is_moving for model in self._models.values())
+        moving = 1 in self._missing.values() or any(model.files.is_moving for model in self._models.values())
         return min(self._seconds, _SETTLE_SECONDS) if moving else self._seconds
 
     # --- what has changed ---
 
     def look(self, control: _Control) -> None:
-        """Reads what has changed"""
-        actual = control.actual
-        there = self._places()
-        self._go(there, actual)
-        changed = {name: files for name, paths in there.items() if (files := self._changes(name, paths[0], actual))}
-        for name, wish in control.read_again(changed).items():
-            known = actual.get(name)
-            if known and not known.failure and _serves_the_same(known.wish, wish, changed[name]):
-                continue
-            _LOG.info("'%s' is %s", name, f"loaded again: '{changed[name][0]}' has changed" if known else "new")
-            self._read[name] = replace(wish, contents=self._models[name].files.contents)
+        """Sees what is to be read"""
+        for folder in self._folders:
+            folder.look()
+        actual, there = control.actual, self._places()
+        self._go(there, actual, control)
+        unreadable = {name for folder in self._folders if folder.error for name in folder.models}
+        for name in there.keys() - unreadable:
+            if why := self._why(name, there[name], actual, control):
+                self._to_read[name] = why
+            else:
+                self._to_read.pop(name, None)
         left = _READ_BYTES
         for model in self._models.values():
             if left > 0 and not model.files.is_moving:
-                left = model.files.contents.read_some(left, lambda: not self._closed)
+                left = model.files.settled.read_some(left, self._goes_on)
 
-    def _places(self) -> dict[str, list[Path]]:
+    def _goes_on(self) -> bool:
+        return not self._closed
+
+    def _places(self) -> dict[str, Path]:
         """Where each model lies, without those that lie in several repositories, of which there is none"""
         found: dict[str, list[Path]] = {}
         for folder in self._folders:
-            for name, path in folder.models().items():
+            for name, path in folder.models.items():
                 found.setdefault(name, []).append(path)
         several = {name for name, paths in found.items() if len(paths) > 1}
         for name in several - self._told:
             _LOG.error("failed to poll model '%s': not unique across all model repositories", name)
         self._told = several
-        return {name: paths for name, paths in found.items() if name not in several}
+        return {name: paths[0] for name, paths in found.items() if name not in several}
 
-    def _go(self, there: Mapping[str, Sequence[Path]], actual: Actual) -> None:
-        """A model that is not there at two looks is gone"""
-        missing = {*self._models, *actual} - there.keys()
-        for name in missing & self._missing:
-            if name in actual:
+    def _go(self, there: Collection[str], actual: Actual, control: _Control) -> None:
+        """A model that is not there at two looks is gone, and no load of it goes on"""
+        # one that a program has made of files of its own lies nowhere
+        known = {name for name, one in actual.items() if not one.wish.folder}
+        missing = (self._models.keys() | known).difference(there)
+        self._missing = {name: self._missing.get(name, 0) + 1 for name in missing}
+        for name in self._gone():
+            if name in known and self._missing[name] == _LOOKS_UNTIL_GONE:
                 _LOG.info("'%s' is gone: it is unloaded", name)
             self._models.pop(name, None)
             self._read.pop(name, None)
-        self._missing = missing - self._missing
+            self._to_read.pop(name, None)
+            if name in self._at_work:
+                control.give_up(name)
 
-    def _changes(self, name: str, place: Path, actual: Actual) -> list[str]:
-        """Of a model that is to be read again, what has changed"""
+    def _gone(self) -> set[str]:
+        return {name for name, looks in self._missing.items() if looks >= _LOOKS_UNTIL_GONE}
+
+    def _why(self, name: str, place: Path, actual: Actual, control: _Control) -> str:
+        """A model is to be read again; "" where it is not"""
         model = self._models.get(name)
         if model is None or model.files.place != place:
-            self._models[name] = _Model(Watched(place, is_loaded=False))
-            return []
-        if changes := model.files.changes():
-            model.has_changed()
-        elif model.files.is_moving:
-            model.say_written(name)
-        elif (known := actual.get(name)) is None:
-            # somebody has unloaded it
-            changes = [] if name in self._read else [str(place)]
-        elif known.failure and not known.is_refused and not known.wish.is_ensemble and name not in self._at_work:
-            changes = [str(place)] if model.is_due(self._clock(), self._seconds) else []
-        return changes
+            self._models[name] = _Model(Watched(place, is_settled=False))
+            return ""
+        is_settled = model.files.look()
+        model.say(name)
+        if not is_settled:
+            return ""
+        if in_hand := self._read.get(name):
+            return self._why_instead(name, model, in_hand, control)
+        if name in self._at_work:
+            return self._to_read.get(name, "")
+        known = actual.get(name)
+        return "is new" if known is None else self._why_again(model, known, actual)
+
+    def _why_instead(self, name: str, model: _Model, in_hand: Wish, control: _Control) -> str:
+        """The same of one that is about to be carried out, or is just now"""
+        changed = model.difference(in_hand.contents, self._goes_on)
+        if not changed:
+            model.replaced_since = None
+            return ""
+        now = self._clock()
+        model.replaced_since = now if model.replaced_since is None else model.replaced_since
+        if name in self._at_work and now - model.replaced_since > _PATIENCE_WITH_REPLACED_SECONDS:
+            control.give_up(name)
+        return f"has changed: '{changed}'"
+
+    def _why_again(self, model: _Model, known: Known, actual: Actual) -> str:
+        """The same of one that was carried out"""
+        model.replaced_since = None
+        changed = model.difference(known.wish.contents, self._goes_on)
+        if changed and known.wish.contents is not None:
+            model.is_well()
+            return f"has changed: '{changed}'"
+        if changed:
+            # it may change its own files when it is loaded
+            return "has changed while it was loaded" if model.is_due(self._clock(), self._seconds) else ""
+        if not known.failure:
+            model.is_well()
+            return ""
+        if known.wish.is_ensemble:
+            return "is tried again" if changes(known.wish, actual) != model.tried_with else ""
+        return "is tried again" if model.is_due(self._clock(), self._seconds) else ""
 
     # --- what is to be done ---
 
@@ -227,37 +312,64 @@ class Poll:
         at_work = {*self._at_work}
         is_busy = bool(at_work)
         actual = control.actual
+        for name, why in [*self._to_read.items()]:
+            if name not in at_work and len(self._at_work) < self._threads:
+                del self._to_read[name]
+                self._begin(name, partial(self._read_one, control, name, why, actual.get(name)))
+                is_busy = True
         for step in plan(actual, self._desired(actual)):
-            if len(self._at_work) >= self._threads:
-                break
-            if not waits(step) and step.name not in at_work:
-                thread = threading.Thread(
-                    target=self._carry_out, args=(control, step), name="kushi-poll-step", daemon=True
-                )
-                self._at_work[step.name] = thread
-                thread.start()
+            if waits(step) or step.name in at_work or step.name in self._at_work:
+                continue
+            if isinstance(step, Unload) or len(self._at_work) < self._threads:
+                if (model := self._models.get(step.name)) and isinstance(step, Load | Refuse):
+                    model.tried_with = changes(step.wish, actual)
+                self._begin(step.name, partial(self._carry_out, control, step))
                 is_busy = True
         return is_busy
 
     def _desired(self, actual: Actual) -> Desired:
-        names = self._models.keys() | (self._missing & actual.keys())
-        known = {name: actual[name].wish for name in names if name in actual}
-        return known | self._read
+        gone = self._gone()
+        return {name: known.wish for name, known in actual.items() if name not in gone} | self._read
+
+    def _begin(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=self._work, args=(name, work), name="kushi-poll-step", daemon=True)
+        self._at_work[name] = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            # the system has no thread for it now; the next look finds the same to do
+            del self._at_work[name]
+            raise
+
+    def _work(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:  # noqa: BLE001 - of this model alone
+            _LOG.exception("'%s' cannot be changed", name)
+        finally:
+            with self._changed:
+                del self._at_work[name]
+                self._is_done = True
+                self._changed.notify_all()
+
+    def _read_one(self, control: _Control, name: str, why: str, known: Known | None) -> None:
+        contents = self._models[name].files.settled
+        if (wish := control.read_again(name)) is None:
+            return
+        if known and known.failure and wish.reason and str(known.failure) == str(wish.reason):
+            # as before: nothing is to be said again
+            return
+        _LOG.info("'%s' %s", name, why)
+        self._read[name] = replace(wish, contents=contents)
 
     def _carry_out(self, control: _Control, step: Step) -> None:
         try:
             if not control.carry_out_alone(step):
                 # the engine ends
                 self._closed = True
-        except Exception:  # noqa: BLE001 - of this model alone
-            _LOG.exception("'%s' cannot be changed", step.name)
         finally:
-            with self._changed:
-                if not isinstance(step, Unload) and self._read.get(step.name) is getattr(step, "wish", None):
-                    self._read.pop(step.name, None)
-                del self._at_work[step.name]
-                self._is_done = True
-                self._changed.notify_all()
+            if isinstance(step, Load | Refuse) and self._read.get(step.name) is step.wish:
+                del self._read[step.name]
 
 
 class _Folder:
@@ -265,34 +377,27 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._models: Mapping[str, Path] = {}
-        self._state: tuple[int, ...] = ()
-        self._error = ""
-
-    def models(self) -> Mapping[str, Path]:
+        self.models: Mapping[str, Path] = {}
         """Where the models lie; as it was where that cannot be read now"""
+        self.error = ""
+        self._state: tuple[int, ...] = ()
+
+    def look(self) -> None:
+        """The same, and says what is wrong with it once"""
         try:
-            now = time.time_ns()
-            found = self._path.stat()
-            state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-            if state != self._state:
-                self._models = places(self._path)
-            # a change in the same instant would not show in its times
-            self._state = state if now - found.st_ctime_ns > DOUBT_NS else ()
-            self._error = ""
+            self.read()
         except (OSError, ConfigInvalid) as error:
-            self._say(str(error))
-        return self._models
+            if str(error) != self.error:
+                _LOG.error("failed to poll model repository '%s': %s", self._path, error)
+            self.error = str(error)
 
-    def _say(self, error: str) -> None:
-        if error != self._error:
-            self._error = error
-            _LOG.error("failed to poll model repository '%s': %s", self._path, error)
-
-
-def _serves_the_same(served: Wish, wish: Wish, changed: Iterable[str]) -> bool:
-    """Whether what has changed is nothing that the model serves by: another version, say"""
-    before, now = served.resolved, wish.resolved
-    if before is None or now is None or before.versions != now.versions or before.config != now.config:
-        return False
-    return not concerns(changed, now)
+    def read(self) -> None:
+        """Raises where it cannot be read"""
+        now = time.time_ns()
+        found = self._path.stat()
+        state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+        if state != self._state:
+            self.models = places(self._path)
+        # a change in the same instant would not show in its times
+        self._state = state if now - found.st_ctime_ns > DOUBT_NS else ()
+        self.error = ""

@@ -89,6 +89,10 @@ class Reader:
         return self._read(self._source(name))
 
     def _find_again(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
+        wish = self._brought(name, overrides, served)
+        return replace(wish, is_asked_for=True)
+
+    def _brought(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
         overrides.check(self._leave)
         config = parse_config(overrides.config) if overrides.config is not None else None
         if overrides.files and config is not None:
@@ -99,9 +103,8 @@ class Reader:
             return wish
         source = self._source(name)
         if config is None and served and served.override is not None and not served.folder:
-            contents = look(source.path)
-            is_same = served.contents and served.contents.place == source.path
-            if is_same and served.contents and not contents.differences(served.contents):
+            before, now = served.contents, look(source.path)
+            if before and before.place == now.place and not now.differences(before):
                 config = served.override
         return self._read(source) if config is None else self._read_with(source, config)
 
@@ -113,12 +116,12 @@ class Reader:
 
     def _read(self, source: ModelSource) -> Wish:
         # first, so that what is written later is seen as a change
-        contents = look(source.path)
+        contents = look(source.path.absolute())
         resolved = resolve(source, auto_complete=self._auto_complete)
         return Wish(source.name, next(_READ), resolved, contents=contents)
 
     def _read_with(self, source: ModelSource, config: ModelConfig) -> Wish:
-        contents = look(source.path)
+        contents = look(source.path.absolute())
         resolved = resolve_written(replace(source, config_file=None, config=config), config)
         return Wish(source.name, next(_READ), resolved, contents=contents, override=config)
 

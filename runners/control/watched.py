@@ -1,4 +1,4 @@
-"""Whether the files of a model are others than those that it was loaded from, and stand still"""
+"""The files of a model as they are looked at again and again, once they stand still"""
 
 from __future__ import annotations
 
@@ -18,54 +18,44 @@ class Watched:
     any more to write to it, so that what is half written is not read.
     """
 
-    def __init__(self, place: Path, *, suffix: str = "", is_loaded: bool = True) -> None:
-        """suffix: of the files that count. is_loaded: as they are now; else they are a change themselves"""
+    def __init__(self, place: Path, *, suffix: str = "", is_settled: bool = True) -> None:
+        """suffix: of the files that count. is_settled: what lies there now needs no second look"""
         self.place = place
         self._seen = look(place, suffix=suffix)
-        self._loaded = self._seen if is_loaded else Contents(place, suffix)
-        self.is_moving = not is_loaded
-        """Whether it has changed, and is not to be loaded yet"""
+        self.settled = self._seen if is_settled else Contents(place, suffix)
+        """What stood still last"""
+        self.is_moving = not is_settled
         self.open_file = ""
         """What somebody writes to, where that is known"""
 
-    @property
-    def has_more(self) -> bool:
-        """Whether there are more files than are looked at"""
-        return self._seen.has_more
+    def settle(self) -> None:
+        """What was seen needs no second look"""
+        self.settled, self.is_moving = self._seen, False
 
-    @property
-    def contents(self) -> Contents:
-        """What was loaded"""
-        return self._loaded
-
-    def changes(self) -> list[str]:
-        """The files that have changed, once they stand still; they count as loaded then"""
+    def look(self) -> bool:
+        """Whether what lies there now stands still"""
         before, self._seen = self._seen, self._seen.again()
         self.is_moving, self.open_file = False, ""
-        if self._seen is self._loaded:
-            return []
-        different = self._seen.differences(self._loaded)
-        if not different:
-            # other files with the same bytes
-            self._loaded = self._seen
-            return []
-        self.is_moving = self._seen is not before or self.is_written()
-        if self.is_moving:
-            return []
-        self.is_loaded()
-        return different
+        if self._seen is not self.settled:
+            if self._seen is not before or self.is_written():
+                self.is_moving = True
+            else:
+                self.settle()
+        return not self.is_moving
 
     def is_written(self) -> bool:
-        """Whether somebody writes to a file that was not loaded as it is"""
-        changed = self._seen.changed_since(self._loaded)
-        self.open_file = next((path for path in changed if is_being_written(path)), "")
+        """Whether somebody writes to a file that is another one than what stood still last"""
+        changed = self._seen.changed_since(self.settled)
+        self.open_file = next((path for path in map(self._seen.path, changed) if is_being_written(path)), "")
         return self.open_file != ""
 
-    def is_loaded(self) -> None:
-        """What was seen last is what is loaded"""
-        self._loaded = self._seen
-        self.is_moving = False
+    def changes(self) -> list[str]:
+        """The files that have changed since they stood still last"""
+        before = self.settled
+        if not self.look() or self.settled is before:
+            return []
+        return [self.settled.path(path) for path in self.settled.differences(before)]
 
-    def loads_again(self) -> None:
-        """What was seen is not what was loaded, after all"""
-        self._loaded = Contents(self.place, self._seen.suffix)
+    def forget(self) -> None:
+        """All files count as changed, once they are looked at again"""
+        self.settled = Contents(self.place, self._seen.suffix)

@@ -12,7 +12,6 @@ import hashlib
 import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,11 +23,13 @@ from .files import ENVIRONMENT_MARKS, check_file, open_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DOUBT_NS", "MOST", "Contents", "is_being_written", "look"]
+__all__ = ["DOUBT_NS", "MOST", "MOST_COMPARED", "Contents", "is_being_written", "look"]
 
 MOST: Final = 10_000
 """Files of a folder that are looked at, and directories they are looked for in"""
 _LOCAL: Final = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
+MOST_COMPARED: Final = 1024**3
+"""Bytes of a file that is compared; a larger one has changed when it was written to"""
 _CHUNK: Final = 1024 * 1024
 _UNREADABLE: Final = b"?"
 DOUBT_NS: Final = 2_000_000_000
@@ -47,7 +48,7 @@ class _File:
 
 @dataclass
 class Contents:
-    """What lay in a folder, or at the place of a single file, when it was looked at"""
+    """What lay in a folder, or at the place of a single file, when it was looked at; paths begin at that place"""
 
     place: Path
     suffix: str
@@ -57,7 +58,13 @@ class Contents:
     has_more: bool = False
     """Than are looked at"""
     is_certain: bool = False
-    """Whether all directories had stood still for so long that their times tell of each change"""
+    """
+    Whether all directories could be listed, and had stood still for so long that their times tell of each change
+    """
+
+    def path(self, path: str) -> str:
+        """The whole one"""
+        return os.path.join(self.place, path) if path else str(self.place)  # noqa: PTH118 - many times a second
 
     def again(self) -> Contents:
         """As it is now: another one only where something may have changed"""
@@ -69,10 +76,13 @@ class Contents:
             return self
         return new
 
-    def differences(self, other: Contents) -> list[str]:
-        """The files that are not the same in both, and the directories that are in one of them"""
+    def differences(self, other: Contents, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
+        """
+        The files that are not the same in both, and the directories that are in one of them; all that were touched,
+        where it does not go on
+        """
         different = other.files.keys() - self.files.keys()
-        different |= {path for path in self.changed_since(other) if not self._is_same(path, other)}
+        different |= {path for path in self.changed_since(other) if not self._is_same(path, other, goes_on)}
         if not self.suffix:
             different |= self.directories.keys() ^ other.directories.keys()
         return sorted(different)
@@ -91,21 +101,21 @@ class Contents:
         """
         for path, file in self.files.items():
             if most_bytes > 0 and not file.digest and goes_on():
-                file.digest = _digest(path, file.state, goes_on) or _UNREADABLE
-                most_bytes -= file.state[2]
+                file.digest = _digest(self.path(path), file.state, goes_on) or _UNREADABLE
+                most_bytes -= min(file.state[2], MOST_COMPARED)
         return most_bytes
 
-    def _is_same(self, path: str, other: Contents) -> bool:
+    def _is_same(self, path: str, other: Contents, goes_on: Callable[[], bool]) -> bool:
         mine, before = self.files[path], other.files.get(path)
         if before is None or before.digest in {b"", _UNREADABLE} or mine.state[2] != before.state[2]:
             return False
-        mine.digest = mine.digest or _digest(path, mine.state)
+        mine.digest = mine.digest or _digest(self.path(path), mine.state, goes_on)
         return mine.digest == before.digest
 
     def _has_same_states(self) -> bool:
         try:
-            return all(_state(path) == state for path, state in self.directories.items()) and all(
-                _state(path) == file.state for path, file in self.files.items()
+            return all(_state(self.path(path)) == state for path, state in self.directories.items()) and all(
+                _state(self.path(path)) == file.state for path, file in self.files.items()
             )
         except OSError:
             return False
@@ -115,7 +125,8 @@ def look(place: Path, *, suffix: str = "", known: Contents | None = None) -> Con
     """What lies there now; `known` is what did before"""
     now = time.time_ns()
     contents = Contents(place, suffix)
-    for path, state, is_directory in _walk(str(place), suffix):
+    unlisted: list[str] = []
+    for path, state, is_directory in _walk(str(place), suffix, unlisted):
         if len(contents.files) + len(contents.directories) == MOST:
             contents.has_more = True
             break
@@ -124,7 +135,8 @@ def look(place: Path, *, suffix: str = "", known: Contents | None = None) -> Con
         else:
             before = known.files.get(path) if known else None
             contents.files[path] = before if before and before.state == state else _File(state)
-    contents.is_certain = all(now - state[4] > DOUBT_NS for state in contents.directories.values())
+    is_old = all(now - state[4] > DOUBT_NS for state in contents.directories.values())
+    contents.is_certain = is_old and bool(contents.directories) and not unlisted
     return contents
 
 
@@ -161,36 +173,44 @@ def _is_local(path: str) -> bool:
     return kinds.get(max(kinds, key=len, default="")) in _LOCAL
 
 
-def _walk(top: str, suffix: str) -> Iterator[tuple[str, _State, bool]]:
+def _walk(top: str, suffix: str, unlisted: list[str]) -> Iterator[tuple[str, _State, bool]]:
     """
-    Files and directories with their states. Links are followed at the top, where a version or a file may be one, and
-    to no directory that was seen before
+    Files and directories with their states; `unlisted` gets what cannot be looked at. Links are followed at the top,
+    where a version or a file may be one, and not back to where they are
     """
-    waiting, seen = [top], set[tuple[int, ...]]()
+    waiting, above = [""], f"{os.path.realpath(top)}/"
     while waiting:
-        directory = waiting.pop()
+        at = waiting.pop()
+        directory = os.path.join(top, at) if at else top  # noqa: PTH118 - many times a second
         check_wanted()
         try:
             state = _state(directory)
-            if directory == top and not os.path.isdir(top):  # noqa: PTH112 - many times a second
-                yield top, state, False
+            if not at and not os.path.isdir(top):  # noqa: PTH112 - as above
+                yield "", state, False
                 return
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError:
+            unlisted.append(at)
             continue
-        if state[:2] in seen:
-            continue
-        seen.add(state[:2])
-        yield directory, state, True
+        yield at, state, True
         is_environment = any(entry.name in ENVIRONMENT_MARKS for entry in entries)
         for entry in entries:
             if entry.name.startswith(".") or entry.name == "__pycache__":
                 continue
-            with suppress(OSError):  # it has just gone, or leads nowhere
-                if entry.is_dir(follow_symlinks=directory == top):
-                    waiting += [] if is_environment else [entry.path]
+            path = f"{at}/{entry.name}" if at else entry.name
+            try:
+                if entry.is_dir(follow_symlinks=not at):
+                    if not is_environment and not (entry.is_symlink() and above.startswith(_real(entry.path))):
+                        waiting.append(path)
                 elif entry.name.endswith(suffix):
-                    yield entry.path, _state(entry.path), False
+                    yield path, _state(entry.path), False
+            except OSError:
+                # it has just gone, or leads nowhere
+                unlisted.append(path)
+
+
+def _real(path: str) -> str:
+    return f"{os.path.realpath(path)}/"
 
 
 def _state(path: str) -> _State:
@@ -203,8 +223,10 @@ def _states(contents: Contents) -> dict[str, _State]:
 
 
 def _digest(path: str, state: _State, goes_on: Callable[[], bool] = lambda: True) -> bytes:
-    """Of the bytes of a file; empty where it is none that can be read, or changes meanwhile"""
+    """Of the bytes of a file; empty where it is too large, none that can be read, or changes meanwhile"""
     found, left = hashlib.blake2b(digest_size=16), state[2]
+    if left > MOST_COMPARED:
+        return b""
     try:
         check_file(Path(path))
         with open_file(Path(path)) as file:

@@ -91,8 +91,15 @@ class Folder:
 
     def __init__(self, model: str, files: Mapping[str, bytes]) -> None:
         around = mkdtemp(prefix="kushi-load-")
-        weakref.finalize(self, shutil.rmtree, around, ignore_errors=True)
+        goes = weakref.finalize(self, shutil.rmtree, around, ignore_errors=True)
         self.path = Path(around, model)
+        try:
+            self._write(files)
+        except BaseException:
+            goes()
+            raise
+
+    def _write(self, files: Mapping[str, bytes]) -> None:
         self.path.mkdir()
         for path, content in files.items():
             file = self.path / path

@@ -64,7 +64,7 @@ def test_what_could_not_be_dealt_with_counts_again(model: Path) -> None:
     files = watched(model)
     model.write_text("changed")
     assert [bool(changed(files)) for _ in range(2)] == [False, True]
-    files.loads_again()
+    files.forget()
     assert changed(files) == str(model)
 
 

@@ -194,7 +194,7 @@ def test_files_need_a_configuration(engine: Engine) -> None:
 def test_files_that_may_run_as_code_need_leave(engine: Engine, config: str, files: Mapping[str, bytes]) -> None:
     with pytest.raises(ConfigInvalid, match=POLL):
         engine.load_model("m", config=config, files=files)
-    assert versions(engine) == []
+    assert (versions(engine), index(engine), engine.failures) == ([], [{"name": "m"}], {})
 
 
 def test_with_leave_they_are_loaded(tmp_path: Path, folders: Path) -> None:
