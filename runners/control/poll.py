@@ -11,22 +11,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..errors import ConfigInvalid, ShuttingDown
-from ..repository.contents import DOUBT_NS, MOST
-from ..repository.layout import places
+from ..errors import ShuttingDown
 from .plan import Load, Refuse, Unload, changes, plan, waits
+from .polled import PolledFolder, PolledModel
 from .watched import Watched
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
-    from ..repository.contents import Contents
     from .plan import Actual, Desired, Known, Step, Wish
 
 __all__ = ["Poll"]
@@ -37,7 +35,6 @@ _SETTLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 10.0
 _PATIENCE_WITH_REPLACED_SECONDS: Final = 60.0
 """How long a load may go on whose files are others by now"""
-_LONGEST_WAIT_SECONDS: Final = 60.0
 _LOOKS_UNTIL_GONE: Final = 2
 _READ_BYTES: Final = 16 * 1024 * 1024
 """So much is read at a look for comparisons to come"""
@@ -49,63 +46,6 @@ class _Control(Protocol):
     def read_again(self, name: str) -> Wish | None: ...
     def carry_out_alone(self, step: Step) -> bool: ...
     def give_up(self, name: str) -> None: ...
-
-
-@dataclass
-class _Model:
-    """One that is polled"""
-
-    files: Watched
-    failures: int = 0
-    """Of loads of the same files, one after another"""
-    next_try: float | None = None
-    tried_with: Mapping[str, int] | None = None
-    """Of an ensemble: the changes of its models before it was carried out last"""
-    same: tuple[Contents, Contents] | None = None
-    """Two that were compared, and in which the same lay"""
-    replaced_since: float | None = None
-    """When its files were others than those of the load that goes on"""
-    told: str = ""
-    """The file that was said to be written"""
-    is_large: bool = False
-    """It was said that not all of its files are looked at"""
-
-    def is_due(self, now: float, seconds: float) -> bool:
-        """Whether a load that has failed is tried again"""
-        if self.next_try is None:
-            self.failures += 1
-            # no longer wait than the longest, however many there were
-            self.next_try = now + min(seconds * 2 ** min(self.failures, 16), max(seconds, _LONGEST_WAIT_SECONDS))
-        if now < self.next_try:
-            return False
-        self.next_try = None
-        return True
-
-    def is_well(self) -> None:
-        self.failures, self.next_try = 0, None
-
-    def difference(self, before: Contents | None, goes_on: Callable[[], bool]) -> str:
-        """A path that is not the same as `before`; "" where there is none"""
-        now = self.files.settled
-        if before is now or (before, now) == self.same:
-            return ""
-        if before is None or before.place != now.place:
-            return str(now.place)
-        if different := now.differences(before, goes_on):
-            return now.path(different[0])
-        self.same = before, now
-        return ""
-
-    def say(self, name: str) -> None:
-        """What its user should know, once"""
-        if self.files.open_file and not self.told:
-            self.told = self.files.open_file
-            _LOG.warning("'%s' waits: '%s' is being written", name, self.told)
-        if not self.files.is_moving:
-            self.told = ""
-        if self.files.settled.has_more and not self.is_large:
-            self.is_large = True
-            _LOG.warning("'%s': of its files and directories, %d are looked at, and no others", name, MOST)
 
 
 class Poll:
@@ -120,8 +60,8 @@ class Poll:
     ) -> None:
         """seconds: between two looks; 0 for none after the start. threads: steps that are carried out at a time"""
         self._seconds, self._threads, self._clock = seconds, threads, clock
-        self._folders = [_Folder(path) for path in dict.fromkeys(path.absolute() for path in repositories)]
-        self._models: dict[str, _Model] = {}
+        self._folders = [PolledFolder(path) for path in dict.fromkeys(path.absolute() for path in repositories)]
+        self._models: dict[str, PolledModel] = {}
         self._to_read: dict[str, str] = {}
         """Models that are to be read, and why"""
         self._read: dict[str, Wish] = {}
@@ -141,7 +81,7 @@ class Poll:
         for folder in self._folders:
             folder.read()
         for name, place in self._places().items():
-            model = self._models[name] = _Model(Watched(place, is_settled=False))
+            model = self._models[name] = PolledModel(Watched(place, is_settled=False))
             if not model.files.is_written():
                 model.files.settle()
             model.say(name)
@@ -262,7 +202,7 @@ class Poll:
         """A model is to be read again; "" where it is not"""
         model = self._models.get(name)
         if model is None or model.files.place != place:
-            self._models[name] = _Model(Watched(place, is_settled=False))
+            self._models[name] = PolledModel(Watched(place, is_settled=False))
             return ""
         is_settled = model.files.look()
         model.say(name)
@@ -275,7 +215,7 @@ class Poll:
         known = actual.get(name)
         return "is new" if known is None else self._why_again(model, known, actual)
 
-    def _why_instead(self, name: str, model: _Model, in_hand: Wish, control: _Control) -> str:
+    def _why_instead(self, name: str, model: PolledModel, in_hand: Wish, control: _Control) -> str:
         """The same of one that is about to be carried out, or is just now"""
         changed = model.difference(in_hand.contents, self._goes_on)
         if not changed:
@@ -287,7 +227,7 @@ class Poll:
             control.give_up(name)
         return f"has changed: '{changed}'"
 
-    def _why_again(self, model: _Model, known: Known, actual: Actual) -> str:
+    def _why_again(self, model: PolledModel, known: Known, actual: Actual) -> str:
         """The same of one that was carried out"""
         model.replaced_since = None
         changed = model.difference(known.wish.contents, self._goes_on)
@@ -370,34 +310,3 @@ class Poll:
         finally:
             if isinstance(step, Load | Refuse) and self._read.get(step.name) is step.wish:
                 del self._read[step.name]
-
-
-class _Folder:
-    """One repository. What it holds is listed when the system says that it has changed"""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.models: Mapping[str, Path] = {}
-        """Where the models lie; as it was where that cannot be read now"""
-        self.error = ""
-        self._state: tuple[int, ...] = ()
-
-    def look(self) -> None:
-        """The same, and says what is wrong with it once"""
-        try:
-            self.read()
-        except (OSError, ConfigInvalid) as error:
-            if str(error) != self.error:
-                _LOG.error("failed to poll model repository '%s': %s", self._path, error)
-            self.error = str(error)
-
-    def read(self) -> None:
-        """Raises where it cannot be read"""
-        now = time.time_ns()
-        found = self._path.stat()
-        state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-        if state != self._state:
-            self.models = places(self._path)
-        # a change in the same instant would not show in its times
-        self._state = state if now - found.st_ctime_ns > DOUBT_NS else ()
-        self.error = ""

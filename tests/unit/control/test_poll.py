@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from runners import Engine, EngineOptions, ModelOptions, ModelUnavailable
-from runners.control import poll, reader
+from runners.control import polled as polled_files
+from runners.control import reader
 from runners.control.poll import Poll
 from runners.repository import contents
 from tests import models
@@ -637,7 +638,7 @@ def test_so_many_files_are_looked_at_and_their_user_is_told(
     for number in range(9):
         (tmp_path / "m" / "2" / f"a{number}").touch()
     monkeypatch.setattr(contents, "MOST", 12)
-    monkeypatch.setattr(poll, "MOST", 12)
+    monkeypatch.setattr(polled_files, "MOST", 12)
     with polled(tmp_path) as one:
         for _ in range(2):
             one.look()

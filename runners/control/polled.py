@@ -1,0 +1,112 @@
+"""What polling remembers of a model, and of a repository, from look to look"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..errors import ConfigInvalid
+from ..repository.contents import DOUBT_NS, MOST
+from ..repository.layout import places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ..repository.contents import Contents
+    from .watched import Watched
+
+__all__ = ["PolledFolder", "PolledModel"]
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_WAIT_SECONDS: Final = 60.0
+
+
+@dataclass
+class PolledModel:
+    """One that is polled"""
+
+    files: Watched
+    failures: int = 0
+    """Of loads of the same files, one after another"""
+    next_try: float | None = None
+    tried_with: Mapping[str, int] | None = None
+    """Of an ensemble: the changes of its models before it was carried out last"""
+    same: tuple[Contents, Contents] | None = None
+    """Two that were compared, and in which the same lay"""
+    replaced_since: float | None = None
+    """When its files were others than those of the load that goes on"""
+    told: str = ""
+    """The file that was said to be written"""
+    is_large: bool = False
+    """It was said that not all of its files are looked at"""
+
+    def is_due(self, now: float, seconds: float) -> bool:
+        """Whether a load that has failed is tried again"""
+        if self.next_try is None:
+            self.failures += 1
+            # no longer wait than the longest, however many there were
+            self.next_try = now + min(seconds * 2 ** min(self.failures, 16), max(seconds, _LONGEST_WAIT_SECONDS))
+        if now < self.next_try:
+            return False
+        self.next_try = None
+        return True
+
+    def is_well(self) -> None:
+        self.failures, self.next_try = 0, None
+
+    def difference(self, before: Contents | None, goes_on: Callable[[], bool]) -> str:
+        """A path that is not the same as `before`; "" where there is none"""
+        now = self.files.settled
+        if before is now or (before, now) == self.same:
+            return ""
+        if before is None or before.place != now.place:
+            return str(now.place)
+        if different := now.differences(before, goes_on):
+            return now.path(different[0])
+        self.same = before, now
+        return ""
+
+    def say(self, name: str) -> None:
+        """What its user should know, once"""
+        if self.files.open_file and not self.told:
+            self.told = self.files.open_file
+            _LOG.warning("'%s' waits: '%s' is being written", name, self.told)
+        if not self.files.is_moving:
+            self.told = ""
+        if self.files.settled.has_more and not self.is_large:
+            self.is_large = True
+            _LOG.warning("'%s': of its files and directories, %d are looked at, and no others", name, MOST)
+
+
+class PolledFolder:
+    """One repository. What it holds is listed when the system says that it has changed"""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.models: Mapping[str, Path] = {}
+        """Where the models lie; as it was where that cannot be read now"""
+        self.error = ""
+        self._state: tuple[int, ...] = ()
+
+    def look(self) -> None:
+        """The same, and says what is wrong with it once"""
+        try:
+            self.read()
+        except (OSError, ConfigInvalid) as error:
+            if str(error) != self.error:
+                _LOG.error("failed to poll model repository '%s': %s", self._path, error)
+            self.error = str(error)
+
+    def read(self) -> None:
+        """Raises where it cannot be read"""
+        now = time.time_ns()
+        found = self._path.stat()
+        state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+        if state != self._state:
+            self.models = places(self._path)
+        # a change in the same instant would not show in its times
+        self._state = state if now - found.st_ctime_ns > DOUBT_NS else ()
+        self.error = ""
