@@ -200,7 +200,7 @@ def test_a_missing_repository_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["--grpc-use-ssl", "--model-control-mode=poll", "--cache-config=local,size=1", "--no-such-flag=1"]
+    "flag", ["--grpc-use-ssl", "--model-namespacing=true", "--cache-config=local,size=1", "--no-such-flag=1"]
 )
 def test_a_flag_without_a_feature_is_refused_by_name(repository: Path, flag: str) -> None:
     ended = run_to_end(f"--model-repository={repository}", *PORTS, flag)
