@@ -9,6 +9,7 @@ import pytest
 from tritonclient.http import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from tests import models as onnx_models
 from tests.conftest import StartServer
 from tests.integration.python_models import callers, models
 from tests.integration.python_models.test_models import client_of, pair
@@ -41,6 +42,18 @@ def test_a_model_loads_the_one_that_it_asks(client: InferenceServerClient, repos
     client.load_model("loading")
     assert client.infer("loading", pair(ONE, ONE)).as_numpy("OUTPUT0").tolist() == [[3]]
     assert client.is_model_ready("add_sub")
+
+
+def test_a_model_loads_another_one_from_files_of_its_own(
+    client: InferenceServerClient, repository: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "brought.onnx"
+    file.write_bytes(onnx_models.plus_constant(4).SerializeToString())
+    files = f"{{'file:3/model.onnx': open({str(file)!r}, 'rb').read()}}"
+    load = f"""pb_utils.load_model('brought', config='{{"backend": "onnxruntime"}}', files={files})"""
+    write_asking(repository, "loading", "add_sub", load)
+    client.load_model("loading")
+    assert client.get_model_metadata("brought")["versions"] == ["3"]
 
 
 def test_what_models_load_waits_for_no_other_load(repository: Path, start_server: StartServer) -> None:
