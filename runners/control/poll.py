@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..errors import ShuttingDown
+from ..errors import ConfigInvalid, ShuttingDown
 from .plan import Load, Refuse, Unload, changes, plan, waits
 from .polled import PolledFolder, PolledModel
 from .watched import Watched
@@ -156,7 +156,12 @@ class Poll:
         self._go(there, actual, control)
         unreadable = {name for folder in self._folders if folder.error for name in folder.models}
         for name in there.keys() - unreadable:
-            if why := self._why(name, there[name], actual, control):
+            try:
+                why = self._why(name, there[name], actual, control)
+            except Exception:  # noqa: BLE001 - of this model alone
+                _LOG.exception("'%s' could not be polled", name)
+                continue
+            if why:
                 self._to_read[name] = why
             else:
                 self._to_read.pop(name, None)
@@ -230,7 +235,8 @@ class Poll:
     def _why_again(self, model: PolledModel, known: Known, actual: Actual) -> str:
         """The same of one that was carried out"""
         model.replaced_since = None
-        changed = model.difference(known.wish.contents, self._goes_on)
+        in_vain = model.in_vain is model.files.settled
+        changed = "" if in_vain else model.difference(known.wish.contents, self._goes_on)
         if changed and known.wish.contents is not None:
             model.is_well()
             return f"has changed: '{changed}'"
@@ -240,8 +246,11 @@ class Poll:
         if not known.failure:
             model.is_well()
             return ""
-        if known.wish.is_ensemble:
-            return "is tried again" if changes(known.wish, actual) != model.tried_with else ""
+        if known.wish.is_ensemble and changes(known.wish, actual) != model.tried_with:
+            return "is tried again"
+        if known.wish.is_ensemble and isinstance(known.failure, ConfigInvalid):
+            # of its models
+            return ""
         return "is tried again" if model.is_due(self._clock(), self._seconds) else ""
 
     # --- what is to be done ---
@@ -273,13 +282,12 @@ class Poll:
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=self._work, args=(name, work), name="kushi-poll-step", daemon=True)
-        self._at_work[name] = thread
-        try:
+        with self._changed:
+            if self._closed:
+                return
+            # where the system has no thread for it now, the next look finds the same to do
             thread.start()
-        except RuntimeError:
-            # the system has no thread for it now; the next look finds the same to do
-            del self._at_work[name]
-            raise
+            self._at_work[name] = thread
 
     def _work(self, name: str, work: Callable[[], None]) -> None:
         try:
@@ -293,11 +301,14 @@ class Poll:
                 self._changed.notify_all()
 
     def _read_one(self, control: _Control, name: str, why: str, known: Known | None) -> None:
-        contents = self._models[name].files.settled
-        if (wish := control.read_again(name)) is None:
+        if (model := self._models.get(name)) is None:
+            return
+        contents, model.next_try = model.files.settled, None
+        if (wish := control.read_again(name)) is None or name not in self._models:
             return
         if known and known.failure and wish.reason and str(known.failure) == str(wish.reason):
-            # as before: nothing is to be said again
+            # nothing is to be said again
+            model.in_vain = contents
             return
         _LOG.info("'%s' %s", name, why)
         self._read[name] = replace(wish, contents=contents)

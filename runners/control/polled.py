@@ -36,6 +36,8 @@ class PolledModel:
     """Of an ensemble: the changes of its models before it was carried out last"""
     same: tuple[Contents, Contents] | None = None
     """Two that were compared, and in which the same lay"""
+    in_vain: Contents | None = None
+    """What was read last, and refused for the same reason as what was read before"""
     replaced_since: float | None = None
     """When its files were others than those of the load that goes on"""
     told: str = ""
@@ -49,10 +51,7 @@ class PolledModel:
             self.failures += 1
             # no longer wait than the longest, however many there were
             self.next_try = now + min(seconds * 2 ** min(self.failures, 16), max(seconds, _LONGEST_WAIT_SECONDS))
-        if now < self.next_try:
-            return False
-        self.next_try = None
-        return True
+        return now >= self.next_try
 
     def is_well(self) -> None:
         self.failures, self.next_try = 0, None

@@ -175,12 +175,13 @@ def _is_local(path: str) -> bool:
 
 def _walk(top: str, suffix: str, unlisted: list[str]) -> Iterator[tuple[str, _State, bool]]:
     """
-    Files and directories with their states; `unlisted` gets what cannot be looked at. Links are followed at the top,
-    where a version or a file may be one, and not back to where they are
+    Files and directories with their states; `unlisted` gets what cannot be looked at. Links are followed, but not back
+    to where they are
     """
-    waiting, above = [""], f"{os.path.realpath(top)}/"
+    waiting: list[tuple[str, tuple[tuple[int, ...], ...]]] = [("", ())]
+    above = f"{os.path.realpath(top)}/"
     while waiting:
-        at = waiting.pop()
+        at, around = waiting.pop()
         directory = os.path.join(top, at) if at else top  # noqa: PTH118 - many times a second
         check_wanted()
         try:
@@ -192,21 +193,25 @@ def _walk(top: str, suffix: str, unlisted: list[str]) -> Iterator[tuple[str, _St
         except OSError:
             unlisted.append(at)
             continue
+        if state[:2] in around:
+            continue
         yield at, state, True
         is_environment = any(entry.name in ENVIRONMENT_MARKS for entry in entries)
-        for entry in entries:
-            if entry.name.startswith(".") or entry.name == "__pycache__":
-                continue
+        for entry in filter(_counts, entries):
             path = f"{at}/{entry.name}" if at else entry.name
             try:
-                if entry.is_dir(follow_symlinks=not at):
+                if entry.is_dir():
                     if not is_environment and not (entry.is_symlink() and above.startswith(_real(entry.path))):
-                        waiting.append(path)
+                        waiting.append((path, (*around, state[:2])))
                 elif entry.name.endswith(suffix):
                     yield path, _state(entry.path), False
             except OSError:
                 # it has just gone, or leads nowhere
                 unlisted.append(path)
+
+
+def _counts(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.name != "__pycache__"
 
 
 def _real(path: str) -> str:

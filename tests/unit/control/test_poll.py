@@ -12,9 +12,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from runners import Engine, EngineOptions, ModelOptions, ModelUnavailable
+from runners import Engine, EngineOptions, ModelOptions, ModelUnavailable, Overloaded
+from runners.control import loader, reader
 from runners.control import polled as polled_files
-from runners.control import reader
 from runners.control.poll import Poll
 from runners.repository import contents
 from tests import models
@@ -671,3 +671,79 @@ def test_a_model_that_writes_into_its_folder_is_not_loaded_without_end(tmp_path:
             one.look()
             one.now += 1
         assert len((tmp_path / "m" / "1" / "loads").read_text()) < 9
+
+
+def test_an_end_while_a_step_begins_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plus(tmp_path, "m")
+    with polled(tmp_path) as one:
+        write_version(tmp_path, 1, 8)
+        control = one.engine._control
+        one.poll.look(control)
+        one.poll.look(control)
+        start, begins, goes_on = threading.Thread.start, threading.Event(), threading.Event()
+
+        def slow(thread: threading.Thread) -> None:
+            if thread.name == "kushi-poll-step":
+                begins.set()
+                goes_on.wait(30)
+            start(thread)
+
+        with monkeypatch.context() as slowly:
+            slowly.setattr(threading.Thread, "start", slow)
+            beginning = threading.Thread(target=one.poll.begin_steps, args=(control,))
+            start(beginning)
+            assert begins.wait(30)
+            closing = threading.Thread(target=one.engine.close)
+            start(closing)
+            goes_on.set()
+            closing.join()
+            beginning.join()
+    assert not [thread for thread in threading.enumerate() if thread.name == "kushi-poll-step"]
+
+
+def test_a_try_that_finds_no_thread_is_not_lost(tmp_path: Path) -> None:
+    plus(tmp_path, "m")
+    (tmp_path / "m" / "1" / "model.onnx").write_bytes(b"broken")
+    with polled(tmp_path, exit_on_error=False) as one:
+        failure, one.poll._threads = one.engine.failures["m"], 0
+        for _ in range(100):
+            one.look()
+            one.now += 1
+        assert one.engine.failures["m"] is failure
+        one.poll._threads = 2
+        one.look()
+        assert one.engine.failures["m"] is not failure
+
+
+def test_what_is_wrong_is_read_seldom_though_other_files_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plus(tmp_path, "m")
+    (tmp_path / "m" / "config.pbtxt").write_text("nonsense {")
+    with polled(tmp_path, exit_on_error=False) as one:
+        (tmp_path / "m" / "note.txt").touch()
+        one.look_twice()
+        reads = Mock(side_effect=one.engine._control.read_again)
+        monkeypatch.setattr(one.engine._control, "read_again", reads)
+        for _ in range(20):
+            one.look()
+        assert not reads.called
+        one.now += 100
+        one.look_twice()
+        assert reads.call_count == 1
+
+
+def test_an_ensemble_that_failed_for_a_moment_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plus(tmp_path, "m")
+    plus(tmp_path, "n", (5,))
+    write_twice(tmp_path, "e", "m")
+    with polled(tmp_path) as one:
+        (tmp_path / "e" / "config.pbtxt").write_text(TWICE % "n")
+        with monkeypatch.context() as full:
+            full.setattr(loader, "kept", Mock(side_effect=Overloaded("8 loads stand")))
+            one.look_twice()
+        assert "8 loads stand" in str(one.engine.failures["e"])
+        one.look()
+        one.now += 10
+        one.look_twice()
+        assert (one.answer("e"), one.engine.failures) == (5, {})

@@ -108,20 +108,23 @@ def test_a_file_that_cannot_be_read_is_a_difference_when_it_was_touched(folder: 
     assert seen.again().differences(seen) == ["pipe"]
 
 
-def test_links_are_followed_at_the_top_and_in_no_circle(folder: Path, tmp_path: Path) -> None:
+def test_links_are_followed_and_in_no_circle(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "deep").mkdir(parents=True)
     (elsewhere / "model.onnx").touch()
     (folder / "2").symlink_to(elsewhere)
-    (folder / "same").symlink_to(elsewhere)
     (folder / "nowhere").symlink_to(tmp_path / "gone")
+    (folder / "1" / "saved").symlink_to(elsewhere)
     (elsewhere / "deep" / "up").symlink_to(folder)
+    (elsewhere / "deep" / "round").symlink_to(elsewhere)
     (elsewhere / "deep" / "weights").symlink_to(elsewhere / "model.onnx")
     (folder / "self").symlink_to(folder)
     found = look(folder)
-    assert {Path(path).name for path in found.files} == {"config.pbtxt", "model.onnx", "up", "weights"}
-    folders = ["", "1", "2", "2/deep", "same", "same/deep"]
-    assert sorted(found.directories) == folders, "and two of them are one"
+    assert sorted(found.directories) == ["", "1", "1/saved", "1/saved/deep", "2", "2/deep"]
+    assert {Path(path).name for path in found.files} == {"config.pbtxt", "model.onnx", "weights"}
+    (elsewhere / "model.onnx").write_bytes(b"new")
+    names = [f"{at}/{name}" for at in ("1/saved", "2") for name in ("deep/weights", "model.onnx")]
+    assert found.again().differences(found) == names
 
 
 def test_a_link_that_leads_elsewhere_now_is_a_change(folder: Path, tmp_path: Path) -> None:
