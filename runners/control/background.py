@@ -30,7 +30,7 @@ _MOST_CHANGES = 8
 
 
 class _Control(Protocol):
-    def load(self, name: str) -> None: ...
+    def load_again(self, name: str) -> None: ...
 
 
 @dataclass
@@ -157,7 +157,7 @@ class Background:
         if control is None:
             return
         try:
-            control.load(model)
+            control.load_again(model)
         except ShuttingDown:
             pass
         except KushiError as error:

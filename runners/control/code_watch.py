@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class _Control(Protocol):
-    def load(self, name: str) -> None: ...
+    def load_again(self, name: str) -> None: ...
 
 
 class CodeWatch:
@@ -83,7 +83,7 @@ class CodeWatch:
 
 def _load(control: _Control, name: str, watched: Watched) -> None:
     try:
-        control.load(name)
+        control.load_again(name)
     except ShuttingDown:
         pass
     except KushiError as error:

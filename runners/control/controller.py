@@ -122,7 +122,9 @@ class Controller:
         if self._code_watch:
             self._code_watch.start(weakref.ref(self))
 
-    def load(self, name: str, overrides: Overrides = NO_OVERRIDES, *, waits: bool = True) -> None:
+    def load(
+        self, name: str, overrides: Overrides = NO_OVERRIDES, *, waits: bool = True, keeps_files: bool = False
+    ) -> None:
         """
         Loads a model as it lies in the repository now, or as `overrides` say, and those of its steps that do not serve;
         where it fails, what served goes on serving. What else changes the model is waited for, or with `waits` False an
@@ -130,12 +132,16 @@ class Controller:
         """
         check_model_name(name)
         with self._change(name, partial(self._loads.begin, name), waits=waits) as load:
-            wish = self._find(name, load, overrides)
+            wish = self._find(name, load, overrides, keeps_files=keeps_files)
             if failures := self._load_with_steps(wish, load, waits=waits):
                 clauses = "".join(
                     f"version {version} is at UNAVAILABLE state: {error};" for version, error in failures.items()
                 )
                 raise _load_failed(name, f"{clauses}\n") from next(iter(failures.values()))
+
+    def load_again(self, name: str) -> None:
+        """The same of a model that may have been made of files that a load has brought, which stay"""
+        self.load(name, keeps_files=True)
 
     def unload(
         self, name: str, *, dependents: bool = False, waits: bool = True, patience: float = _UNLOAD_PATIENCE_SECONDS
@@ -270,11 +276,11 @@ class Controller:
         except ShuttingDown:
             return None
 
-    def _find(self, name: str, load: Load, overrides: Overrides) -> Wish:
+    def _find(self, name: str, load: Load, overrides: Overrides, *, keeps_files: bool) -> Wish:
         known = self._state.actual.get(name)
         served = known.served if known and known.serving else None
         try:
-            return self._reader.find_again(load, name, overrides, served)
+            return self._reader.find_again(load, name, overrides, served, keeps_files=keeps_files)
         except (ModelNotFound, ShuttingDown):
             raise
         except NoVersion as error:

@@ -59,9 +59,7 @@ class Loader:
             opened = self._opening.open(load, replace(resolved, versions=new), self._state.failures)
             loaded, failures = opened.versions, opened.failures
             if not failures:
-                if wish.contents and load.run(source.path, wish.contents.again) is not wish.contents:
-                    # nobody knows which of the two were opened
-                    wish = replace(wish, contents=None)
+                wish = _as_opened(load, wish)
                 self._core.publish(source.name, [started for started, _ in loaded.values()], sorted(stay))
                 configs = {version: config for version, (_, config) in loaded.items()}
                 self._state.serves(wish, stay | configs, seen)
@@ -75,6 +73,9 @@ class Loader:
             self._core.withdraw(source.name)
         if failures:
             self._say(wish.name, failures)
+            if not self._background.is_about(wish.name):
+                # files that a load has brought in vain are of no use
+                wish = replace(wish, folder=None)
             self._state.fails(wish, next(iter(failures.values())), seen)
         else:
             for version in new:
@@ -123,3 +124,10 @@ class Loader:
             named = f"'{name}'" if version is None else f"'{name}' version {version}"
             _LOG.error("failed to load %s: %s", named, error)
             self._core.fail(name, version, str(error))
+
+
+def _as_opened(load: Load, wish: Wish) -> Wish:
+    """Without contents, where files have changed meanwhile: nobody knows which of the two were opened"""
+    if wish.contents and load.run(f"model '{wish.name}'", wish.contents.again) is not wish.contents:
+        return replace(wish, contents=None)
+    return wish

@@ -5,6 +5,7 @@ configuration.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -59,12 +60,15 @@ class Reader:
         """The model of that name; raises why there is none"""
         return load.run(f"model '{name}'", partial(self._find, name))
 
-    def find_again(self, load: Load, name: str, overrides: Overrides, served: Wish | None) -> Wish:
+    def find_again(
+        self, load: Load, name: str, overrides: Overrides, served: Wish | None, *, keeps_files: bool = False
+    ) -> Wish:
         """
         The same with what a load brings. Without, what an earlier load brought for the configuration of what is
-        `served` stays, until the files change
+        `served` stays, until the files change; and the files that it brought, where somebody `keeps_files`
         """
-        return load.run(f"model '{name}'", partial(self._find_again, name, overrides, served))
+        find = partial(self._find_again, name, overrides, served, keeps_files=keeps_files)
+        return load.run(f"model '{name}'", find)
 
     def steps_of(self, load: Load, ensemble: Wish, there: Container[str]) -> list[Wish]:
         """The models that it asks, and those that these ask, without those that are `there`; some may be nowhere"""
@@ -88,8 +92,11 @@ class Reader:
     def _find(self, name: str) -> Wish:
         return self._read(self._source(name))
 
-    def _find_again(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
-        wish = self._brought(name, overrides, served)
+    def _find_again(self, name: str, overrides: Overrides, served: Wish | None, *, keeps_files: bool) -> Wish:
+        if keeps_files and served and isinstance(served.folder, Folder) and served.override is not None:
+            wish = replace(self._read_with(read_source(served.folder.path), served.override), folder=served.folder)
+        else:
+            wish = self._brought(name, overrides, served)
         return replace(wish, is_asked_for=True)
 
     def _brought(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
@@ -98,15 +105,27 @@ class Reader:
         if overrides.files and config is not None:
             folder = Folder(name, overrides.files)
             wish = replace(self._read_with(read_source(folder.path), config), folder=folder)
-            if wish.resolved:
-                check_leave(wish.resolved, self._leave)
+            self._check_leave(wish, None)
             return wish
         source = self._source(name)
         if config is None and served and served.override is not None and not served.folder:
             before, now = served.contents, look(source.path)
             if before and before.place == now.place and not now.differences(before):
                 config = served.override
-        return self._read(source) if config is None else self._read_with(source, config)
+        if config is None:
+            return self._read(source)
+        wish = self._read_with(source, config)
+        self._check_leave(wish, source)
+        return wish
+
+    def _check_leave(self, wish: Wish, source: ModelSource | None) -> None:
+        own = None
+        if source:
+            # one that is wrong may be why the load brings another
+            with suppress(KushiError):
+                own = resolve(source, auto_complete=True).config
+        if wish.resolved:
+            check_leave(wish.resolved.config, own, self._leave)
 
     def _source(self, name: str) -> ModelSource:
         source = find((path.absolute() for path in self.repositories), name, self.config_name)

@@ -42,6 +42,7 @@ class Descriptor:
         object in processes of its own in any case; processes of the backend's own; or native code of the server.
     code_suffix: of files that are code of the user's, which --reload-python looks at; "" where there are none.
     reads_data: whether its files are read as data, and nothing in them can run as code of theirs.
+    code: those of its parameters that name code, or a program that runs it.
     packages: those of PyPI that bring what executes its models.
     apart: whether the model is handed each request of a batch by itself, so that their shapes may differ.
     """
@@ -63,6 +64,7 @@ class Descriptor:
     code_suffix: str = ""
     apart: bool = False
     reads_data: bool = False
+    code: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

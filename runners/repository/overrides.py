@@ -3,7 +3,7 @@ What a load brings in place of what lies in a repository: a configuration, and f
 whole directory.
 
 Files are written into a directory of this process's own, which goes with the model. Whoever may load a model with files
-of its own chooses what runs here, so that files of frameworks that run what they are given need leave.
+of its own, or a configuration, would choose what runs here: what frameworks run as code, and what names it, need leave.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final, Literal
@@ -25,7 +26,6 @@ from .discovery import default_file, descriptors
 from .ensemble import is_ensemble
 from .files import MOST_BYTES
 from .messages import ModelConfig
-from .resolve import Resolved
 from .supported_fields import ALTERNATIVES
 
 __all__ = ["FILE", "NO_OVERRIDES", "Folder", "Leave", "Overrides", "check_leave", "overrides_of", "parse_config"]
@@ -90,6 +90,8 @@ class Folder:
     """The directory of a model, with the files that a load brings. It goes when nobody refers to it any more"""
 
     def __init__(self, model: str, files: Mapping[str, bytes]) -> None:
+        if model.startswith("."):
+            raise ConfigInvalid(f"a model of files that a load brings cannot be called {model!r}")
         around = mkdtemp(prefix="kushi-load-")
         goes = weakref.finalize(self, shutil.rmtree, around, ignore_errors=True)
         self.path = Path(around, model)
@@ -108,19 +110,36 @@ class Folder:
                 written.write(content)
 
 
-def check_leave(resolved: Resolved, leave: Leave) -> None:
-    """Raises where files that a load brings could run as code, and may not"""
-    config = resolved.config
-    descriptor = descriptors().get(config.backend)
+def check_leave(brought: ModelConfig, own: ModelConfig | None, leave: Leave) -> None:
+    """
+    Raises where a load brings code, or names some, and may not. `own` is the configuration in the repository, where the
+    files are the repository's as well
+    """
+    if leave == "all":
+        return
+    descriptor = descriptors().get(brought.backend)
     what = ""
-    if not is_ensemble(config) and not (descriptor and descriptor.reads_data):
-        what = f"those of the backend '{config.backend}'"
-    elif config.model_operations.op_library_filename:
-        what = "a library of operators"
-    elif ALTERNATIVES in config.parameters:
-        what = f"those of '{ALTERNATIVES}'"
-    if leave != "all" and what:
-        raise ConfigInvalid(f"files that may run as code, as {what}, are loaded with --model-load-files=all alone")
+    is_its_own = own is not None and own.backend == brought.backend
+    if not is_ensemble(brought) and not (descriptor and descriptor.reads_data) and not is_its_own:
+        what = f"for the backend '{brought.backend}'"
+    elif (libraries := _libraries(brought)) and libraries != _libraries(own):
+        what = "with a library of operators"
+    else:
+        named = {*chain.from_iterable(one.code for one in descriptors().values()), ALTERNATIVES}
+        what = next((f"with the parameter '{one}'" for one in sorted(named) if _differs(one, brought, own)), "")
+    if what:
+        raise ConfigInvalid(f"what a load brings {what} may run as code: that needs --model-load-files=all")
+
+
+def _libraries(config: ModelConfig | None) -> list[str]:
+    return [*config.model_operations.op_library_filename] if config else []
+
+
+def _differs(parameter: str, brought: ModelConfig, own: ModelConfig | None) -> bool:
+    if parameter not in brought.parameters:
+        return False
+    text = brought.parameters[parameter].string_value
+    return own is None or parameter not in own.parameters or own.parameters[parameter].string_value != text
 
 
 def _check_path(path: str) -> None:

@@ -75,8 +75,8 @@ class ModelOptions(Group):
     load_files: Literal["data", "all", "none"] = setting(
         "model-load-files",
         Choice("data", "all", "none"),
-        "Which files a load may bring in place of those of the repository, where {control}=explicit: 'data', which "
-        "nothing runs as code (ONNX, OpenVINO), 'all', or 'none'.",
+        "What a load may bring in place of what is in the repository, where {control}=explicit: 'data', files and "
+        "configurations by which nothing else runs as code (ONNX, OpenVINO); 'all'; or 'none', no files.",
         default="data",
     )
     reload_python: bool = setting(

@@ -14,6 +14,7 @@ DESCRIPTOR = Descriptor(
     order=30,
     bare_suffixes=(".xml", ".tflite"),
     reads_data=True,
+    code=("CPU_EXTENSION_PATH",),
     parameters=(
         "COMPILATION_NUM_THREADS",
         "CPU_EXTENSION_PATH",

@@ -29,6 +29,7 @@ DESCRIPTOR = Descriptor(
         "kushi.python",
         "kushi.requirements",
     ),
+    code=("EXECUTION_ENV_PATH", "kushi.inprocess", "kushi.python", "kushi.requirements"),
     fields=("model_transaction_policy",),
     settings={
         "stub-timeout-seconds": Setting("seconds, 1 or more", _is_seconds),

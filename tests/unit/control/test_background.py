@@ -46,7 +46,7 @@ class Control:
         self.loaded: list[str] = []
         self.load_hook: Callable[[str], None] = lambda name: None
 
-    def load(self, name: str) -> None:
+    def load_again(self, name: str) -> None:
         self.loaded.append(name)
         self.load_hook(name)
 

@@ -12,7 +12,7 @@ import pytest
 from runners import ConfigInvalid, Engine, EngineOptions, InvalidInput, ModelOptions, ModelUnavailable
 from tests import models
 from tests.unit.controlled import EXPLICIT, index, plus
-from tests.waiting import settles
+from tests.waiting import eventually, settles
 
 ONNX = json.dumps({"backend": "onnxruntime", "max_batch_size": 4})
 POLL = "failed to load 'm', failed to poll from model repository: "
@@ -187,6 +187,10 @@ def test_files_need_a_configuration(engine: Engine) -> None:
             ONNX.replace("}", ', "parameters": {"kushi.alternatives": {"string_value": "python"}}}'),
             {"file:1/model.onnx": onnx(1), "file:1/model.py": CODE},
         ),
+        (
+            '{"backend": "openvino", "parameters": {"CPU_EXTENSION_PATH": {"string_value": "1/a.so"}}}',
+            {"file:1/model.xml": b"", "file:1/model.bin": b"", "file:1/a.so": b""},
+        ),
         ('{"backend": "no_such"}', {"file:1/model.onnx": onnx(1)}),
         ("{}", {"file:1/model.py": CODE}),
     ],
@@ -195,6 +199,48 @@ def test_files_that_may_run_as_code_need_leave(engine: Engine, config: str, file
     with pytest.raises(ConfigInvalid, match=POLL):
         engine.load_model("m", config=config, files=files)
     assert (versions(engine), index(engine), engine.failures) == ([], [{"name": "m"}], {})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PYTHON,
+        PYTHON.replace('"python"', '"python", "default_model_filename": "model.onnx"'),
+        ONNX.replace("}", ', "parameters": {"EXECUTION_ENV_PATH": {"string_value": "/tmp/x.tar.gz"}}}'),
+        ONNX.replace("}", ', "model_operations": {"op_library_filename": ["a.so"]}}'),
+        ONNX.replace("}", ', "parameters": {"kushi.alternatives": {"string_value": "python"}}}'),
+    ],
+)
+def test_a_configuration_that_names_other_code_needs_leave(engine: Engine, config: str) -> None:
+    engine.load_model("m")
+    with pytest.raises(ConfigInvalid, match=POLL):
+        engine.load_model("m", config=config)
+    assert answer(engine) == 3
+
+
+def test_a_python_model_may_have_another_configuration(tmp_path: Path, folders: Path) -> None:
+    folder = tmp_path / "models" / "code"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_bytes(CODE)
+    with Engine(tmp_path / "models", options=EXPLICIT) as engine:
+        engine.load_model("code", config=PYTHON)
+        assert engine.infer("code", {"IN": np.zeros(1, np.int32)})["OUT"].tolist() == [7]
+        other = PYTHON[:-1] + ', "parameters": {"kushi.python": {"string_value": "/bin/sh"}}}'
+        with pytest.raises(ConfigInvalid, match=r"'kushi\.python' may run as code: that needs --model-"):
+            engine.load_model("code", config=other)
+
+
+def test_files_that_were_brought_in_vain_are_removed(engine: Engine, folders: Path) -> None:
+    for number in range(5):
+        with pytest.raises(ModelUnavailable):
+            engine.load_model(f"x{number}", config=ONNX, files={"file:1/model.onnx": b"broken"})
+    settles(lambda: not list(folders.iterdir()), "nothing is left")
+
+
+def test_a_model_of_files_has_a_name_that_shows(engine: Engine) -> None:
+    for name in (".", ".hidden"):
+        with pytest.raises(ConfigInvalid, match="cannot be called"):
+            engine.load_model(name, config=ONNX, files={"file:1/model.onnx": onnx(1)})
 
 
 def test_with_leave_they_are_loaded(tmp_path: Path, folders: Path) -> None:
@@ -224,3 +270,13 @@ def test_no_files_at_all_may_be_allowed(tmp_path: Path) -> None:
 def test_a_program_states_them_right(engine: Engine, given: dict[str, object], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         engine.load_model("m", **given)  # type: ignore[arg-type] # the point
+
+
+def test_code_that_changes_is_loaded_again_from_the_files_that_were_brought(tmp_path: Path, folders: Path) -> None:
+    plus(tmp_path / "models", "m")
+    options = EngineOptions(models=ModelOptions(control="explicit", load_files="all", reload_python=True))
+    with Engine(tmp_path / "models", options=options) as engine:
+        engine.load_model("code", config=PYTHON, files={"file:1/model.py": CODE})
+        (file,) = folders.rglob("model.py")
+        file.write_bytes(CODE.replace(b"[7]", b"[8]"))
+        eventually(lambda: engine.infer("code", {"IN": np.zeros(1, np.int32)})["OUT"].tolist() == [8], "it is loaded")
