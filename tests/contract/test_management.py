@@ -27,6 +27,7 @@ from runners import (
 )
 from tests import models
 from tests.contract.ways import WAYS, door
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -219,7 +220,11 @@ def test_a_load_may_bring_a_configuration_and_files(changing: Calls, ask: Ask) -
     assert ask(changing, "get_model_metadata", model_name="brought")["versions"] == ["5"]
     assert ask(changing, "get_model_config", model_name="brought")["max_batch_size"] == 2
     ask(changing, "unload_model", model_name="brought")
-    assert not ask(changing, "is_model_ready", model_name="brought")
+
+    def is_gone() -> bool:
+        return "brought" not in [row["name"] for row in ask(changing, "get_model_repository_index")]
+
+    eventually(is_gone, "it is forgotten")
 
 
 @both_forms

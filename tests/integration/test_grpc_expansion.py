@@ -26,7 +26,7 @@ INFER: Final = f"{SERVICE}/ModelInfer"
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
 MIB: Final = 1 << 20
 BUDGET: Final = 256 * MIB
-PLAIN_BYTES, LOAD_BYTES = 64 << 10, 2 * MIB
+PLAIN_BYTES = 64 << 10
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ def large_name() -> bytes:
         (f"{SERVICE}/TraceSetting", empty_texts, PLAIN_BYTES),
         (f"{SERVICE}/TraceSetting", many_keys, PLAIN_BYTES),
         (f"{SERVICE}/LogSettings", many_keys, PLAIN_BYTES),
-        (f"{SERVICE}/RepositoryModelLoad", empty_texts, LOAD_BYTES),
         (f"{SERVICE}/ModelMetadata", large_name, PLAIN_BYTES),
         ("/grpc.health.v1.Health/Check", large_name, PLAIN_BYTES),
         ("/grpc.health.v1.Health/Watch", large_name, PLAIN_BYTES),
@@ -94,6 +93,13 @@ def test_what_is_no_inference_has_little_to_say(small: Server, path: str, body: 
     # refused as it is announced, or while it unfolds
     assert re.fullmatch(rf"Received message larger than max \((\d+ vs\. )?{most}\)", text)
     assert small.is_ready()
+
+
+def test_a_load_may_be_large_and_have_few_parameters(small: Server) -> None:
+    text = field(2, b"m") + b"".join(field(3, field(1, b"file:%d" % n) + field(2, b"\x22\x00")) for n in range(400_000))
+    with small.grows_by_less_than(64 << 10):
+        status, said = told(small, f"{SERVICE}/RepositoryModelLoad", text)
+    assert (status, said) == (INVALID_ARGUMENT, "at most 1008 parameters and names can be sent")
 
 
 def numbers(count: int, shape: list[int]) -> bytes:

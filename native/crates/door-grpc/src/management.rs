@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use kushi_core::{Error, ErrorKind, Totals, epoch_ms};
 use kushi_dataplane::{
     CudaPlace, CudaRegistration, IndexEntry, LogSettings, ModelMetadata, ModelStatistics, Overrides,
@@ -12,6 +12,7 @@ use kushi_net::{Answering, Owner, answered};
 use kushi_shm::HANDLE_BYTES;
 use kushi_verbs as verbs;
 use prost::Message;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
 use serde_json::{Map, Value, json};
 
 use crate::answer::CallAnswer;
@@ -21,6 +22,9 @@ use crate::infer::LONG_BYTES;
 use crate::messages::{self, Choice, LogChoice, LogValue, Named, RepositoryParameter, TraceValue};
 use crate::method::LOAD;
 use crate::status::{INTERNAL, Status};
+
+/// Of a load or an unload: files, a configuration and names.
+const MOST_FIELDS: usize = verbs::MOST_FILES + 8;
 
 pub(crate) async fn perform(
     context: &GrpcContext,
@@ -96,7 +100,24 @@ fn dependents(parameters: &HashMap<String, RepositoryParameter>) -> Result<bool,
     }
 }
 
+/// Whether a message has more than `most` of the fields that it has itself.
+fn has_more_fields(message: &Bytes, most: usize) -> Result<bool, prost::DecodeError> {
+    let mut rest = message.clone();
+    for _ in 0..=most {
+        if !rest.has_remaining() {
+            return Ok(false);
+        }
+        let (tag, kind) = decode_key(&mut rest)?;
+        skip_field(kind, tag, &mut rest, DecodeContext::default())?;
+    }
+    Ok(true)
+}
+
 fn control(name: &str, message: Bytes) -> Result<Result<Verb, Error>, prost::DecodeError> {
+    if has_more_fields(&message, MOST_FIELDS)? {
+        // Each takes many times the bytes that it has in the message.
+        return Ok(Err(Error::invalid(format!("at most {MOST_FIELDS} parameters and names can be sent"))));
+    }
     let asked = messages::RepositoryModelRequest::decode(message)?;
     let model = asked.model_name;
     Ok(if !asked.repository_name.is_empty() {
