@@ -188,7 +188,7 @@ class Poll:
     def _go(self, there: Collection[str], actual: Actual, control: _Control) -> None:
         """A model that is not there at two looks is gone, and no load of it goes on"""
         # one that a program has made of files of its own lies nowhere
-        known = {name for name, one in actual.items() if not one.wish.folder}
+        known = {name for name, one in actual.items() if not (one.wish.folder or (one.served and one.served.folder))}
         missing = (self._models.keys() | known).difference(there)
         self._missing = {name: self._missing.get(name, 0) + 1 for name in missing}
         for name in self._gone():

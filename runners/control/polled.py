@@ -59,7 +59,7 @@ class PolledModel:
     def difference(self, before: Contents | None, goes_on: Callable[[], bool]) -> str:
         """A path that is not the same as `before`; "" where there is none"""
         now = self.files.settled
-        if before is now or (before, now) == self.same:
+        if before is now or (self.same and self.same[0] is before and self.same[1] is now):
             return ""
         if before is None or before.place != now.place:
             return str(now.place)
