@@ -46,6 +46,7 @@ OTHERS: Final = 20
 BROKEN_EACH: Final = 20
 RATE: Final = 300.0
 WINDOW_S: Final = 5.0
+QUIET_WINDOWS: Final = 5
 
 _Row = tuple[str, str]
 _Part = tuple[list[_Row], list[Check]]
@@ -154,7 +155,7 @@ def reloads(options: Options) -> _Part:
             change(number)
             rotate(number)
         memory = _settled_rss_mb(server)
-        _, quiet = _window(server)
+        quiet = statistics.median(_window(server)[1] for _ in range(QUIET_WINDOWS))
         changing = threading.Thread(target=_each, args=(change, repeats))
         answered = 0
         latencies = []
