@@ -8,6 +8,7 @@ Python. An engine belongs to the process that made it; a forked child gets a cle
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -136,6 +137,14 @@ class Engine(Calls):
     async def async_unload_model(self, model_name: str, *, unload_dependents: bool = False) -> None:
         """The same as `unload_model`, for an event loop"""
         await asyncio.to_thread(self.unload_model, model_name, unload_dependents=unload_dependents)
+
+    def _reroute(self, name: str, change: Mapping[str, Any]) -> None:
+        check_name(name)
+        self._own()
+        self._control.reroute(name, json.dumps(change))
+
+    async def _async_reroute(self, name: str, change: Mapping[str, Any]) -> None:
+        await asyncio.to_thread(self._reroute, name, change)
 
     def models(self) -> list[ModelState]:
         """Every model and version with its state"""

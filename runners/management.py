@@ -156,6 +156,66 @@ class Management(ABC):
         """The same as `unload_model`, for an event loop"""
         await self._async_changed(verbs.unload(model_name, dependents=unload_dependents))
 
+    def get_model_versions(self, model_name: str, *, deadline: float | timedelta | None = None) -> dict[str, Any]:
+        """How requests find the versions of a model: labels, weights and sticky, as `change_model_versions` has them"""
+        return verbs.versions(self.get_model_config(model_name, deadline=deadline))
+
+    async def async_get_model_versions(
+        self, model_name: str, *, deadline: float | timedelta | None = None
+    ) -> dict[str, Any]:
+        """The same as `get_model_versions`, for an event loop"""
+        return verbs.versions(await self.async_get_model_config(model_name, deadline=deadline))
+
+    def change_model_versions(
+        self,
+        model_name: str,
+        *,
+        labels: Mapping[str, int] | None = None,
+        weights: Mapping[str | int, float] | None = None,
+        sticky: str | None = None,
+        keep: bool = False,
+    ) -> None:
+        """
+        Changes how requests find the versions of a model that serves. The versions stay as they are; what is not given
+        stays too, and what is empty goes.
+
+        labels: names for versions, which requests may name in the place of a number.
+        weights: how the requests are shared out that name no version, by labels or numbers; empty: the latest gets all.
+        sticky: the parameter or header whose value says which version gets a request, the same for equal values.
+        keep: the model's directory keeps it, for the next start.
+        """
+        self._reroute(model_name, verbs.versions_change(labels, weights, sticky, keep=keep))
+
+    async def async_change_model_versions(
+        self,
+        model_name: str,
+        *,
+        labels: Mapping[str, int] | None = None,
+        weights: Mapping[str | int, float] | None = None,
+        sticky: str | None = None,
+        keep: bool = False,
+    ) -> None:
+        """The same as `change_model_versions`, for an event loop"""
+        await self._async_reroute(model_name, verbs.versions_change(labels, weights, sticky, keep=keep))
+
+    def promote_model_version(self, model_name: str, model_version: str | int, *, keep: bool = False) -> None:
+        """One version, a label or a number, gets the label "stable" and all requests that name none"""
+        self._reroute(model_name, {"promote": model_version, "keep": keep})
+
+    async def async_promote_model_version(
+        self, model_name: str, model_version: str | int, *, keep: bool = False
+    ) -> None:
+        """The same as `promote_model_version`, for an event loop"""
+        await self._async_reroute(model_name, {"promote": model_version, "keep": keep})
+
+    def roll_back_model_versions(self, model_name: str, *, keep: bool = False) -> None:
+        """Goes back to the labels and weights before the last change of them"""
+        self._reroute(model_name, {"back": True, "keep": keep})
+
+    async def async_roll_back_model_versions(self, model_name: str, *, keep: bool = False) -> None:
+        """The same as `roll_back_model_versions`, for an event loop"""
+        await self._async_reroute(model_name, {"back": True, "keep": keep})
+
     def get_system_shared_memory_status(
         self, region_name: str = "", *, deadline: float | timedelta | None = None
     ) -> list[dict[str, Any]]:
@@ -233,6 +293,12 @@ class Management(ABC):
 
     async def _async_listed(self, verb: Verb, deadline: float | timedelta | None) -> list[dict[str, Any]]:
         return verbs.rows(verb, await self._async_call(verb, deadline))
+
+    def _reroute(self, name: str, change: Mapping[str, Any]) -> None:
+        self._changed(verbs.change_versions(name, change))
+
+    async def _async_reroute(self, name: str, change: Mapping[str, Any]) -> None:
+        await self._async_changed(verbs.change_versions(name, change))
 
     def _changed(self, verb: Verb) -> None:
         verbs.accepted(verb, self._call(verb))

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
 from .errors import KINDS, AccessDenied, EngineFailed, InternalError, InvalidInput, KushiError
+from .version_labels import VERSIONS, is_label
 
 __all__ = [
     "Answer",
     "Verb",
     "accepted",
+    "change_versions",
     "check_name",
     "document",
     "load",
@@ -31,6 +33,8 @@ __all__ = [
     "trace_settings",
     "unload",
     "version_text",
+    "versions",
+    "versions_change",
 ]
 
 Answer = tuple[int, str, bytes]
@@ -82,6 +86,33 @@ def load(name: str, config: str | None, files: Mapping[str, bytes] | None) -> Ve
     parameters |= {path: b64encode(content).decode() for path, content in (files or {}).items()}
     given = {"parameters": parameters} if parameters else {}
     return Verb("RepositoryModelLoad", {"model_name": name, **given}, name)
+
+
+def change_versions(name: str, change: Mapping[str, Any]) -> Verb:
+    """How requests are to find the versions of a model"""
+    check_name(name)
+    return Verb("RepositoryModelLoad", {"model_name": name, "parameters": {VERSIONS: json.dumps(change)}}, name)
+
+
+def versions(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration says of the versions of its model"""
+    stated = answer.get("parameters", {}).get(VERSIONS, {}).get("string_value", "{}")
+    return {"labels": {}, "weights": {}, "sticky": None, **json.loads(stated)}
+
+
+def versions_change(
+    labels: Mapping[str, int] | None,
+    weights: Mapping[str | int, float] | None,
+    sticky: str | None,
+    *,
+    keep: bool,
+) -> dict[str, Any]:
+    """What is given changes, and what is empty goes"""
+    given = {"labels": labels, "weights": weights, "sticky": sticky}
+    change: dict[str, Any] = {name: value or None for name, value in given.items() if value is not None}
+    if weights:
+        change["weights"] = {str(name): weight for name, weight in weights.items()}
+    return {**change, "keep": keep}
 
 
 def unload(name: str, *, dependents: bool) -> Verb:
@@ -183,6 +214,8 @@ def version_text(version: str | SupportsIndex, name: str) -> str:
     if not isinstance(version, str | bool):
         with suppress(TypeError):
             text = str(operator.index(version))
-    if not (text.isascii() and text.isdecimal()):
-        raise InvalidInput(f"model_version is {version!r}, expected a number, or '' for the latest", model=name)
+    if not (text.isascii() and text.isdecimal()) and not is_label(text):
+        raise InvalidInput(
+            f"model_version is {version!r}, expected a number, a label of the model, or '' for the latest", model=name
+        )
     return text

@@ -51,6 +51,7 @@ from .opening import Failures, Opening
 from .plan import Actual, Desired, Step, Suspend, Wish, plan
 from .poll import Poll
 from .reader import Reader, not_in_repository, refused
+from .rerouting import check_alone, rerouted, stated_routes
 from .state import State
 from .threads import CLOSED, attend, attend_urgent, end, give_up
 
@@ -143,6 +144,16 @@ class Controller:
         """The same of a model that may have been made of files that a load has brought, which stay"""
         self.load(name, keeps_files=True)
 
+    def reroute(self, name: str, text: str, *, waits: bool = True) -> None:
+        """Changes how requests find the versions of a model that serves, which stay as they are: see `rerouted`"""
+        check_model_name(name)
+        with self._change(name, partial(self._loads.begin, name), waits=waits) as load:
+            known = self._state.actual.get(name)
+            served = load.run(f"model '{name}'", partial(rerouted, name, known, text))
+            if known:
+                self._loader.reroute(known, served)
+                _LOG.info("model '%s': its versions are found by %s", name, stated_routes(served))
+
     def unload(
         self, name: str, *, dependents: bool = False, waits: bool = True, patience: float = _UNLOAD_PATIENCE_SECONDS
     ) -> None:
@@ -214,7 +225,10 @@ class Controller:
         """Loads or unloads, and answers"""
         try:
             waits = not order.by_model
-            if order.loads:
+            if order.versions is not None:
+                check_alone(Overrides(order.config, order.files))
+                self.reroute(order.model, order.versions, waits=waits)
+            elif order.loads:
                 self.load(order.model, Overrides(order.config, order.files), waits=waits)
             else:
                 # it has waited for a load among the orders

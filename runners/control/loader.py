@@ -6,22 +6,25 @@ locked the model.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kushi_native import Core, shortened
+from kushi_native import Core, StartedVersion, shortened
 
 from ..errors import KushiError, ModelNotFound, ShuttingDown
 from ..failures import failure_of, forget_frames
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
+from ..repository.specification import config_text
+from ..repository.version_routes import routes_of
 from .background import Background
 from .code_watch import CodeWatch
 from .load import Load
 from .opening import Failures, Opening
-from .plan import Wish, kept
+from .plan import Known, Wish
 from .state import State
+from .staying import carried, kept, restated
 
 __all__ = ["Loader"]
 
@@ -50,6 +53,8 @@ class Loader:
         failures: Failures = {}
         new = resolved.versions
         try:
+            wish = carried(self._state.actual.get(wish.name), wish)
+            resolved = wish.resolved or resolved
             stay = self._stay(load, wish)
             new = tuple(version for version in resolved.versions if version not in stay)
             for version in new:
@@ -60,7 +65,7 @@ class Loader:
             loaded, failures = opened.versions, opened.failures
             if not failures:
                 wish = _as_opened(load, wish)
-                self._core.publish(source.name, [started for started, _ in loaded.values()], sorted(stay))
+                stay = self._publish(resolved.config, source.name, stay, [started for started, _ in loaded.values()])
                 configs = {version: config for version, (_, config) in loaded.items()}
                 self._state.serves(wish, stay | configs, seen)
             if opened.works or not failures:
@@ -88,6 +93,24 @@ class Loader:
             return {}
         versions = load.run(f"model '{wish.name}'", partial(kept, known, wish))
         return {version: known.serving[version] for version in sorted(versions)}
+
+    def reroute(self, known: Known, served: Wish) -> None:
+        """Nothing of the model changes but how requests find its versions"""
+        if served.resolved:
+            serving = self._publish(served.resolved.config, served.name, known.serving, [])
+            self._state.reroutes(served, serving)
+
+    def _publish(
+        self, config: ModelConfig, name: str, stay: Mapping[int, ModelConfig], new: Sequence[StartedVersion]
+    ) -> dict[int, ModelConfig]:
+        """The new versions beside those that stay, which have the configurations that are answered"""
+        routes = routes_of(config)
+        self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
+        now = {version: restated(serving, config) for version, serving in stay.items()}
+        for version, stated in now.items():
+            if stated != stay[version]:
+                self._core.restate(name, version, config_text(stated), stated.SerializeToString())
+        return now
 
     def unload(self, name: str) -> Wish | None:
         """Takes a model away; what was desired of it"""

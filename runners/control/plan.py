@@ -14,7 +14,7 @@ from ..repository.contents import Contents
 from ..repository.ensemble import MOST_IN_A_ROW, check_composing, composing, is_ensemble, too_deep
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
-from ..repository.supported_fields import ALTERNATIVES
+from ..repository.version_routes import VersionRoutes
 
 __all__ = [
     "Actual",
@@ -24,14 +24,25 @@ __all__ = [
     "Refuse",
     "Step",
     "Suspend",
+    "Told",
     "Unload",
     "Wish",
     "changes",
     "follow",
-    "kept",
     "plan",
     "waits",
 ]
+
+
+@dataclass(frozen=True)
+class Told:
+    """How requests are to find the versions of a model, as somebody has said while it served"""
+
+    routes: VersionRoutes
+    before: VersionRoutes
+    """The ones that these took the place of"""
+    declared: str
+    """What the configuration says itself: where it says something else, that is newer"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ class Wish:
     """What its folder goes with, where a load has brought its files"""
     is_asked_for: bool = field(default=False, compare=False)
     """Somebody wants it to be loaded, whether it has changed or not"""
+    told: Told | None = field(default=None, compare=False)
+    """What somebody has said about its versions since it was declared"""
 
     @property
     def steps(self) -> list[str]:
@@ -216,44 +229,6 @@ def _followed(known: Known, actual: Actual) -> Iterator[Step]:
 def changes(ensemble: Wish, actual: Actual) -> Mapping[str, int]:
     """The last changes of the models of an ensemble"""
     return {step: actual[step].change for step in ensemble.steps if step in actual}
-
-
-def kept(known: Known, wish: Wish) -> frozenset[int]:
-    """
-    The versions that serve as they are wanted: they stay as they are, while others come and go. None where nothing has
-    changed, and somebody asks for it all the same
-    """
-    served = known.served
-    if not (served and served.resolved and wish.resolved and served.contents and wish.contents):
-        return frozenset()
-    wanted = {*wish.resolved.versions}
-    if served.contents.place != wish.contents.place or served.contents.has_more or wish.contents.has_more:
-        return frozenset()
-    if not _alike(served.resolved.config, wish.resolved.config) or ALTERNATIVES in wish.resolved.config.parameters:
-        return frozenset()
-    changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}
-    same = wanted & known.serving.keys() - changed
-    is_the_same = same == wanted == {*known.serving}
-    return frozenset() if None in changed or (is_the_same and wish.is_asked_for) else frozenset(same)
-
-
-def _version_of(path: str, resolved: Resolved) -> int | None:
-    """The version that a file of the model belongs to; None where all versions may be made of it"""
-    source = resolved.source
-    if source.config_file and path == str(source.config_file.relative_to(source.path)):
-        # it has been read
-        return 0
-    first = path.partition("/")[0]
-    return int(first) if first.isdecimal() else None
-
-
-def _alike(one: ModelConfig, other: ModelConfig) -> bool:
-    """But for which versions serve"""
-    first, second = ModelConfig(), ModelConfig()
-    for copy, config in ((first, one), (second, other)):
-        copy.CopyFrom(config)
-        copy.ClearField("version_policy")
-    return bool(first == second)
 
 
 def _in_order(ensembles: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, ConfigInvalid]]:

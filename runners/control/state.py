@@ -49,6 +49,13 @@ class State:
         with self._lock:
             self._known[wish.name] = Known(wish, versions, served=wish, change=next(self._changes), seen=seen)
 
+    def reroutes(self, served: Wish, versions: Mapping[int, ModelConfig]) -> None:
+        """The same versions are found in another way"""
+        with self._lock:
+            if known := self._known.get(served.name):
+                wish = served if known.wish is known.served else known.wish
+                self._known[served.name] = replace(known, wish=wish, served=served, serving=versions)
+
     def fails(self, wish: Wish, reason: KushiError, seen: Mapping[str, int]) -> None:
         """The wish could not be carried out; what served goes on. `seen` are the changes before it was tried"""
         with self._lock:

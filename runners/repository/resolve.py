@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from ..errors import ConfigInvalid, about
 from .config import read
+from .kept_routes import read_kept
 from .layout import ModelSource
 from .messages import ModelConfig
 from .normalize import fill_backend, fill_defaults
 from .supported_fields import check_supported_fields
 from .validate import check_model
+from .version_routes import check_routes, with_routes
 from .versions import missing, served
 
 __all__ = ["NoVersion", "Resolved", "resolve", "resolve_written"]
@@ -46,6 +48,8 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
 def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
     """Completes and checks a configuration that was read; an error names the file it is about"""
     with about(source.stated_in):
+        if kept := read_kept(source.path):
+            written = with_routes(written, kept.routes)
         config = fill_backend(source, written)
         check_supported_fields(config)
         config = fill_defaults(config)
@@ -54,6 +58,7 @@ def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
         versions = served(config, source.versions)
         if not versions:
             raise NoVersion(f"at least one version must be available under the version policy of model '{source.name}'")
+        check_routes(config, versions)
     return Resolved(source, config, versions)
 
 

@@ -16,7 +16,7 @@ from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .rates import RateSpecification, rates_of_instances
 from .tensors import protocol_type
 
-__all__ = ["Specification", "instances_of", "parameter", "specify"]
+__all__ = ["Specification", "config_text", "instances_of", "parameter", "specify"]
 
 _MAX_REQUESTS = 4096
 _MAX_BYTES = 256 * 1024 * 1024
@@ -155,7 +155,7 @@ def specify(
         rates=rates_of_instances(config),
         inline=inline and _inline_wanted(config),
         decoupled=config.model_transaction_policy.decoupled,
-        config_json=json.dumps(to_plain(config), separators=(",", ":")),
+        config_json=config_text(config),
         config_message=tuple(config.SerializeToString()),
         load_seconds=load_seconds,
         metrics=MetricsSpecification(
@@ -164,6 +164,11 @@ def specify(
             tags=tags(config),
         ),
     )
+
+
+def config_text(config: ModelConfig) -> str:
+    """The body of the answer to whoever asks for it"""
+    return json.dumps(to_plain(config), separators=(",", ":"))
 
 
 def instances_of(config: ModelConfig) -> int:

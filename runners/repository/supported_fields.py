@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from ..errors import Unsupported
 from ..nearest import nearly
+from ..version_labels import VERSIONS
 from .cores import CORES, core_sets
 from .descriptor import Descriptor
 from .discovery import descriptor_of
@@ -83,7 +84,17 @@ _OWN = "kushi."
 _NEARLY_OWN = re.compile(r"kushi[._-]", re.IGNORECASE)
 ALTERNATIVES, ALTERNATIVE, SAMPLES = f"{_OWN}alternatives", f"{_OWN}alternative", f"{_OWN}samples"
 """The forms that a model has, the one that is served, with the reason, and what all of them are asked before"""
-_PARAMETERS = (ALTERNATIVE, ALTERNATIVES, CORES, f"{_OWN}inline", ISOLATE, f"{_OWN}max_queue_bytes", MONITOR, SAMPLES)
+_PARAMETERS = (
+    ALTERNATIVE,
+    ALTERNATIVES,
+    CORES,
+    f"{_OWN}inline",
+    ISOLATE,
+    f"{_OWN}max_queue_bytes",
+    MONITOR,
+    SAMPLES,
+    VERSIONS,
+)
 
 
 def check_supported_fields(config: ModelConfig) -> None:

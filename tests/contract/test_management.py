@@ -125,7 +125,7 @@ class Refused:
         return f"{self.question} {', '.join(map(repr, self.arguments.values()))}"
 
 
-NUMBER: Final = "expected a number, or '' for the latest"
+NUMBER: Final = "expected a number, a label of the model, or '' for the latest"
 REFUSALS: Final = [
     Refused("get_model_metadata", {"model_name": "missing"}, ModelNotFound, 404, UNKNOWN.format("'missing'")),
     Refused("get_model_metadata", {"model_name": "a/b c?#é"}, ModelNotFound, 404, UNKNOWN.format(r"'a/b c\?#é'")),
@@ -140,10 +140,10 @@ REFUSALS: Final = [
     ),
     Refused(
         "get_model_config",
-        {"model_name": "add_sub", "model_version": "x"},
+        {"model_name": "add_sub", "model_version": "1x"},
         InvalidInput,
         400,
-        f"model_version is 'x', {NUMBER}",
+        f"model_version is '1x', {NUMBER}",
     ),
     Refused(
         "get_model_config",

@@ -238,7 +238,7 @@ def from_the_protocol() -> Iterator[Refusal]:
         yield Refusal(case.name, Call(request.model, (inputs,), options), raised[case.code], case.text)
 
 
-NUMBER: Final = "expected a number, or '' for the latest"
+NUMBER: Final = "expected a number, a label of the model, or '' for the latest"
 NAMES: Final = "expected a sequence of names, or a mapping from names to class counts"
 HALF: Final = "a\ud83d"
 NO_TEXT: Final = "which has a lone surrogate and is no text in UTF-8"
@@ -252,7 +252,7 @@ def refused(name: str, text: str, *inputs: object, model: object = "add_sub", **
 
 ARGUMENTS: Final = [
     refused("a model that is no name", "model is 5, expected a name", model=5),
-    refused("a version that is no number", f"model_version is 'one', {NUMBER}", model_version="one"),
+    refused("a version that is no number", f"model_version is '1st', {NUMBER}", model_version="1st"),
     refused("a version that is a float", f"model_version is 1.0, {NUMBER}", model_version=1.0),
     refused("a version that is true", f"model_version is True, {NUMBER}", model_version=True),
     refused("a negative version", f"model_version is -1, {NUMBER}", model_version=-1),

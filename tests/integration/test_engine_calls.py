@@ -334,9 +334,12 @@ def test_a_failure_of_the_framework_is_the_engines(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"model_version": -1}, "model_version is -1, expected a number, or '' for the latest"),
-        ({"model_version": "one"}, "model_version is 'one', expected a number, or '' for the latest"),
-        ({"model_version": 1.0}, "model_version is 1.0, expected a number, or '' for the latest"),
+        ({"model_version": -1}, "model_version is -1, expected a number, a label of the model, or '' for the latest"),
+        (
+            {"model_version": "1st"},
+            "model_version is '1st', expected a number, a label of the model, or '' for the latest",
+        ),
+        ({"model_version": 1.0}, "model_version is 1.0, expected a number, a label of the model, or '' for the latest"),
         ({"outputs": 5}, "outputs is 5, expected a sequence of names, or a mapping from names to class counts"),
         ({"outputs": [5]}, "the name of an output is 5, expected a str"),
         ({"parameters": []}, "parameters is [], expected a mapping"),

@@ -116,7 +116,7 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:  # noqa: ANN401 -
         verbs.load(name, None, None)
 
 
-@pytest.mark.parametrize("version", ["x", "-1", "1.0", " 1", "٣", 1.5, None, True, -1])
+@pytest.mark.parametrize("version", ["x y", "1x", "a" * 65, "-1", "1.0", " 1", "٣", 1.5, None, True, -1])
 def test_a_version_that_is_no_number_is_refused(version: Any) -> None:  # noqa: ANN401 - what is tested
-    with pytest.raises(InvalidInput, match=r"expected a number, or '' for the latest$"):
+    with pytest.raises(InvalidInput, match=r"expected a number, a label of the model, or '' for the latest$"):
         verbs.model("ModelReady", "m", version)

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use kushi_arrays::Fault;
 use kushi_client::{Call, Draft, InferCall, WantedOutput};
 use kushi_core::{Error, Parameter};
+use kushi_server::AskedVersion;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyMapping, PyString, PyTuple};
@@ -149,9 +150,10 @@ fn version(value: &Bound<'_, PyAny>) -> Result<String, Wrong> {
         Err(_) => index(value).map(|number| number.to_string()),
     };
     match text {
-        Some(text) if text.is_empty() || text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(text),
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(text),
+        Some(text) if matches!(AskedVersion::read(&text), Ok(AskedVersion::Label(_))) => Ok(text),
         _ => Err(invalid(format_args!(
-            "model_version is {}, expected a number, or '' for the latest",
+            "model_version is {}, expected a number, a label of the model, or '' for the latest",
             shown(value)
         ))),
     }

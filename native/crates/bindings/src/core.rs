@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Error, ModelSpec, RateLimiter, Runner, RunnerOptions};
+use kushi_core::{ConfigTexts, Error, ModelSpec, RateLimiter, Runner, RunnerOptions};
 use kushi_engine_python::exit;
 use kushi_server::{Asker, Description, Server};
 use pyo3::prelude::*;
@@ -60,21 +60,29 @@ impl Core {
     }
 
     /// Puts these versions in the place of what the model had but for the versions that are `kept`; the others finish
-    /// what they began.
+    /// what they began. `routes`: in JSON, how requests find a version.
     #[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
-    #[pyo3(signature = (name, versions, kept=Vec::new()))]
+    #[pyo3(signature = (name, versions, kept=Vec::new(), routes=None))]
     fn publish(
         &self,
         py: Python<'_>,
         name: &str,
         versions: Vec<Py<StartedVersion>>,
         kept: Vec<u64>,
+        routes: Option<&str>,
     ) -> PyResult<()> {
         let publish = || {
+            let routes = routes.map(|routes| parse("the routes of versions", routes)).transpose()?;
             let runners = versions.iter().map(|version| version.get().publish());
-            self.server.publish(name, runners.collect::<Result<_, _>>()?, &kept)
+            self.server.publish(name, runners.collect::<Result<_, _>>()?, &kept, routes)
         };
         exit::detached(py, publish).map_err(|error| raise(py, &error, Some(name)))
+    }
+
+    /// What clients are told of a version that stays as it is, where its configuration has become another one.
+    #[pyo3(signature = (name, version, json, message))]
+    fn restate(&self, name: &str, version: u64, json: String, message: Vec<u8>) {
+        self.server.restate(name, version, ConfigTexts { json, message });
     }
 
     /// Names a version that is on its way.

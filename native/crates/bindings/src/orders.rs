@@ -28,10 +28,11 @@ impl Orders {
             Action::Load(overrides) => (true, false, overrides.clone()),
             Action::Unload { dependents } => (false, *dependents, Overrides::default()),
         };
-        let Overrides { config, files } = overrides;
+        let Overrides { config, files, versions } = overrides;
         let files = files.into_iter().map(|(path, content)| (path, PyBytes::new(py, &content).unbind()));
         let files = files.collect();
-        Some(Order { loads, dependents, config, files, by_model, model, unanswered: Mutex::new(Some(order)) })
+        let unanswered = Mutex::new(Some(order));
+        Some(Order { loads, dependents, config, files, versions, by_model, model, unanswered })
     }
 
     fn close(&self, py: Python<'_>) {
@@ -54,6 +55,9 @@ pub(crate) struct Order {
     /// What takes the place of its directory.
     #[pyo3(get)]
     files: HashMap<String, Py<PyBytes>>,
+    /// How requests are to find its versions, in JSON; nothing else changes then.
+    #[pyo3(get)]
+    versions: Option<String>,
     /// Whether a model asks, perhaps while it is loaded itself.
     #[pyo3(get)]
     by_model: bool,

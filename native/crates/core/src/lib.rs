@@ -26,9 +26,9 @@ pub use execute::{
     WatchingThread, ask_each, best_time, lower_priority, rehearse,
 };
 pub use model::{
-    Batching, Bound, Buffer, DataType, InputData, InputDraft, Inputs, InstanceRate, Labels, MetricsSpec,
-    ModelSpec, QueuePolicy, QueueSpec, ResourceDemand, Shape, Tensor, TensorInfo, TensorSpec, TimeoutAction,
-    Wanted, check_declared, element_count,
+    Batching, Bound, Buffer, ConfigTexts, DataType, InputData, InputDraft, Inputs, InstanceRate, Labels,
+    MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand, Shape, Tensor, TensorInfo, TensorSpec,
+    TimeoutAction, Wanted, check_declared, element_count,
 };
 pub use request::{
     Answered, BatchRow, Claim, Classes, Computed, Context, Course, Credit, End, MOST_WAITING, Mail, Mailbox,

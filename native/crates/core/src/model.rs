@@ -12,7 +12,7 @@ pub use buffer::Buffer;
 pub use datatype::DataType;
 pub use declared::{TensorInfo, check_declared};
 pub use spec::{
-    Batching, InstanceRate, Labels, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand,
-    TensorSpec, TimeoutAction,
+    Batching, ConfigTexts, InstanceRate, Labels, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec,
+    ResourceDemand, TensorSpec, TimeoutAction,
 };
 pub use tensor::{Shape, Tensor, element_count};

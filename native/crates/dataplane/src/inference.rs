@@ -5,14 +5,18 @@ use std::time::Instant;
 
 use kushi_core::{Admission, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner};
 
-use crate::Registry;
+use crate::version_routes::{RouteKey, VersionRoutes};
+use crate::{AskedVersion, Registry};
 
 /// A request on its way to a model version. Where a reload takes that version's place, it goes on to the next one:
 /// no request is refused because of a reload.
 pub struct Inference {
     runner: Arc<Runner>,
-    /// As it was asked for; `None`: the latest.
-    version: Option<u64>,
+    version: AskedVersion,
+    /// Where the model shares out its requests: what says where this one goes.
+    key: Option<RouteKey>,
+    /// The same where no header has said it: the request itself may, once it has been read.
+    open: Option<Arc<VersionRoutes>>,
 }
 
 /// What a request is to be made for.
@@ -49,14 +53,20 @@ impl Attempt<'_> {
 }
 
 impl Inference {
-    /// Fails when no such model serves.
-    pub fn find(registry: &Registry, model: &str, version: Option<u64>) -> Result<Self, Error> {
-        Ok(Self::of(registry.find(model, version)?, version))
-    }
-
-    /// The same with a version that has been found.
-    pub(crate) fn of(runner: Arc<Runner>, version: Option<u64>) -> Self {
-        Self { runner, version }
+    /// `header`: what came with the request under a name. Fails when no such model serves.
+    pub fn find(
+        registry: &Registry,
+        model: &str,
+        version: AskedVersion,
+        mut header: impl FnMut(&str) -> Option<RouteKey>,
+    ) -> Result<Self, Error> {
+        let (mut key, mut open) = (None, None);
+        let runner = registry.route(model, &version, |routes| {
+            key = routes.sticky().and_then(&mut header);
+            open = key.is_none().then(|| routes.clone());
+            routes.choose(key)
+        })?;
+        Ok(Self { runner, version, key, open })
     }
 
     /// Of the version that is asked, as far as is known yet.
@@ -127,6 +137,10 @@ impl Inference {
         place: R::Place,
         request: Box<Request>,
     ) -> Result<Result<R::Waiting, Box<Request>>, Error> {
+        if let Some(next) = self.settle(registry, &request)? {
+            self.runner = next;
+            return Ok(Err(request));
+        }
         let (error, request) = match self.runner.submit(request) {
             Ok((ticket, admission)) => {
                 let lease = match admission {
@@ -137,10 +151,24 @@ impl Inference {
             }
             Err(refused) => refused,
         };
-        match registry.moved(&self.runner, self.version) {
+        let key = self.key;
+        match registry.moved(&self.runner, &self.version, |routes| routes.choose(key)) {
             Some(next) => self.runner = next?,
             None => return Err(error.of_request(&request.id)),
         }
         Ok(Err(request))
+    }
+
+    /// The version that the request itself says, where that is another one than it was made for.
+    fn settle(&mut self, registry: &Registry, request: &Request) -> Result<Option<Arc<Runner>>, Error> {
+        let Some(routes) = self.open.take() else { return Ok(None) };
+        self.key = routes.key(request);
+        let Some(key) = self.key else { return Ok(None) };
+        if routes.choose(Some(key)) == Some(self.runner.spec().version) {
+            return Ok(None);
+        }
+        let model = &self.runner.spec().name;
+        let next = registry.route(model, &self.version, |routes| routes.choose(Some(key)))?;
+        Ok((!Arc::ptr_eq(&next, &self.runner)).then_some(next))
     }
 }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked_version;
 mod call_cycles;
 mod histogram;
 mod inference;
@@ -26,7 +27,9 @@ mod region_inputs;
 mod region_outputs;
 mod registry;
 mod traffic;
+mod version_routes;
 
+pub use asked_version::AskedVersion;
 pub use call_cycles::CallCycles;
 pub use inference::{Attempt, Begun, Inference, Refused};
 pub use kushi_gpu::GpuOptions;
@@ -52,3 +55,4 @@ pub use region_inputs::check_region_bytes;
 pub use region_outputs::{aside_bytes, fill_regions, response_aside_bytes};
 pub use registry::{Registry, VersionRow};
 pub use traffic::{Counted, DoorKind, Traffic};
+pub use version_routes::{RouteKey, RoutesSpec, VersionRoutes};

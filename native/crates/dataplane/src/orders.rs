@@ -40,12 +40,15 @@ pub struct Overrides {
     pub config: Option<String>,
     /// Of its whole directory, by their paths in it.
     pub files: Vec<(String, Vec<u8>)>,
+    /// Of how requests find its versions, in JSON: nothing else of the model changes.
+    pub versions: Option<String>,
 }
 
 impl Overrides {
     fn byte_size(&self) -> usize {
         let files = self.files.iter().map(|(path, content)| path.len() + content.len());
-        self.config.as_ref().map_or(0, String::len) + files.sum::<usize>()
+        let texts = [&self.config, &self.versions].into_iter().flatten().map(String::len);
+        texts.sum::<usize>() + files.sum::<usize>()
     }
 }
 
@@ -316,7 +319,7 @@ mod tests {
     }
 
     fn bringing(bytes: usize) -> Action {
-        Action::Load(Overrides { config: None, files: vec![("1/model".into(), vec![0; bytes])] })
+        Action::Load(Overrides { files: vec![("1/model".into(), vec![0; bytes])], ..Overrides::default() })
     }
 
     fn place(orders: &Arc<Orders>, action: Action, model: &str) -> Placed {

@@ -14,8 +14,8 @@ use crate::leaving::Leaving;
 use crate::observed::Observed;
 use crate::pipeline::{AllAtOnce, Beside, Ensemble, Graph};
 use crate::{
-    CallCycles, Inference, LogSwitch, MachineMeter, MetricsOptions, ModelMetrics, Orders, Registry, StepSpec,
-    Traffic,
+    AskedVersion, CallCycles, Inference, LogSwitch, MachineMeter, MetricsOptions, ModelMetrics, Orders,
+    Registry, RouteKey, StepSpec, Traffic, VersionRoutes,
 };
 
 /// Whether the server is starting, serving or going away.
@@ -153,18 +153,24 @@ impl DataPlane {
         Observed::of(spec, &self.metrics).map(|observed| observed as Arc<dyn Observer>)
     }
 
-    /// The way of a request to a model; without a version, to the latest one. Fails when no such model serves.
-    pub fn inference(&self, model: &str, version: Option<u64>) -> Result<Inference, Error> {
-        Ok(Inference::of(self.find(model, version)?, version))
+    /// The way of a request to a model. `header`: what came with it under a name, beside its parameters. Fails when no
+    /// such model serves.
+    pub fn inference(
+        &self,
+        model: &str,
+        version: AskedVersion,
+        header: impl FnMut(&str) -> Option<RouteKey>,
+    ) -> Result<Inference, Error> {
+        Inference::find(&self.registry, model, version, header).map_err(|error| self.unless_exiting(error))
     }
 
-    pub(crate) fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
-        let found = self.registry.find(model, version);
-        if found.is_err() && self.phase() == Phase::Exiting {
-            // A model that is unloaded because the server closes is not an unknown one.
-            return Err(not_ready());
-        }
-        found
+    pub(crate) fn find(&self, model: &str, version: &AskedVersion) -> Result<Arc<Runner>, Error> {
+        self.registry.find(model, version).map_err(|error| self.unless_exiting(error))
+    }
+
+    /// A model that is unloaded because the server closes is not an unknown one.
+    fn unless_exiting(&self, error: Error) -> Error {
+        if self.phase() == Phase::Exiting { not_ready() } else { error }
     }
 
     /// Starts a version that is made of other models, which are found by their names when a request comes.
@@ -186,9 +192,15 @@ impl DataPlane {
 
     /// Puts these versions in the place of all that the model had but for those that are `kept`, and lets the others
     /// finish. A server that closes retires them at once.
-    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Result<(), Error> {
+    pub fn publish(
+        &self,
+        model: &str,
+        runners: Vec<Arc<Runner>>,
+        kept: &[u64],
+        routes: Option<VersionRoutes>,
+    ) -> Result<(), Error> {
         let new = runners.clone();
-        self.leaving.retire(&self.registry.publish_beside(model, runners, kept));
+        self.leaving.retire(&self.registry.publish_beside(model, runners, kept, routes));
         // Whoever closes has looked at the registry after this phase began, or retires these as well.
         if self.phase() == Phase::Exiting {
             self.leaving.retire(&new);

@@ -1,12 +1,15 @@
 //! Which models there are: read by every request without a lock, written by the control plane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use kushi_core::{Error, ErrorKind, ModelSpec, Runner, State};
 use rustc_hash::FxHashMap;
+
+use crate::asked_version::no_number;
+use crate::{AskedVersion, VersionRoutes};
 
 #[derive(Default)]
 pub struct Registry {
@@ -15,11 +18,15 @@ pub struct Registry {
     writing: Mutex<()>,
     /// How often the models have changed.
     generation: AtomicU64,
+    /// The names that say for some model which of its versions gets a request. `None`: for no model.
+    sticky: ArcSwapOption<Vec<String>>,
 }
 
 #[derive(Clone, Default)]
 struct Versions {
     by_number: BTreeMap<u64, Version>,
+    /// `None`: the model says nothing of its versions.
+    routes: Option<Arc<VersionRoutes>>,
     /// Why the model as a whole has no version, if that is so.
     reason: Option<String>,
 }
@@ -88,11 +95,21 @@ impl Version {
 }
 
 impl Registry {
-    /// The runner for a request; without a version the latest that is ready.
-    pub fn find(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+    /// What is asked about; without a version the latest that is ready.
+    pub fn find(&self, model: &str, version: &AskedVersion) -> Result<Arc<Runner>, Error> {
+        self.route(model, version, |_| None)
+    }
+
+    /// The runner for a request. `choose` gives the version, where the model shares out requests that name none.
+    pub fn route(
+        &self,
+        model: &str,
+        version: &AskedVersion,
+        mut choose: impl FnMut(&Arc<VersionRoutes>) -> Option<u64>,
+    ) -> Result<Arc<Runner>, Error> {
         loop {
             let generation = self.generation();
-            match self.look_up(model, version) {
+            match self.look_up(model, version, &mut choose) {
                 // What it found may have been replaced, and have ended, before it looked at its state.
                 Err(_) if generation != self.generation() => {}
                 found => return found,
@@ -100,13 +117,38 @@ impl Registry {
         }
     }
 
-    fn look_up(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+    /// `None`: no version is asked for. Fails where a label is none of the model's.
+    pub(crate) fn number(&self, model: &str, version: &AskedVersion) -> Result<Option<u64>, Error> {
+        match version {
+            AskedVersion::Any => Ok(None),
+            AskedVersion::Number(number) => Ok(Some(*number)),
+            AskedVersion::Label(label) => {
+                let models = self.models.load();
+                let routes = models.get(model).and_then(|versions| versions.routes.as_ref());
+                labelled(label, model, routes).map(Some)
+            }
+        }
+    }
+
+    fn look_up(
+        &self,
+        model: &str,
+        version: &AskedVersion,
+        choose: impl FnMut(&Arc<VersionRoutes>) -> Option<u64>,
+    ) -> Result<Arc<Runner>, Error> {
         let models = self.models.load();
         let unknown = |what: String| {
             Error::new(ErrorKind::ModelNotFound, format!("Request for unknown model: '{model}'{what}"))
         };
-        let versions = models.get(model).ok_or_else(|| unknown(" is not found".into()))?;
-        let Some(number) = version else {
+        let found = models.get(model);
+        let routes = found.and_then(|versions| versions.routes.as_ref());
+        let number = match version {
+            AskedVersion::Any => routes.filter(|routes| routes.has_shares()).and_then(choose),
+            AskedVersion::Number(number) => Some(*number),
+            AskedVersion::Label(label) => Some(labelled(label, model, routes)?),
+        };
+        let versions = found.ok_or_else(|| unknown(" is not found".into()))?;
+        let Some(number) = number else {
             let latest_first = || versions.by_number.values().rev().filter_map(Version::runner);
             let latest = latest_first().find(|runner| runner.state() == State::Ready);
             return latest
@@ -130,19 +172,25 @@ impl Registry {
     pub(crate) fn moved(
         &self,
         runner: &Arc<Runner>,
-        version: Option<u64>,
+        version: &AskedVersion,
+        choose: impl FnMut(&Arc<VersionRoutes>) -> Option<u64>,
     ) -> Option<Result<Arc<Runner>, Error>> {
         let ModelSpec { name, version: number, .. } = &**runner.spec();
         let models = self.models.load();
         let in_its_place = models.get(name).and_then(|versions| versions.by_number.get(number));
         // A server that closes retires its runners where they are.
         let still_there = matches!(in_its_place, Some(Version::Serving(found)) if Arc::ptr_eq(found, runner));
-        (!still_there).then(|| self.find(name, version))
+        (!still_there).then(|| self.route(name, version, choose))
     }
 
     /// Another number once the models have changed. What is found after a look at it may be newer than it says.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// The names of headers that say for some model which of its versions gets a request. `None`: for no model.
+    pub fn sticky(&self) -> Option<Arc<Vec<String>>> {
+        self.sticky.load_full()
     }
 
     /// Every runner that serves.
@@ -202,14 +250,21 @@ impl Registry {
     /// finish what they began; the caller retires them.
     #[must_use = "the replaced runners must be retired"]
     pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>) -> Vec<Arc<Runner>> {
-        self.publish_beside(model, runners, &[])
+        self.publish_beside(model, runners, &[], None)
     }
 
-    /// The same, but for the versions that are `kept` as they are.
+    /// The same, but for the versions that are `kept` as they are; and how requests find them.
     #[must_use = "the replaced runners must be retired"]
-    pub fn publish_beside(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Vec<Arc<Runner>> {
+    pub fn publish_beside(
+        &self,
+        model: &str,
+        runners: Vec<Arc<Runner>>,
+        kept: &[u64],
+        routes: Option<VersionRoutes>,
+    ) -> Vec<Arc<Runner>> {
         self.change(model, |versions| {
             let replaced = versions.take(kept);
+            versions.routes = routes.map(Arc::new);
             for runner in runners {
                 versions.by_number.insert(runner.spec().version, Version::Serving(runner));
             }
@@ -254,10 +309,30 @@ impl Registry {
         let mut versions = models.get(model).map(|versions| Versions::clone(versions)).unwrap_or_default();
         let changed = change(&mut versions);
         models.insert(model.into(), Arc::new(versions));
+        self.sticky.store(sticky_names(&models));
         self.models.store(Arc::new(models));
         self.generation.fetch_add(1, Ordering::Release);
         changed
     }
+}
+
+fn sticky_names(models: &FxHashMap<String, Arc<Versions>>) -> Option<Arc<Vec<String>>> {
+    let routes = models.values().filter_map(|versions| versions.routes.as_ref());
+    let names: BTreeSet<&str> = routes.filter_map(|routes| routes.sticky()).collect();
+    (!names.is_empty()).then(|| Arc::new(names.into_iter().map(str::to_owned).collect()))
+}
+
+fn labelled(label: &str, model: &str, routes: Option<&Arc<VersionRoutes>>) -> Result<u64, Error> {
+    if let Some(version) = routes.and_then(|routes| routes.label(label)) {
+        return Ok(version);
+    }
+    let labels = routes.map(|routes| routes.labels()).unwrap_or_default();
+    if labels.is_empty() {
+        return Err(no_number(label));
+    }
+    let text =
+        format!("model '{model}' has no version '{label}': expected a number or one of its labels, {labels}");
+    Err(Error::new(ErrorKind::ModelNotFound, text))
 }
 
 impl Versions {

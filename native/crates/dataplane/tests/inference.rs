@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kushi_core::{
-    Alarm, Clock as _, End, Error, ErrorKind, Lease, ModelSpec, OnlyResponse, QueuePolicy, Recipient, Reply,
-    Request, Response, Ticket, Timings,
+    Alarm, Clock as _, End, Error, ErrorKind, Lease, ModelSpec, OnlyResponse, Parameter, QueuePolicy,
+    Recipient, Reply, Request, Response, Sequence, SequenceId, Ticket, Timings,
 };
-use kushi_dataplane::{Attempt, Begun, Inference, Registry};
+use kushi_dataplane::{AskedVersion, Attempt, Begun, Inference, Registry, RouteKey, RoutesSpec};
 use kushi_testkit::{PATIENCE, Scene, echo_spec, queue_of, wide};
 
 fn version(number: u64) -> Scene {
@@ -23,7 +23,7 @@ fn serving(scene: &Scene) -> Registry {
 }
 
 fn find(registry: &Registry, version: Option<u64>) -> Inference {
-    Inference::find(registry, "echo", version).unwrap_or_else(|error| panic!("{error}"))
+    Inference::find(registry, "echo", version.into(), |_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn reload(registry: &Registry, scene: &Scene) {
@@ -108,6 +108,96 @@ fn so_does_one_that_is_made_later() {
     };
     assert_eq!((spec.version, made), (2, 2));
     assert_eq!(new.letters.answer(7).end.request.id, "first again");
+}
+
+/// Two versions that share the requests which name none.
+fn sharing(scenes: &[Scene; 2], weights: [f64; 2]) -> Registry {
+    let registry = Registry::default();
+    let runners = scenes.iter().map(|scene| scene.runner.clone()).collect();
+    let weights = [1, 2].into_iter().zip(weights).collect();
+    let routes = RoutesSpec { weights, sticky: Some("user".into()), ..RoutesSpec::default() };
+    assert!(registry.publish_beside("echo", runners, &[], Some(routes.into())).is_empty());
+    registry
+}
+
+/// The version that gets a request, for which `fill` says more.
+fn version_of(
+    registry: &Registry,
+    scenes: &[Scene; 2],
+    header: Option<&str>,
+    fill: impl Fn(&mut Request),
+) -> u64 {
+    let key = |name: &str| header.filter(|_| name == "user").map(|header| RouteKey::of(header.as_bytes()));
+    let inference = Inference::find(registry, "echo", AskedVersion::Any, key).expect("it serves");
+    let begun = inference.begin(registry, &Reader(&scenes[0]), |attempt| {
+        let scene = &scenes[attempt.spec.version as usize - 1];
+        let mut request = Request { reply: attempt.reply, ..scene.request(7, 1) };
+        fill(&mut request);
+        Ok::<_, Error>((request, ()))
+    });
+    let begun = begun.expect("it has its place");
+    assert!(scenes[0].letters.answer(7).error().is_none());
+    begun.spec.version
+}
+
+#[test]
+fn requests_that_name_no_version_are_shared_out() {
+    let scenes = [1, 2].map(version);
+    let registry = sharing(&scenes, [9.0, 1.0]);
+    let versions: Vec<u64> = (0..500).map(|_| version_of(&registry, &scenes, None, |_| ())).collect();
+    let second = versions.iter().filter(|version| **version == 2).count();
+    assert!(second.abs_diff(50) <= 2, "{second}");
+}
+
+#[test]
+fn a_key_says_where_a_request_goes_however_it_comes() {
+    let scenes = [1, 2].map(version);
+    let registry = sharing(&scenes, [1.0, 1.0]);
+    let mut seen = [0, 0];
+    for user in 0..40_i64 {
+        let text = user.to_string();
+        let of = |value: Parameter| {
+            version_of(&registry, &scenes, None, |request| {
+                request.parameters.push(("user".into(), value.clone()));
+            })
+        };
+        let expected = version_of(&registry, &scenes, Some(&text), |_| ());
+        seen[expected as usize - 1] += 1;
+        assert_eq!(of(Parameter::String(text.clone())), expected);
+        assert_eq!(of(Parameter::Int(user)), expected);
+        // A sequence goes on where it began, and what is said of the request itself comes first.
+        let sequence = || Some(Box::new(Sequence { id: SequenceId::Number(77), ..Sequence::default() }));
+        let both = version_of(&registry, &scenes, Some(&text), |request| request.sequence = sequence());
+        assert_eq!(both, expected);
+    }
+    assert!(seen.iter().all(|&count| count > 5), "{seen:?}");
+    for id in [SequenceId::Number(5), SequenceId::Number(6), SequenceId::Text("a".into())] {
+        let go = || {
+            version_of(&registry, &scenes, None, |request| {
+                request.sequence = Some(Box::new(Sequence { id: id.clone(), ..Sequence::default() }));
+            })
+        };
+        let first = go();
+        assert!((0..10).all(|_| go() == first));
+    }
+}
+
+#[test]
+fn a_request_that_meets_other_weights_follows_them() {
+    let scenes = [1, 2].map(version);
+    let registry = sharing(&scenes, [1.0, 0.001]);
+    let find = || Inference::find(&registry, "echo", AskedVersion::Any, |_| None).expect("it serves");
+    let inference = find();
+    assert_eq!(inference.spec().version, 1);
+    let weights = [(2, 1.0)].into();
+    let routes = RoutesSpec { weights, ..RoutesSpec::default() };
+    for replaced in registry.publish_beside("echo", Vec::new(), &[2], Some(routes.into())) {
+        assert!(replaced.retire(PATIENCE));
+    }
+    let begun = inference
+        .begin(&registry, &Reader(&scenes[1]), |attempt| Ok::<_, Error>((remade(&scenes[1], attempt), ())));
+    assert_eq!(begun.map(|begun| begun.spec.version).map_err(|error| error.to_string()), Ok(2));
+    assert!(scenes[1].letters.answer(7).error().is_none());
 }
 
 #[test]

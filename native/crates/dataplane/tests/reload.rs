@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kushi_core::{ErrorKind, ModelSpec, Runner, State};
-use kushi_dataplane::{Registry, VersionRow};
+use kushi_dataplane::{AskedVersion, Registry, RoutesSpec, VersionRoutes, VersionRow};
 use kushi_testkit::{PATIENCE, Scene, echo_spec};
 
 fn serving(scene: &Scene) -> Registry {
@@ -17,7 +17,7 @@ fn version(number: u64) -> Scene {
 }
 
 fn found(registry: &Registry, version: Option<u64>) -> Result<Arc<Runner>, (ErrorKind, String)> {
-    registry.find("echo", version).map_err(|error| (error.kind, error.message.into_owned()))
+    registry.find("echo", &version.into()).map_err(|error| (error.kind, error.message.into_owned()))
 }
 
 fn finds(registry: &Registry, version: Option<u64>, scene: &Scene) -> bool {
@@ -76,7 +76,9 @@ fn the_latest_ready_version_is_the_default() {
 fn unknown_models_and_versions_are_named() {
     let scene = version(1);
     let registry = serving(&scene);
-    let text = |model: &str, version| registry.find(model, version).err().map(|error| error.to_string());
+    let text = |model: &str, version| {
+        registry.find(model, &AskedVersion::from(version)).err().map(|error| error.to_string())
+    };
     assert_eq!(text("other", None).as_deref(), Some("Request for unknown model: 'other' is not found"));
     assert_eq!(
         text("echo", Some(9)).as_deref(),
@@ -181,17 +183,67 @@ fn a_load_that_fails_beside_a_version_that_serves_leaves_the_others_as_they_were
     assert_eq!(registry.rows(), rows);
 }
 
+fn routes(labels: &[(&str, u64)], weights: &[(u64, f64)]) -> VersionRoutes {
+    let labels = labels.iter().map(|&(label, version)| (label.to_owned(), version)).collect();
+    RoutesSpec { labels, weights: weights.iter().copied().collect(), sticky: None }.into()
+}
+
+#[test]
+fn a_label_is_another_name_of_a_version_until_the_model_says_otherwise() {
+    let (one, two) = (version(1), version(2));
+    let registry = serving(&one);
+    let label = |label: &str| AskedVersion::Label(label.into());
+    let finds = |asked: &str, scene: &Scene| {
+        registry.find("echo", &label(asked)).is_ok_and(|runner| Arc::ptr_eq(&runner, &scene.runner))
+    };
+    let refused = |model: &str, asked: &str| {
+        let error = registry.find(model, &label(asked)).err();
+        error.map(|error| (error.kind, error.message.into_owned()))
+    };
+    let no_number = |asked: &str| {
+        let text = format!(
+            "failed to get model version from specified version string '{asked}' (details: stol), version should be \
+             an integral value > 0"
+        );
+        Some((ErrorKind::InvalidInput, text))
+    };
+    assert_eq!(refused("echo", "stable"), no_number("stable"));
+    assert_eq!(refused("other", "stable"), no_number("stable"));
+    let labels = [("stable", 1), ("canary", 2)];
+    let new = vec![two.runner.clone()];
+    assert!(registry.publish_beside("echo", new, &[1], Some(routes(&labels, &[]))).is_empty());
+    assert!(finds("stable", &one) && finds("canary", &two));
+    let text = "model 'echo' has no version 'b': expected a number or one of its labels, 'canary', 'stable'";
+    assert_eq!(refused("echo", "b"), Some((ErrorKind::ModelNotFound, text.into())));
+    let labels = [("stable", 2)];
+    assert!(registry.publish_beside("echo", Vec::new(), &[1, 2], Some(routes(&labels, &[]))).is_empty());
+    assert!(finds("stable", &two) && !finds("canary", &two));
+}
+
+#[test]
+fn weights_are_for_requests_and_not_for_what_is_asked_about_a_model() {
+    let (one, two) = (version(1), version(2));
+    let registry = Registry::default();
+    let new = vec![one.runner.clone(), two.runner.clone()];
+    assert!(registry.publish_beside("echo", new, &[], Some(routes(&[], &[(1, 1.0)]))).is_empty());
+    assert!(finds(&registry, None, &two));
+    let request = registry.route("echo", &AskedVersion::Any, |_| Some(1));
+    assert!(request.is_ok_and(|runner| Arc::ptr_eq(&runner, &one.runner)));
+    let pinned = registry.route("echo", &AskedVersion::Number(2), |_| Some(1));
+    assert!(pinned.is_ok_and(|runner| Arc::ptr_eq(&runner, &two.runner)));
+}
+
 #[test]
 fn a_version_that_is_kept_stays_as_it_is_beside_those_that_come_and_go() {
     let (one, two, seven) = (version(1), version(2), version(7));
     let registry = Registry::default();
     assert!(registry.publish("echo", vec![one.runner.clone(), two.runner.clone()]).is_empty());
-    let replaced = registry.publish_beside("echo", vec![seven.runner.clone()], &[2]);
+    let replaced = registry.publish_beside("echo", vec![seven.runner.clone()], &[2], None);
     assert!(replaced.len() == 1 && Arc::ptr_eq(&replaced[0], &one.runner));
     assert!(finds(&registry, Some(2), &two) && finds(&registry, None, &seven));
     assert!(replaced[0].retire(PATIENCE));
     let unloaded = row(Some(1), State::Unloaded, "unloaded");
     assert_eq!(registry.rows(), [unloaded, row(Some(2), State::Ready, ""), row(Some(7), State::Ready, "")]);
-    assert!(registry.publish_beside("echo", Vec::new(), &[2, 7]).is_empty());
+    assert!(registry.publish_beside("echo", Vec::new(), &[2, 7], None).is_empty());
     assert!(registry.all_ready());
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use http::header::{CONTENT_TYPE, HeaderName, TE};
 use http::{HeaderMap, HeaderValue, Uri};
 use kushi_core::Parameter;
-use kushi_dataplane::Parent;
+use kushi_dataplane::{Parent, RouteKey};
 
 use crate::coding::{self, AnswerCoding};
 use crate::context::GrpcContext;
@@ -48,6 +48,14 @@ pub(crate) struct Frame {
     /// The trace that the call comes with; read where it may matter.
     pub(crate) trace: Option<Carried>,
     pub(crate) tells_timings: bool,
+    /// Metadata that may say which version of a model gets a request.
+    pub(crate) keys: Option<Arc<[(String, RouteKey)]>>,
+}
+
+impl Frame {
+    pub(crate) fn key(&self, name: &str) -> Option<RouteKey> {
+        self.keys.as_ref()?.iter().find(|(known, _)| known == name).map(|(_, key)| *key)
+    }
 }
 
 /// A trace, as metadata says it.
@@ -102,6 +110,10 @@ pub(crate) fn read(
     let forwarded_bytes = forwarded.iter().map(parameter_bytes).sum();
     // Looked for where somebody may be traced alone.
     let trace = context.grpc.plane.traces.is_on().then(|| Carried::of(headers)).flatten();
+    let keys = context.grpc.plane.registry.sticky().map(|names| {
+        let key = |name: &String| Some((name.clone(), RouteKey::of(headers.get(name)?.as_bytes())));
+        names.iter().filter_map(key).collect()
+    });
     let tells_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let deadline = patience.and_then(|patience| arrived.checked_add(patience));
     Ok(Head {
@@ -113,6 +125,7 @@ pub(crate) fn read(
             forwarded_bytes,
             trace,
             tells_timings,
+            keys,
         },
         takes_compressed: coding::of_request(headers)?,
         coding: coding::of_answer(headers, context.grpc.compression_level),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{Verb, VerbAnswer};
+use kushi_dataplane::{AskedVersion, Verb, VerbAnswer};
 use kushi_net::Answering;
 use prost::Message;
 
@@ -113,7 +113,7 @@ fn service(message: &[u8]) -> Result<String, Status> {
 async fn status(context: &GrpcContext, service: &str) -> i32 {
     let verb = match service {
         "" | "inference.GRPCInferenceService" => Verb::ServerReady,
-        _ => Verb::ModelReady { model: service.to_owned(), version: None },
+        _ => Verb::ModelReady { model: service.to_owned(), version: AskedVersion::Any },
     };
     let is_model = verb != Verb::ServerReady;
     match management::ask(context, verb).await {

@@ -8,10 +8,10 @@ use kushi_core::{
     Bound, Classes, Error, ErrorKind, Lease, ModelSpec, Parameter, Recipient, Reply, Request, Response,
     Ticket, Timings,
 };
-use kushi_dataplane::{Attempt, Begun, Event, Trace, fill_regions, response_aside_bytes};
+use kushi_dataplane::{AskedVersion, Attempt, Begun, Event, Trace, fill_regions, response_aside_bytes};
 use kushi_net::{Answering, IoContext, OnlyAnswer, Owner, Waiting};
 use kushi_oip::infer_request::InferRequest;
-use kushi_oip::{put_parameter, version_number, wire};
+use kushi_oip::{put_parameter, wire};
 use kushi_shm::RegionRange;
 use smallvec::SmallVec;
 
@@ -101,9 +101,9 @@ pub(crate) async fn submit(
     let mut message = InferRequest::read(body)?;
     let held = held_bytes(&message, body) + frame.forwarded_bytes;
     answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
-    let version = version_number(message.model_version)?;
+    let version = AskedVersion::read(message.model_version)?;
     let plane = &context.grpc.plane;
-    let inference = plane.inference(message.model_name, version)?;
+    let inference = plane.inference(message.model_name, version, |name| frame.key(name))?;
     if call == CallKind::Unary {
         check_unary(inference.spec())?;
     }

@@ -74,6 +74,9 @@ fn overrides(parameters: HashMap<String, RepositoryParameter>) -> Result<Overrid
         let wrong = |expected| format!("invalid value type for load parameter '{key}', expected {expected}.");
         match (key.strip_prefix(verbs::FILE), choice) {
             (None, Some(Choice::String(config))) if key == "config" => overrides.config = Some(config),
+            (None, Some(Choice::String(versions))) if key == verbs::VERSIONS => {
+                overrides.versions = Some(versions);
+            }
             (None, _) if key == "config" => return Err(Error::invalid(wrong("string_param"))),
             (Some(_), Some(Choice::Bytes(_))) if overrides.files.len() >= verbs::MOST_FILES => {
                 let text = format!("at most {} files can be loaded at a time", verbs::MOST_FILES);
@@ -215,8 +218,8 @@ fn rendered(answered: &VerbAnswer) -> framing::Message {
             extensions: server.extensions.clone(),
         }),
         VerbAnswer::ModelMetadata(model) => encoded(&metadata(model)),
-        VerbAnswer::ModelConfig(spec) => {
-            let config = Bytes::copy_from_slice(&spec.config_message);
+        VerbAnswer::ModelConfig(config) => {
+            let config = Bytes::copy_from_slice(&config.message);
             encoded(&messages::ModelConfigResponse { config })
         }
         VerbAnswer::ModelStatistics(models) => {

@@ -13,7 +13,7 @@ use hyper::header::HeaderValue;
 use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Request, Response};
 use kushi_dataplane::{Attempt, Begun, DoorKind, Event, Inference, Trace};
 use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage, Waiting};
-use kushi_oip::{tensor_json, version_number};
+use kushi_oip::tensor_json;
 use tokio::sync::mpsc;
 
 use crate::answer::{self, HttpAnswer};
@@ -34,8 +34,7 @@ pub(crate) async fn generate(
     headers: &HeaderMap,
     body: &mut RequestBody,
 ) -> Result<HttpAnswer, Refusal> {
-    let version = version_number(version)?;
-    let inference = context.http.plane.inference(model, version)?;
+    let inference = infer::inference(context, model, version, headers)?;
     let arrived = Instant::now();
     let asked = InferHeaders::read(headers);
     let trace = context.http.plane.traces.begin(model, arrived, || asked.trace.read());

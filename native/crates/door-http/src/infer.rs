@@ -6,9 +6,8 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{End, Error, ErrorKind};
-use kushi_dataplane::{Attempt, Begun, Event, Inference, Trace};
+use kushi_dataplane::{AskedVersion, Attempt, Begun, Event, Inference, RouteKey, Trace};
 use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage};
-use kushi_oip::version_number;
 
 use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
@@ -29,8 +28,7 @@ pub(crate) async fn infer(
     headers: &HeaderMap,
     body: &mut RequestBody,
 ) -> Result<HttpAnswer, Refusal> {
-    let version = version_number(version)?;
-    let inference = context.http.plane.inference(model, version)?;
+    let inference = inference(context, model, version, headers)?;
     if inference.spec().decoupled {
         let text = "HTTP end point doesn't support models with decoupled transaction policy";
         return Err(Error::new(ErrorKind::Unsupported, text).into());
@@ -102,6 +100,16 @@ pub(crate) async fn infer(
         answer.body_mut().set_trace(trace);
     }
     Ok(answer)
+}
+
+pub(crate) fn inference(
+    context: &HttpContext,
+    model: &str,
+    version: &str,
+    headers: &HeaderMap,
+) -> Result<Inference, Error> {
+    let header = |name: &str| Some(RouteKey::of(headers.get(name)?.as_bytes()));
+    context.http.plane.inference(model, AskedVersion::read(version)?, header)
 }
 
 /// What the tensors of a body hold at least: whatever follows its JSON is theirs.

@@ -1,8 +1,7 @@
 //! What a route asks of the data plane, and the answer over HTTP.
 
 use kushi_core::Error;
-use kushi_dataplane::{LogChange, Memory, TraceChange, Verb, VerbAnswer};
-use kushi_oip::version_number;
+use kushi_dataplane::{AskedVersion, LogChange, Memory, TraceChange, Verb, VerbAnswer};
 use kushi_verbs as verbs;
 
 use crate::answer::{self, HttpAnswer};
@@ -15,10 +14,12 @@ pub(crate) fn verb(route: Management<'_>, body: &[u8]) -> Result<Verb, Error> {
         Management::Server => Verb::ServerMetadata,
         Management::Live => Verb::ServerLive,
         Management::Ready => Verb::ServerReady,
-        Management::AllStatistics => Verb::ModelStatistics { model: String::new(), version: None },
+        Management::AllStatistics => {
+            Verb::ModelStatistics { model: String::new(), version: AskedVersion::Any }
+        }
         Management::Metrics => Verb::Metrics,
         Management::Model { model, version, about } => {
-            let (model, version) = (model.into_owned(), version_number(version)?);
+            let (model, version) = (model.into_owned(), AskedVersion::read(version)?);
             match about {
                 About::Metadata => Verb::ModelMetadata { model, version },
                 About::Ready => Verb::ModelReady { model, version },
@@ -106,11 +107,17 @@ mod tests {
             ("/v2/health/live", Verb::ServerLive),
             ("/v2/health/ready", Verb::ServerReady),
             ("/metrics", Verb::Metrics),
-            ("/v2/models/stats", Verb::ModelStatistics { model: String::new(), version: None }),
-            ("/v2/models/a%20b", Verb::ModelMetadata { model: name(), version: None }),
-            ("/v2/models/a%20b/ready", Verb::ModelReady { model: name(), version: None }),
-            ("/v2/models/a%20b/versions/03/config", Verb::ModelConfig { model: name(), version: Some(3) }),
-            ("/v2/models/a%20b/versions/3/stats", Verb::ModelStatistics { model: name(), version: Some(3) }),
+            ("/v2/models/stats", Verb::ModelStatistics { model: String::new(), version: AskedVersion::Any }),
+            ("/v2/models/a%20b", Verb::ModelMetadata { model: name(), version: AskedVersion::Any }),
+            ("/v2/models/a%20b/ready", Verb::ModelReady { model: name(), version: AskedVersion::Any }),
+            (
+                "/v2/models/a%20b/versions/03/config",
+                Verb::ModelConfig { model: name(), version: Some(3).into() },
+            ),
+            (
+                "/v2/models/a%20b/versions/3/stats",
+                Verb::ModelStatistics { model: name(), version: Some(3).into() },
+            ),
             ("/v2/systemsharedmemory/status", system("")),
             ("/v2/systemsharedmemory/region/r/status", system("r")),
             ("/v2/logging", Verb::LogSettings(LogChange::default())),
@@ -132,7 +139,7 @@ mod tests {
         let place = RegionPlace { key: "/k".into(), offset: 0, byte_size: 8 };
         let no_handle = Error::invalid("Shared memory register request has no 'raw_handle' field");
         let log = LogChange { info: Some(false), ..LogChange::default() };
-        let overrides = Overrides { config: Some("{}".into()), files: Vec::new() };
+        let overrides = Overrides { config: Some("{}".into()), ..Overrides::default() };
         let traces = TraceChange { rate: Change::Reset, ..TraceChange::default() };
         for (path, body, expected) in [
             ("/v2/repository/index", "", Verb::RepositoryIndex { ready_only: false }),

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Request};
-use kushi_dataplane::{Attempt, Begun, Parent, Trace};
+use kushi_dataplane::{AskedVersion, Attempt, Begun, Parent, Trace};
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
-use kushi_oip::version_number;
 use smallvec::SmallVec;
 
 use crate::LONG_COPY_BYTES;
@@ -98,8 +97,8 @@ pub(super) fn submit(
     arrived: &Arrived,
 ) -> Result<Submitted, RangeFault> {
     let mut message = InferRequest::read(&arrived.body)?;
-    let version = version_number(message.model_version)?;
-    let inference = context.plane.inference(message.model_name, version)?;
+    let version = AskedVersion::read(message.model_version)?;
+    let inference = context.plane.inference(message.model_name, version, |_| None)?;
     if arrived.streams {
         check_no_classes(&message)?;
     } else {

@@ -16,7 +16,6 @@ mod parameter;
 mod restrictions;
 pub mod tensor_json;
 pub mod typed_contents;
-mod version;
 pub mod wire;
 
 pub use category::Category;
@@ -32,4 +31,3 @@ pub use messages::{
 };
 pub use parameter::{put_entry, put_parameter};
 pub use restrictions::{Restricted, Restriction, Restrictions};
-pub use version::version_number;

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use kushi_core::{Drivers, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions, os_text};
+use kushi_core::{
+    ConfigTexts, Drivers, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions, os_text,
+};
 use kushi_dataplane::{
-    Asker, DataPlane, DataPlaneOptions, InFlight, Inference, Memory, MetricHolder, Orders, Phase, Registry,
-    StepSpec, Traces,
+    AskedVersion, Asker, DataPlane, DataPlaneOptions, InFlight, Inference, Memory, MetricHolder, Orders,
+    Phase, Registry, RoutesSpec, StepSpec, Traces,
 };
 use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
 use kushi_door_local::LocalDoor;
 use kushi_net::{Budget, Chore, Door, Entrance, IoThreads, Limits, Listener, Net, NetOptions, Tls};
-use kushi_oip::{CallAnswer, version_number};
+use kushi_oip::CallAnswer;
 use kushi_verbs as verbs;
 
 use crate::after_peak::AfterPeak;
@@ -121,9 +123,25 @@ impl Server {
     }
 
     /// Puts these versions in the place of all that the model had but for those that are `kept`, and lets the others
-    /// finish.
-    pub fn publish(&self, model: &str, runners: Vec<Arc<Runner>>, kept: &[u64]) -> Result<(), Error> {
-        self.plane.publish(model, runners, kept)
+    /// finish. `routes`: how requests find them, where the model says so.
+    pub fn publish(
+        &self,
+        model: &str,
+        runners: Vec<Arc<Runner>>,
+        kept: &[u64],
+        routes: Option<RoutesSpec>,
+    ) -> Result<(), Error> {
+        self.plane.publish(model, runners, kept, routes.map(Into::into))
+    }
+
+    /// What clients are told of a version that stays as it is, where its configuration has become another one.
+    pub fn restate(&self, model: &str, version: u64, config: ConfigTexts) {
+        let runners = self.plane.registry.runners();
+        if let Some(runner) =
+            runners.iter().find(|runner| runner.spec().name == model && runner.spec().version == version)
+        {
+            runner.restate(config);
+        }
     }
 
     /// Takes a model away, and lets its versions finish what they began.
@@ -144,10 +162,12 @@ impl Server {
 
     /// For a call from this process; the empty text as version means the latest.
     pub fn find(&self, model: &str, version: &str) -> Result<Inference, Error> {
-        let version = version_number(version)?;
-        Inference::find(&self.plane.registry, model, version).map_err(|error| match self.plane.phase() {
-            Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
-            _ => error,
+        let version = AskedVersion::read(version)?;
+        Inference::find(&self.plane.registry, model, version, |_| None).map_err(|error| {
+            match self.plane.phase() {
+                Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
+                _ => error,
+            }
         })
     }
 

@@ -30,7 +30,7 @@ pub fn render(answer: &VerbAnswer) -> Vec<u8> {
         VerbAnswer::Health(well) => out.extend_from_slice(if *well { b"true" } else { b"false" }),
         VerbAnswer::ServerMetadata(server) => server_metadata(&mut out, server),
         VerbAnswer::ModelMetadata(model) => model_metadata(&mut out, model),
-        VerbAnswer::ModelConfig(model) => out.extend_from_slice(model.config_json.as_bytes()),
+        VerbAnswer::ModelConfig(config) => out.extend_from_slice(config.json.as_bytes()),
         VerbAnswer::ModelStatistics(models) => {
             out.extend_from_slice(b"{\"model_stats\":");
             array(&mut out, models, model_statistics);

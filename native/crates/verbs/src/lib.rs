@@ -12,7 +12,9 @@ mod shared_memory;
 mod verbs;
 
 pub use answers::{call_answer, render};
-pub use repository::{FILE, MOST_FILES, overrides, ready_only, repository_named, unload_dependents};
+pub use repository::{
+    FILE, MOST_FILES, VERSIONS, overrides, ready_only, repository_named, unload_dependents,
+};
 pub use settings::{log_change, trace_change};
 pub use shared_memory::{cuda_place, region_place};
 pub use verbs::verb;

@@ -13,6 +13,9 @@ pub const MOST_FILES: usize = 1000;
 /// How the names of files begin that take the place of a model's directory.
 pub const FILE: &str = "file:";
 
+/// The parameter of a load that changes nothing but how requests find the model's versions.
+pub const VERSIONS: &str = "kushi.versions";
+
 /// The refusal of a question that names a repository.
 pub fn repository_named() -> Error {
     Error::new(ErrorKind::Unsupported, "'repository_name' specification is not supported")
@@ -57,6 +60,8 @@ fn add(overrides: &mut Overrides, name: &str, value: Json<'_>) -> Result<(), Err
     }
     if name == "config" {
         overrides.config = Some(value.text()?.into_owned());
+    } else if name == VERSIONS {
+        overrides.versions = Some(value.text()?.into_owned());
     } else if let Some(path) = name.strip_prefix(FILE) {
         if overrides.files.len() >= MOST_FILES {
             return Err(Error::invalid(format!("at most {MOST_FILES} files can be loaded at a time")));
@@ -115,7 +120,10 @@ mod tests {
         let body = br#"{"parameters":{"file:1/model.onnx":"AQID","config":"{\"backend\": \"onnxruntime\"}","file:a":""}}"#;
         let files = vec![("1/model.onnx".into(), vec![1, 2, 3]), ("a".into(), vec![])];
         let config = Some(r#"{"backend": "onnxruntime"}"#.into());
-        assert_eq!(overrides(body), Ok(Overrides { config, files }));
+        assert_eq!(overrides(body), Ok(Overrides { config, files, versions: None }));
+        let versions = Some(r#"{"weights":{"1":1}}"#.into());
+        let body = br#"{"parameters":{"kushi.versions":"{\"weights\":{\"1\":1}}"}}"#;
+        assert_eq!(overrides(body), Ok(Overrides { versions, ..Overrides::default() }));
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! A verb by its name, with an object of arguments.
 
 use kushi_core::{Error, ErrorKind};
-use kushi_dataplane::{LogChange, Memory, TraceChange, Verb};
+use kushi_dataplane::{AskedVersion, LogChange, Memory, TraceChange, Verb};
 
 use crate::document::Json;
 use crate::{repository, settings, shared_memory};
-use kushi_oip::version_number;
 
 /// What is not among the arguments is empty or false, as in protobuf; no object at all has none.
 pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
@@ -70,9 +69,9 @@ pub fn verb(name: &str, arguments: &[u8]) -> Result<Verb, Error> {
     })
 }
 
-fn model(arguments: Json<'_>) -> Result<(String, Option<u64>), Error> {
+fn model(arguments: Json<'_>) -> Result<(String, AskedVersion), Error> {
     let name = text(arguments, "name")?;
-    Ok((name, version_number(&text(arguments, "version")?)?))
+    Ok((name, AskedVersion::read(&text(arguments, "version")?)?))
 }
 
 fn status(memory: Memory, arguments: Json<'_>) -> Result<Verb, Error> {
@@ -101,19 +100,27 @@ mod tests {
 
     #[test]
     fn reads_verbs_by_the_names_of_grpc() {
-        let (model, version) = ("m".to_owned(), Some(7));
+        let (model, version) = ("m".to_owned(), || AskedVersion::Number(7));
         let asked = br#"{"name":"m","version":"7"}"#;
         for (name, arguments, expected) in [
             ("ServerLive", &b""[..], Verb::ServerLive),
             ("ServerReady", b"{}", Verb::ServerReady),
             ("ServerMetadata", b" {} ", Verb::ServerMetadata),
             ("Metrics", b"", Verb::Metrics),
-            ("ModelReady", asked, Verb::ModelReady { model: model.clone(), version }),
-            ("ModelMetadata", asked, Verb::ModelMetadata { model: model.clone(), version }),
-            ("ModelConfig", asked, Verb::ModelConfig { model: model.clone(), version }),
-            ("ModelStatistics", asked, Verb::ModelStatistics { model: model.clone(), version }),
-            ("ModelStatistics", b"", Verb::ModelStatistics { model: String::new(), version: None }),
-            ("ModelReady", br#"{"name":"m","version":null}"#, Verb::ModelReady { model, version: None }),
+            ("ModelReady", asked, Verb::ModelReady { model: model.clone(), version: version() }),
+            ("ModelMetadata", asked, Verb::ModelMetadata { model: model.clone(), version: version() }),
+            ("ModelConfig", asked, Verb::ModelConfig { model: model.clone(), version: version() }),
+            ("ModelStatistics", asked, Verb::ModelStatistics { model: model.clone(), version: version() }),
+            (
+                "ModelStatistics",
+                b"",
+                Verb::ModelStatistics { model: String::new(), version: AskedVersion::Any },
+            ),
+            (
+                "ModelReady",
+                br#"{"name":"m","version":null}"#,
+                Verb::ModelReady { model, version: AskedVersion::Any },
+            ),
         ] {
             assert_eq!(verb(name, arguments), Ok(expected), "{name}");
         }
@@ -132,7 +139,11 @@ mod tests {
             ),
             Ok(Verb::RepositoryModelLoad {
                 model: model.clone(),
-                overrides: Overrides { config: Some("{}".into()), files: vec![("1/m".into(), Vec::new())] },
+                overrides: Overrides {
+                    config: Some("{}".into()),
+                    files: vec![("1/m".into(), Vec::new())],
+                    versions: None,
+                },
             })
         );
         assert_eq!(

@@ -28,9 +28,9 @@ use crate::schedule::scheduler::Scheduler;
 pub(crate) use permits::Marks;
 
 use crate::{
-    Attendee, Backlog, Batch, Clock, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind, FreeSlots, Gate,
-    Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot, Snapshot, Span,
-    State, SystemClock, Ticket, ask_each,
+    Attendee, Backlog, Batch, Clock, ConfigTexts, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
+    FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot,
+    Snapshot, Span, State, SystemClock, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -66,6 +66,8 @@ pub struct Runner {
     /// Where its instances ask for resources.
     permits: Option<Permits>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// `None`: as its specification has it.
+    config: Mutex<Option<ConfigTexts>>,
 }
 
 /// The queue under the hand-over's lock.
@@ -214,6 +216,7 @@ impl Runner {
                 keeps_slots,
                 permits,
                 threads: Mutex::new(Vec::new()),
+                config: Mutex::new(None),
             }
         });
         let spawned = if keeps_slots {
@@ -232,6 +235,17 @@ impl Runner {
 
     pub fn spec(&self) -> &Arc<ModelSpec> {
         &self.ledger.spec
+    }
+
+    pub fn config(&self) -> ConfigTexts {
+        let ModelSpec { config_json, config_message, .. } = &**self.spec();
+        let stated = lock(&self.config).clone();
+        stated.unwrap_or_else(|| ConfigTexts { json: config_json.clone(), message: config_message.clone() })
+    }
+
+    /// It stays as it is, and its configuration is another one.
+    pub fn restate(&self, config: ConfigTexts) {
+        *lock(&self.config) = Some(config);
     }
 
     pub fn state(&self) -> State {

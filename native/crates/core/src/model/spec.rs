@@ -45,6 +45,14 @@ pub struct ModelSpec {
     pub metrics: MetricsSpec,
 }
 
+/// A configuration as clients are told it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigTexts {
+    pub json: String,
+    /// A protobuf message.
+    pub message: Vec<u8>,
+}
+
 /// What an instance has to have before it executes, where rates are limited.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

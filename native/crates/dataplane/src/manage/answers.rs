@@ -1,8 +1,6 @@
 //! What a verb is answered with.
 
-use std::sync::Arc;
-
-use kushi_core::{DataType, ModelSpec, Snapshot, State};
+use kushi_core::{ConfigTexts, DataType, Snapshot, State};
 use kushi_shm::{CudaRegistration, Registration};
 
 use crate::{LogSettings, ResponseRow, ServerMetadata, TraceSetting};
@@ -15,8 +13,7 @@ pub enum VerbAnswer {
     Health(bool),
     ServerMetadata(ServerMetadata),
     ModelMetadata(ModelMetadata),
-    /// The model whose configuration is asked for.
-    ModelConfig(Arc<ModelSpec>),
+    ModelConfig(ConfigTexts),
     ModelStatistics(Vec<ModelStatistics>),
     Index(Vec<IndexEntry>),
     Regions(Vec<Registration>),

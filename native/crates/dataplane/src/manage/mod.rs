@@ -84,16 +84,16 @@ impl DataPlane {
             Verb::ServerReady => self.health(self.is_ready())?,
             Verb::ServerMetadata => return Ok(self.server_metadata()),
             Verb::ModelReady { model, version } => {
-                return Ok(BegunVerb::Asked(self.asked_version(&model, version)?));
+                return Ok(BegunVerb::Asked(self.asked_version(&model, &version)?));
             }
             Verb::ModelMetadata { model, version } => {
-                VerbAnswer::ModelMetadata(self.model_metadata(&model, version)?)
+                VerbAnswer::ModelMetadata(self.model_metadata(&model, &version)?)
             }
             Verb::ModelConfig { model, version } => {
-                VerbAnswer::ModelConfig(self.find(&model, version)?.spec().clone())
+                VerbAnswer::ModelConfig(self.find(&model, &version)?.config())
             }
             Verb::ModelStatistics { model, version } => {
-                VerbAnswer::ModelStatistics(self.statistics(&model, version)?)
+                VerbAnswer::ModelStatistics(self.statistics(&model, &version)?)
             }
             Verb::RepositoryIndex { ready_only } => {
                 self.check_serving()?;

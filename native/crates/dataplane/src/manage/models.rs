@@ -6,11 +6,11 @@ use kushi_core::{Error, Runner, State, TensorSpec};
 
 use crate::observed::Observed;
 use crate::plane::not_ready;
-use crate::{DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
+use crate::{AskedVersion, DataPlane, ModelMetadata, ModelStatistics, Phase, TensorMetadata};
 
 impl DataPlane {
     /// The version whose readiness is asked for.
-    pub(super) fn asked_version(&self, model: &str, version: Option<u64>) -> Result<Arc<Runner>, Error> {
+    pub(super) fn asked_version(&self, model: &str, version: &AskedVersion) -> Result<Arc<Runner>, Error> {
         let runner = self.find(model, version)?;
         if self.phase() == Phase::Exiting {
             return Err(not_ready());
@@ -18,7 +18,7 @@ impl DataPlane {
         Ok(runner)
     }
 
-    pub(super) fn model_metadata(&self, model: &str, version: Option<u64>) -> Result<ModelMetadata, Error> {
+    pub(super) fn model_metadata(&self, model: &str, version: &AskedVersion) -> Result<ModelMetadata, Error> {
         let runner = self.find(model, version)?;
         let spec = runner.spec();
         let tensors = |specs: &[TensorSpec]| {
@@ -26,7 +26,10 @@ impl DataPlane {
         };
         Ok(ModelMetadata {
             name: spec.name.clone(),
-            versions: if version.is_some() { vec![spec.version] } else { self.ready_versions(model) },
+            versions: match version {
+                AskedVersion::Any => self.ready_versions(model),
+                _ => vec![spec.version],
+            },
             platform: spec.platform.clone(),
             inputs: tensors(&spec.inputs),
             outputs: tensors(&spec.outputs),
@@ -43,15 +46,16 @@ impl DataPlane {
     pub(super) fn statistics(
         &self,
         model: &str,
-        version: Option<u64>,
+        version: &AskedVersion,
     ) -> Result<Vec<ModelStatistics>, Error> {
+        let number = self.registry.number(model, version)?;
         let mut runners = self.registry.runners();
         if !model.is_empty() {
             runners.retain(|runner| runner.spec().name == model);
             if runners.is_empty() {
                 return Err(Error::invalid(format!("requested model '{model}' is not available")));
             }
-            runners.retain(|runner| version.is_none_or(|number| runner.spec().version == number));
+            runners.retain(|runner| number.is_none_or(|number| runner.spec().version == number));
             if runners.is_empty() {
                 let text = format!("requested model version is not available for model '{model}'");
                 return Err(Error::invalid(text));
@@ -68,7 +72,9 @@ impl DataPlane {
 
     /// Whether the settings of traces may be asked for; `model`: empty for all.
     pub(super) fn check_traced(&self, model: &str) -> Result<(), Error> {
-        let serves = || self.registry.find(model, None).is_ok_and(|runner| runner.state() == State::Ready);
+        let serves = || {
+            self.registry.find(model, &AskedVersion::Any).is_ok_and(|runner| runner.state() == State::Ready)
+        };
         if model.is_empty() || serves() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use kushi_core::Error;
 use kushi_shm::{CudaHandle, Memory};
 
-use crate::{LogChange, Overrides, TraceChange};
+use crate::{AskedVersion, LogChange, Overrides, TraceChange};
 
 /// What a client sent, or why it cannot be read. The verb says so when its turn comes: first it looks at what the
 /// client may do, and at what it has named.
@@ -15,23 +15,23 @@ pub enum Verb {
     ServerLive,
     ServerReady,
     ServerMetadata,
-    /// Here and below: no version is the latest.
+    /// Here and below: any version is the latest.
     ModelReady {
         model: String,
-        version: Option<u64>,
+        version: AskedVersion,
     },
     ModelMetadata {
         model: String,
-        version: Option<u64>,
+        version: AskedVersion,
     },
     ModelConfig {
         model: String,
-        version: Option<u64>,
+        version: AskedVersion,
     },
-    /// `model`: empty for all. No version is all versions.
+    /// `model`: empty for all. Any version is all versions.
     ModelStatistics {
         model: String,
-        version: Option<u64>,
+        version: AskedVersion,
     },
     RepositoryIndex {
         ready_only: bool,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwapOption;
 use kushi_core::{
     Afterwards, Batch, Capability, Engine, Error, ErrorKind, FollowUp, Mail, Mailbox, ModelSpec, OnReady,
-    Readiness, Runner, Slot, SlotToken, ask_each,
+    Readiness, Request, Runner, Slot, SlotToken, ask_each,
 };
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -119,6 +119,20 @@ impl Pipeline {
         let plan = Arc::new(Plan::find(&self.graph, &registry)?);
         self.plan.store(Some(plan.clone()));
         Ok(plan)
+    }
+
+    /// The same for one request: where versions of a model share its requests, it has one of them.
+    pub(super) fn plan_for(&self, request: Option<&Request>) -> Result<Arc<Plan>, Error> {
+        loop {
+            let plan = self.plan()?;
+            let (Some(request), false) = (request, plan.shared.is_empty()) else { return Ok(plan) };
+            let Some(registry) = self.registry.upgrade() else { return Ok(plan) };
+            match plan.variant(&self.graph, &registry, request) {
+                // A reload may have taken a version away meanwhile.
+                Err(_) if !self.is_current(&plan) => {}
+                variant => return variant,
+            }
+        }
     }
 
     /// Whether no model has come or gone since these were found.

@@ -1,11 +1,15 @@
 //! Which models stand behind the steps of an ensemble, until one of them is reloaded.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kushi_core::{Error, ErrorKind, Labels, ModelSpec, Runner, Tensor, TensorSpec, Wanted};
+use kushi_core::{Error, ErrorKind, Labels, ModelSpec, Request, Runner, Tensor, TensorSpec, Wanted};
 
 use super::Graph;
-use crate::Registry;
+use crate::{AskedVersion, Registry, VersionRoutes};
+
+/// Of the versions that share the requests of models: for further ones, a plan is made each time.
+const MOST_VARIANTS: usize = 256;
 
 pub(super) struct Plan {
     /// Of the steps, in their order.
@@ -15,6 +19,10 @@ pub(super) struct Plan {
     pub(super) labels: Option<Arc<[Labels]>>,
     /// Of the registry, when they were found.
     pub(super) generation: u64,
+    /// The models of steps whose versions share their requests: here, the version with the most of them.
+    pub(super) shared: Vec<(String, Arc<VersionRoutes>)>,
+    /// The same with other versions of these.
+    variants: Mutex<HashMap<Vec<u64>, Arc<Self>>>,
 }
 
 pub(super) struct PlannedStep {
@@ -27,11 +35,45 @@ pub(super) struct PlannedStep {
 
 impl Plan {
     pub(super) fn find(graph: &Graph, registry: &Registry) -> Result<Self, Error> {
+        Self::find_with(graph, registry, &[])
+    }
+
+    /// The plan for a request that goes where the weights of these models, and its keys, say.
+    pub(super) fn variant(
+        &self,
+        graph: &Graph,
+        registry: &Registry,
+        request: &Request,
+    ) -> Result<Arc<Self>, Error> {
+        let choose = |(_, routes): &(String, Arc<VersionRoutes>)| routes.choose(routes.key(request));
+        let versions: Vec<u64> = self.shared.iter().filter_map(choose).collect();
+        let variants = || self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = variants().get(&versions) {
+            return Ok(known.clone());
+        }
+        let models = self.shared.iter().map(|(model, _)| model.as_str());
+        let chosen: Vec<(&str, u64)> = models.zip(versions.iter().copied()).collect();
+        let plan = Arc::new(Self::find_with(graph, registry, &chosen)?);
+        let mut variants = variants();
+        if variants.len() < MOST_VARIANTS {
+            variants.insert(versions, plan.clone());
+        }
+        Ok(plan)
+    }
+
+    fn find_with(graph: &Graph, registry: &Registry, chosen: &[(&str, u64)]) -> Result<Self, Error> {
         let generation = registry.generation();
+        let mut shared: Vec<(String, Arc<VersionRoutes>)> = Vec::new();
         let mut runners = Vec::with_capacity(graph.steps.len());
         let mut steps = Vec::with_capacity(graph.steps.len());
         for step in &graph.steps {
-            let runner = registry.find(&step.model, step.version)?;
+            let runner = registry.route(&step.model, &AskedVersion::from(step.version), |routes| {
+                if shared.iter().all(|(model, _)| *model != step.model) {
+                    shared.push((step.model.clone(), routes.clone()));
+                }
+                let chosen = chosen.iter().find(|(model, _)| *model == step.model);
+                chosen.map(|(_, version)| *version).or_else(|| routes.main())
+            })?;
             let spec = runner.spec();
             let inputs = places(spec, "input", &spec.inputs, &step.inputs)?;
             let outputs = places(spec, "output", &spec.outputs, &step.outputs)?;
@@ -41,7 +83,7 @@ impl Plan {
             runners.push(runner);
         }
         let labels = labels(graph, &runners, &steps);
-        Ok(Self { runners, steps, labels, generation })
+        Ok(Self { runners, steps, labels, generation, shared, variants: Mutex::default() })
     }
 }
 

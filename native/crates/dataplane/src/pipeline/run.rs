@@ -370,7 +370,7 @@ impl Aftermath {
 /// The models of the steps, which stay until the context is dropped.
 fn pinned_steps(pipeline: &Pipeline, batch: &Batch) -> Result<(Arc<Plan>, Context), Error> {
     loop {
-        let plan = pipeline.plan()?;
+        let plan = pipeline.plan_for(batch.request(0))?;
         match batch.child_context_in(0, &plan.runners) {
             // A reload may have taken the place of one of them meanwhile.
             Err(_) if !batch.is_abandoned(0) && !pipeline.is_current(&plan) => {}

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kushi_core::ErrorKind;
-use kushi_dataplane::{DataPlane, DataPlaneOptions, InFlight, Overrides, Phase, Verb, VerbAnswer};
+use kushi_dataplane::{
+    AskedVersion, DataPlane, DataPlaneOptions, InFlight, Overrides, Phase, Verb, VerbAnswer,
+};
 
 use crate::site::{INFLIGHT_BYTES, Site, options, version};
 
@@ -43,10 +45,14 @@ fn a_server_that_goes_away_says_so() {
     }
     let text = "Server not ready";
     for model in ["echo", "other"] {
-        let verb = Verb::ModelReady { model: model.into(), version: None };
+        let verb = Verb::ModelReady { model: model.into(), version: AskedVersion::Any };
         site.refuses(verb, ErrorKind::ShuttingDown, text);
     }
-    site.refuses(Verb::ModelConfig { model: "other".into(), version: None }, ErrorKind::ShuttingDown, text);
+    site.refuses(
+        Verb::ModelConfig { model: "other".into(), version: AskedVersion::Any },
+        ErrorKind::ShuttingDown,
+        text,
+    );
     site.refuses(Verb::RepositoryIndex { ready_only: true }, ErrorKind::ShuttingDown, text);
     let load = Verb::RepositoryModelLoad { model: "m".into(), overrides: Overrides::default() };
     site.refuses(load, ErrorKind::ShuttingDown, text);

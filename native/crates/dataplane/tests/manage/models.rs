@@ -1,20 +1,20 @@
 //! What is asked of models.
 
 use kushi_core::{DataType, ErrorKind, ModelSpec};
-use kushi_dataplane::{ModelMetadata, ModelStatistics, TensorMetadata, Verb, VerbAnswer};
+use kushi_dataplane::{AskedVersion, ModelMetadata, ModelStatistics, TensorMetadata, Verb, VerbAnswer};
 use kushi_testkit::{Scene, echo_spec, tensor_spec};
 
 use crate::site::{Site, version};
 
 fn metadata(site: &Site, version: Option<u64>) -> ModelMetadata {
-    match site.ask(Verb::ModelMetadata { model: "echo".into(), version }) {
+    match site.ask(Verb::ModelMetadata { model: "echo".into(), version: version.into() }) {
         Ok(VerbAnswer::ModelMetadata(metadata)) => metadata,
         other => panic!("{other:?}"),
     }
 }
 
 fn statistics(site: &Site, model: &str, version: Option<u64>) -> Vec<ModelStatistics> {
-    match site.ask(Verb::ModelStatistics { model: model.into(), version }) {
+    match site.ask(Verb::ModelStatistics { model: model.into(), version: version.into() }) {
         Ok(VerbAnswer::ModelStatistics(statistics)) => statistics,
         other => panic!("{other:?}"),
     }
@@ -61,7 +61,8 @@ fn the_latest_version_names_all_that_are_ready_and_another_one_itself() {
 #[test]
 fn a_model_is_ready_or_says_why_not() {
     let (site, scene) = (Site::new(), version(2));
-    let ready = |model: &str, version| Verb::ModelReady { model: model.into(), version };
+    let ready =
+        |model: &str, version: Option<u64>| Verb::ModelReady { model: model.into(), version: version.into() };
     site.serve("echo", [&scene]);
     site.plane.registry.announce("late", 1);
     for version in [None, Some(2)] {
@@ -84,12 +85,10 @@ fn a_configuration_is_that_of_the_version() {
     });
     let site = Site::new();
     site.serve("echo", &scenes);
-    for (version, expected) in [(None, "config of 2"), (Some(1), "config of 1")] {
-        let Ok(VerbAnswer::ModelConfig(spec)) = site.ask(Verb::ModelConfig { model: "echo".into(), version })
-        else {
-            panic!("no configuration")
-        };
-        assert_eq!(spec.config_json, expected);
+    for (version, expected) in [(None::<u64>, "config of 2"), (Some(1), "config of 1")] {
+        let verb = Verb::ModelConfig { model: "echo".into(), version: version.into() };
+        let Ok(VerbAnswer::ModelConfig(config)) = site.ask(verb) else { panic!("no configuration") };
+        assert_eq!(config.json, expected);
     }
 }
 
@@ -117,9 +116,12 @@ fn statistics_are_of_one_version_of_one_model_or_of_all() {
 fn there_are_no_statistics_of_what_does_not_serve() {
     let (site, scene) = (Site::new(), version(1));
     site.serve("echo", [&scene]);
-    let statistics = |model: &str, version| Verb::ModelStatistics { model: model.into(), version };
+    let statistics = |model: &str, version: u64| Verb::ModelStatistics {
+        model: model.into(),
+        version: AskedVersion::Number(version),
+    };
     let text = "requested model 'other' is not available";
-    site.refuses(statistics("other", Some(1)), ErrorKind::InvalidInput, text);
+    site.refuses(statistics("other", 1), ErrorKind::InvalidInput, text);
     let text = "requested model version is not available for model 'echo'";
-    site.refuses(statistics("echo", Some(9)), ErrorKind::InvalidInput, text);
+    site.refuses(statistics("echo", 9), ErrorKind::InvalidInput, text);
 }

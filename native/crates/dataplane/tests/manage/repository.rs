@@ -99,7 +99,7 @@ fn directories_are_read_by_whoever_runs_what_is_handed_back() {
 fn an_order_is_answered_when_it_has_been_carried_out() {
     let site = Site::new();
     let files = vec![("1/model".to_owned(), b"content".to_vec())];
-    let overrides = Overrides { config: Some("{}".into()), files };
+    let overrides = Overrides { config: Some("{}".into()), files, versions: None };
     thread::scope(|scope| {
         scope.spawn(|| {
             let order = site.plane.orders.next(false).expect("an order");

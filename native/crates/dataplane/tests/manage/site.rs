@@ -49,7 +49,7 @@ impl Site {
     /// Loads these versions of a model.
     pub fn serve<'a>(&self, model: &str, versions: impl IntoIterator<Item = &'a Scene>) {
         let runners = versions.into_iter().map(|scene| scene.runner.clone()).collect();
-        self.plane.publish(model, runners, &[]).unwrap_or_else(|error| panic!("{error}"));
+        self.plane.publish(model, runners, &[], None).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

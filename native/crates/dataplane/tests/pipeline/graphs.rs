@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kushi_core::{ErrorKind, ModelSpec, Request, Runner, RunnerOptions};
-use kushi_dataplane::StepSpec;
+use kushi_core::{ErrorKind, ModelSpec, Parameter, Request, Runner, RunnerOptions};
+use kushi_dataplane::{RoutesSpec, StepSpec};
 use kushi_testkit::{Scene, int32};
 
 use crate::site::{Site, chain, lead, model, step, value};
@@ -128,6 +128,37 @@ fn a_step_may_name_a_version() {
         assert_eq!(site.value(7), 7);
         assert_eq!([&one, &two].map(|scene| scene.puppet.seen().len()), expected);
     }
+}
+
+#[test]
+fn the_versions_of_a_step_share_its_requests_and_one_request_meets_one_version() {
+    let version =
+        |number| Scene::without_drivers(ModelSpec { version: number, ..model("m", &["INPUT"], &["OUTPUT"]) });
+    let scenes = [1, 2].map(version);
+    let mut site = Site::new([]);
+    let runners = scenes.iter().map(|scene| scene.runner.clone()).collect();
+    let weights = [(1, 1.0), (2, 3.0)].into();
+    let routes = RoutesSpec { weights, sticky: Some("user".into()), ..RoutesSpec::default() };
+    let _ = site.plane.registry.publish_beside("m", runners, &[], Some(routes.into()));
+    let ensemble = site.chained(&["m", "m"]);
+    let seen = || [0, 1].map(|at: usize| scenes[at].puppet.seen().len());
+    for key in 0..40 {
+        let before = seen();
+        site.ask(&ensemble, key);
+        assert_eq!(site.value(key), key as i32);
+        let grown = [0, 1].map(|at| seen()[at] - before[at]);
+        assert!(grown == [2, 0] || grown == [0, 2], "{grown:?}");
+    }
+    assert!(seen()[0].abs_diff(20) <= 4, "{:?}", seen());
+    let before = seen();
+    for key in 40..50 {
+        let mut request = site.request(key, &[Some(1)]);
+        request.parameters.push(("user".into(), Parameter::String("somebody".into())));
+        lead(&ensemble, request);
+        assert_eq!(site.value(key), 1);
+    }
+    let grown = [0, 1].map(|at| seen()[at] - before[at]);
+    assert!(grown == [20, 0] || grown == [0, 20], "{grown:?}");
 }
 
 #[test]
