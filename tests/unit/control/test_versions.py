@@ -17,7 +17,7 @@ from tests.unit.controlled import plus
 from tests.waiting import eventually
 
 BOTH: Mapping[str, Any] = {"labels": {"stable": 1, "canary": 2}, "weights": {"stable": 90, "canary": 10}}
-EXPLICIT = EngineOptions(models=ModelOptions(control="explicit", load=["m"]))
+EXPLICIT = EngineOptions(models=ModelOptions(control="explicit", load=("m",)))
 
 
 def declared(versions: Mapping[str, Any] | None, policy: str = "all {}") -> str:
@@ -225,7 +225,7 @@ def test_the_steps_of_an_ensemble_are_shared_out_as_well(tmp_path: Path) -> None
         assert abs(found[1] - 20) <= 2
         given = {"INPUT0": np.zeros((1, 1), np.int32)}
         for user in range(8):
-            options = {"parameters": {"user": user}}
+            options: dict[str, Any] = {"parameters": {"user": user}}
             alone = shares(engine, 3, **options)
             steps = {int(engine.infer("twice", given, **options)["OUTPUT0"][0, 0]) for _ in range(3)}
             assert steps == alone.keys()

@@ -1,5 +1,6 @@
 //! What all the others stand on: errors, texts, clocks, counts and locks.
 
+mod asked_version;
 mod cause_text;
 mod clock;
 mod complaints;
@@ -14,6 +15,7 @@ mod shortened;
 mod state;
 pub(crate) mod sync;
 
+pub use asked_version::AskedVersion;
 pub use cause_text::cause_text;
 pub use clock::{Clock, SystemClock};
 pub use complaints::Complaints;

@@ -15,8 +15,8 @@ mod request;
 mod schedule;
 
 pub use base::{
-    Clock, Complaints, Count, Drain, Error, ErrorKind, FailureReason, FreeSlots, Inbox, InboxFull, State,
-    SystemClock, cause_text, epoch_ms, os_text, shortened,
+    AskedVersion, Clock, Complaints, Count, Drain, Error, ErrorKind, FailureReason, FreeSlots, Inbox,
+    InboxFull, State, SystemClock, cause_text, epoch_ms, os_text, shortened,
 };
 pub use batch::{Batch, Gathered, Scratch, Sent, UNANSWERED_PER_SLOT};
 pub use execute::{

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod asked_version;
 mod call_cycles;
 mod histogram;
 mod inference;
@@ -29,9 +28,9 @@ mod registry;
 mod traffic;
 mod version_routes;
 
-pub use asked_version::AskedVersion;
 pub use call_cycles::CallCycles;
 pub use inference::{Attempt, Begun, Inference, Refused};
+pub use kushi_core::AskedVersion;
 pub use kushi_gpu::GpuOptions;
 pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};
 pub use kushi_trace::{

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use kushi_core::{Error, ErrorKind, ModelSpec, Runner, State};
+use kushi_core::{AskedVersion, Error, ErrorKind, ModelSpec, Runner, State};
 use rustc_hash::FxHashMap;
 
-use crate::asked_version::no_number;
-use crate::{AskedVersion, VersionRoutes};
+use crate::VersionRoutes;
 
 #[derive(Default)]
 pub struct Registry {
@@ -193,6 +192,13 @@ impl Registry {
         self.sticky.load_full()
     }
 
+    /// Whether a version of the model may be asked for by a name.
+    pub fn has_labels(&self, model: &str) -> bool {
+        let models = self.models.load();
+        let routes = models.get(model).and_then(|versions| versions.routes.as_ref());
+        routes.is_some_and(|routes| routes.has_labels())
+    }
+
     /// Every runner that serves.
     pub fn runners(&self) -> Vec<Arc<Runner>> {
         let models = self.models.load();
@@ -328,7 +334,7 @@ fn labelled(label: &str, model: &str, routes: Option<&Arc<VersionRoutes>>) -> Re
     }
     let labels = routes.map(|routes| routes.labels()).unwrap_or_default();
     if labels.is_empty() {
-        return Err(no_number(label));
+        return Err(AskedVersion::no_number(label));
     }
     let text =
         format!("model '{model}' has no version '{label}': expected a number or one of its labels, {labels}");

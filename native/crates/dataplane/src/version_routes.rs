@@ -82,6 +82,10 @@ impl VersionRoutes {
         self.labels.get(label).copied()
     }
 
+    pub(crate) fn has_labels(&self) -> bool {
+        !self.labels.is_empty()
+    }
+
     /// All of them, for people.
     pub(crate) fn labels(&self) -> String {
         self.labels.keys().map(|label| format!("'{label}'")).collect::<Vec<_>>().join(", ")

@@ -2,20 +2,23 @@
 
 use std::borrow::Cow;
 
-use kushi_core::Error;
+use kushi_core::{AskedVersion, Error};
 use kushi_dataplane::Memory;
 use kushi_oip::Category;
 use percent_encoding::percent_decode_str;
 
 use crate::route::{About, Control, InferenceRoute, Management, NoRoute, RegionAction, Route, Settings};
 
-/// The route of a request, unless it has none, or `admit` refuses its category, whatever the method.
+/// The route of a request, unless it has none, or `admit` refuses its category, whatever the method. `has_labels`: whether
+/// a version of this model may be named by something else than its number.
 pub(crate) fn find<'a>(
     method: &str,
     path: &'a str,
+    has_labels: impl FnOnce(&str) -> bool,
     admit: impl FnOnce(Category) -> Result<(), Error>,
 ) -> Result<Route<'a>, NoRoute> {
-    let mut route = resource(path).ok_or(NoRoute::NotFound)?;
+    let is_one = |route: &Route<'_>| route.labelled().is_none_or(has_labels);
+    let mut route = resource(path).filter(is_one).ok_or(NoRoute::NotFound)?;
     admit(route.category()).map_err(NoRoute::Refused)?;
     if !route.takes(method) {
         return Err(NoRoute::WrongMethod(route.methods()));
@@ -64,7 +67,7 @@ fn model(rest: &str) -> Option<Route<'_>> {
     let mut next = segments.next();
     let mut version = "";
     if next == Some("versions") {
-        version = segments.next().filter(|text| is_number(text))?;
+        version = segments.next().filter(|text| is_number(text) || AskedVersion::is_label(text))?;
         next = segments.next();
     }
     if next == Some("trace") && version.is_empty() {
@@ -154,13 +157,21 @@ mod tests {
         assert_eq!(resource("/v2/models/m"), Some(Route::Management(metadata)));
         assert_eq!(resource("/v2/models/a%20b/infer"), infer("a b", ""));
         assert_eq!(resource("/v2/models/m/versions/03/infer"), infer("m", "03"));
+        assert_eq!(resource("/v2/models/m/versions/a.b-c_1/infer"), infer("m", "a.b-c_1"));
+        let path = "/v2/models/m/versions/stable/infer";
+        for (has_labels, expected) in
+            [(false, Err(NoRoute::NotFound)), (true, Ok(infer("m", "stable").unwrap()))]
+        {
+            assert_eq!(super::find("POST", path, |model| has_labels && model == "m", |_| Ok(())), expected);
+        }
         for path in [
             "/",
             "/v2/",
             "/v1",
             "/v2/models/",
             "/v2/models/m/",
-            "/v2/models/m/versions/x",
+            "/v2/models/m/versions/1x",
+            "/v2/models/m/versions/x y",
             "/v2/models/m/infer/x",
         ] {
             assert_eq!(resource(path), None, "{path}");
@@ -242,7 +253,7 @@ mod tests {
     }
 
     fn find<'a>(method: &str, path: &'a str) -> Result<Route<'a>, NoRoute> {
-        super::find(method, path, |_| Ok(()))
+        super::find(method, path, |_| true, |_| Ok(()))
     }
 
     #[test]

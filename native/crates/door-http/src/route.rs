@@ -102,6 +102,16 @@ pub(crate) enum NoRoute {
 }
 
 impl Route<'_> {
+    /// The model whose version it names by something else than a number.
+    pub(crate) fn labelled(&self) -> Option<&str> {
+        let (Self::Inference { model, version, .. }
+        | Self::Management(Management::Model { model, version, .. })) = self
+        else {
+            return None;
+        };
+        (!version.bytes().all(|byte| byte.is_ascii_digit())).then_some(&**model)
+    }
+
     pub(crate) fn category(&self) -> Category {
         match self {
             Self::Inference { .. } => Category::Inference,

@@ -44,7 +44,8 @@ pub(crate) async fn answer(
         };
     }
     let admit = |category| context.http.restrictions.check(category, &head.headers);
-    match path::find(head.method.as_str(), head.uri.path(), admit) {
+    let has_labels = |model: &str| context.http.plane.registry.has_labels(model);
+    match path::find(head.method.as_str(), head.uri.path(), has_labels, admit) {
         Ok(route) if guest.over_limit && !route.tells_of_health() => Err(Refusal::Final(full(guest))),
         Ok(Route::Inference { model, version, kind: InferenceRoute::Infer }) => {
             infer::infer(context, activity, (&model, version), &head.headers, body).await

@@ -91,7 +91,7 @@ mod tests {
     use crate::route::Route;
 
     fn asks(method: &str, path: &str, body: &str) -> Result<Verb, Error> {
-        match path::find(method, path, |_| Ok(())) {
+        match path::find(method, path, |_| true, |_| Ok(())) {
             Ok(Route::Management(route)) => verb(route, body.as_bytes()),
             other => panic!("{path} leads elsewhere: {other:?}"),
         }

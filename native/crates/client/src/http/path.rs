@@ -1,6 +1,6 @@
 //! Paths of the protocol.
 
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{AskedVersion, Error, ErrorKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// All but what stands for itself in a segment of a path.
@@ -29,13 +29,10 @@ pub(super) fn check_model(name: &str, version: &str) -> Result<(), Error> {
         let text = format!("Request for unknown model: '{name}' is not found");
         return Err(Error::new(ErrorKind::ModelNotFound, text));
     }
-    if version.bytes().all(|byte| byte.is_ascii_digit()) {
+    if version.bytes().all(|byte| byte.is_ascii_digit()) || AskedVersion::is_label(version) {
         return Ok(());
     }
-    Err(Error::invalid(format!(
-        "failed to get model version from specified version string '{version}' (details: stol), version should be \
-         an integral value > 0"
-    )))
+    Err(AskedVersion::no_number(version))
 }
 
 #[cfg(test)]
@@ -49,7 +46,8 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_are_versions() {
+    fn only_numbers_and_labels_are_versions() {
+        assert_eq!(check_model("m", "stable"), Ok(()));
         assert_eq!(check_model("m", "12"), Ok(()));
         assert_eq!(check_model("m", ""), Ok(()));
         assert_eq!(check_model("m", "-1").unwrap_err().kind, ErrorKind::InvalidInput);

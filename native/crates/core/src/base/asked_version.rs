@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kushi_core::Error;
+use crate::Error;
 
 const LONGEST_LABEL: usize = 64;
 
@@ -28,9 +28,24 @@ impl AskedVersion {
                     "invalid model version specified '{text}' , version should be an integral value > 0"
                 ))
             }),
-            Err(_) if is_label(text) => Ok(Self::Label(text.into())),
-            Err(_) => Err(no_number(text)),
+            Err(_) if Self::is_label(text) => Ok(Self::Label(text.into())),
+            Err(_) => Err(Self::no_number(text)),
         }
+    }
+
+    /// Whether it may be one: nobody takes it for a number. The same is said in Python, of what a configuration states.
+    pub fn is_label(text: &str) -> bool {
+        let may_begin = |first: char| first.is_ascii_alphabetic() || first == '_';
+        let may_follow = |one: char| one.is_ascii_alphanumeric() || matches!(one, '_' | '-' | '.');
+        text.len() <= LONGEST_LABEL && text.starts_with(may_begin) && text.chars().all(may_follow)
+    }
+
+    /// In Triton's words: it has no labels.
+    pub fn no_number(text: &str) -> Error {
+        Error::invalid(format!(
+            "failed to get model version from specified version string '{text}' (details: stol), version should be an \
+             integral value > 0"
+        ))
     }
 }
 
@@ -50,21 +65,6 @@ impl fmt::Display for AskedVersion {
     }
 }
 
-/// The same is said in Python, of what a configuration states.
-fn is_label(text: &str) -> bool {
-    let may_begin = |first: char| first.is_ascii_alphabetic() || first == '_';
-    let may_follow = |one: char| one.is_ascii_alphanumeric() || matches!(one, '_' | '-' | '.');
-    text.len() <= LONGEST_LABEL && text.starts_with(may_begin) && text.chars().all(may_follow)
-}
-
-/// Triton's text: it has no labels.
-pub(crate) fn no_number(text: &str) -> Error {
-    Error::invalid(format!(
-        "failed to get model version from specified version string '{text}' (details: stol), version should be an \
-         integral value > 0"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,7 +79,7 @@ mod tests {
             "invalid model version specified '-1' , version should be an integral value > 0".to_owned();
         assert_eq!(refused("-1"), Err(below));
         for text in ["1a", "a b", "-a", ".", "é", &"a".repeat(65)] {
-            assert_eq!(refused(text), Err(no_number(text).to_string()));
+            assert_eq!(refused(text), Err(AskedVersion::no_number(text).to_string()));
         }
     }
 }
