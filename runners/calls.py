@@ -53,7 +53,7 @@ class Calls(Management):
 
         inputs: arrays in the order of the model's inputs, or one mapping from their names. What is no array goes
             through numpy.asarray. Shapes have the batch dimension: a single image is [1, 3, 224, 224].
-        model_version: a version, "" for the latest.
+        model_version: a version or a label, "" for what the model's weights say, or the latest.
         outputs: the names of the wanted outputs, None for all. A mapping says of each how many of its best classes come
             in its place, as texts "value:index:label"; 0 is the output as it is.
         parameters: the parameters of the request; "timeout" is in microseconds.

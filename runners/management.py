@@ -216,6 +216,14 @@ class Management(ABC):
         """The same as `roll_back_model_versions`, for an event loop"""
         await self._async_reroute(model_name, {"back": True, "keep": keep})
 
+    def forget_model_versions(self, model_name: str) -> None:
+        """Goes back to what the model's configuration says of its versions; what was kept is deleted"""
+        self._reroute(model_name, {"forget": True})
+
+    async def async_forget_model_versions(self, model_name: str) -> None:
+        """The same as `forget_model_versions`, for an event loop"""
+        await self._async_reroute(model_name, {"forget": True})
+
     def get_system_shared_memory_status(
         self, region_name: str = "", *, deadline: float | timedelta | None = None
     ) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ class Model:
 
     @property
     def version(self) -> str:
-        """The version that is asked, "" for the latest"""
+        """The version or label that is asked, "" for none"""
         return self._version
 
     def run(

@@ -51,6 +51,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--promote", metavar="VERSION", help="label it 'stable', and send it all requests")
     one.add_argument("--back", action="store_true", help="go back to what was before the last change")
+    one.add_argument("--forget", action="store_true", help="go back to config.pbtxt, and delete what was kept")
     parser.add_argument("--keep", action="store_true", help="keep the change for the next start of the server")
     parser.add_argument("--json", action="store_true", help="what is in effect, for a program")
 
@@ -76,10 +77,13 @@ def _change(arguments: dict[str, Any], parser: ArgumentParser) -> Callable[[Clie
     """What is to be done before the versions are shown"""
     model, keep = arguments["model"], arguments["keep"]
     stated = {name: arguments[name] for name in ("labels", "weights", "sticky") if arguments[name] is not None}
-    if arguments["promote"] or arguments["back"]:
-        if stated:
-            parser.error(f"--{next(iter(stated))} cannot be given with --promote or --back")
-        if arguments["back"]:
+    alone = next((name for name in ("promote", "back", "forget") if arguments[name] not in (None, False)), None)
+    if alone:
+        if stated or (alone == "forget" and keep):
+            parser.error(f"--{next(iter(stated), 'keep')} cannot be given with --{alone}")
+        if alone == "forget":
+            return lambda client: client.forget_model_versions(model)
+        if alone == "back":
             return lambda client: client.roll_back_model_versions(model, keep=keep)
         return lambda client: client.promote_model_version(model, arguments["promote"], keep=keep)
     if not stated:

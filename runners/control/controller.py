@@ -144,15 +144,18 @@ class Controller:
         """The same of a model that may have been made of files that a load has brought, which stay"""
         self.load(name, keeps_files=True)
 
-    def reroute(self, name: str, text: str, *, waits: bool = True) -> None:
+    def reroute(self, name: str, change: str, *, waits: bool = True) -> None:
         """Changes how requests find the versions of a model that serves, which stay as they are: see `rerouted`"""
         check_model_name(name)
         with self._change(name, partial(self._loads.begin, name), waits=waits) as load:
             known = self._state.actual.get(name)
-            served = load.run(f"model '{name}'", partial(rerouted, name, known, text))
-            if known:
-                self._loader.reroute(known, served)
-                _LOG.info("model '%s': its versions are found by %s", name, stated_routes(served))
+            if known is None or not known.serving:
+                text = f"the versions of model '{name}' cannot be changed: it does not serve"
+                raise ModelUnavailable(text, model=name, status=400)
+            may_keep = self._reader.leave != "none"
+            changed = load.run(f"model '{name}'", partial(rerouted, known, change, may_keep=may_keep))
+            self._loader.reroute(known, changed)
+        _LOG.info("model '%s': its versions are found by %s", name, stated_routes(changed))
 
     def unload(
         self, name: str, *, dependents: bool = False, waits: bool = True, patience: float = _UNLOAD_PATIENCE_SECONDS

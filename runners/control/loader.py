@@ -17,14 +17,14 @@ from ..failures import failure_of, forget_frames
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
 from ..repository.specification import config_text
-from ..repository.version_routes import routes_of
+from ..repository.version_routes import check_alike, routes_of
 from .background import Background
 from .code_watch import CodeWatch
 from .load import Load
 from .opening import Failures, Opening
 from .plan import Known, Wish
 from .state import State
-from .staying import carried, kept, restated
+from .staying import restated_config, staying
 
 __all__ = ["Loader"]
 
@@ -53,9 +53,8 @@ class Loader:
         failures: Failures = {}
         new = resolved.versions
         try:
-            wish = carried(self._state.actual.get(wish.name), wish)
+            wish, stay = self._stay(load, wish)
             resolved = wish.resolved or resolved
-            stay = self._stay(load, wish)
             new = tuple(version for version in resolved.versions if version not in stay)
             for version in new:
                 self._core.announce(source.name, version)
@@ -65,8 +64,9 @@ class Loader:
             loaded, failures = opened.versions, opened.failures
             if not failures:
                 wish = _as_opened(load, wish)
-                stay = self._publish(resolved.config, source.name, stay, [started for started, _ in loaded.values()])
                 configs = {version: config for version, (_, config) in loaded.items()}
+                check_alike(routes_of(resolved.config), stay | configs)
+                stay = self._publish(resolved.config, source.name, stay, [started for started, _ in loaded.values()])
                 self._state.serves(wish, stay | configs, seen)
             if opened.works or not failures:
                 self._background.want(source.name, opened.works)
@@ -87,18 +87,20 @@ class Loader:
                 _LOG.info("successfully loaded '%s' version %d", source.name, version)
         return failures
 
-    def _stay(self, load: Load, wish: Wish) -> dict[int, ModelConfig]:
+    def _stay(self, load: Load, wish: Wish) -> tuple[Wish, dict[int, ModelConfig]]:
+        """As it was changed since it was read, and the versions that stay"""
         known = self._state.actual.get(wish.name)
-        if known is None or self._background.is_about(wish.name):
-            return {}
-        versions = load.run(f"model '{wish.name}'", partial(kept, known, wish))
-        return {version: known.serving[version] for version in sorted(versions)}
+        if known is None:
+            return wish, {}
+        wish, versions = load.run(f"model '{wish.name}'", partial(staying, known, wish))
+        if self._background.is_about(wish.name):
+            return wish, {}
+        return wish, {version: known.serving[version] for version in sorted(versions)}
 
     def reroute(self, known: Known, served: Wish) -> None:
         """Nothing of the model changes but how requests find its versions"""
-        if served.resolved:
-            serving = self._publish(served.resolved.config, served.name, known.serving, [])
-            self._state.reroutes(served, serving)
+        config = served.resolved.config if served.resolved else ModelConfig()
+        self._state.reroutes(served, self._publish(config, served.name, known.serving, []))
 
     def _publish(
         self, config: ModelConfig, name: str, stay: Mapping[int, ModelConfig], new: Sequence[StartedVersion]
@@ -106,7 +108,7 @@ class Loader:
         """The new versions beside those that stay, which have the configurations that are answered"""
         routes = routes_of(config)
         self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
-        now = {version: restated(serving, config) for version, serving in stay.items()}
+        now = {version: restated_config(serving, config) for version, serving in stay.items()}
         for version, stated in now.items():
             if stated != stay[version]:
                 self._core.restate(name, version, config_text(stated), stated.SerializeToString())
@@ -125,7 +127,9 @@ class Loader:
     ) -> None:
         """Takes an ensemble away that is to serve again when its models do; `seen` are their changes until now"""
         self._core.unload(ensemble)
-        self._say(ensemble, dict.fromkeys(versions, reason))
+        self._log(ensemble, dict.fromkeys(versions, reason))
+        for version in versions:
+            self._core.suspend(ensemble, version, str(reason))
         self._state.suspends(ensemble, reason, seen)
 
     def refuse(self, wish: Wish, failures: Failures) -> None:
@@ -139,6 +143,11 @@ class Loader:
         self._state.refuses(wish, reason)
 
     def _say(self, name: str, failures: Failures) -> None:
+        self._log(name, failures)
+        for version, error in failures.items():
+            self._core.fail(name, version, str(error))
+
+    def _log(self, name: str, failures: Failures) -> None:
         for error in failures.values():
             # names and values in it come from files
             error.args = (shortened(str(error)),)
@@ -146,7 +155,6 @@ class Loader:
         for version, error in failures.items():
             named = f"'{name}'" if version is None else f"'{name}' version {version}"
             _LOG.error("failed to load %s: %s", named, error)
-            self._core.fail(name, version, str(error))
 
 
 def _as_opened(load: Load, wish: Wish) -> Wish:

@@ -18,13 +18,13 @@ from ..repository.version_routes import VersionRoutes
 
 __all__ = [
     "Actual",
+    "ChangedRoutes",
     "Desired",
     "Known",
     "Load",
     "Refuse",
     "Step",
     "Suspend",
-    "Told",
     "Unload",
     "Wish",
     "changes",
@@ -35,13 +35,13 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Told:
+class ChangedRoutes:
     """How requests are to find the versions of a model, as somebody has said while it served"""
 
     routes: VersionRoutes
     before: VersionRoutes
     """The ones that these took the place of"""
-    declared: str
+    declared: VersionRoutes
     """What the configuration says itself: where it says something else, that is newer"""
 
 
@@ -63,8 +63,10 @@ class Wish:
     """What its folder goes with, where a load has brought its files"""
     is_asked_for: bool = field(default=False, compare=False)
     """Somebody wants it to be loaded, whether it has changed or not"""
-    told: Told | None = field(default=None, compare=False)
-    """What somebody has said about its versions since it was declared"""
+    is_whole: bool = field(default=False, compare=False)
+    """All its versions are to be loaded again, also where no file of it has changed"""
+    changed_routes: ChangedRoutes | None = field(default=None, compare=False)
+    """How somebody has changed, since then, how requests find its versions"""
 
     @property
     def steps(self) -> list[str]:

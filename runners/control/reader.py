@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
 from ..repository.contents import look
+from ..repository.kept_routes import KEPT
 from ..repository.layout import ModelSource, find, read_source
 from ..repository.overrides import Folder, Leave, Overrides, check_leave, parse_config
 from ..repository.resolve import resolve, resolve_written
@@ -45,7 +46,7 @@ class Reader:
         self.repositories = tuple(repositories)
         self.config_name = config_name
         self._auto_complete = auto_complete
-        self._leave = leave
+        self.leave = leave
 
     def wish(self, load: Load, source: ModelSource) -> Wish:
         """A model that was found; each time that it is read it is to be loaded"""
@@ -97,10 +98,10 @@ class Reader:
             wish = replace(self._read_with(read_source(served.folder.path), served.override), folder=served.folder)
         else:
             wish = self._brought(name, overrides, served)
-        return replace(wish, is_asked_for=True)
+        return replace(wish, is_asked_for=True, is_whole=keeps_files)
 
     def _brought(self, name: str, overrides: Overrides, served: Wish | None) -> Wish:
-        overrides.check(self._leave)
+        overrides.check(self.leave)
         config = parse_config(overrides.config) if overrides.config is not None else None
         if overrides.files and config is not None:
             folder = Folder(name, overrides.files)
@@ -110,7 +111,7 @@ class Reader:
         source = self._source(name)
         if config is None and served and served.override is not None and not served.folder:
             before, now = served.contents, look(source.path)
-            if before and before.place == now.place and not now.differences(before):
+            if before and before.place == now.place and not {*now.differences(before)} - {KEPT}:
                 config = served.override
         if config is None:
             return self._read(source)
@@ -125,7 +126,7 @@ class Reader:
             with suppress(KushiError):
                 own = resolve(source, auto_complete=True).config
         if wish.resolved:
-            check_leave(wish.resolved.config, own, self._leave)
+            check_leave(wish.resolved.config, own, self.leave)
 
     def _source(self, name: str) -> ModelSource:
         source = find((path.absolute() for path in self.repositories), name, self.config_name)

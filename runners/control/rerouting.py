@@ -1,65 +1,76 @@
 """
-What somebody says about the versions of a model while it serves: other labels and weights, one version for all, or what
-was said before.
+What somebody changes about the versions of a model while it serves: other labels and weights, one version for all, what
+was before, or what its configuration says.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigInvalid, ModelNotReady
-from ..repository.kept_routes import Kept, keep, read_kept
+from ..errors import ConfigInvalid, InternalError
+from ..repository.config import read
+from ..repository.kept_routes import Kept, forget, keep, read_kept
+from ..repository.layout import ModelSource
 from ..repository.overrides import NO_OVERRIDES, Overrides
 from ..repository.version_routes import (
     NO_ROUTES,
+    STATED,
     VersionRoutes,
+    check_alike,
+    is_number,
     json_object,
     routes_from,
     routes_of,
     routes_text,
 )
-from ..version_labels import VERSIONS
-from .plan import Known, Told, Wish
-from .staying import with_told
+from .plan import ChangedRoutes, Known, Wish
+from .staying import with_changed_routes
 
 __all__ = ["STABLE", "check_alone", "rerouted", "stated_routes"]
 
 STABLE = "stable"
 """The label of the version that is promoted"""
-_WHERE = f"parameter '{VERSIONS}'"
 
 
-def rerouted(name: str, known: Known | None, text: str) -> Wish:
+def rerouted(known: Known, text: str, *, may_keep: bool) -> Wish:
     """
-    What the model is to serve by, which is kept in its directory where the text says so: an object with what changes of
-    the declaration, None for what goes, or with "promote", a version, or "back", true
+    What a model is to serve by. The text is an object: what changes of the declaration, and null for what goes; or with
+    "promote" a version; or "back" or "forget", true. With "keep" the directory of the model keeps it
     """
-    stated = json_object(text, _WHERE)
-    keeps, goes_back = (_flag(stated, flag) for flag in ("keep", "back"))
-    served = known.served if known and known.serving else None
+    stated = json_object(text, STATED)
+    keeps, goes_back, forgets = (_flag(stated, flag) for flag in ("keep", "back", "forget"))
+    served = known.served
     if served is None or served.resolved is None:
-        raise ModelNotReady(f"the versions of model '{name}' cannot be changed: it does not serve", model=name)
-    folder = served.resolved.source.path
-    if keeps and served.folder:
-        raise ConfigInvalid(f"{_WHERE}: nothing can be kept of model '{name}', whose files a load has brought")
-    now = routes_of(served.resolved.config) or NO_ROUTES
-    if not goes_back:
-        routes = _promoted(now, stated) if "promote" in stated else routes_from({**now.plain, **stated}, _WHERE)
-    elif stated:
-        raise ConfigInvalid(f"{_WHERE}: 'back' changes all: nothing else can be stated with it")
+        raise InternalError(f"model '{known.wish.name}' serves by nothing")
+    resolved = served.resolved
+    if (keeps or forgets) and served.folder:
+        raise ConfigInvalid(f"{STATED}: nothing is kept of a model whose files a load has brought")
+    if keeps and not may_keep:
+        raise ConfigInvalid(f"{STATED}: nothing may be kept (--model-load-files=none)")
+    if (goes_back or forgets) and (stated or goes_back == forgets or (forgets and keeps)):
+        raise ConfigInvalid(f"{STATED}: 'back' and 'forget' change all: nothing else can be stated with them")
+    now = routes_of(resolved.config) or NO_ROUTES
+    if forgets:
+        routes = _declared(resolved.source)
+    elif goes_back:
+        routes = _before(served, resolved.source)
+    elif "promote" in stated:
+        routes = _promoted(now, stated)
     else:
-        routes = _before(served)
-    declared = served.told.declared if served.told else routes_text(served.resolved.config)
-    wish = with_told(served, Told(routes, now, declared))
+        routes = routes_from({**now.plain, **stated}, STATED)
+    declared = served.changed_routes.declared if served.changed_routes else now
+    wish = with_changed_routes(served, ChangedRoutes(routes, now, routes if keeps or forgets else declared))
+    check_alike(routes, known.serving)
     if keeps:
-        keep(folder, Kept(routes, now))
-        wish = with_told(served, Told(routes, now, routes.text if routes != NO_ROUTES else ""))
+        keep(resolved.source.path, Kept(routes, now))
+    elif forgets:
+        forget(resolved.source.path)
     return wish
 
 
 def check_alone(overrides: Overrides) -> None:
     """Raises where a load brings more than that"""
     if overrides != NO_OVERRIDES:
-        raise ConfigInvalid(f"{_WHERE} changes nothing else of a model: load it before")
+        raise ConfigInvalid(f"{STATED} changes nothing else of a model: load it before")
 
 
 def stated_routes(wish: Wish) -> str:
@@ -70,7 +81,7 @@ def stated_routes(wish: Wish) -> str:
 def _flag(stated: dict[str, Any], name: str) -> bool:
     flag = stated.pop(name, False)
     if not isinstance(flag, bool):
-        raise ConfigInvalid(f"{_WHERE}: '{name}' is {flag!r}, expected true or false")
+        raise ConfigInvalid(f"{STATED}: '{name}' is {flag!r}, expected true or false")
     return flag
 
 
@@ -78,21 +89,28 @@ def _promoted(now: VersionRoutes, stated: Mapping[str, Any]) -> VersionRoutes:
     """One version, by its label or number, for all requests that name none"""
     promoted = stated["promote"]
     if stated.keys() != {"promote"}:
-        raise ConfigInvalid(f"{_WHERE}: 'promote' changes labels and weights: nothing else can be stated with it")
-    version = now.labels.get(promoted) if isinstance(promoted, str) else None
-    if version is None and str(promoted).isdecimal():
-        version = int(promoted)
-    if version is None:
+        raise ConfigInvalid(f"{STATED}: 'promote' changes labels and weights: nothing else can be stated with it")
+    name = str(promoted) if isinstance(promoted, str | int) and not isinstance(promoted, bool) else ""
+    if name not in now.labels and not is_number(name):
         known = ", ".join(f"'{label}'" for label in now.labels) or "none"
-        raise ConfigInvalid(f"{_WHERE}: 'promote' is {promoted!r}, expected a label ({known}) or a version's number")
-    return routes_from({**now.plain, "labels": {**now.labels, STABLE: version}, "weights": {STABLE: 1}}, _WHERE)
+        raise ConfigInvalid(
+            f"{STATED}: 'promote' is {promoted!r}, expected a label ({known}) or the number of a version"
+        )
+    labels = {**now.labels, STABLE: now.version(name)}
+    return routes_from({**now.plain, "labels": labels, "weights": {STABLE: 1}}, STATED)
 
 
-def _before(served: Wish) -> VersionRoutes:
+def _before(served: Wish, source: ModelSource) -> VersionRoutes:
     """Those that the last change took the place of; a change that was kept is remembered over a restart"""
-    if served.told:
-        return served.told.before
-    kept = read_kept(served.resolved.source.path) if served.resolved and not served.folder else None
+    if served.changed_routes:
+        return served.changed_routes.before
+    kept = None if served.folder else read_kept(source.path)
     if kept is None or kept.before is None:
-        raise ConfigInvalid(f"{_WHERE}: there is nothing to go back to: nothing was changed since the model was loaded")
+        raise ConfigInvalid(f"{STATED}: there is nothing to go back to: nothing was changed since the model was loaded")
     return kept.before
+
+
+def _declared(source: ModelSource) -> VersionRoutes:
+    """What the configuration says itself"""
+    config = read(source.config_file) if source.config_file else source.config
+    return routes_of(config) or NO_ROUTES

@@ -54,7 +54,9 @@ class State:
         with self._lock:
             if known := self._known.get(served.name):
                 wish = served if known.wish is known.served else known.wish
-                self._known[served.name] = replace(known, wish=wish, served=served, serving=versions)
+                self._known[served.name] = replace(
+                    known, wish=wish, served=served, serving=versions, change=next(self._changes)
+                )
 
     def fails(self, wish: Wish, reason: KushiError, seen: Mapping[str, int]) -> None:
         """The wish could not be carried out; what served goes on. `seen` are the changes before it was tried"""

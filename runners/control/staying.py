@@ -2,15 +2,21 @@
 
 from dataclasses import replace
 
-from ..repository.kept_routes import KEPT
+from ..repository.kept_routes import KEPT, WHERE, read_kept
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
 from ..repository.supported_fields import ALTERNATIVES
-from ..repository.version_routes import NO_ROUTES, check_routes, routes_text, with_routes
+from ..repository.version_routes import NO_ROUTES, STATED, check_routes, routes_of, routes_text, with_routes
 from ..version_labels import VERSIONS
-from .plan import Known, Told, Wish
+from .plan import ChangedRoutes, Known, Wish
 
-__all__ = ["carried", "kept", "restated", "with_told"]
+__all__ = ["kept", "restated_config", "staying", "with_changed_routes"]
+
+
+def staying(known: Known, wish: Wish) -> tuple[Wish, frozenset[int]]:
+    """What is wanted of a model, as it was changed since, and the versions that stay as they are"""
+    wish = with_earlier_changes(known, wish)
+    return wish, kept(known, wish)
 
 
 def kept(known: Known, wish: Wish) -> frozenset[int]:
@@ -28,8 +34,10 @@ def kept(known: Known, wish: Wish) -> frozenset[int]:
         return frozenset()
     changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}
     same = wanted & known.serving.keys() - changed
-    is_the_same = same == wanted == {*known.serving} and served.resolved.config == wish.resolved.config
-    return frozenset() if None in changed or (is_the_same and wish.is_asked_for) else frozenset(same)
+    has_same_files = same == wanted == {*known.serving}
+    is_the_same = has_same_files and served.resolved.config == wish.resolved.config
+    loads_all = (has_same_files and wish.is_whole) or (is_the_same and wish.is_asked_for)
+    return frozenset() if None in changed or loads_all else frozenset(same)
 
 
 def _version_of(path: str, resolved: Resolved) -> int | None:
@@ -39,6 +47,7 @@ def _version_of(path: str, resolved: Resolved) -> int | None:
         # it has been read
         return 0
     if path == KEPT:
+        # so has that
         return 0
     first = path.partition("/")[0]
     return int(first) if first.isdecimal() else None
@@ -52,24 +61,38 @@ def _alike(one: ModelConfig, other: ModelConfig) -> bool:
     return bool(first == second)
 
 
-def carried(known: Known | None, wish: Wish) -> Wish:
-    """With what somebody has said about the versions, as long as nothing else is declared"""
-    told = known.served.told if known and known.served else None
-    if told and wish.resolved and routes_text(wish.resolved.config) == told.declared:
-        return with_told(wish, told)
+def with_earlier_changes(known: Known, wish: Wish) -> Wish:
+    """As somebody has changed how requests find the versions, as long as nothing else is declared since"""
+    wish = _as_kept_now(wish)
+    earlier = known.served.changed_routes if known.served else None
+    if earlier and wish.resolved and (routes_of(wish.resolved.config) or NO_ROUTES) == earlier.declared:
+        return with_changed_routes(wish, earlier)
     return wish
 
 
-def with_told(wish: Wish, told: Told) -> Wish:
+def _as_kept_now(wish: Wish) -> Wish:
+    """A change may have been kept since the model was read"""
+    resolved = wish.resolved
+    if resolved is None or (resolved.source.config_file is None and routes_text(resolved.config)):
+        return wish
+    kept = read_kept(resolved.source.path)
+    if kept is None or kept.routes == (routes_of(resolved.config) or NO_ROUTES):
+        return wish
+    config = with_routes(resolved.config, kept.routes)
+    check_routes(config, resolved.versions, WHERE)
+    return replace(wish, resolved=replace(resolved, config=config))
+
+
+def with_changed_routes(wish: Wish, changed_routes: ChangedRoutes) -> Wish:
     """Raises where that names a version that is not there"""
     if wish.resolved is None:
         return wish
-    config = with_routes(wish.resolved.config, told.routes)
-    check_routes(config, wish.resolved.versions)
-    return replace(wish, resolved=replace(wish.resolved, config=config), told=told)
+    config = with_routes(wish.resolved.config, changed_routes.routes)
+    check_routes(config, wish.resolved.versions, f"{STATED}, as it was changed while the model served")
+    return replace(wish, resolved=replace(wish.resolved, config=config), changed_routes=changed_routes)
 
 
-def restated(serving: ModelConfig, wished: ModelConfig) -> ModelConfig:
+def restated_config(serving: ModelConfig, wished: ModelConfig) -> ModelConfig:
     """The complete configuration of a version that stays, as it is called from now on"""
     config = ModelConfig()
     config.CopyFrom(serving)

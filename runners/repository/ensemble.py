@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..errors import ConfigInvalid
 from .messages import DataType, ModelConfig, ModelEnsembling, ModelInput, ModelOutput
 from .tensors import shape_text
+from .version_routes import routes_of
 
 __all__ = [
     "LATEST",
@@ -203,7 +204,7 @@ def check_composing(
             why = failures.get(step.model_name)
             more = f". Model '{step.model_name}' loading failed with error: {_cut(str(why))}" if why else ""
             raise ConfigInvalid(f"ensemble '{name}' depends on '{step.model_name}' which has no loaded version{more}")
-        version = max(versions) if step.model_version == LATEST else step.model_version
+        version = _usual(versions) if step.model_version == LATEST else step.model_version
         if version not in versions:
             raise ConfigInvalid(
                 f"ensemble '{name}' depends on '{step.model_name}' whose required version {version} is not loaded."
@@ -224,6 +225,14 @@ def check_composing(
         of_steps.append(model)
     _check_depth(config, models)
     return of_steps
+
+
+def _usual(versions: Mapping[int, ModelConfig]) -> int:
+    """The version that a request without one meets, or one of those like it"""
+    latest = max(versions)
+    routes = routes_of(versions[latest])
+    shares = routes.shares() if routes else {}
+    return max(shares, key=lambda version: shares[version], default=latest)
 
 
 def _cut(reason: str) -> str:

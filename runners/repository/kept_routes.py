@@ -19,10 +19,12 @@ from .version_routes import VersionRoutes, json_object, routes_from
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["KEPT", "Kept", "keep", "read_kept"]
+__all__ = ["KEPT", "WHERE", "Kept", "forget", "keep", "read_kept"]
 
 KEPT: Final = "kushi.versions.json"
-_WHERE: Final = f"file '{KEPT}'"
+WHERE: Final = f"file '{KEPT}'"
+"""How errors name it"""
+_MOST_CHARACTERS: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ def read_kept(folder: Path) -> Kept | None:
     file = folder / KEPT
     if not os.path.lexists(file):
         return None
-    stated = json_object(read_file(file, "configuration").decode(errors="replace"), _WHERE)
+    stated = json_object(read_file(file, "configuration").decode(errors="replace"), WHERE, _MOST_CHARACTERS)
     before = stated.pop("before", None)
-    return Kept(routes_from(stated, _WHERE), None if before is None else routes_from(before, f"{_WHERE}, 'before'"))
+    return Kept(routes_from(stated, WHERE), None if before is None else routes_from(before, f"{WHERE}, 'before'"))
 
 
 def keep(folder: Path, kept: Kept) -> None:
@@ -58,4 +60,12 @@ def keep(folder: Path, kept: Kept) -> None:
     except OSError as error:
         with suppress(OSError):
             new.unlink()
-        raise ConfigInvalid(f"{_WHERE} cannot be written, so that nothing changes: {error}") from error
+        raise ConfigInvalid(f"{WHERE} cannot be written, so that nothing changes: {error}") from error
+
+
+def forget(folder: Path) -> None:
+    """Takes the file away, if there is one; raises where that cannot be done"""
+    try:
+        (folder / KEPT).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigInvalid(f"{WHERE} cannot be deleted, so that nothing changes: {error}") from error

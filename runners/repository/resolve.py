@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigInvalid, about
+from ..version_labels import VERSIONS
 from .config import read
-from .kept_routes import read_kept
+from .kept_routes import WHERE, read_kept
 from .layout import ModelSource
 from .messages import ModelConfig
 from .normalize import fill_backend, fill_defaults
 from .supported_fields import check_supported_fields
 from .validate import check_model
-from .version_routes import check_routes, with_routes
+from .version_routes import STATED, check_routes, routes_text, with_routes
 from .versions import missing, served
 
 __all__ = ["NoVersion", "Resolved", "resolve", "resolve_written"]
@@ -48,8 +49,7 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
 def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
     """Completes and checks a configuration that was read; an error names the file it is about"""
     with about(source.stated_in):
-        if kept := read_kept(source.path):
-            written = with_routes(written, kept.routes)
+        written, where = _as_kept(source, written)
         config = fill_backend(source, written)
         check_supported_fields(config)
         config = fill_defaults(config)
@@ -58,8 +58,19 @@ def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
         versions = served(config, source.versions)
         if not versions:
             raise NoVersion(f"at least one version must be available under the version policy of model '{source.name}'")
-        check_routes(config, versions)
+        check_routes(config, versions, where)
     return Resolved(source, config, versions)
+
+
+def _as_kept(source: ModelSource, written: ModelConfig) -> tuple[ModelConfig, str]:
+    """With the routes of versions that are kept, unless a load states its own; and how errors name those"""
+    stated = routes_text(written)
+    kept = None if stated and source.config_file is None else read_kept(source.path)
+    if kept is None:
+        return written, STATED
+    if stated:
+        _LOG.info("model '%s': %s takes the place of the parameter '%s'", source.name, WHERE, VERSIONS)
+    return with_routes(written, kept.routes), WHERE
 
 
 def _report(versions: Sequence[int], name: str) -> None:

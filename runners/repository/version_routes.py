@@ -19,12 +19,15 @@ from ..errors import ConfigInvalid
 from ..version_labels import VERSIONS, is_label
 
 if TYPE_CHECKING:
-    from .messages import ModelConfig
+    from .messages import ModelConfig, ModelInput, ModelOutput
 
 __all__ = [
     "NO_ROUTES",
+    "STATED",
     "VersionRoutes",
+    "check_alike",
     "check_routes",
+    "is_number",
     "json_object",
     "read_routes",
     "routes_from",
@@ -33,6 +36,8 @@ __all__ = [
     "with_routes",
 ]
 
+STATED: Final = f"parameter '{VERSIONS}'"
+"""How errors name what a configuration says, or a change"""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _MOST: Final = 64
 _MOST_CHARACTERS: Final = 16 * 1024
@@ -79,15 +84,15 @@ class VersionRoutes:
 NO_ROUTES: Final = VersionRoutes()
 
 
-def read_routes(text: str, where: str = f"parameter '{VERSIONS}'") -> VersionRoutes:
+def read_routes(text: str, where: str = STATED) -> VersionRoutes:
     """`where`: how an error names the text"""
     return routes_from(json_object(text, where), where)
 
 
-def json_object(text: str, where: str) -> dict[str, Any]:
-    """What somebody states; `where` as above"""
-    if len(text) > _MOST_CHARACTERS:
-        raise ConfigInvalid(f"{where}: more than {_MOST_CHARACTERS} characters")
+def json_object(text: str, where: str, most: int = _MOST_CHARACTERS) -> dict[str, Any]:
+    """What somebody states, in so many characters at most; `where` as above"""
+    if len(text) > most:
+        raise ConfigInvalid(f"{where}: more than {most} characters")
     try:
         stated = json.loads(text)
     except (RecursionError, ValueError) as error:
@@ -110,7 +115,7 @@ def routes_from(stated: object, where: str) -> VersionRoutes:
     weights = _mapping(stated.get("weights"), f"{where}, 'weights'")
     _check_labels(labels, where)
     _check_weights(weights, labels, where)
-    sticky = stated.get("sticky") or None
+    sticky = None if stated.get("sticky") in (None, "") else stated["sticky"]
     if sticky is not None and not (isinstance(sticky, str) and _NAME.fullmatch(sticky)):
         raise ConfigInvalid(
             f"{where}: 'sticky' is {sticky!r}, expected the name of a parameter or header, of letters, digits, '_', "
@@ -132,7 +137,7 @@ def _check_labels(labels: Mapping[str, Any], where: str) -> None:
 
 def _check_weights(weights: Mapping[str, Any], labels: Mapping[str, int], where: str) -> None:
     for name, weight in weights.items():
-        if name not in labels and not _is_number(name):
+        if name not in labels and not is_number(name):
             raise ConfigInvalid(f"{where}: a weight is for '{name}', expected one of the labels, or a version's number")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _HEAVIEST:
             raise ConfigInvalid(
@@ -142,7 +147,8 @@ def _check_weights(weights: Mapping[str, Any], labels: Mapping[str, int], where:
         raise ConfigInvalid(f"{where}: all weights are 0")
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether it is one that a version may have"""
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 0 < int(text) <= _HIGHEST
 
 
@@ -178,8 +184,8 @@ def with_routes(config: ModelConfig, routes: VersionRoutes) -> ModelConfig:
     return changed
 
 
-def check_routes(config: ModelConfig, versions: Collection[int]) -> None:
-    """Raises where they name a version that is not served, or cannot be read"""
+def check_routes(config: ModelConfig, versions: Collection[int], where: str = STATED) -> None:
+    """Raises where they name a version that is not served, or cannot be read; `where` as above"""
     routes = routes_of(config)
     if routes is None:
         return
@@ -189,6 +195,35 @@ def check_routes(config: ModelConfig, versions: Collection[int]) -> None:
         if version not in versions:
             there = ", ".join(map(str, sorted(versions))) or "none"
             raise ConfigInvalid(
-                f"parameter '{VERSIONS}': {what} is for version {version}, and the versions that are served are "
+                f"{where}: {what} is for version {version}, and the versions that are served are "
                 f"{there}: version_policy says which, as version_policy: {{ all {{ }} }}"
             )
+
+
+def check_alike(routes: VersionRoutes | None, configs: Mapping[int, ModelConfig]) -> None:
+    """Raises where versions share requests and do not take the same ones: nobody knows which of them a request meets"""
+    first, *others = sorted(routes.shares() if routes else ()) or [0]
+    for other in others:
+        what = _difference(configs[first], configs[other])
+        if what:
+            raise ConfigInvalid(
+                f"{STATED}: versions {first} and {other} have weights and differ in {what}: requests can be shared out "
+                "between versions alone that take and give the same"
+            )
+
+
+def _difference(one: ModelConfig, other: ModelConfig) -> str:
+    if one.max_batch_size != other.max_batch_size:
+        return "max_batch_size"
+    for what, tensors, others in (("input", one.input, other.input), ("output", one.output, other.output)):
+        known = {tensor.name: tensor for tensor in others}
+        for tensor in tensors:
+            if tensor.name not in known or _form(tensor) != _form(known[tensor.name]):
+                return f"{what} '{tensor.name}'"
+        if len(known) != len(tensors):
+            return f"their {what}s"
+    return ""
+
+
+def _form(tensor: ModelInput | ModelOutput) -> tuple[object, ...]:
+    return tensor.data_type, tuple(tensor.dims), getattr(tensor, "optional", False)

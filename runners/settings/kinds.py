@@ -111,6 +111,13 @@ class Integer(Kind):
         return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
 
 
+class Level(Integer):
+    """A whole number, where programs written for Triton say yes or no as well"""
+
+    def parse(self, text: str) -> int | None:
+        return {"true": 1, "false": 0}.get(text.lower(), super().parse(text))
+
+
 class Port(Integer):
     """A port of TCP; 0 takes a free one"""
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from .definition import Group, setting
-from .kinds import Choice, Integer, Switch, Text
+from .kinds import Choice, Level, Switch, Text
 
 __all__ = ["LogOptions"]
 
@@ -15,7 +15,7 @@ class LogOptions(Group):
 
     title = "log"
 
-    verbose: int = setting("log-verbose", Integer(0, 255), "Level of verbose logging, 0 for none.", default=0)
+    verbose: int = setting("log-verbose", Level(0, 255), "Level of verbose logging, 0 for none.", default=0)
     info: bool = setting("log-info", Switch(), "Log informational messages.", default=True)
     warning: bool = setting("log-warning", Switch(), "Log warnings.", default=True)
     error: bool = setting("log-error", Switch(), "Log errors.", default=True)

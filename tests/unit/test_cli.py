@@ -117,6 +117,7 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
         "new",
         "serve",
         "check",
+        "versions",
         "export",
         "optimize",
         "inspect",

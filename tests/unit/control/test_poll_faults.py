@@ -308,7 +308,7 @@ def test_an_ensemble_that_failed_for_a_moment_is_tried_again(tmp_path: Path, mon
     with polled(tmp_path) as one:
         (tmp_path / "e" / "config.pbtxt").write_text(TWICE % "n")
         with monkeypatch.context() as full:
-            full.setattr(loader, "kept", Mock(side_effect=Overloaded("8 loads stand")))
+            full.setattr(loader, "staying", Mock(side_effect=Overloaded("8 loads stand")))
             one.look_twice()
         assert "8 loads stand" in str(one.engine.failures["e"])
         one.look()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelNotReady, ModelOptions, ModelUnavailable
+from runners import ConfigInvalid, Engine, EngineOptions, ModelNotFound, ModelOptions, ModelUnavailable
 from runners.repository.kept_routes import KEPT
+from tests import models
 from tests.unit.control.polled import TWICE, Polled, answer
 from tests.unit.controlled import plus
 from tests.waiting import eventually
@@ -118,13 +119,16 @@ def test_a_promoted_version_gets_all_until_somebody_goes_back(engine: Engine) ->
         ({"weights": {"9": 1}}, "the weight of '9' is for version 9"),
         ({"weights": 1}, "'weights': expected an object"),
         ({"other": 1}, "'other' is not known there"),
-        ({"promote": "other"}, "'promote' is 'other', expected a label ('stable', 'canary') or a version's number"),
+        ({"promote": "other"}, "'promote' is 'other', expected a label ('stable', 'canary') or the number"),
         ({"promote": 7}, "is for version 7"),
         ({"promote": True}, "'promote' is True"),
         ({"promote": 1, "weights": {}}, "'promote' changes labels and weights"),
         ({"back": True}, "there is nothing to go back to"),
-        ({"back": True, "labels": {}}, "'back' changes all"),
+        ({"back": True, "labels": {}}, "'back' and 'forget' change all"),
         ({"back": 1}, "'back' is 1, expected true or false"),
+        ({"promote": "9" * 5000}, "'promote' is '9"),
+        ({"back": True, "forget": True}, "'back' and 'forget' change all"),
+        ({"forget": True, "keep": True}, "'back' and 'forget' change all"),
         ({"keep": "yes"}, "'keep' is 'yes', expected true or false"),
     ],
 )
@@ -141,10 +145,10 @@ def test_a_change_comes_alone_and_to_a_model_that_serves(engine: Engine) -> None
     message = json.dumps({"model_name": "m", "parameters": parameters}).encode()
     status, _, body = engine._core.call("RepositoryModelLoad", message)
     assert status == 400
-    assert b"'kushi.versions' changes nothing else of a model: load it before" in body
+    assert b"parameter 'kushi.versions' changes nothing else of a model: load it before" in body
     for name in ("other", "m"):
         engine.unload_model(name)
-        with pytest.raises(ModelNotReady, match=f"of model '{name}' cannot be changed: it does not serve"):
+        with pytest.raises(ModelUnavailable, match=f"of model '{name}' cannot be changed: it does not serve"):
             engine.change_model_versions(name, weights={})
 
 
@@ -196,6 +200,52 @@ def test_what_is_kept_outlives_the_engine(tmp_path: Path) -> None:
         assert is_shared(engine, 0.9)
 
 
+def test_what_is_kept_can_be_forgotten(tmp_path: Path, engine: Engine) -> None:
+    engine.promote_model_version("m", 2, keep=True)
+    declare(tmp_path, {**BOTH, "weights": {"canary": 1}})
+    engine.forget_model_versions("m")
+    assert not (tmp_path / "m" / KEPT).exists()
+    assert engine.get_model_versions("m")["weights"] == {"canary": 1}
+    engine.load_model("m")
+    assert engine.get_model_versions("m")["weights"] == {"canary": 1}
+
+
+def test_a_kept_file_that_is_wrong_is_named(tmp_path: Path, engine: Engine) -> None:
+    (tmp_path / "m" / KEPT).write_text('{"labels": {"stable": 9}}')
+    with pytest.raises(ConfigInvalid, match=f"file '{KEPT}': label 'stable' is for version 9"):
+        engine.load_model("m")
+    assert is_shared(engine, 0.9)
+
+
+def test_a_load_that_states_its_own_wins_over_what_is_kept(engine: Engine) -> None:
+    engine.promote_model_version("m", 2, keep=True)
+    policy: dict[str, Any] = {"all": {}}
+    parameters = {"kushi.versions": {"string_value": '{"weights": {"1": 1}}'}}
+    config = {"backend": "onnxruntime", "version_policy": policy, "parameters": parameters}
+    engine.load_model("m", config=json.dumps(config))
+    assert shares(engine, 20) == {1: 20}
+    engine.load_model("m", config=json.dumps({**config, "parameters": {}}))
+    assert shares(engine, 20) == {2: 20}
+
+
+def test_a_configuration_that_a_load_has_brought_stays_where_a_change_is_kept(engine: Engine) -> None:
+    config = {"backend": "onnxruntime", "version_policy": {"all": {}}, "max_batch_size": 3}
+    engine.load_model("m", config=json.dumps(config))
+    engine.promote_model_version("m", 2, keep=True)
+    engine.load_model("m")
+    assert engine.get_model_config("m")["max_batch_size"] == 3
+    assert shares(engine, 20) == {2: 20}
+
+
+def test_nothing_is_kept_where_loads_bring_no_files(tmp_path: Path) -> None:
+    write(tmp_path)
+    options = EngineOptions(models=ModelOptions(control="explicit", load=("m",), load_files="none"))
+    with Engine(tmp_path, options=options) as engine:
+        with pytest.raises(ConfigInvalid, match="nothing may be kept"):
+            engine.promote_model_version("m", 2, keep=True)
+        assert is_shared(engine, 0.9)
+
+
 def test_a_poll_brings_another_declaration_and_leaves_the_versions(tmp_path: Path) -> None:
     write(tmp_path)
     polled = Polled(tmp_path)
@@ -231,9 +281,42 @@ def test_the_steps_of_an_ensemble_are_shared_out_as_well(tmp_path: Path) -> None
             assert steps == alone.keys()
 
 
+def write_unlike(repository: Path, versions: Mapping[str, Any]) -> None:
+    """Version 2 takes numbers of another type"""
+    models.write(repository, "m", {1: models.plus_constant(1), 2: models.identity("FP32")}, declared(versions))
+
+
+def test_versions_that_take_other_requests_share_none(tmp_path: Path) -> None:
+    write_unlike(tmp_path, BOTH)
+    with pytest.raises(ModelUnavailable, match="versions 1 and 2 have weights and differ in input 'INPUT0'"):
+        Engine(tmp_path)
+    declare(tmp_path, {"labels": BOTH["labels"]})
+    with Engine(tmp_path) as engine:
+        assert answer(engine, "m", "stable") == 1
+        with pytest.raises(ConfigInvalid, match="versions 1 and 2 have weights and differ in"):
+            engine.change_model_versions("m", weights={"stable": 1, "canary": 1}, keep=True)
+        assert not (tmp_path / "m" / KEPT).exists()
+        engine.promote_model_version("m", 1)
+        assert shares(engine, 5) == {1: 5}
+
+
+def test_an_ensemble_waits_while_a_version_that_does_not_fit_gets_the_requests(tmp_path: Path) -> None:
+    write_unlike(tmp_path, {"weights": {"1": 1}})
+    (tmp_path / "twice" / "1").mkdir(parents=True)
+    (tmp_path / "twice" / "config.pbtxt").write_text(TWICE % "m")
+    with Engine(tmp_path) as engine:
+        assert answer(engine, "twice") == 1
+        engine.promote_model_version("m", 2)
+        with pytest.raises(ModelNotFound, match="'twice' has no available versions"):
+            answer(engine, "twice")
+        engine.roll_back_model_versions("m")
+        assert answer(engine, "twice") == 1
+
+
 def test_requests_go_on_while_the_versions_are_changed(engine: Engine) -> None:
     ends = threading.Event()
     wrong: list[object] = []
+    answered = []
 
     def ask() -> None:
         while not ends.is_set():
@@ -242,8 +325,7 @@ def test_requests_go_on_while_the_versions_are_changed(engine: Engine) -> None:
             except Exception as error:  # noqa: BLE001 - what is tested
                 wrong.append(error)
             else:
-                if value not in {1, 2}:
-                    wrong.append(value)
+                answered.append(value)
 
     askers = [threading.Thread(target=ask) for _ in range(4)]
     for asker in askers:
@@ -256,4 +338,6 @@ def test_requests_go_on_while_the_versions_are_changed(engine: Engine) -> None:
     for asker in askers:
         asker.join()
     assert wrong == []
+    assert len(answered) > 30
+    assert set(answered) == {1, 2}
     eventually(lambda: set(statistics(engine)) == {"1", "2"}, "both serve")

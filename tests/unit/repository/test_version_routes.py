@@ -78,6 +78,8 @@ def test_weights_of_labels_and_numbers_are_of_versions() -> None:
         ({"weights": {"1": 0, "2": 0}}, "all weights are 0"),
         ({"sticky": 5}, "'sticky' is 5, expected the name of a parameter or header"),
         ({"sticky": "a b"}, "'sticky' is 'a b'"),
+        ({"sticky": 0}, "'sticky' is 0"),
+        ({"sticky": []}, "'sticky' is []"),
     ],
 )
 def test_what_makes_no_sense_is_refused(stated: object, said: str) -> None:
@@ -115,6 +117,17 @@ def test_a_file_keeps_them_with_what_was_before(tmp_path: Path) -> None:
         keep(tmp_path, kept)
         assert read_kept(tmp_path) == kept
     assert [file.name for file in tmp_path.iterdir()] == [KEPT]
+
+
+def test_as_much_as_can_be_stated_can_be_kept(tmp_path: Path) -> None:
+    labels = {f"{number:02}".rjust(64, "x"): 10**18 + number for number in range(64)}
+    routes = read_routes(
+        json.dumps({"labels": labels, "weights": dict.fromkeys(labels, 0.1 + 0.2), "sticky": "s" * 64})
+    )
+    keep(tmp_path, Kept(routes, routes))
+    assert read_kept(tmp_path) == Kept(routes, routes)
+    stated = with_routes(config(), routes)
+    assert routes_of(stated) == routes
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"weights": 5}', '{"before": {"labels": 1}}', "\udcff"])

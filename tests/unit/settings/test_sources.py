@@ -54,6 +54,11 @@ def test_a_switch_refuses_another_word() -> None:
         settings("--exit-on-error=yes")
 
 
+@pytest.mark.parametrize(("word", "level"), [("True", 1), ("false", 0), ("2", 2)])
+def test_a_level_takes_yes_and_no_as_tritonserver_does(word: str, level: int) -> None:
+    assert settings(f"--log-verbose={word}").engine.log.verbose == level
+
+
 def test_a_repository_may_be_given_more_than_once_and_as_model_store() -> None:
     given = settings("--model-repository=a", "--model-store", "b")
     assert given.repositories == ("a", "b")

@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kushi_arrays::Fault;
 use kushi_client::{Call, Draft, InferCall, WantedOutput};
-use kushi_core::{Error, Parameter};
-use kushi_server::AskedVersion;
+use kushi_core::{AskedVersion, Error, Parameter};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyMapping, PyString, PyTuple};
@@ -151,7 +150,7 @@ fn version(value: &Bound<'_, PyAny>) -> Result<String, Wrong> {
     };
     match text {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(text),
-        Some(text) if matches!(AskedVersion::read(&text), Ok(AskedVersion::Label(_))) => Ok(text),
+        Some(text) if AskedVersion::is_label(&text) => Ok(text),
         _ => Err(invalid(format_args!(
             "model_version is {}, expected a number, a label of the model, or '' for the latest",
             shown(value)

@@ -95,6 +95,11 @@ impl Core {
         self.server.registry().fail(name, version, reason);
     }
 
+    /// A version that was unloaded comes back, once its models are as it needs them.
+    fn suspend(&self, name: &str, version: u64, reason: &str) {
+        self.server.registry().suspend(name, version, reason);
+    }
+
     /// What was announced and has neither come nor failed does not come.
     fn withdraw(&self, name: &str) {
         self.server.registry().withdraw(name);

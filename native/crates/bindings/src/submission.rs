@@ -59,7 +59,7 @@ pub(crate) fn submit_child(
     reply: impl Fn() -> Reply,
 ) -> Result<Submitted, Error> {
     let arrived = Instant::now();
-    let inference = server.find(&call.model, &call.version)?;
+    let inference = server.find(&call.model, &call.version, &call.parameters)?;
     beside.read_sequence(&mut call)?;
     if !beside.streams {
         inference.spec().check_unary()?;

@@ -145,7 +145,7 @@ impl Host for Callees {
     fn begin(&self, call: Call, reply: &dyn Fn() -> Reply) -> Result<Begun, Error> {
         let server = self.server()?;
         // One that is not there is no part of a ring.
-        let inference = server.find(&call.model, &call.version)?;
+        let inference = server.find(&call.model, &call.version, &call.parameters)?;
         if inference.spec().decoupled && !call.decoupled {
             let text = format!(
                 "Model {} is using the decoupled. The current BLS request call doesn't support models using the \

@@ -16,7 +16,7 @@ pub struct Inference {
     /// Where the model shares out its requests: what says where this one goes.
     key: Option<RouteKey>,
     /// The same where no header has said it: the request itself may, once it has been read.
-    open: Option<Arc<VersionRoutes>>,
+    undecided: Option<Arc<VersionRoutes>>,
 }
 
 /// What a request is to be made for.
@@ -60,13 +60,13 @@ impl Inference {
         version: AskedVersion,
         mut header: impl FnMut(&str) -> Option<RouteKey>,
     ) -> Result<Self, Error> {
-        let (mut key, mut open) = (None, None);
+        let (mut key, mut undecided) = (None, None);
         let runner = registry.route(model, &version, |routes| {
             key = routes.sticky().and_then(&mut header);
-            open = key.is_none().then(|| routes.clone());
+            undecided = key.is_none().then(|| routes.clone());
             routes.choose(key)
         })?;
-        Ok(Self { runner, version, key, open })
+        Ok(Self { runner, version, key, undecided })
     }
 
     /// Of the version that is asked, as far as is known yet.
@@ -77,6 +77,10 @@ impl Inference {
     /// Says that a request of at least so many bytes is being received. Fails when there will be no place for it: then
     /// it need not come.
     pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
+        if self.undecided.is_some() {
+            // It may go elsewhere.
+            return Ok(());
+        }
         self.runner.announce(arrived, bytes)
     }
 
@@ -161,7 +165,7 @@ impl Inference {
 
     /// The version that the request itself says, where that is another one than it was made for.
     fn settle(&mut self, registry: &Registry, request: &Request) -> Result<Option<Arc<Runner>>, Error> {
-        let Some(routes) = self.open.take() else { return Ok(None) };
+        let Some(routes) = self.undecided.take() else { return Ok(None) };
         self.key = routes.key(request);
         let Some(key) = self.key else { return Ok(None) };
         if routes.choose(Some(key)) == Some(self.runner.spec().version) {

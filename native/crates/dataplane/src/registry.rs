@@ -37,6 +37,8 @@ enum Version {
     Failed(String),
     /// Taken away; it may still finish what it began.
     Removed(Weak<Runner>),
+    /// The same of one that is to come back, and why it went.
+    Suspended(Weak<Runner>, String),
 }
 
 /// Triton's word for a version that was taken away.
@@ -68,17 +70,19 @@ impl Version {
             Self::Loading => State::Loading,
             Self::Serving(runner) => runner.state(),
             Self::Failed(_) => State::Failed,
-            Self::Removed(runner) => match runner.upgrade().map(|runner| runner.state()) {
-                None | Some(State::Unloaded | State::Failed) => State::Unloaded,
-                Some(_) => State::Draining,
-            },
+            Self::Removed(runner) | Self::Suspended(runner, _) => {
+                match runner.upgrade().map(|runner| runner.state()) {
+                    None | Some(State::Unloaded | State::Failed) => State::Unloaded,
+                    Some(_) => State::Draining,
+                }
+            }
         }
     }
 
     /// What the repository index says beside the state.
     fn reason(&self) -> &str {
         match self {
-            Self::Failed(reason) => reason,
+            Self::Failed(reason) | Self::Suspended(_, reason) => reason,
             Self::Removed(_) if self.state() == State::Unloaded => UNLOADED,
             _ => "",
         }
@@ -87,7 +91,7 @@ impl Version {
     fn remove(&mut self) {
         *self = match self {
             Self::Serving(runner) => Self::Removed(Arc::downgrade(runner)),
-            Self::Removed(runner) => Self::Removed(runner.clone()),
+            Self::Removed(runner) | Self::Suspended(runner, _) => Self::Removed(runner.clone()),
             Self::Loading | Self::Failed(_) => Self::Removed(Weak::new()),
         };
     }
@@ -159,7 +163,9 @@ impl Registry {
         version.runner().ok_or_else(|| {
             let text = format!("Request for unknown model: '{model}' version {number} is not at ready state");
             let kind = match version {
-                Version::Failed(_) | Version::Removed(_) => ErrorKind::ModelUnavailable,
+                Version::Failed(_) | Version::Removed(_) | Version::Suspended(..) => {
+                    ErrorKind::ModelUnavailable
+                }
                 Version::Loading | Version::Serving(_) => ErrorKind::ModelNotReady,
             };
             Error::new(kind, text)
@@ -246,7 +252,7 @@ impl Registry {
         self.change(model, |versions| {
             versions.reason = None;
             let known = versions.by_number.entry(version).or_insert(Version::Loading);
-            if matches!(known, Version::Failed(_) | Version::Removed(_)) {
+            if matches!(known, Version::Failed(_) | Version::Removed(_) | Version::Suspended(..)) {
                 *known = Version::Loading;
             }
         });
@@ -291,6 +297,17 @@ impl Registry {
         });
     }
 
+    /// Says of a version that was taken away that it comes back, and why it went. It is not missed meanwhile.
+    pub fn suspend(&self, model: &str, version: u64, reason: &str) {
+        self.change(model, |versions| {
+            if let Some(known) = versions.by_number.get_mut(&version)
+                && let Version::Removed(runner) = known
+            {
+                *known = Version::Suspended(runner.clone(), reason.into());
+            }
+        });
+    }
+
     /// A load has failed: what it announced and what did not fail itself does not come.
     pub fn withdraw(&self, model: &str) {
         self.change(model, |versions| {
@@ -306,7 +323,10 @@ impl Registry {
         if !self.models.load().contains_key(model) {
             return Vec::new();
         }
-        self.change(model, |versions| versions.take(&[]))
+        self.change(model, |versions| {
+            versions.routes = None;
+            versions.take(&[])
+        })
     }
 
     fn change<T>(&self, model: &str, change: impl FnOnce(&mut Versions) -> T) -> T {

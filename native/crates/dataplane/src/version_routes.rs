@@ -36,6 +36,11 @@ impl RouteKey {
         }))
     }
 
+    /// Of the parameter of this name, if it is among these.
+    pub fn among(parameters: &[(String, Parameter)], name: &str) -> Option<Self> {
+        parameters.iter().find(|(known, _)| known == name).map(|(_, value)| Self::of_parameter(value))
+    }
+
     /// The same for a number as for its text, which is what a header has.
     fn of_parameter(value: &Parameter) -> Self {
         match value {
@@ -100,15 +105,9 @@ impl VersionRoutes {
         self.sticky.as_deref()
     }
 
-    /// What says where a request goes, if anything does: a sequence stays where it began.
+    /// What says where a request goes, if anything does: the requests of one sequence have one key.
     pub(crate) fn key(&self, request: &Request) -> Option<RouteKey> {
-        let named = self.sticky.as_ref().and_then(|sticky| {
-            request
-                .parameters
-                .iter()
-                .find(|(name, _)| name == sticky)
-                .map(|(_, value)| RouteKey::of_parameter(value))
-        });
+        let named = self.sticky.as_ref().and_then(|sticky| RouteKey::among(&request.parameters, sticky));
         named.or_else(|| match &request.sequence.as_ref()?.id {
             SequenceId::Number(0) => None,
             SequenceId::Number(id) => Some(RouteKey::of(id.to_string().as_bytes())),
@@ -148,7 +147,7 @@ impl VersionRoutes {
     }
 }
 
-/// Each bit of the answer depends on all bits of the number (the finalizer of SplitMix64).
+/// Each bit of the answer depends on all bits of the number (the finalizer of `SplitMix64`).
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -110,6 +110,10 @@ fn so_does_one_that_is_made_later() {
     assert_eq!(new.letters.answer(7).end.request.id, "first again");
 }
 
+fn two() -> [Scene; 2] {
+    [1, 2].map(|version| Scene::without_drivers(ModelSpec { version, ..echo_spec() }))
+}
+
 /// Two versions that share the requests which name none.
 fn sharing(scenes: &[Scene; 2], weights: [f64; 2]) -> Registry {
     let registry = Registry::default();
@@ -142,7 +146,7 @@ fn version_of(
 
 #[test]
 fn requests_that_name_no_version_are_shared_out() {
-    let scenes = [1, 2].map(version);
+    let scenes = two();
     let registry = sharing(&scenes, [9.0, 1.0]);
     let versions: Vec<u64> = (0..500).map(|_| version_of(&registry, &scenes, None, |_| ())).collect();
     let second = versions.iter().filter(|version| **version == 2).count();
@@ -151,7 +155,7 @@ fn requests_that_name_no_version_are_shared_out() {
 
 #[test]
 fn a_key_says_where_a_request_goes_however_it_comes() {
-    let scenes = [1, 2].map(version);
+    let scenes = two();
     let registry = sharing(&scenes, [1.0, 1.0]);
     let mut seen = [0, 0];
     for user in 0..40_i64 {
@@ -184,7 +188,7 @@ fn a_key_says_where_a_request_goes_however_it_comes() {
 
 #[test]
 fn a_request_that_meets_other_weights_follows_them() {
-    let scenes = [1, 2].map(version);
+    let scenes = two();
     let registry = sharing(&scenes, [1.0, 0.001]);
     let find = || Inference::find(&registry, "echo", AskedVersion::Any, |_| None).expect("it serves");
     let inference = find();

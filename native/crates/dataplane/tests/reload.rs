@@ -183,6 +183,26 @@ fn a_load_that_fails_beside_a_version_that_serves_leaves_the_others_as_they_were
     assert_eq!(registry.rows(), rows);
 }
 
+#[test]
+fn a_version_that_is_to_come_back_says_why_it_went_and_is_not_missed() {
+    let one = version(1);
+    let registry = serving(&one);
+    registry.suspend("echo", 1, "it serves");
+    assert_eq!(registry.rows(), [row(Some(1), State::Ready, "")]);
+    for replaced in registry.remove("echo") {
+        assert!(replaced.retire(PATIENCE));
+    }
+    registry.suspend("echo", 1, "it waits for another one");
+    assert_eq!(registry.rows(), [row(Some(1), State::Unloaded, "it waits for another one")]);
+    assert!(registry.all_ready());
+    assert_eq!(
+        found(&registry, Some(1)).map(drop).map_err(|(kind, _)| kind),
+        Err(ErrorKind::ModelUnavailable)
+    );
+    registry.announce("echo", 1);
+    assert_eq!(registry.rows(), [row(Some(1), State::Loading, "")]);
+}
+
 fn routes(labels: &[(&str, u64)], weights: &[(u64, f64)]) -> VersionRoutes {
     let labels = labels.iter().map(|&(label, version)| (label.to_owned(), version)).collect();
     RoutesSpec { labels, weights: weights.iter().copied().collect(), sticky: None }.into()

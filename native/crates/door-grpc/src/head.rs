@@ -110,9 +110,10 @@ pub(crate) fn read(
     let forwarded_bytes = forwarded.iter().map(parameter_bytes).sum();
     // Looked for where somebody may be traced alone.
     let trace = context.grpc.plane.traces.is_on().then(|| Carried::of(headers)).flatten();
-    let keys = context.grpc.plane.registry.sticky().map(|names| {
+    let keys = context.grpc.plane.registry.sticky().and_then(|names| {
         let key = |name: &String| Some((name.clone(), RouteKey::of(headers.get(name)?.as_bytes())));
-        names.iter().filter_map(key).collect()
+        let keys: Arc<[_]> = names.iter().filter_map(key).collect();
+        (!keys.is_empty()).then_some(keys)
     });
     let tells_timings = headers.get(TIMINGS).is_some_and(|value| value == "true");
     let deadline = patience.and_then(|patience| arrived.checked_add(patience));

@@ -8,7 +8,9 @@ use kushi_core::{
     Bound, Classes, Error, ErrorKind, Lease, ModelSpec, Parameter, Recipient, Reply, Request, Response,
     Ticket, Timings,
 };
-use kushi_dataplane::{AskedVersion, Attempt, Begun, Event, Trace, fill_regions, response_aside_bytes};
+use kushi_dataplane::{
+    AskedVersion, Attempt, Begun, Event, RouteKey, Trace, fill_regions, response_aside_bytes,
+};
 use kushi_net::{Answering, IoContext, OnlyAnswer, Owner, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use kushi_oip::{put_parameter, wire};
@@ -103,7 +105,8 @@ pub(crate) async fn submit(
     answering.cover_one_of_many(&context.small_requests, body.len(), held)?;
     let version = AskedVersion::read(message.model_version)?;
     let plane = &context.grpc.plane;
-    let inference = plane.inference(message.model_name, version, |name| frame.key(name))?;
+    let key = |name: &str| frame.key(name).or_else(|| RouteKey::among(&message.parameters, name));
+    let inference = plane.inference(message.model_name, version, key)?;
     if call == CallKind::Unary {
         check_unary(inference.spec())?;
     }

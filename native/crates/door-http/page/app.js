@@ -58,7 +58,7 @@ function show() {
 function place() {
   try {
     const [view, model, version] = location.hash.slice(1).split("/").map(decodeURIComponent);
-    const isPlain = model !== "." && model !== ".." && /^\d*$/.test(version ?? "");
+    const isPlain = model !== "." && model !== ".." && /^[\w.-]*$/.test(version ?? "");
     return isPlain ? [view, model, version] : [view];
   } catch {
     return [""];

@@ -20,7 +20,7 @@ export function inCurl(url, head, isBinary) {
 }
 
 export function inPython(model, path, inputs) {
-  const version = /\/versions\/(\d+)$/.exec(path)?.[1];
+  const version = /\/versions\/([\w.-]+)$/.exec(path)?.[1];
   const isPicture = inputs.some((input) => input.kind === "picture");
   const lines = ["import numpy as np", "import tritonclient.http as http"];
   if (isPicture) lines.push("from PIL import Image, ImageOps");

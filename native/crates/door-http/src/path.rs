@@ -17,8 +17,8 @@ pub(crate) fn find<'a>(
     has_labels: impl FnOnce(&str) -> bool,
     admit: impl FnOnce(Category) -> Result<(), Error>,
 ) -> Result<Route<'a>, NoRoute> {
-    let is_one = |route: &Route<'_>| route.labelled().is_none_or(has_labels);
-    let mut route = resource(path).filter(is_one).ok_or(NoRoute::NotFound)?;
+    let exists = |route: &Route<'_>| route.labelled().is_none_or(has_labels);
+    let mut route = resource(path).filter(exists).ok_or(NoRoute::NotFound)?;
     admit(route.category()).map_err(NoRoute::Refused)?;
     if !route.takes(method) {
         return Err(NoRoute::WrongMethod(route.methods()));

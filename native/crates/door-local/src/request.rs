@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kushi_core::{Buffer, DataType, Error, InputData, InputDraft, ModelSpec, Request};
-use kushi_dataplane::{AskedVersion, Attempt, Begun, Parent, Trace};
+use kushi_dataplane::{AskedVersion, Attempt, Begun, Parent, RouteKey, Trace};
 use kushi_net::{Answering, Sink, Waiting};
 use kushi_oip::infer_request::InferRequest;
 use smallvec::SmallVec;
@@ -98,7 +98,9 @@ pub(super) fn submit(
 ) -> Result<Submitted, RangeFault> {
     let mut message = InferRequest::read(&arrived.body)?;
     let version = AskedVersion::read(message.model_version)?;
-    let inference = context.plane.inference(message.model_name, version, |_| None)?;
+    let inference = context
+        .plane
+        .inference(message.model_name, version, |name| RouteKey::among(&message.parameters, name))?;
     if arrived.streams {
         check_no_classes(&message)?;
     } else {

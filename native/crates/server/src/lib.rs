@@ -6,9 +6,9 @@ mod server;
 mod socket_file;
 
 pub use kushi_dataplane::{
-    Action, AskedVersion, Asker, DataPlaneOptions, Destination, GpuOptions, LogChange, LogForm, LogSettings,
-    LogSwitch, MetricsOptions, Order, Orders, Overrides, ServerMetadata, StepSpec, TraceFile, TraceLevel,
-    TraceOptions, TraceSetting,
+    Action, Asker, DataPlaneOptions, Destination, GpuOptions, LogChange, LogForm, LogSettings, LogSwitch,
+    MetricsOptions, Order, Orders, Overrides, ServerMetadata, StepSpec, TraceFile, TraceLevel, TraceOptions,
+    TraceSetting,
 };
 pub use kushi_door_grpc::{Description, GrpcLimits, GrpcOptions, KeepAlive};
 pub use kushi_door_http::{HttpLimits, HttpOptions, routes};

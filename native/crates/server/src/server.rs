@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kushi_core::{
-    ConfigTexts, Drivers, Error, ErrorKind, ModelSpec, Observer, Runner, RunnerOptions, os_text,
+    ConfigTexts, Drivers, Error, ErrorKind, ModelSpec, Observer, Parameter, Runner, RunnerOptions, os_text,
 };
 use kushi_dataplane::{
     AskedVersion, Asker, DataPlane, DataPlaneOptions, InFlight, Inference, Memory, MetricHolder, Orders,
-    Phase, Registry, RoutesSpec, StepSpec, Traces,
+    Phase, Registry, RouteKey, RoutesSpec, StepSpec, Traces,
 };
 use kushi_door_grpc::{Description, Grpc, GrpcOptions};
 use kushi_door_http::{Http, HttpOptions};
@@ -136,10 +136,7 @@ impl Server {
 
     /// What clients are told of a version that stays as it is, where its configuration has become another one.
     pub fn restate(&self, model: &str, version: u64, config: ConfigTexts) {
-        let runners = self.plane.registry.runners();
-        if let Some(runner) =
-            runners.iter().find(|runner| runner.spec().name == model && runner.spec().version == version)
-        {
+        if let Ok(runner) = self.plane.registry.find(model, &AskedVersion::Number(version)) {
             runner.restate(config);
         }
     }
@@ -160,14 +157,18 @@ impl Server {
         verbs::call_answer(&verb.and_then(|verb| self.plane.perform_blocking(asker, verb)))
     }
 
-    /// For a call from this process; the empty text as version means the latest.
-    pub fn find(&self, model: &str, version: &str) -> Result<Inference, Error> {
+    /// For a call from this process; no version is an empty text.
+    pub fn find(
+        &self,
+        model: &str,
+        version: &str,
+        parameters: &[(String, Parameter)],
+    ) -> Result<Inference, Error> {
         let version = AskedVersion::read(version)?;
-        Inference::find(&self.plane.registry, model, version, |_| None).map_err(|error| {
-            match self.plane.phase() {
-                Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
-                _ => error,
-            }
+        let key = |name: &str| RouteKey::among(parameters, name);
+        Inference::find(&self.plane.registry, model, version, key).map_err(|error| match self.plane.phase() {
+            Phase::Exiting => Error::new(ErrorKind::ShuttingDown, "the engine is closed"),
+            _ => error,
         })
     }
 
