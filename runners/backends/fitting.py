@@ -58,9 +58,9 @@ def fit(
         prepared = backend.prepare(model)
         check_threads(model.config, prepared.threads)
         warn_of_threads(model.config, prepared.threads)
-        path = backend.locate(source.versions[version], config.default_model_filename)
+        descriptor = descriptor_of(config.backend)
+        path = descriptor.program or backend.locate(source.versions[version], config.default_model_filename)
         beside = check_weights(path, backend.weights_beside(path))
-    descriptor = descriptor_of(config.backend)
     # a file of code says by itself what is wrong with it, and those of others may be what they like
     if path.is_file() and not descriptor.code_suffix and descriptor.loads.startswith(f"{__package__}."):
         check_content(path)

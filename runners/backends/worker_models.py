@@ -73,6 +73,8 @@ class Workers:
     """Starts a worker in this process, on these cores, instead of one in its own"""
     sources: str = ""
     """Files of Python as each process is to import them, packed; others are read when they are imported"""
+    version_directory: Path | None = None
+    """Of the model, where that is not where the file lies"""
     arguments: Callable[[int], Mapping[str, str]] = lambda _number: {}
     """What `initialize` of the instance with this number gets beside what it gets for every model"""
 
@@ -133,7 +135,12 @@ class Workers:
         }
 
     def _order(self) -> dict[str, Any]:
-        return {"path": str(self.file), "directories": self.import_directories, "sources": self.sources}
+        return {
+            "path": str(self.file),
+            "directories": self.import_directories,
+            "version_directory": str(self.version_directory or self.file.parent),
+            "sources": self.sources,
+        }
 
 
 def _instances(config: ModelConfig) -> Iterator[tuple[str, str]]:

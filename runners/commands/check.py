@@ -39,6 +39,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="with --load: setting of a backend, as for kushi serve",
     )
     parser.add_argument("--model-config-name", metavar="NAME", help="as for kushi serve")
+    parser.add_argument("--backend-directory", metavar="DIR", help="as for kushi serve")
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="of the output. Default: %(default)s"
     )
@@ -64,6 +65,10 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
 
 def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:
     # native code and protobuf, which help does without
+    if arguments["backend_directory"]:
+        from ..repository.discovery import add_directory  # noqa: PLC0415 - see above
+
+        add_directory(Path(arguments["backend_directory"]).absolute())
     if loads:
         from ..trial_load import load_once  # noqa: PLC0415 - see above
 

@@ -88,7 +88,9 @@ def _wrong(
 
 
 def _check_files(source: ModelSource, resolved: Resolved) -> None:
-    for version in () if is_ensemble(resolved.config) else resolved.versions:
+    if is_ensemble(resolved.config) or descriptor_of(resolved.config.backend).program:
+        return
+    for version in resolved.versions:
         path = source.versions[version] / resolved.config.default_model_filename
         if not lexists(path):
             raise ConfigInvalid(f"unable to find '{path}'{lies_beside(path)}")
@@ -125,6 +127,8 @@ def _completes_itself(resolved: Resolved) -> bool:
     """Whether code of the model may change its configuration when it is loaded"""
     if is_ensemble(resolved.config) or not descriptor_of(resolved.config.backend).code_suffix:
         return False
+    if program := descriptor_of(resolved.config.backend).program:
+        return completes_itself(program)
     name = resolved.config.default_model_filename
     return any(completes_itself(resolved.source.versions[version] / name) for version in resolved.versions)
 

@@ -7,6 +7,7 @@ of a configuration read it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -45,6 +46,9 @@ class Descriptor:
     code: those of its parameters that name code, or a program that runs it.
     packages: those of PyPI that bring what executes its models.
     apart: whether the model is handed each request of a batch by itself, so that their shapes may differ.
+    backend_file: a file of a directory NAME that makes it a backend called NAME, whose models this one executes by that
+        file (--backend-directory); "" where there are none.
+    program: that file, of such a backend: its models need none of their own.
     """
 
     name: str
@@ -66,6 +70,8 @@ class Descriptor:
     reads_data: bool = False
     code: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    backend_file: str = ""
+    program: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.kinds:

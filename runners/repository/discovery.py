@@ -1,6 +1,6 @@
 """
-Which backends there are: each folder of `backends/`, and what other packages bring by an entry point of the group
-`kushi.backends`.
+Which backends there are: each folder of `backends/`, what other packages bring by an entry point of the group
+`kushi.backends`, and the directories of --backend-directory whose file a backend executes.
 
 Their descriptors are read once in a process, when something about backends is asked for the first time. One that cannot
 be read is the failure of the models and settings that name it, and of nothing else.
@@ -8,7 +8,7 @@ be read is the failure of the models and settings that name it, and of nothing e
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -16,15 +16,28 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 
-from ..errors import Unsupported
+from ..errors import ConfigInvalid, Unsupported
 from ..nearest import nearly
 from .descriptor import Descriptor
-from .triton_backends import instead_of
+from .triton_backends import PYTHON_BASED, instead_of
 
-__all__ = ["GROUP", "bare_backend", "bare_files", "default_file", "descriptor_of", "descriptors", "found", "refusal"]
+__all__ = [
+    "GROUP",
+    "add_directory",
+    "bare_backend",
+    "bare_files",
+    "default_file",
+    "descriptor_of",
+    "descriptors",
+    "found",
+    "refusal",
+]
 
 _LOG = logging.getLogger(__name__)
 _LEAST_OF_A_NAME = 4
+_LAST = 1_000_000
+"""Their files are looked for behind those of all others"""
+_directories: list[Path] = []
 GROUP = "kushi.backends"
 """Of entry points: NAME = "module:DESCRIPTOR", where NAME is the value of `backend` in config.pbtxt"""
 
@@ -58,6 +71,11 @@ def descriptor_of(name: str) -> Descriptor:
     if why := refusal(name):
         raise Unsupported(why)
     if name not in descriptors():
+        if name in PYTHON_BASED:
+            raise Unsupported(
+                f"backend '{name}' is a program in Python that is not here: put its model.py into DIR/{name}, and "
+                "start with --backend-directory=DIR"
+            )
         if instead := instead_of(name):
             raise Unsupported(f"backend '{name}' is native code of Triton's and not supported, use {instead}")
         expected = " or ".join(f"'{known}'" for known in descriptors())
@@ -113,11 +131,40 @@ def found() -> Found:
             refused[descriptor.name] = (
                 f"backend '{descriptor.name}' is brought by {other} and by {brought.by}, expected it once"
             )
+    for name, descriptor in _in_directories(read):
+        if name in brought_by or name in refused:
+            _LOG.warning("'%s' is left out: there is a backend '%s' already", descriptor.program, name)
+        else:
+            read.append(descriptor)
+            brought_by[name] = str(descriptor.program)
     for why in refused.values():
         _LOG.warning("%s", why)
     read.sort(key=lambda one: (one.order, one.name))
     usable = {descriptor.name: descriptor for descriptor in read if descriptor.name not in refused}
     return Found(tuple(read), MappingProxyType(usable), MappingProxyType(refused))
+
+
+def add_directory(directory: Path) -> None:
+    """From now on this process has the backends of a directory: each folder with a file that a backend executes"""
+    if not directory.is_dir():
+        raise ConfigInvalid(f"backend directory '{directory}' is not there, expected a directory of NAME/model.py")
+    if directory not in _directories:
+        _directories.append(directory)
+        found.cache_clear()
+
+
+def _in_directories(known: Sequence[Descriptor]) -> Iterator[tuple[str, Descriptor]]:
+    executing = [one for one in known if one.backend_file]
+    for directory in _directories:
+        for folder in sorted(directory.iterdir()) if directory.is_dir() else ():
+            for one in executing:
+                program = folder / one.backend_file
+                if program.is_file():
+                    kinds = (("", one.backend_file),)
+                    yield (
+                        folder.name,
+                        replace(one, name=folder.name, kinds=kinds, order=_LAST, backend_file="", program=program),
+                    )
 
 
 def _folders() -> Iterator[_Brought]:

@@ -6,13 +6,16 @@ name, with what to use in its place.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["FILES", "NAMED_AS_PLATFORM", "instead_of"]
+__all__ = ["FILES", "NAMED_AS_PLATFORM", "PYTHON_BASED", "instead_of"]
 
 FILES = ((60, "dali", "dali", "model.dali"),)
 """Order, backend, platform and default file of those that are told by their file"""
 
 NAMED_AS_PLATFORM = frozenset({"fil", "tensorrtllm", "vllm"})
 """What models name as their platform, which is a mistake, but says what is missing"""
+
+PYTHON_BASED = frozenset({"diffusion", "vllm"})
+"""Those that are a model.py for all their models"""
 
 _PYTHON = "a Python model with "
 _INSTEAD: Mapping[str, str] = MappingProxyType(
@@ -26,7 +29,6 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
         "repeat": f"{_PYTHON}nothing else, decoupled",
         "square": f"{_PYTHON}nothing else, decoupled",
         "tensorrtllm": f"{_PYTHON}tensorrt_llm, decoupled for streams of tokens",
-        "vllm": f"{_PYTHON}vllm, decoupled for streams of tokens",
     }
 )
 

@@ -18,7 +18,6 @@ ABSENT: Mapping[str, frozenset[str]] = {
     "strict-model-config": _FALSE,
     **dict.fromkeys(
         (
-            "backend-directory",
             "cache-config",
             "cache-directory",
             "cuda-virtual-address-size",

@@ -171,12 +171,13 @@ class Worker:
         return True
 
     def _complete(self, order: dict[str, Any]) -> str:
+        self._upcalls.directory = order["version_directory"]
         keep(order["sources"])
         return calls.auto_complete(model_class(order["path"], order["directories"], self._upcalls), order["config"])
 
     def _initialize(self, order: dict[str, Any]) -> str:
         args = order["args"]
-        self._upcalls.directory = args["model_repository"]
+        self._upcalls.directory = order["version_directory"]
         self._upcalls.instance = order["instance"]
         keep(order["sources"])
         found = model_class(order["path"], order["directories"], self._upcalls)

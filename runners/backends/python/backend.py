@@ -88,6 +88,7 @@ class _How:
             directory=directory,
             file=path,
             import_directories=[str(path.parent), str(directory)],
+            version_directory=self.model.source.versions[self.model.version].absolute(),
             start_seconds=self.start_seconds,
             limits=self.limits,
             thread=in_process.start if self.in_process else None,

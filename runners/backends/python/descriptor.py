@@ -19,6 +19,7 @@ DESCRIPTOR = Descriptor(
     executed_by="processes",
     code_suffix=".py",
     apart=True,
+    backend_file="model.py",
     parameters=(
         "EXECUTION_ENV_PATH",
         "FORCE_CPU_ONLY_INPUT_TENSORS",
