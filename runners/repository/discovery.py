@@ -73,8 +73,8 @@ def descriptor_of(name: str) -> Descriptor:
     if name not in descriptors():
         if name in PYTHON_BASED:
             raise Unsupported(
-                f"backend '{name}' is a program in Python that is not here: put its model.py into DIR/{name}, and "
-                "start with --backend-directory=DIR"
+                f"backend '{name}' is a program in Python that is not here: put its {_backend_files()} into DIR/{name}, "
+                "and start with --backend-directory=DIR"
             )
         if instead := instead_of(name):
             raise Unsupported(f"backend '{name}' is native code of Triton's and not supported, use {instead}")
@@ -90,6 +90,10 @@ def _meant(name: str) -> str | None:
         if name in descriptor.platforms or (len(name) >= _LEAST_OF_A_NAME and (name in known or known in name)):
             return known
     return nearly(name.lower(), descriptors())
+
+
+def _backend_files() -> str:
+    return " or ".join(one.backend_file for one in found().all if one.backend_file)
 
 
 def refusal(name: str) -> str | None:
@@ -147,7 +151,9 @@ def found() -> Found:
 def add_directory(directory: Path) -> None:
     """From now on this process has the backends of a directory: each folder with a file that a backend executes"""
     if not directory.is_dir():
-        raise ConfigInvalid(f"backend directory '{directory}' is not there, expected a directory of NAME/model.py")
+        raise ConfigInvalid(
+            f"backend directory '{directory}' is not there, expected a directory of NAME/{_backend_files()}"
+        )
     if directory not in _directories:
         _directories.append(directory)
         found.cache_clear()

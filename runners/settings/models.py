@@ -82,7 +82,7 @@ class ModelOptions(Group):
     backend_directory: str | None = setting(
         "backend-directory",
         Text("DIR"),
-        "Directory of Python-based backends: DIR/NAME/model.py executes all models whose backend is NAME.",
+        "Directory of backends in Python: the program in DIR/NAME executes all models whose backend is NAME.",
         default=None,
     )
     reload_python: bool = setting(

@@ -330,13 +330,14 @@ def test_an_ensemble_waits_for_a_step_that_is_being_loaded(repository: Path, sta
 def test_an_ensemble_that_waits_for_its_model_is_not_missed(repository: Path, start_server: StartServer) -> None:
     (repository / "both" / "1").mkdir(parents=True)
     (repository / "both" / "config.pbtxt").write_text(BOTH)
+    write_plus(repository, 1)
     server = start_server(repository, EXPLICIT)
     assert load(server, "both").status == 200
     assert unload(server, "plus").status == 200
     rows = server.post("/v2/repository/index", b"").json()
     (both,) = (row for row in rows if row["name"] == "both")
     assert both["state"] == "UNAVAILABLE"
-    assert "ensemble both contains models that are not available" in both["reason"]
+    assert "ensemble 'both' depends on 'plus' which has no loaded version" in both["reason"]
     # as in Triton, where it is unloaded
     assert server.is_ready()
     assert load(server, "plus").status == 200

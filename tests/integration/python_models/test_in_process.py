@@ -266,7 +266,7 @@ class TritonPythonModel:
 def test_threads_of_models_ask_as_their_own_models(repository: Path) -> None:
     write(repository, "add_sub", models.ADD_SUB, models.ADD_SUB_CONFIG)
     for name in ("one", "other", "third"):
-        source = ASKING_FROM_THREADS.replace("HERE", repr(str(repository / name)))
+        source = ASKING_FROM_THREADS.replace("HERE", repr(str(repository / name / "1")))
         write(repository, name, source, models.ADD_SUB_CONFIG)
     a, b = np.ones((1, 1), np.float32), np.full((1, 1), 4, np.float32)
     with Engine(repository, options=EXPLICIT) as engine:
