@@ -72,10 +72,8 @@ def descriptor_of(name: str) -> Descriptor:
         raise Unsupported(why)
     if name not in descriptors():
         if name in PYTHON_BASED:
-            raise Unsupported(
-                f"backend '{name}' is a program in Python that is not here: put its {_backend_files()} into DIR/{name}, "
-                "and start with --backend-directory=DIR"
-            )
+            how = f"put its {_backend_files()} into DIR/{name}, and start with --backend-directory=DIR"
+            raise Unsupported(f"backend '{name}' is a program in Python that is not here: {how}")
         if instead := instead_of(name):
             raise Unsupported(f"backend '{name}' is native code of Triton's and not supported, use {instead}")
         expected = " or ".join(f"'{known}'" for known in descriptors())
