@@ -26,7 +26,6 @@ from .control.controller import Controller
 from .devices import limits_of
 from .errors import ConfigInvalid, KushiError, ModelUnavailable, ShuttingDown, Unsupported, factories
 from .grpc_description import described_files, services_of
-from .repository.discovery import add_directory
 from .repository.overrides import overrides_of
 from .settings import ALL_MODELS, EngineOptions
 from .verbs import Answer, Verb, check_name
@@ -77,8 +76,6 @@ class Engine(Calls):
                     f"model repository '{repository}': remote storage is not supported yet, expected a directory"
                 )
         paths = tuple(dict.fromkeys(map(Path, repositories)))
-        if options.models.backend_directory is not None:
-            add_directory(Path(options.models.backend_directory).absolute())
         explicit = options.models.control == "explicit"
         self._process = os.getpid()
         self._closed = False

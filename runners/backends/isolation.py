@@ -47,6 +47,7 @@ def fit(
         environment=(),
         directory=directory_of(source),
         file=_FILE.absolute(),
+        version_directory=Path(os.path.abspath(source.versions[version])),  # noqa: PTH100 - as the model's
         # what can be imported here can be there
         import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
         start_seconds=_START_SECONDS,

@@ -11,6 +11,7 @@ from ..repository.config import read
 from ..repository.kept_routes import Kept, forget, keep, read_kept
 from ..repository.layout import ModelSource
 from ..repository.overrides import NO_OVERRIDES, Overrides
+from ..repository.resolve import states_its_own
 from ..repository.version_routes import (
     NO_ROUTES,
     STATED,
@@ -38,32 +39,30 @@ def rerouted(known: Known, text: str, *, may_keep: bool) -> Wish:
     """
     stated = json_object(text, STATED)
     keeps, goes_back, forgets = (_flag(stated, flag) for flag in ("keep", "back", "forget"))
+    if (goes_back or forgets) and (stated or goes_back == forgets or (forgets and keeps)):
+        raise ConfigInvalid(f"{STATED}: 'back' and 'forget' change all: nothing else can be stated with them")
     served = known.served
     if served is None or served.resolved is None:
         raise InternalError(f"model '{known.wish.name}' serves by nothing")
-    resolved = served.resolved
-    if (keeps or forgets) and served.folder:
-        raise ConfigInvalid(f"{STATED}: nothing is kept of a model whose files a load has brought")
-    if keeps and not may_keep:
-        raise ConfigInvalid(f"{STATED}: nothing may be kept (--model-load-files=none)")
-    if (goes_back or forgets) and (stated or goes_back == forgets or (forgets and keeps)):
-        raise ConfigInvalid(f"{STATED}: 'back' and 'forget' change all: nothing else can be stated with them")
-    now = routes_of(resolved.config) or NO_ROUTES
+    source = served.resolved.source
+    if keeps or forgets:
+        _check_kept(served, source, keeps=keeps, may_keep=may_keep)
+    now = routes_of(served.resolved.config) or NO_ROUTES
     if forgets:
-        routes = _declared(resolved.source)
+        routes = _declared(source)
     elif goes_back:
-        routes = _before(served, resolved.source)
-    elif "promote" in stated:
-        routes = _promoted(now, stated)
+        routes = _before(served, source)
     else:
-        routes = routes_from({**now.plain, **stated}, STATED)
+        routes = _promoted(now, stated) if "promote" in stated else routes_from({**now.plain, **stated}, STATED)
     declared = served.changed_routes.declared if served.changed_routes else now
-    wish = with_changed_routes(served, ChangedRoutes(routes, now, routes if keeps or forgets else declared))
+    if (keeps or forgets) and not states_its_own(source):
+        declared = routes
+    wish = with_changed_routes(served, ChangedRoutes(routes, now, declared))
     check_alike(routes, known.serving)
     if keeps:
-        keep(resolved.source.path, Kept(routes, now))
+        keep(source.path, Kept(routes, now))
     elif forgets:
-        forget(resolved.source.path)
+        forget(source.path)
     return wish
 
 
@@ -76,6 +75,14 @@ def check_alone(overrides: Overrides) -> None:
 def stated_routes(wish: Wish) -> str:
     """For people"""
     return (wish.resolved and routes_text(wish.resolved.config)) or "their numbers"
+
+
+def _check_kept(served: Wish, source: ModelSource, *, keeps: bool, may_keep: bool) -> None:
+    """Raises where a file of the model may not be written, or deleted"""
+    if served.folder:
+        raise ConfigInvalid(f"{STATED}: nothing is kept of a model whose files a load has brought")
+    if not may_keep and (keeps or read_kept(source.path)):
+        raise ConfigInvalid(f"{STATED}: nothing may be kept or deleted (--model-load-files=none)")
 
 
 def _flag(stated: dict[str, Any], name: str) -> bool:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from ..repository.kept_routes import KEPT, WHERE, read_kept
 from ..repository.messages import ModelConfig
-from ..repository.resolve import Resolved
+from ..repository.resolve import Resolved, states_its_own
 from ..repository.supported_fields import ALTERNATIVES
-from ..repository.version_routes import NO_ROUTES, STATED, check_routes, routes_of, routes_text, with_routes
+from ..repository.version_routes import NO_ROUTES, STATED, check_routes, routes_of, with_routes
 from ..version_labels import VERSIONS
 from .plan import ChangedRoutes, Known, Wish
 
@@ -73,7 +73,7 @@ def with_earlier_changes(known: Known, wish: Wish) -> Wish:
 def _as_kept_now(wish: Wish) -> Wish:
     """A change may have been kept since the model was read"""
     resolved = wish.resolved
-    if resolved is None or (resolved.source.config_file is None and routes_text(resolved.config)):
+    if resolved is None or states_its_own(resolved.source):
         return wish
     kept = read_kept(resolved.source.path)
     if kept is None or kept.routes == (routes_of(resolved.config) or NO_ROUTES):

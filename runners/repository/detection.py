@@ -29,7 +29,7 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
     _, dot, suffix = source.name.partition(".")
     if dot:
         return suffix
-    files = " or ".join(f"'{file}'" for one in found().all for file in one.files)
+    files = " or ".join(f"'{file}'" for one in found().all if not one.program for file in one.files)
     advice = in_sight(source.path, first) or f"expected {files}"
     raise ConfigInvalid(
         f"no model file found in '{first or source.path / '1'}', {advice}: Invalid model name: Could not determine "
@@ -40,7 +40,9 @@ def detect_backend(source: ModelSource, config: ModelConfig) -> str:
 
 def _kinds() -> Iterator[tuple[str, str, str]]:
     """(backend, platform, default file) in the order in which they are looked for"""
-    own = [(one.order, one.name, platform, file) for one in found().all for platform, file in one.kinds]
+    own = [
+        (one.order, one.name, platform, file) for one in found().all if not one.program for platform, file in one.kinds
+    ]
     names = {name for _, name, _, _ in own}
     others = [kind for kind in FILES if kind[1] not in names]
     for _, backend, platform, file in sorted([*own, *others], key=lambda kind: kind[:2]):

@@ -7,6 +7,7 @@ be read is the failure of the models and settings that name it, and of nothing e
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -160,15 +161,24 @@ def add_directory(directory: Path) -> None:
 def _in_directories(known: Sequence[Descriptor]) -> Iterator[tuple[str, Descriptor]]:
     executing = [one for one in known if one.backend_file]
     for directory in _directories:
-        for folder in sorted(directory.iterdir()) if directory.is_dir() else ():
+        for folder in _folders_in(directory):
             for one in executing:
                 program = folder / one.backend_file
-                if program.is_file():
+                # what cannot be looked into is none
+                if os.path.isfile(program):  # noqa: PTH113 - it raises nothing
                     kinds = (("", one.backend_file),)
                     yield (
                         folder.name,
                         replace(one, name=folder.name, kinds=kinds, order=_LAST, backend_file="", program=program),
                     )
+
+
+def _folders_in(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        _LOG.warning("backend directory '%s' cannot be read: %s", directory, error.strerror)
+        return []
 
 
 def _folders() -> Iterator[_Brought]:

@@ -65,6 +65,9 @@ def keep(folder: Path, kept: Kept) -> None:
 
 def forget(folder: Path) -> None:
     """Takes the file away, if there is one; raises where that cannot be done"""
+    if not os.path.lexists(folder / KEPT):
+        # a directory that nobody may write says so of what is not there as well
+        return
     try:
         (folder / KEPT).unlink(missing_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ from .validate import check_model
 from .version_routes import STATED, check_routes, routes_text, with_routes
 from .versions import missing, served
 
-__all__ = ["NoVersion", "Resolved", "resolve", "resolve_written"]
+__all__ = ["NoVersion", "Resolved", "resolve", "resolve_written", "states_its_own"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_NAMED = 10
@@ -62,10 +62,15 @@ def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:
     return Resolved(source, config, versions)
 
 
+def states_its_own(source: ModelSource) -> bool:
+    """Whether a load has brought a configuration that says how requests find versions"""
+    return source.config_file is None and routes_text(source.config) != ""
+
+
 def _as_kept(source: ModelSource, written: ModelConfig) -> tuple[ModelConfig, str]:
     """With the routes of versions that are kept, unless a load states its own; and how errors name those"""
     stated = routes_text(written)
-    kept = None if stated and source.config_file is None else read_kept(source.path)
+    kept = None if states_its_own(source) else read_kept(source.path)
     if kept is None:
         return written, STATED
     if stated:

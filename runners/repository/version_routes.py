@@ -215,6 +215,8 @@ def check_alike(routes: VersionRoutes | None, configs: Mapping[int, ModelConfig]
 def _difference(one: ModelConfig, other: ModelConfig) -> str:
     if one.max_batch_size != other.max_batch_size:
         return "max_batch_size"
+    if one.model_transaction_policy.decoupled != other.model_transaction_policy.decoupled:
+        return "whether they are decoupled"
     for what, tensors, others in (("input", one.input, other.input), ("output", one.output, other.output)):
         known = {tensor.name: tensor for tensor in others}
         for tensor in tensors:

@@ -12,7 +12,7 @@ from .definition import Group, setting, stated
 from .devices import DeviceOptions
 from .grpc import GrpcOptions
 from .http import HttpOptions
-from .kinds import BackendSettings, Integer, Switch, Text
+from .kinds import BackendDirectory, BackendSettings, Integer, Switch, Text
 from .log import LogOptions
 from .metrics import MetricsOptions
 from .models import ModelOptions
@@ -59,6 +59,12 @@ class EngineOptions(Group):
         Switch(),
         "Let clients register shared memory of this host, and name it for inputs and outputs.",
         default=False,
+    )
+    backend_directory: str | None = setting(
+        "backend-directory",
+        BackendDirectory(),
+        "Directory of backends in Python: the program in DIR/NAME executes all models whose backend is NAME.",
+        default=None,
     )
     backend_config: BackendConfig = field(
         default_factory=dict,

@@ -5,18 +5,22 @@ a program. Texts are Triton's; objects are plain Python values.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import ClassVar, cast
 
-from ..errors import ConfigInvalid, not_shown
+from ..errors import ConfigInvalid, about, not_shown
 from ..integers import integer
 from ..repository.backend_config import check_backend_config, describe_settings, parse_backend_config
+from ..repository.discovery import add_directory
 from ..restrictions import RESTRICTION, Restriction, parse_restriction
 
 __all__ = [
+    "BackendDirectory",
     "BackendSettings",
     "Choice",
     "Integer",
     "Kind",
+    "Level",
     "Port",
     "Restrictions",
     "Seconds",
@@ -150,6 +154,23 @@ class Text(Kind):
 
     def accepts(self, value: object) -> bool:
         return isinstance(value, str) and value != ""
+
+
+class BackendDirectory(Text):
+    """A directory of backends. This process has them from then on, so that what is said to them can be checked"""
+
+    def __init__(self) -> None:
+        super().__init__("DIR")
+
+    def read(self, given: object, source: str) -> object:
+        value = super().read(given, source)
+        self.check(value, source)
+        return value
+
+    def check(self, value: object, path: str) -> None:
+        super().check(value, path)
+        with about(path):
+            add_directory(Path(str(value)).absolute())
 
 
 class Choice(Kind):

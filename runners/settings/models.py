@@ -79,12 +79,6 @@ class ModelOptions(Group):
         "configurations by which nothing else runs as code (ONNX, OpenVINO); 'all'; or 'none', no files.",
         default="data",
     )
-    backend_directory: str | None = setting(
-        "backend-directory",
-        Text("DIR"),
-        "Directory of backends in Python: the program in DIR/NAME executes all models whose backend is NAME.",
-        default=None,
-    )
     reload_python: bool = setting(
         "reload-python",
         Switch(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,7 +79,7 @@ def write_model(repository: Path, name: str, by: float, version: int = 1, backen
 
 
 def options(directory: Path) -> EngineOptions:
-    return EngineOptions(models=ModelOptions(backend_directory=str(directory)))
+    return EngineOptions(backend_directory=str(directory))
 
 
 def answer(engine: Engine, model: str) -> list[float]:
@@ -105,13 +106,45 @@ def test_the_flags_of_the_server_and_of_the_check(tmp_path: Path, start_server: 
     directory = write_backend(tmp_path / "backends", "tens")
     write_model(tmp_path / "models", "ten", 10, backend="tens")
     flag = f"--backend-directory={directory}"
-    server = start_server(tmp_path / "models", flag)
+    server = start_server(tmp_path / "models", flag, "--backend-config=tens,stub-timeout-seconds=20")
     assert server.get("/v2/models/ten/ready").status == 200
     for more, verb in (([], "served"), (["--load"], "loads")):
         command = [sys.executable, "-m", "runners", "check", str(tmp_path / "models"), flag, *more]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.startswith(f"ten: {verb}, tens, version 1")
+
+
+def test_it_may_run_on_threads_of_the_server(tmp_path: Path) -> None:
+    directory = write_backend(tmp_path / "backends")
+    write_model(tmp_path / "models", "m", 5)
+    with (tmp_path / "models" / "m" / "config.pbtxt").open("a") as file:
+        file.write(' parameters { key: "kushi.inprocess" value { string_value: "true" } }')
+    with Engine(tmp_path / "models", options=options(directory)) as engine:
+        assert answer(engine, "m") == [5, 10]
+
+
+def test_a_load_needs_leave_to_bring_a_model_of_it(tmp_path: Path) -> None:
+    directory = write_backend(tmp_path / "backends")
+    (tmp_path / "models").mkdir()
+    explicit = replace(options(directory), models=ModelOptions(control="explicit"))
+    files = {"file:1/scale.json": b'{"width": 2, "by": 3}'}
+    refused = pytest.raises(ConfigInvalid, match="for the backend 'scale' may run as code: that needs")
+    with Engine(tmp_path / "models", options=explicit) as engine, refused:
+        engine.load_model("m", config='{"backend": "scale"}', files=files)
+    leave = replace(explicit, models=ModelOptions(control="explicit", load_files="all"))
+    with Engine(tmp_path / "models", options=leave) as engine:
+        engine.load_model("m", config='{"backend": "scale"}', files=files)
+        assert answer(engine, "m") == [3, 6]
+
+
+def test_a_folder_that_cannot_be_read_is_no_backend(tmp_path: Path) -> None:
+    directory = write_backend(tmp_path / "backends")
+    (directory / "a file").write_text("")
+    (directory / "gone").symlink_to(directory / "nowhere")
+    write_model(tmp_path / "models", "m", 2)
+    with Engine(tmp_path / "models", options=options(directory)) as engine:
+        assert answer(engine, "m") == [2, 4]
 
 
 def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
