@@ -214,9 +214,9 @@ mod tests {
             let named = br#"{"repository_name":"r","ready":5,"parameters":5}"#;
             assert_eq!(refused(name, named), wrong(ErrorKind::Unsupported, text), "{name}");
         }
-        let text = "failed to get model version from specified version string 'x' (details: stol), version should be \
+        let text = "failed to get model version from specified version string '1x' (details: stol), version should be \
                     an integral value > 0";
-        let named = br#"{"name":"m","version":"x"}"#;
+        let named = br#"{"name":"m","version":"1x"}"#;
         assert_eq!(refused("ModelReady", named), wrong(ErrorKind::InvalidInput, text));
         let text = "attempt to access JSON non-string as string";
         assert_eq!(refused("ModelConfig", br#"{"name":5}"#), wrong(ErrorKind::UnreadableInput, text));
