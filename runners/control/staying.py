@@ -88,7 +88,7 @@ def with_changed_routes(wish: Wish, changed_routes: ChangedRoutes) -> Wish:
     if wish.resolved is None:
         return wish
     config = with_routes(wish.resolved.config, changed_routes.routes)
-    check_routes(config, wish.resolved.versions, f"{STATED}, as it was changed while the model served")
+    check_routes(config, wish.resolved.versions, f"the change of {STATED}")
     return replace(wish, resolved=replace(wish.resolved, config=config), changed_routes=changed_routes)
 
 

@@ -161,6 +161,8 @@ BAD_CALLS: dict[str, Callable[[Client | Engine], object]] = {
     "unknown model": lambda asked: asked.infer("missing", FIRST),
     "empty name": lambda asked: asked.infer("", {"INPUT0": FIRST}),
     "unknown version": lambda asked: asked.infer("add_sub", FIRST, FIRST, model_version=9),
+    "label of a model without any": lambda asked: asked.infer("add_sub", FIRST, FIRST, model_version="stable"),
+    "label and inputs by name": lambda asked: asked.infer("add_sub", {"INPUT0": FIRST}, model_version="stable"),
     "version that is no number": lambda asked: asked.infer("add_sub", FIRST, FIRST, model_version="1x"),
     "unknown input": lambda asked: asked.infer("add_sub", {"INPUT0": FIRST, "OTHER": FIRST}, request_id="a"),
     "unknown output": lambda asked: asked.infer("add_sub", FIRST, FIRST, outputs=["OTHER"]),

@@ -6,10 +6,11 @@ use std::io;
 
 use hyper::header::{HeaderMap, LOCATION};
 use hyper::{StatusCode, Version};
-use kushi_core::{Error, ErrorKind};
+use kushi_core::{AskedVersion, Error, ErrorKind};
 use kushi_oip::json::{Scanner, read};
 
 use super::body::ReadError;
+use super::path;
 use super::server::Reply;
 use crate::address::Address;
 use crate::kinds::{self, unavailable};
@@ -21,10 +22,14 @@ const SHOWN_BYTES: usize = 200;
 const NO_ROUTE: &str = "Not Found";
 const ADVICE: &str = "give the client the address of the server";
 
-/// The error that an answer of any status but 200 stands for.
-pub(super) fn refusal(address: &Address, reply: &Reply) -> Error {
+/// The error that an answer of any status but 200 to a request for `path` stands for.
+pub(super) fn refusal(address: &Address, path: &str, reply: &Reply) -> Error {
     let status = reply.status;
     let text = error_text(&reply.body);
+    if let (Some(NO_ROUTE), Some(label)) = (text.as_deref(), path::label(path)) {
+        // A model without labels has no such routes.
+        return AskedVersion::no_number(label);
+    }
     let message = match &text {
         Some(text) if text == NO_ROUTE => {
             format!("{address} does not know this route of the protocol: {text}; {ADVICE}, without /v2")

@@ -41,7 +41,7 @@ pub(super) async fn infer(
     let reply = server.exchange(&turn, request).await?;
     drop(turn);
     if reply.status != StatusCode::OK {
-        let refusal = fault::refusal(&server.address, &reply);
+        let refusal = fault::refusal(&server.address, &path, &reply);
         if by_position && matches!(refusal.kind, ErrorKind::InvalidInput | ErrorKind::ModelNotFound) {
             // It may have other inputs by now.
             server.inputs.forget();

@@ -23,6 +23,12 @@ pub(super) fn model(name: &str, version: &str) -> String {
     path
 }
 
+/// What a path has in the place of a version's number.
+pub(super) fn label(path: &str) -> Option<&str> {
+    let mut segments = path.strip_prefix("/v2/models/")?.split('/').skip(1);
+    (segments.next()? == "versions").then(|| segments.next())?.filter(|label| AskedVersion::is_label(label))
+}
+
 /// Refuses what has no path of its own, in the words of the server.
 pub(super) fn check_model(name: &str, version: &str) -> Result<(), Error> {
     if name.is_empty() {
@@ -43,6 +49,15 @@ mod tests {
     fn a_name_stays_one_segment() {
         assert_eq!(model("a-b_c.1", ""), "/v2/models/a-b_c.1");
         assert_eq!(model("a/b c?é", "7"), "/v2/models/a%2Fb%20c%3F%C3%A9/versions/7");
+    }
+
+    #[test]
+    fn a_label_stands_where_the_number_of_a_version_would() {
+        assert_eq!(label(&model("m", "stable")), Some("stable"));
+        assert_eq!(label("/v2/models/m/versions/stable/infer"), Some("stable"));
+        for path in ["/v2/models/m/versions/7/infer", "/v2/models/versions/infer", "/v2/models/m", "/v2"] {
+            assert_eq!(label(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Server {
             }
             // A gateway that lets nothing but inference through.
             401 | 403 | 404 | 405 => false,
-            _ => return Err(fault::refusal(&self.address, &reply)),
+            _ => return Err(fault::refusal(&self.address, "/v2", &reply)),
         };
         self.takes_binary.set(Some(takes));
         Ok(takes)
@@ -91,9 +91,10 @@ impl Server {
         if let Some(known) = self.inputs.get(model, version) {
             return Ok(known);
         }
-        let reply = Box::pin(self.get(&path::model(model, version))).await?;
+        let path = path::model(model, version);
+        let reply = Box::pin(self.get(&path)).await?;
         if reply.status != StatusCode::OK {
-            return Err(fault::refusal(&self.address, &reply));
+            return Err(fault::refusal(&self.address, &path, &reply));
         }
         let names =
             metadata::input_names(&reply.body).map_err(|text| fault::unreadable(&self.address, text))?;

@@ -30,7 +30,7 @@ pub(super) async fn call(server: &Server, call: &Call) -> Result<CallAnswer, Err
     if reply.status.is_success() {
         return Ok(CallAnswer { status, kind: None, body: reply.body });
     }
-    let refusal = fault::refusal(&server.address, &reply);
+    let refusal = fault::refusal(&server.address, &path, &reply);
     // As our own server writes it, whatever the other end has sent.
     let body = write::error(&refusal.message).into();
     Ok(CallAnswer { status, kind: Some(refusal.kind), body })

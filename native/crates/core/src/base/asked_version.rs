@@ -1,7 +1,5 @@
 //! Which version of a model somebody asks for.
 
-use std::fmt;
-
 use crate::Error;
 
 const LONGEST_LABEL: usize = 64;
@@ -52,16 +50,6 @@ impl AskedVersion {
 impl From<Option<u64>> for AskedVersion {
     fn from(number: Option<u64>) -> Self {
         number.map_or(Self::Any, Self::Number)
-    }
-}
-
-impl fmt::Display for AskedVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => Ok(()),
-            Self::Number(number) => number.fmt(f),
-            Self::Label(label) => label.fmt(f),
-        }
     }
 }
 
