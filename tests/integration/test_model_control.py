@@ -334,9 +334,9 @@ def test_an_ensemble_that_waits_for_its_model_is_not_missed(repository: Path, st
     server = start_server(repository, EXPLICIT)
     assert load(server, "both").status == 200
     assert unload(server, "plus").status == 200
+    eventually(lambda: states(server) == {"both:1": "UNAVAILABLE", "plus:1": "UNAVAILABLE"}, "both have left")
     rows = server.post("/v2/repository/index", b"").json()
     (both,) = (row for row in rows if row["name"] == "both")
-    assert both["state"] == "UNAVAILABLE"
     assert "ensemble 'both' depends on 'plus' which has no loaded version" in both["reason"]
     # as in Triton, where it is unloaded
     assert server.is_ready()
