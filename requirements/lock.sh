@@ -23,6 +23,7 @@ lock bench requirements/bench.in --constraint requirements/dev.txt
 lock browser requirements/browser.in --constraint requirements/dev.txt
 lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
+lock fil requirements/fil.in --constraint requirements/dev.txt
 lock ocr requirements/ocr.in --constraint requirements/dev.txt
 lock site requirements/site.in
 lock supply requirements/supply.in

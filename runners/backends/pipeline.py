@@ -75,7 +75,7 @@ def load(
             config,
             version=version,
             scalars=scalar_names([*(bound.inputs or ()), *(bound.outputs or ())]),
-            inline=bound.inline and threads == 1,
+            inline=bound.inline and (threads == 1 or bound.short_needs_one_thread),
             load_seconds=time.monotonic() - started,
             cores=cores_of_instances(config),
             labels=read_labels(source.path, config),

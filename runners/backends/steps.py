@@ -125,6 +125,8 @@ class Bound:
     """Whether it may have no outputs"""
     inline: bool = False
     """Whether a model of one thread may run on an io thread: never where Python or an accelerator executes it"""
+    short_needs_one_thread: bool = False
+    """Whether a short batch keeps the other threads out of it, so that it may run there whatever their number is"""
 
 
 class Work(Protocol):

@@ -86,7 +86,8 @@ def descriptor_of(name: str) -> Descriptor:
 def _meant(name: str) -> str | None:
     """A backend that is called so by a platform of its, by a part of its name, or nearly"""
     for known, descriptor in descriptors().items():
-        if name in descriptor.platforms or (len(name) >= _LEAST_OF_A_NAME and (name in known or known in name)):
+        is_long = min(len(name), len(known)) >= _LEAST_OF_A_NAME
+        if name in descriptor.platforms or (is_long and (name in known or known in name)):
             return known
     return nearly(name.lower(), descriptors())
 

@@ -23,7 +23,6 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
         "dali": f"{_PYTHON}nvidia.dali, whose pipeline is built in initialize",
         "fastdeploy": "the ONNX model that it wraps",
         "fastertransformer": f"{_PYTHON}tensorrt_llm or vllm, decoupled for streams of tokens",
-        "fil": f"{_PYTHON}xgboost, lightgbm or treelite, or the forest as ONNX (onnxmltools)",
         "identity": f"{_PYTHON}nothing else",
         "paddle": "the model as ONNX (paddle2onnx)",
         "repeat": f"{_PYTHON}nothing else, decoupled",

@@ -45,6 +45,7 @@ SLOWER: Final = (
         "test-triton",
         "test-torch",
         "test-tensorflow",
+        "test-fil",
         "test-gpu",
         "test-deploy",
         "test-clients",

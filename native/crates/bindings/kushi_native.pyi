@@ -12,6 +12,8 @@ __all__ = [
     "Core",
     "Ensemble",
     "Exchange",
+    "Forest",
+    "ForestModel",
     "LocalClient",
     "OnnxModel",
     "OpenVinoCompiled",
@@ -99,6 +101,23 @@ class OpenVinoCompiled:
     def measure(self, shapes: Mapping[str, Sequence[int]], runs: int) -> float: ...
 
 @final
+class Forest:
+    def __new__(cls, checkpoint: bytes) -> Self: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def is_classifier(self) -> bool: ...
+    def model(self, answer: str, *, threshold: float, contributions: bool, threads: int) -> ForestModel: ...
+
+@final
+class ForestModel:
+    @property
+    def inputs(self) -> list[tuple[str, str, list[int] | None]]: ...
+    @property
+    def outputs(self) -> list[tuple[str, str, list[int] | None]]: ...
+    def measure(self, shapes: Mapping[str, Sequence[int]], runs: int) -> float: ...
+
+@final
 class PythonModel:
     def __new__(cls, engine: Any) -> Self: ...
     @property
@@ -183,7 +202,10 @@ class StartedVersion:
 class Core:
     def __new__(cls, options_json: str) -> Self: ...
     def start(
-        self, name: str, spec: str, loaded: Sequence[OnnxModel | OpenVinoCompiled | PythonModel | WorkerModel | Ensemble]
+        self,
+        name: str,
+        spec: str,
+        loaded: Sequence[Ensemble | ForestModel | OnnxModel | OpenVinoCompiled | PythonModel | WorkerModel],
     ) -> StartedVersion: ...
     def publish(
         self, name: str, versions: Sequence[StartedVersion], kept: Sequence[int] = ..., routes: str | None = ...

@@ -1,5 +1,6 @@
 import ast
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_every_folder_of_backends_has_a_descriptor_and_none_is_refused() -> None
     assert not discovery.found().refused
 
 
-OWN = ["tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python"]
+OWN = ["tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python", "fil"]
 """The backends of this package, in the order in which their files are looked for"""
 
 
@@ -231,6 +232,7 @@ def test_nothing_outside_of_their_folders_names_a_backend() -> None:
         folder = RUNNERS / "backends" / one.loads.split(".")[2]
         own = {one.name, f"backends.{folder.name}", *one.platforms, *one.files, *one.bare_suffixes, *one.settings}
         own -= ORDINARY_WORDS
+        patterns = [re.compile(rf"{re.escape(name)}(?!\w)" if len(name) < 5 else re.escape(name)) for name in own]
         for path in RUNNERS.rglob("*.py"):
             # accelerators have names of backends
             if (
@@ -240,4 +242,4 @@ def test_nothing_outside_of_their_folders_names_a_backend() -> None:
             ):
                 continue
             for word in words(ast.parse(path.read_text(encoding="utf-8"))):
-                assert not any(name in word for name in own), (path, word)
+                assert not any(pattern.search(word) for pattern in patterns), (path, word)

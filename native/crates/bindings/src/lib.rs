@@ -12,6 +12,7 @@ mod core;
 mod documents;
 mod ensemble;
 mod errors;
+mod forest;
 mod infer;
 mod loaded;
 mod local_array;
@@ -68,6 +69,8 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(openvino::openvino_devices, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnx_external_files, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnx_has_operator, module)?)?;
+    module.add_class::<forest::PyForest>()?;
+    module.add_class::<forest::PyForestModel>()?;
     module.add_class::<openvino::OpenVinoNetwork>()?;
     module.add_class::<openvino::OpenVinoCompiled>()?;
     module.add_class::<python_engine::PythonModel>()?;

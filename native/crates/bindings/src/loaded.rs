@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
+use kushi_engine_forest::ForestEngine;
 use kushi_engine_onnx::OnnxEngine;
 use kushi_engine_openvino::OpenVinoEngine;
 use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::ensemble::Ensemble;
+use crate::forest::PyForestModel;
 use crate::onnx::OnnxModel;
 use crate::openvino::OpenVinoCompiled;
 use crate::python_engine::PythonModel;
@@ -18,6 +20,7 @@ use crate::worker::{WorkerModel, start_workers};
 pub(crate) enum Loaded {
     Onnx(Py<OnnxModel>),
     OpenVino(Py<OpenVinoCompiled>),
+    Forest(Py<PyForestModel>),
     Python(Py<PythonModel>),
     Worker(Py<WorkerModel>),
     Ensemble(Py<Ensemble>),
@@ -36,6 +39,7 @@ impl Loaded {
         match self {
             Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().sessions.clone(), spec)?)),
             Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(Arc::clone(&model.get().model), spec)?)),
+            Self::Forest(model) => Ok(Arc::new(ForestEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Python(model) => model.get().make(spec),
             Self::Worker(_) | Self::Ensemble(_) => {
                 let text = format!("model '{}' is made of more than one kind of engine", spec.name);

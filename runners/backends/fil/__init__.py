@@ -1,0 +1,1 @@
+"""Forests of decision trees: XGBoost, LightGBM, scikit-learn, cuML"""

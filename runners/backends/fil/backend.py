@@ -1,0 +1,91 @@
+"""Loads forests of decision trees: what they answer, and on how many threads"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import kushi_native
+
+from ...repository.complete import complete
+from ...repository.messages import ModelConfig
+from ...repository.specification import instances_of
+from ...repository.tensors import model_dims, tensor_infos
+from .. import Backend, Bound, Opened, Placed, Prepared
+from ..cores import cores_for_all
+from .options import ForestOptions, read_options
+from .reading import FORMATS, format_of, read_forest
+
+__all__ = ["ForestBackend"]
+
+_OUTPUT = "output__0"
+_CONTRIBUTIONS = "treeshap_output"
+
+
+class ForestBackend(Backend):
+    """The native core's own forests"""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._options: ForestOptions | None = None
+
+    def why_no_gpu(self) -> str:
+        return "forests are executed on CPUs: the kind is KIND_CPU or KIND_AUTO"
+
+    def prepare(self, model: Placed) -> Prepared:
+        self._options = options = read_options(model.config)
+        return Prepared(lambda path: _Opened(path, options), threads=options.threads)
+
+    def locate(self, directory: Path, name: str) -> Path:
+        """The default name of a file is that of its format"""
+        stated = self._options.format if self._options else ""
+        formats = [FORMATS[stated]] if stated else FORMATS.values()
+        defaults = {one.file for one in FORMATS.values()}
+        if name in defaults:
+            found = (one.file for one in formats if (directory / one.file).exists())
+            name = next(found, FORMATS[stated].file if stated else name)
+        return super().locate(directory, name)
+
+
+class _Opened(Opened):
+    """A forest that was read"""
+
+    def __init__(self, path: Path, options: ForestOptions) -> None:
+        self._forest = read_forest(path, options.format or format_of(path), unknown_fields=options.unknown_fields)
+        self._options = options
+
+    def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
+        model = self._model(config, threads=1)
+        return complete(config, tensor_infos(model.inputs), tensor_infos(model.outputs), default_max_batch_size)
+
+    def bind(self, config: ModelConfig) -> Bound:
+        model = self._model(config, threads=1)
+        return Bound(
+            sessions=partial(self._sessions, config),
+            threads=lambda: self._options.threads or max(1, cores_for_all(config) // instances_of(config)),
+            inputs=tensor_infos(model.inputs),
+            outputs=tensor_infos(model.outputs),
+            inline=True,
+            short_needs_one_thread=True,
+        )
+
+    def _sessions(self, config: ModelConfig, threads: int) -> list[kushi_native.ForestModel]:
+        return [self._model(config, threads=threads)]
+
+    def _model(self, config: ModelConfig, *, threads: int) -> kushi_native.ForestModel:
+        return self._forest.model(
+            self._answer(config),
+            threshold=self._options.threshold,
+            contributions=any(tensor.name == _CONTRIBUTIONS for tensor in config.output),
+            threads=threads,
+        )
+
+    def _answer(self, config: ModelConfig) -> str:
+        stated = self._options.is_classifier
+        is_classifier = self._forest.is_classifier if stated is None else stated
+        if not is_classifier:
+            return "values"
+        if not self._options.probabilities:
+            return "class"
+        # of two classes, Triton's backend answers both probabilities where there is room for them
+        sizes = [model_dims(tensor) for tensor in config.output if tensor.name == _OUTPUT]
+        return "probabilities" if self._forest.classes == 1 and sizes and sizes[0][-1:] == (2,) else "values"

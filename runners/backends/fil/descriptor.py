@@ -1,0 +1,42 @@
+"""What the rest of the package knows about forests of decision trees before one is loaded"""
+
+from types import MappingProxyType
+
+from ...repository.descriptor import Descriptor
+
+__all__ = ["DESCRIPTOR"]
+
+_FOR_GPUS = (
+    "algo",
+    "blocks_per_sm",
+    "chunk_size",
+    "layout",
+    "storage_type",
+    "threads_per_tree",
+    "transfer_threshold",
+    "use_experimental_optimizations",
+)
+"""They change how fast Triton's backend is, and nothing else"""
+
+DESCRIPTOR = Descriptor(
+    name="fil",
+    loads=f"{__package__}.backend:ForestBackend",
+    kinds=(("", "checkpoint.tl"),),
+    order=55,
+    bare_suffixes=(".tl", ".ubj"),
+    reads_data=True,
+    parameters=(
+        "cpu_nthread",
+        "is_classifier",
+        "model_type",
+        "output_class",
+        "predict_proba",
+        "threshold",
+        "xgboost_allow_unknown_field",
+        *_FOR_GPUS,
+    ),
+    settings=MappingProxyType({}),
+    packages=("treelite",),
+    install="kushi[fil]",
+    executed_by="native code",
+)

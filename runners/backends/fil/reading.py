@@ -1,0 +1,115 @@
+"""
+Reads forests. What executes them takes a checkpoint of Treelite's version 4, and Treelite makes that of all other
+formats.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import kushi_native
+
+from ...errors import ConfigInvalid, Unsupported
+from ...repository.files import check_file
+
+__all__ = ["FORMATS", "format_of", "read_forest"]
+
+_CHECKPOINT = "treelite_checkpoint"
+_VERSION = (4).to_bytes(4, "little")
+"""In front of a checkpoint that needs no Treelite"""
+_DECISIONS = b"decision_type="
+_ZERO_IS_MISSING = 1
+"""Of the two bits behind the two lowest of a decision"""
+_PLACE = re.compile(r"^\[[0-9:]+\] \S+:[0-9]+: ")
+
+
+@dataclass(frozen=True)
+class _Format:
+    file: str
+    """By default"""
+    load: Callable[[ModuleType, Path, bool], Any]
+    """With Treelite; whether unknown fields are left out"""
+
+
+FORMATS: Mapping[str, _Format] = {
+    "xgboost": _Format(
+        "xgboost.model", lambda treelite, path, _: treelite.frontend.load_xgboost_model_legacy_binary(path)
+    ),
+    "xgboost_json": _Format(
+        "xgboost.json",
+        lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
+            path, format_choice="json", allow_unknown_field=lenient
+        ),
+    ),
+    "xgboost_ubj": _Format(
+        "xgboost.ubj",
+        lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
+            path, format_choice="ubjson", allow_unknown_field=lenient
+        ),
+    ),
+    "lightgbm": _Format("model.txt", lambda treelite, path, _: treelite.frontend.load_lightgbm_model(path)),
+    _CHECKPOINT: _Format("checkpoint.tl", lambda treelite, path, _: treelite.Model.deserialize(path)),
+}
+"""By the values of `model_type`"""
+_BY_SUFFIX = {".json": "xgboost_json", ".ubj": "xgboost_ubj", ".txt": "lightgbm", ".tl": _CHECKPOINT}
+
+
+def format_of(path: Path) -> str:
+    """That of a file, where nothing is said: as in Triton, any other one is XGBoost's older form"""
+    return _BY_SUFFIX.get(path.suffix, "xgboost")
+
+
+def read_forest(path: Path, model_type: str, *, unknown_fields: bool) -> kushi_native.Forest:
+    """The forest in a file"""
+    check_file(path)
+    try:
+        return kushi_native.Forest(_checkpoint(path, model_type, unknown_fields=unknown_fields))
+    except ConfigInvalid as error:
+        raise ConfigInvalid(f"{model_type} model '{path}': {error}") from None
+
+
+def _checkpoint(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
+    if model_type == _CHECKPOINT:
+        with path.open("rb") as file:
+            head = file.read(len(_VERSION))
+            if head == _VERSION:
+                return head + file.read()
+    treelite = _treelite(model_type)
+    if model_type == "lightgbm":
+        _check_missing(path)
+    try:
+        model = FORMATS[model_type].load(treelite, path, unknown_fields)
+        content: bytes = model.serialize_bytes()
+    except treelite.TreeliteError as error:
+        raise ConfigInvalid(f"Treelite cannot read it: {_reason(error)}") from None
+    return content
+
+
+def _treelite(model_type: str) -> Any:  # noqa: ANN401 - its functions take anything
+    try:
+        import treelite  # noqa: PLC0415 - a checkpoint needs none
+    except ImportError as error:
+        raise Unsupported(f"model_type '{model_type}' needs Treelite: {error}: pip install 'kushi[fil]'") from error
+    return treelite
+
+
+def _check_missing(path: Path) -> None:
+    """LightGBM takes zeros for missing where a model was trained so; Treelite does not, and says nothing"""
+    with path.open("rb") as file:
+        for line in file:
+            if line.startswith(_DECISIONS):
+                kinds = line.removeprefix(_DECISIONS).split()
+                if any(kind.isdigit() and int(kind) >> 2 & 3 == _ZERO_IS_MISSING for kind in kinds):
+                    raise Unsupported(
+                        f"lightgbm model '{path}' was trained with zero_as_missing, which Treelite cannot express: "
+                        "train it with use_missing alone, or serve it with a Python model"
+                    )
+
+
+def _reason(error: Exception) -> str:
+    """Without the time and the place in Treelite that stand in front of it, and without where it was called"""
+    lines = str(error).strip().splitlines()
+    return _PLACE.sub("", lines[0]) if lines else type(error).__name__

@@ -1,0 +1,1 @@
+"""Forests that other libraries have trained, in the environment of ``make test-fil``."""
