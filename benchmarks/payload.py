@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tritonclient.grpc import service_pb2
 
 from benchmarks.models import MODELS, inputs
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = [
     "Payload",
     "binary_request",
+    "floats_request",
     "grpc_request",
     "grpc_stream_request",
     "numbers_request",
@@ -64,9 +69,14 @@ def _over_grpc(method: str, message: service_pb2.ModelInferRequest) -> Payload:
     return Payload(f"/inference.GRPCInferenceService/{method}", {}, head + body)
 
 
+def floats_request(name: str, tensor: str, values: NDArray[np.float32]) -> Payload:
+    """One tensor of 32-bit floats"""
+    return _binary(name, [(tensor, "FP32", values.shape, values.tobytes())])
+
+
 def numbers_request(name: str, tensor: str, count: int) -> Payload:
     """One row of so many FP32."""
-    return _binary(name, [(tensor, "FP32", (1, count), np.ones(count, np.float32).tobytes())])
+    return floats_request(name, tensor, np.ones((1, count), np.float32))
 
 
 def text_request(name: str, tensor: str, text: str) -> Payload:

@@ -48,7 +48,9 @@ impl Written {
 
     fn array(&mut self, numbers: &[impl Number]) -> &mut Self {
         self.number(numbers.len() as u64);
-        numbers.iter().for_each(|&number| number.write(&mut self.0));
+        for number in numbers {
+            number.write(&mut self.0);
+        }
         self
     }
 
