@@ -29,6 +29,8 @@ class Descriptor:
     loads: the class that loads its models, a `Backend`, as "module:Class"; imported when a model asks for it.
     kinds: its platforms, each with the default name of the model file, in the order in which they are looked for. The
         first platform is the one where nothing is said; "" where models have none.
+    files_of: parameters whose value says which file is the default, as `model_type` of forests: by the name of one, the
+        files by its values. Without it the first of all these files that is there.
     order: where in the order of all backends its platforms and files are looked for; of two with one number the name
         decides. Triton's own backends have numbers below 100.
     bare_suffixes: of files that say all that a configuration would, and can be served without one.
@@ -54,6 +56,7 @@ class Descriptor:
     name: str
     loads: str
     kinds: tuple[tuple[str, str], ...]
+    files_of: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     order: int = 100
     bare_suffixes: tuple[str, ...] = ()
     cpu_instances: int = 1

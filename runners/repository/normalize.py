@@ -7,6 +7,7 @@ Each function answers a new message; what the user wrote is never changed.
 import os
 from collections.abc import Sequence
 
+from .descriptor import Descriptor
 from .detection import detect_backend
 from .discovery import descriptors
 from .ensemble import is_ensemble
@@ -27,8 +28,18 @@ def fill_backend(source: ModelSource, written: ModelConfig) -> ModelConfig:
         config.backend = detect_backend(source, config)
     if descriptor := descriptors().get(config.backend):
         config.platform = config.platform or descriptor.platforms[0]
-        config.default_model_filename = config.default_model_filename or _existing(source, descriptor.files)
+        config.default_model_filename = config.default_model_filename or _existing(source, _files(config, descriptor))
     return config
+
+
+def _files(config: ModelConfig, descriptor: Descriptor) -> list[str]:
+    """The default names of its file: where a parameter says which one, that alone"""
+    all_files = list(descriptor.files)
+    for key, files in descriptor.files_of.items():
+        if stated := files.get(config.parameters[key].string_value if key in config.parameters else ""):
+            return [stated]
+        all_files += [file for file in files.values() if file not in all_files]
+    return all_files
 
 
 def _existing(source: ModelSource, files: Sequence[str]) -> str:

@@ -252,7 +252,11 @@ with Engine(sys.argv[1], options=EngineOptions(models=ModelOptions(control="expl
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     model = trained("xgboost binary")
     for name, parameters, text in (
-        ("type", {"model_type": "catboost"}, "parameter 'model_type' of model 'type': expected xgboost, xgboost_json"),
+        (
+            "type",
+            {"model_type": "catboost"},
+            "parameter 'model_type' of model 'type': expected one of treelite_checkpoint, xgboost_json",
+        ),
         ("lightgbm", {"model_type": "lightgbm"}, "unable to find"),
         ("threshold", {"threshold": "high"}, "parameter 'threshold' of model 'threshold': expected a number, got"),
         ("switch", {"predict_proba": "perhaps"}, "parameter 'predict_proba' of model 'switch': expected"),

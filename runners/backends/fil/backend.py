@@ -1,6 +1,5 @@
 """Loads forests of decision trees: what they answer, and on how many threads"""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ...repository.tensors import model_dims, tensor_infos
 from .. import Backend, Bound, Opened, Placed, Prepared
 from ..cores import cores_for_all
 from .options import ForestOptions, read_options
-from .reading import FORMATS, format_of, read_forest
+from .reading import format_of, read_forest
 
 __all__ = ["ForestBackend"]
 
@@ -24,26 +23,12 @@ _CONTRIBUTIONS = "treeshap_output"
 class ForestBackend(Backend):
     """The native core's own forests"""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        super().__init__(settings)
-        self._options: ForestOptions | None = None
-
     def why_no_gpu(self) -> str:
         return "forests are executed on CPUs: the kind is KIND_CPU or KIND_AUTO"
 
     def prepare(self, model: Placed) -> Prepared:
-        self._options = options = read_options(model.config)
+        options = read_options(model.config)
         return Prepared(lambda path: _Opened(path, options), threads=options.threads)
-
-    def locate(self, directory: Path, name: str) -> Path:
-        """The default name of a file is that of its format"""
-        stated = self._options.format if self._options else ""
-        formats = [FORMATS[stated]] if stated else FORMATS.values()
-        defaults = {one.file for one in FORMATS.values()}
-        if name in defaults:
-            found = (one.file for one in formats if (directory / one.file).exists())
-            name = next(found, FORMATS[stated].file if stated else name)
-        return super().locate(directory, name)
 
 
 class _Opened(Opened):

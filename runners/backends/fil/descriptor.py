@@ -4,7 +4,18 @@ from types import MappingProxyType
 
 from ...repository.descriptor import Descriptor
 
-__all__ = ["DESCRIPTOR"]
+__all__ = ["DESCRIPTOR", "FILES"]
+
+FILES = MappingProxyType(
+    {
+        "treelite_checkpoint": "checkpoint.tl",
+        "xgboost_json": "xgboost.json",
+        "xgboost_ubj": "xgboost.ubj",
+        "xgboost": "xgboost.model",
+        "lightgbm": "model.txt",
+    }
+)
+"""By the values of `model_type`"""
 
 _FOR_GPUS = (
     "algo",
@@ -22,6 +33,7 @@ DESCRIPTOR = Descriptor(
     name="fil",
     loads=f"{__package__}.backend:ForestBackend",
     kinds=(("", "checkpoint.tl"),),
+    files_of=MappingProxyType({"model_type": FILES}),
     order=55,
     bare_suffixes=(".tl", ".ubj"),
     reads_data=True,
@@ -35,7 +47,6 @@ DESCRIPTOR = Descriptor(
         "xgboost_allow_unknown_field",
         *_FOR_GPUS,
     ),
-    settings=MappingProxyType({}),
     packages=("treelite",),
     install="kushi[fil]",
     executed_by="native code",

@@ -8,7 +8,7 @@ from ...integers import MAX_THREADS
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
 from ...repository.values import BOOLEANS, boolean
-from .reading import FORMATS
+from .descriptor import FILES
 
 __all__ = ["ForestOptions", "read_options"]
 
@@ -20,7 +20,7 @@ class ForestOptions:
     """`None` leaves it to the model"""
 
     format: str
-    """One of `FORMATS`, or nothing"""
+    """One of `FILES`, or nothing"""
     is_classifier: bool | None
     probabilities: bool
     """Whether a classifier answers these, and not the class"""
@@ -47,9 +47,9 @@ def read_options(config: ModelConfig) -> ForestOptions:
 
 def _format(config: ModelConfig) -> str:
     text = _text(config, "model_type")
-    if text and text not in FORMATS:
+    if text and text not in FILES:
         raise ConfigInvalid(
-            f"parameter 'model_type' of model '{config.name}': expected {', '.join(FORMATS)}, got '{text}'"
+            f"parameter 'model_type' of model '{config.name}': expected one of {', '.join(FILES)}, got '{text}'"
         )
     return text
 

@@ -5,9 +5,7 @@ formats.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import kushi_native
@@ -15,7 +13,7 @@ import kushi_native
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.files import check_file
 
-__all__ = ["FORMATS", "format_of", "read_forest"]
+__all__ = ["format_of", "read_forest"]
 
 _CHECKPOINT = "treelite_checkpoint"
 _VERSION = (4).to_bytes(4, "little")
@@ -26,34 +24,18 @@ _ZERO_IS_MISSING = 1
 _PLACE = re.compile(r"^\[[0-9:]+\] \S+:[0-9]+: ")
 
 
-@dataclass(frozen=True)
-class _Format:
-    file: str
-    """By default"""
-    load: Callable[[ModuleType, Path, bool], Any]
-    """With Treelite; whether unknown fields are left out"""
-
-
-FORMATS: Mapping[str, _Format] = {
-    "xgboost": _Format(
-        "xgboost.model", lambda treelite, path, _: treelite.frontend.load_xgboost_model_legacy_binary(path)
+_LOADERS: Mapping[str, Callable[[Any, Path, bool], Any]] = {
+    "xgboost": lambda treelite, path, _: treelite.frontend.load_xgboost_model_legacy_binary(path),
+    "xgboost_json": lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
+        path, format_choice="json", allow_unknown_field=lenient
     ),
-    "xgboost_json": _Format(
-        "xgboost.json",
-        lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
-            path, format_choice="json", allow_unknown_field=lenient
-        ),
+    "xgboost_ubj": lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
+        path, format_choice="ubjson", allow_unknown_field=lenient
     ),
-    "xgboost_ubj": _Format(
-        "xgboost.ubj",
-        lambda treelite, path, lenient: treelite.frontend.load_xgboost_model(
-            path, format_choice="ubjson", allow_unknown_field=lenient
-        ),
-    ),
-    "lightgbm": _Format("model.txt", lambda treelite, path, _: treelite.frontend.load_lightgbm_model(path)),
-    _CHECKPOINT: _Format("checkpoint.tl", lambda treelite, path, _: treelite.Model.deserialize(path)),
+    "lightgbm": lambda treelite, path, _: treelite.frontend.load_lightgbm_model(path),
+    _CHECKPOINT: lambda treelite, path, _: treelite.Model.deserialize(path),
 }
-"""By the values of `model_type`"""
+"""By the values of `model_type`; with Treelite, the file, and whether unknown fields are left out"""
 _BY_SUFFIX = {".json": "xgboost_json", ".ubj": "xgboost_ubj", ".txt": "lightgbm", ".tl": _CHECKPOINT}
 
 
@@ -81,7 +63,7 @@ def _checkpoint(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
     if model_type == "lightgbm":
         _check_missing(path)
     try:
-        model = FORMATS[model_type].load(treelite, path, unknown_fields)
+        model = _LOADERS[model_type](treelite, path, unknown_fields)
         content: bytes = model.serialize_bytes()
     except treelite.TreeliteError as error:
         raise ConfigInvalid(f"Treelite cannot read it: {_reason(error)}") from None

@@ -61,6 +61,23 @@ def test_the_file_of_a_pytorch_model_is_the_one_that_is_there(tmp_path: Path, fi
     assert (filled.backend, filled.platform, filled.default_model_filename) == ("pytorch", "pytorch_libtorch", file)
 
 
+@pytest.mark.parametrize(
+    ("stated", "there", "expected"),
+    [
+        ("", "xgboost.json", "xgboost.json"),
+        ("", "model.txt", "model.txt"),
+        ("", "", "checkpoint.tl"),
+        ("lightgbm", "xgboost.json", "model.txt"),
+        ("xgboost_ubj", "xgboost.ubj", "xgboost.ubj"),
+        ("nonsense", "xgboost.ubj", "xgboost.ubj"),
+    ],
+)
+def test_a_parameter_may_say_which_file_a_model_has(tmp_path: Path, stated: str, there: str, expected: str) -> None:
+    text = f'parameters {{ key: "model_type" value {{ string_value: "{stated}" }} }}' if stated else ""
+    found = source(tmp_path, file=there) if there else source(tmp_path)
+    assert fill_backend(found, config(f'backend: "fil" {text}')).default_model_filename == expected
+
+
 def test_a_file_name_of_its_own_is_kept(tmp_path: Path) -> None:
     text = 'backend: "onnxruntime" default_model_filename: "net.onnx"'
     assert fill_backend(source(tmp_path), config(text)).default_model_filename == "net.onnx"
