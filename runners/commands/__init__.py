@@ -1,6 +1,6 @@
 """The commands of `kushi`: a module for each, which loads what the command needs when it runs."""
 
-from . import check, demo, export, inspect, new, optimize, serve, versions
+from . import check, config, demo, export, init, inspect, new, optimize, serve, versions
 from .command import Command
 
 __all__ = ["COMMANDS", "Command"]
@@ -9,7 +9,9 @@ COMMANDS = (
     demo.COMMAND,
     new.COMMAND,
     serve.COMMAND,
+    init.COMMAND,
     check.COMMAND,
+    config.COMMAND,
     versions.COMMAND,
     export.COMMAND,
     optimize.COMMAND,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..control.check import Finding
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "line_of"]
 
 _BACKEND_CONFIG = "--backend-config"
 
@@ -57,7 +57,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     if arguments["format"] == "json":
         sys.stdout.write(json.dumps([_row(one, loads=loads) for one in findings], indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{printable(f'{one.name}: {_line(one, loads=loads)}')}\n" for one in findings)
+        sys.stdout.writelines(f"{line_of(one, loads=loads)}\n" for one in findings)
         if not loads and any(one.served for one in findings):
             sys.stderr.write("no model was opened: `kushi check --load` does that as well\n")
     return 0 if all(one.served for one in findings) else 1
@@ -90,7 +90,12 @@ def _row(one: Finding, *, loads: bool) -> dict[str, Any]:
     return {**row, "inputs": list(one.inputs), "outputs": list(one.outputs)} if loads else row
 
 
-def _line(one: Finding, *, loads: bool) -> str:
+def line_of(one: Finding, *, loads: bool = False) -> str:
+    """What is said of a model; `loads`: whether it was loaded"""
+    return printable(f"{one.name}: {_said(one, loads=loads)}")
+
+
+def _said(one: Finding, *, loads: bool) -> str:
     versions = ", ".join(map(str, one.versions))
     if not one.served:
         # one of a program may have several lines

@@ -9,6 +9,7 @@ from typing import Final
 
 from ..engine import Engine
 from ..errors import ConfigInvalid, InvalidInput
+from ..repository.bare_copy import copy_bare
 from ..repository.discovery import bare_backend, bare_files
 from ..settings import EngineOptions, LogOptions
 from . import arrays, pictures
@@ -79,13 +80,4 @@ def _copy(model: Path, place: Path) -> None:
     if model.is_dir():
         shutil.copytree(model, place, ignore=_LEFT_OUT)
         return
-    version = place / "1"
-    version.mkdir(parents=True)
-    shutil.copy(model, version / f"model{model.suffix}")
-    # weights that lie beside it, as exporters write them
-    names = {f"{model.name}.data": f"{model.name}.data", f"{model.name}_data": f"{model.name}_data"}
-    if model.suffix == ".xml":
-        names[f"{model.stem}.bin"] = "model.bin"
-    for beside, name in names.items():
-        if model.with_name(beside).is_file():
-            shutil.copy(model.with_name(beside), version / name)
+    copy_bare(model, place / "1")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tritonclient.http import InferenceServerClient, InferInput
 
 from runners import Engine, EngineOptions, InvalidInput, KushiError, ModelOptions
+from runners.cli import main
 from tests.fil.forests import FEATURES, MAKERS, Trained, rows, targets, trained
 
 if TYPE_CHECKING:
@@ -220,6 +221,18 @@ def test_a_configuration_as_triton_documents_it_over_http(tmp_path: Path, start_
     tensor.set_data_from_numpy(model.rows[:17, :4].copy())
     with pytest.raises(Exception, match="unexpected shape for input 'input__0'"):
         client.infer("m", [tensor])
+
+
+def test_a_file_alone_is_served_and_made_a_model(tmp_path: Path) -> None:
+    model = trained("xgboost of five")
+    model.save(tmp_path / "flowers.ubj")
+    with Engine(tmp_path / "flowers.ubj") as engine:
+        answer = np.asarray(engine.infer("flowers", model.rows[:4])["output__0"])
+    np.testing.assert_array_equal(answer[:, 0], model.values[:4].argmax(axis=1).astype(np.float32))
+    assert main(["init", str(tmp_path / "flowers.ubj"), "--repository", str(tmp_path / "repository")]) == 0
+    assert (tmp_path / "repository" / "flowers" / "1" / "xgboost.ubj").is_file()
+    assert main(["check", str(tmp_path / "repository")]) == 0
+    np.testing.assert_array_equal(answers(tmp_path / "repository", model.rows[:4], "flowers"), answer)
 
 
 def test_a_checkpoint_needs_no_treelite(tmp_path: Path) -> None:
