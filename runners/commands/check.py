@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..control.check import Finding
 
-__all__ = ["COMMAND", "line_of"]
+__all__ = ["COMMAND", "lines_of"]
 
 _BACKEND_CONFIG = "--backend-config"
 
@@ -57,7 +58,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     if arguments["format"] == "json":
         sys.stdout.write(json.dumps([_row(one, loads=loads) for one in findings], indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{line_of(one, loads=loads)}\n" for one in findings)
+        sys.stdout.writelines(f"{line}\n" for one in findings for line in lines_of(one, loads=loads))
         if not loads and any(one.served for one in findings):
             sys.stderr.write("no model was opened: `kushi check --load` does that as well\n")
     return 0 if all(one.served for one in findings) else 1
@@ -86,13 +87,15 @@ def _row(one: Finding, *, loads: bool) -> dict[str, Any]:
         "backend": one.backend,
         "versions": list(one.versions),
         "reason": one.reason,
+        "problems": [asdict(problem) for problem in one.problems],
     }
     return {**row, "inputs": list(one.inputs), "outputs": list(one.outputs)} if loads else row
 
 
-def line_of(one: Finding, *, loads: bool = False) -> str:
-    """What is said of a model; `loads`: whether it was loaded"""
-    return printable(f"{one.name}: {_said(one, loads=loads)}")
+def lines_of(one: Finding, *, loads: bool = False) -> list[str]:
+    """What is said of a model: one line, or one for each thing that is wrong; `loads`: whether it was loaded"""
+    several = [replace(one, reason=problem.text) for problem in one.problems] or [one]
+    return [printable(f"{one.name}: {_said(each, loads=loads)}") for each in several]
 
 
 def _said(one: Finding, *, loads: bool) -> str:

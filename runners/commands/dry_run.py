@@ -10,7 +10,7 @@ from ..control.check import check
 from ..doors import DOORS, probe_all
 from ..errors import KushiError
 from ..settings import ALL_MODELS
-from .check import line_of
+from .check import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ def dry_run(settings: ServerSettings) -> int:
     except KushiError as error:
         sys.stderr.write(f"kushi serve: error: {error}\n")
         return 1
-    sys.stdout.writelines(f"{line_of(one)}\n" for one in loaded)
+    sys.stdout.writelines(f"{line}\n" for one in loaded for line in lines_of(one))
     if not loaded:
         sys.stdout.write("no model is loaded at the start\n")
     is_well = all(one.served for one in loaded) or not settings.engine.exit_on_error

@@ -5,6 +5,7 @@ No model file is opened, so that what only the file says stays unknown.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from os.path import lexists
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from ..errors import ConfigInvalid, KushiError, about
 from ..failures import failure_of
 from ..repository.advice import lies_beside
 from ..repository.complete import completes_itself
+from ..repository.config import read
 from ..repository.discovery import descriptor_of
 from ..repository.ensemble import check_composing, composing, is_ensemble
 from ..repository.files import check_file
 from ..repository.labels import read_labels
 from ..repository.layout import ModelSource, scan
 from ..repository.messages import ModelConfig
-from ..repository.resolve import Resolved, resolve
+from ..repository.resolve import Resolved, resolve, resolve_written
 from ..repository.supported_fields import SAMPLES
 from ..repository.validate import check_outputs, check_tensors
 from ..repository.warm_up import warm_up_samples
 from .plan import Refuse, Step, Wish, plan
+from .problems import Problem, problems_of, unreadable
 from .reader import refused
 
 __all__ = ["Finding", "check"]
@@ -40,6 +43,8 @@ class Finding:
     inputs: tuple[str, ...] = ()
     """Of a model that was loaded: names, datatypes and shapes"""
     outputs: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """All that is wrong with its configuration, where that is why; the first is the reason"""
 
     @property
     def served(self) -> bool:
@@ -52,26 +57,52 @@ def check(repositories: Iterable[Path], *, auto_complete: bool = True, config_na
     found = scan(repositories, config_name)
     desired = {name: refused(name, reason) for name, reason in found.refused.items()}
     stated: dict[str, ModelConfig] = {}
+    problems: dict[str, tuple[Problem, ...]] = {}
     for source in found.models:
         try:
             resolved = resolve(source, auto_complete=auto_complete)
-            _check_files(source, resolved)
-            _check_named(source, resolved)
+            _check_all_files(resolved)
             stated[source.name] = _as_stated(resolved)
             desired[source.name] = Wish(source.name, 0, resolved)
         except Exception as error:  # noqa: BLE001 - one model's: the others are checked as well
             desired[source.name] = refused(source.name, failure_of(error, source.path))
+            problems[source.name] = _problems(source)
     findings: dict[str, Finding] = {}
     models: dict[str, Mapping[int, ModelConfig]] = {}
     for step in plan({}, desired):
         if (wanted := desired[step.name].resolved) is None:
-            findings[step.name] = Finding(step.name, "", (), str(desired[step.name].reason))
+            reason, all_of_it = str(desired[step.name].reason), problems.get(step.name, ())
+            findings[step.name] = Finding(step.name, "", (), reason, problems=all_of_it)
             continue
         reason = _wrong(step, wanted, findings, models)
         backend = wanted.config.backend or wanted.config.platform
         findings[step.name] = Finding(step.name, backend, () if reason else wanted.versions, reason)
         models[step.name] = dict.fromkeys(wanted.versions, stated[step.name])
     return [findings[name] for name in sorted(findings)]
+
+
+def _problems(source: ModelSource) -> tuple[Problem, ...]:
+    """None where nothing is wrong with a configuration of its own"""
+    if source.config_file is None:
+        return ()
+    try:
+        written = read(source.config_file)
+    except KushiError as error:
+        return (unreadable(source, str(error)),)
+    return tuple(problems_of(source, written, partial(_fault, source)))
+
+
+def _fault(source: ModelSource, config: ModelConfig) -> str:
+    try:
+        _check_all_files(resolve_written(source, config))
+    except Exception as error:  # noqa: BLE001 - as for one model
+        return str(failure_of(error, source.path))
+    return ""
+
+
+def _check_all_files(resolved: Resolved) -> None:
+    _check_files(resolved.source, resolved)
+    _check_named(resolved.source, resolved)
 
 
 def _wrong(

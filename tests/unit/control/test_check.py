@@ -41,14 +41,14 @@ def test_every_model_has_a_line_that_says_whether_it_would_be_served(
         "f: not served: its model 'tokens' would not be served",
         "g: not served: ensemble g contains models that are not available or ambiguous: nowhere",
     ]
-    assert "config.pbtxt: backend 'mine' is not supported by this version" in lines[5]
+    assert "config.pbtxt:1: backend 'mine' is not supported by this version" in lines[5]
 
 
 def test_the_same_is_there_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plus(tmp_path, "a")
     assert main(["check", "--format", "json", str(tmp_path)]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row == {"name": "a", "served": True, "backend": "onnxruntime", "versions": [1], "reason": ""}
+    assert row == {"name": "a", "served": True, "backend": "onnxruntime", "versions": [1], "reason": "", "problems": []}
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

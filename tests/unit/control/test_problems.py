@@ -1,0 +1,101 @@
+"""All that is wrong with a configuration at once, with fields and lines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runners.cli import main
+from runners.repository.field_lines import field_lines
+from tests import models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Said = pytest.CaptureFixture[str]
+
+MANY = """\
+backend: "onnxruntime"
+max_batch_size: 4
+# a comment: { "
+input [ {
+    name: "INPUT0"
+    data_type: TYPE_INT32
+    dims: [ 1 ]
+    is_shape_tensor: true } ]
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }
+dynamic_batching <
+  preferred_batch_size: [ 2,
+    9 ]
+>
+instance_group [ { count: 1 },
+  { count: -4 } ]
+parameters: { key: "kushi.isolate", value { string_value: 'per' "haps" } };
+parameters { key: "kushi.versions"
+  value { string_value: "none" } }
+"""
+
+
+def check(repository: Path, capsys: Said) -> list[tuple[str, int]]:
+    code = main(["check", "--format", "json", str(repository)])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (code, row["served"]) == (1 if row["problems"] else 0, not row["problems"])
+    if row["problems"]:
+        first = row["problems"][0]
+        assert first["text"].replace(f".pbtxt:{first['line']}: ", ".pbtxt: ") in {row["reason"], first["text"]}
+    return [(problem["field"], problem["line"]) for problem in row["problems"]]
+
+
+def test_all_of_them_are_found_each_in_its_line(tmp_path: Path, capsys: Said) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), MANY)
+    found = check(tmp_path, capsys)
+    assert sorted(found, key=lambda problem: problem[1]) == [
+        ("input[0].is_shape_tensor", 8),
+        ("dynamic_batching.preferred_batch_size", 11),
+        ("instance_group[1].count", 15),
+        ("parameters[kushi.isolate]", 16),
+        ("parameters[kushi.versions]", 17),
+    ]
+    assert main(["check", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith(f"m: not served: {tmp_path}/m/config.pbtxt:8: field 'input[0].is_shape_tensor' is not")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ('backend: "fastdeploy"\nmax_batch_size: -3', [("backend", 1)]),
+        ('name: "other"\n', [("name", 1)]),
+        ("max_batch_size: 1\nmax_batchsize: 2", [("", 2)]),
+        ("\n\nmax_batch_size: -2", [("max_batch_size", 3)]),
+        (
+            "\nmodel_warmup { name: 'w' batch_size: 4 }\nruntime: 'r'",
+            [("runtime", 3), ("model_warmup[0].batch_size", 2)],
+        ),
+        ("version_policy { specific { versions: [ 7 ] } }", [("version_policy", 1)]),
+    ],
+)
+def test_what_is_one_problem_is_one(tmp_path: Path, capsys: Said, text: str, expected: list[tuple[str, int]]) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), text)
+    assert check(tmp_path, capsys) == expected
+
+
+def test_a_missing_file_is_a_problem_of_no_field(tmp_path: Path, capsys: Said) -> None:
+    models.write(tmp_path, "m", models.plus_constant(1), 'backend: "onnxruntime"\nmax_batch_size: -1')
+    (tmp_path / "m" / "1" / "model.onnx").unlink()
+    assert check(tmp_path, capsys) == [("max_batch_size", 2), ("", 0)]
+
+
+def test_lines_of_fields_are_found_in_any_form_of_the_text() -> None:
+    found = field_lines(MANY)
+    assert found["input[0].dims"] == 7
+    assert found["output[0].data_type"] == 9
+    assert (found["instance_group[0].count"], found["instance_group[1].count"]) == (14, 15)
+    assert found["parameters[kushi.versions]"] == 17
+    # up to where it can be read
+    assert field_lines('name: "m"\nmax_batch_size: }\ninput {') == {"name": 1, "max_batch_size": 2}
+    assert field_lines("") == {}
