@@ -26,7 +26,7 @@ PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 # comments and characters are told apart first: both may have a quote in them
 RUST_TEXT: Final = re.compile(r"""//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
-SERVE_FLAGS: Final = {f"--{one.flag}" for one in SETTINGS.values()}
+SERVE_FLAGS: Final = {"--dry-run", *(f"--{one.flag}" for one in SETTINGS.values())}
 
 
 def names(pages: list[Path]) -> list[str]:

