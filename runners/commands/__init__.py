@@ -8,8 +8,8 @@ __all__ = ["COMMANDS", "Command"]
 COMMANDS = (
     demo.COMMAND,
     new.COMMAND,
-    serve.COMMAND,
     init.COMMAND,
+    serve.COMMAND,
     check.COMMAND,
     config.COMMAND,
     versions.COMMAND,

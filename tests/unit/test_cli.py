@@ -115,8 +115,8 @@ def test_help_names_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == [
         "demo",
         "new",
-        "serve",
         "init",
+        "serve",
         "check",
         "config",
         "versions",
