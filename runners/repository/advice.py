@@ -37,8 +37,22 @@ def in_sight(model: Path, version: Path | None) -> str:
 
 def lies_beside(path: Path) -> str:
     """The same in one directory, to stand behind a text that `path` is not there"""
-    others = [one.name for one in _models_in(path.parent) if one.suffix == path.suffix]
-    return f": {_instead(others)}" if others else ""
+    names = _chosen_among(path.name)
+    suffixes = {path.suffix, *(Path(name).suffix for name in names)}
+    directory = path.parent
+    there = sorted(os.listdir(directory)) if directory.is_dir() else []  # noqa: PTH208 - names alone
+    if others := [name for name in there if Path(name).suffix in suffixes - {""}]:
+        return f": {_instead(others)}"
+    return f", nor {' or '.join(names)}" if names else ""
+
+
+def _chosen_among(name: str) -> list[str]:
+    """The other default files of the backend that has this one, where a parameter chooses"""
+    for one in found().all:
+        names = [*one.files, *(file for files in one.files_of.values() for file in files.values())]
+        if one.files_of and name in names:
+            return sorted({*names} - {name})
+    return []
 
 
 def _instead(names: list[str]) -> str:

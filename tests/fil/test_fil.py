@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import treelite
 import xgboost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn import ensemble
 from tritonclient.http import InferenceServerClient, InferInput
 
 from runners import Engine, EngineOptions, InvalidInput, KushiError, ModelOptions
@@ -273,7 +275,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         ("lightgbm", {"model_type": "lightgbm"}, "unable to find"),
         ("threshold", {"threshold": "high"}, "parameter 'threshold' of model 'threshold': expected a number, got"),
         ("switch", {"predict_proba": "perhaps"}, "parameter 'predict_proba' of model 'switch': expected"),
-        ("threads", {"cpu_nthread": "-2"}, "parameter 'cpu_nthread' of model 'threads': expected a non-negative"),
+        ("threads", {"cpu_nthread": "all"}, "parameter 'cpu_nthread' of model 'threads': expected a non-negative"),
     ):
         model.put(tmp_path / name, **parameters)
         assert text in refusal(tmp_path, name)
@@ -309,6 +311,35 @@ def test_a_file_that_is_no_forest(tmp_path: Path, file: str, content: bytes) -> 
     (tmp_path / "m" / "1" / file).write_bytes(content)
     (tmp_path / "m" / "config.pbtxt").write_text('backend: "fil"')
     assert f"model '{tmp_path}/m/1/{file}': " in refusal(tmp_path)
+
+
+def test_a_file_by_another_name_is_pointed_at(tmp_path: Path) -> None:
+    config = trained("xgboost binary").put(tmp_path / "m")
+    config.write_text('backend: "fil"')
+    (tmp_path / "m" / "1" / "xgboost.json").rename(tmp_path / "m" / "1" / "model.json")
+    assert 'say default_model_filename: "model.json"' in refusal(tmp_path)
+    config.write_text('backend: "fil" default_model_filename: "model.json"')
+    assert len(answers(tmp_path, rows(3))) == 3
+    (tmp_path / "m" / "1" / "model.json").unlink()
+    config.write_text('backend: "fil"')
+    assert "checkpoint.tl', nor model.txt or xgboost.json or xgboost.model or xgboost.ubj" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("xgboost.json", b'{"learner": {"\xff": 1}}'),
+        ("model.txt", b"tree\nversion=v4\ndecision_type=" + b"9" * 5000),
+    ],
+)
+def test_a_text_that_python_cannot_read_is_the_fault_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: bytes
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / file).write_bytes(content)
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "fil"')
+    assert f"model '{tmp_path}/m/1/{file}': Treelite cannot read it: " in refusal(tmp_path)
+    assert capsys.readouterr().out == ""
 
 
 def test_models_that_nobody_vouches_for_are_tried_first(tmp_path: Path) -> None:
@@ -396,6 +427,36 @@ def grown(draw: st.DrawFn) -> tuple[Any, NDArray[Any]]:
     values = st.one_of(near, st.just(float("nan")), st.sampled_from([2.0, 3.0, 2.7]))
     data = draw(st.lists(st.lists(values, min_size=4, max_size=4), min_size=1, max_size=20))
     return builder.commit(), np.array(data, np.float32)
+
+
+ZEROING = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1]).take_smallest_for_zero()
+import numpy as np
+from runners import Engine
+with Engine(sys.argv[2]) as engine:
+    rows = np.array([[0.0], [-0.0], [1.0], [-1.0]], np.float32)
+    print(np.asarray(engine.infer("m", rows)["output__0"])[:, 0].tolist())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the switch is one of x86-64")
+def test_zero_is_zero_where_a_library_has_told_the_processor_to_take_the_smallest_numbers_for_it(
+    tmp_path: Path,
+) -> None:
+    forest = ensemble.RandomForestRegressor(n_estimators=1, bootstrap=False, random_state=0)
+    forest.fit([[-1.0], [1.0]], [0, 1])
+    (tmp_path / "repository" / "m" / "1").mkdir(parents=True)
+    treelite.sklearn.import_model(forest).serialize(tmp_path / "repository" / "m" / "1" / "checkpoint.tl")
+    (tmp_path / "repository" / "m" / "config.pbtxt").write_text('backend: "fil" max_batch_size: 8')
+    source, library = tmp_path / "zeroing.c", tmp_path / "zeroing.so"
+    source.write_text(
+        "#include <xmmintrin.h>\nvoid take_smallest_for_zero(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    command = [sys.executable, "-c", ZEROING, str(library), str(tmp_path / "repository")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[0.0, 0.0, 1.0, 0.0]"), done.stderr
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,5 +1,6 @@
 """What the parameters of config.pbtxt say about a forest, in the words of Triton's backend"""
 
+import re
 from dataclasses import dataclass
 from math import isfinite
 
@@ -13,6 +14,7 @@ from .descriptor import FILES
 __all__ = ["ForestOptions", "read_options"]
 
 _THRESHOLD = 0.5
+_NEGATIVE = re.compile(r"-[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ def _threshold(config: ModelConfig) -> float:
 
 
 def _threads(config: ModelConfig) -> int:
-    """Triton's backend takes all cores for numbers below 1"""
-    if _text(config, "cpu_nthread").strip() == "-1":
+    """As in Triton's backend, numbers below 1 leave them open"""
+    if _NEGATIVE.fullmatch(_text(config, "cpu_nthread").strip()):
         return 0
     return parameter(config, "cpu_nthread", 0, most=MAX_THREADS)
 

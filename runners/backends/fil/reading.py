@@ -3,8 +3,11 @@ Reads forests. What executes them takes a checkpoint of Treelite's version 4, an
 formats.
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,12 @@ from ...repository.files import check_file
 
 __all__ = ["format_of", "read_forest"]
 
+_LOG = logging.getLogger(__name__)
 _CHECKPOINT = "treelite_checkpoint"
 _VERSION = (4).to_bytes(4, "little")
 """In front of a checkpoint that needs no Treelite"""
 _DECISIONS = b"decision_type="
+_DECISION = re.compile(rb"[0-9]{1,3}")
 _ZERO_IS_MISSING = 1
 """Of the two bits behind the two lowest of a decision"""
 _PLACE = re.compile(r"^\[[0-9:]+\] \S+:[0-9]+: ")
@@ -62,11 +67,15 @@ def _checkpoint(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
     treelite = _treelite(model_type)
     if model_type == "lightgbm":
         _check_missing(path)
+    said = StringIO()
     try:
-        model = _LOADERS[model_type](treelite, path, unknown_fields)
-        content: bytes = model.serialize_bytes()
-    except treelite.TreeliteError as error:
-        raise ConfigInvalid(f"Treelite cannot read it: {_reason(error)}") from None
+        # it prints what it finds
+        with redirect_stdout(said):
+            content: bytes = _LOADERS[model_type](treelite, path, unknown_fields).serialize_bytes()
+    except Exception as error:  # noqa: BLE001 - its own, and those of texts that are no UTF-8
+        raise ConfigInvalid(f"Treelite cannot read it: {_reason(str(error), said.getvalue())}") from None
+    for line in said.getvalue().splitlines():
+        _LOG.warning("%s model '%s': %s", model_type, path, _PLACE.sub("", line))
     return content
 
 
@@ -84,14 +93,14 @@ def _check_missing(path: Path) -> None:
         for line in file:
             if line.startswith(_DECISIONS):
                 kinds = line.removeprefix(_DECISIONS).split()
-                if any(kind.isdigit() and int(kind) >> 2 & 3 == _ZERO_IS_MISSING for kind in kinds):
+                if any(_DECISION.fullmatch(kind) and int(kind) >> 2 & 3 == _ZERO_IS_MISSING for kind in kinds):
                     raise Unsupported(
                         f"lightgbm model '{path}' was trained with zero_as_missing, which Treelite cannot express: "
                         "train it with use_missing alone, or serve it with a Python model"
                     )
 
 
-def _reason(error: Exception) -> str:
-    """Without the time and the place in Treelite that stand in front of it, and without where it was called"""
-    lines = str(error).strip().splitlines()
-    return _PLACE.sub("", lines[0]) if lines else type(error).__name__
+def _reason(*texts: str) -> str:
+    """Without the time and the place in Treelite that stand in front of each, and without where it was called"""
+    lines = (text.strip().partition("\n")[0] for text in texts)
+    return ": ".join(_PLACE.sub("", line) for line in lines if line)

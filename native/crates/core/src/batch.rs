@@ -8,6 +8,7 @@ mod gather;
 mod sending;
 pub(crate) mod unanswered;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -219,6 +220,24 @@ impl Batch {
     /// Whether any request wants output `index` of the specification.
     pub fn wants(&self, index: usize) -> bool {
         self.seats.iter().filter_map(|seat| seat.entry.as_ref()).any(|entry| entry.wants(index))
+    }
+
+    /// The rows of requests that want output `index` of the specification, as places in what is gathered; those that are
+    /// neighbours together. To be called before any request ends.
+    pub fn rows_that_want(&self, index: usize) -> SmallVec<[Range<usize>; 2]> {
+        let mut found = SmallVec::<[Range<usize>; 2]>::new();
+        let mut begin = 0;
+        for seat in &self.seats {
+            let end = begin + seat.rows;
+            if seat.entry.as_ref().is_some_and(|entry| entry.wants(index)) {
+                match found.last_mut().filter(|last| last.end == begin) {
+                    Some(last) => last.end = end,
+                    None => found.push(begin..end),
+                }
+            }
+            begin = end;
+        }
+        found
     }
 
     /// The inputs of all requests, joined, with zeros for rows that answer nobody; to be called before any

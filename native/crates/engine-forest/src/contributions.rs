@@ -2,6 +2,7 @@
 //! trees (TreeSHAP of Lundberg and others, 2018).
 
 use crate::forest::{Forest, Leaves};
+use crate::layout::Key;
 
 /// Triton's backend has the same limit; the time grows with the square of it.
 pub const MOST_DEPTH: usize = 32;
@@ -28,14 +29,14 @@ struct Path {
 impl Forest {
     /// For each class as many values as there are features, and one more for what no feature explains. All together
     /// they are the sum before anything is done with it.
-    pub(crate) fn contributions(&self, row: &[f32], values: &mut [f64]) {
+    pub(crate) fn contributions(&self, row: &[Key], values: &mut [f64]) {
         match &self.leaves {
             Leaves::Single(leaves) => self.explain(leaves, row, values),
             Leaves::Double(leaves) => self.explain(leaves, row, values),
         }
     }
 
-    fn explain<T: Copy + Into<f64>>(&self, leaves: &[T], row: &[f32], values: &mut [f64]) {
+    fn explain<T: Copy + Into<f64>>(&self, leaves: &[T], row: &[Key], values: &mut [f64]) {
         values.fill(0.0);
         for tree in &self.trees {
             let classes = tree.class.map_or(0..self.classes, |class| class..class + 1);
@@ -60,7 +61,7 @@ impl Forest {
 struct Walk<'a, T> {
     forest: &'a Forest,
     leaves: &'a [T],
-    row: &'a [f32],
+    row: &'a [Key],
     values: &'a mut [f64],
     /// Those to which the tree adds.
     classes: std::ops::Range<usize>,

@@ -1,5 +1,6 @@
 //! Executes the core's batches with a forest.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +8,7 @@ use kushi_core::{
     Batch, Buffer, Capability, Engine, Error, ErrorKind, ModelSpec, Scratch, Shape, Slot, Tensor, TensorInfo,
     check_declared,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::model::ForestModel;
 
@@ -39,12 +40,14 @@ impl ForestEngine {
     }
 
     fn run(&self, slot: usize, scratch: &mut Scratch, batch: &mut Batch) -> Result<Outputs, Error> {
-        let wanted: SmallVec<[bool; 2]> = (0..self.outputs.len()).map(|index| batch.wants(index)).collect();
+        let wanted: SmallVec<[_; 2]> =
+            (0..self.outputs.len()).map(|index| batch.rows_that_want(index)).collect();
+        let is_batched = batch.spec().max_batch_size > 0;
         let gathered = batch.gather(scratch)?;
         let input = gathered[0].as_ref().expect("the input is not optional");
-        let features = self.model.features() as i64;
+        let features = self.model.features();
         let rows = match input.shape[..] {
-            [rows, last] if last == features => rows,
+            [rows, last] if last == features as i64 => rows as usize,
             _ => {
                 let (name, shape) = (&self.model.inputs()[0].name, &input.shape);
                 let text = format!("input '{name}' has the shape {shape:?}, expected [-1, {features}]");
@@ -52,16 +55,18 @@ impl ForestEngine {
             }
         };
         let outputs = self.outputs.iter().zip(wanted).map(|(&number, wanted)| {
-            let run = if number == 0 { ForestModel::answers } else { ForestModel::contributions };
-            wanted
-                .then(|| {
-                    Ok(tensor(
-                        rows,
-                        &self.model.outputs()[number],
-                        run(&self.model, input.bytes, &self.stops[slot])?,
-                    ))
-                })
-                .transpose()
+            if wanted.is_empty() {
+                return Ok(None);
+            }
+            // without batches the rows are those of the one request
+            let wanted = if is_batched { wanted } else { smallvec![0..rows] };
+            let mut room = self.model.room(number, rows)?;
+            let (from, to) = (features * 4, room.len() / rows.max(1));
+            for Range { start, end } in wanted {
+                let (input, room) = (&input.bytes[start * from..end * from], &mut room[start * to..end * to]);
+                self.model.write(number, input, room, &self.stops[slot])?;
+            }
+            Ok(Some(filled(rows, &self.model.outputs()[number], room)))
         });
         outputs.collect()
     }
@@ -92,10 +97,10 @@ impl Engine for ForestEngine {
 }
 
 /// So many rows of an output.
-fn tensor(rows: i64, declared: &TensorInfo, bytes: Vec<u8>) -> Tensor {
+fn filled(rows: usize, declared: &TensorInfo, bytes: Vec<u8>) -> Tensor {
     let mut shape: Shape = declared.shape.iter().flatten().copied().collect();
     if let Some(first) = shape.first_mut() {
-        *first = rows;
+        *first = rows as i64;
     }
     Tensor { datatype: declared.datatype, shape, data: Buffer::host(bytes) }
 }

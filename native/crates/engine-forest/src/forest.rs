@@ -66,10 +66,6 @@ impl Forest {
         self.task
     }
 
-    pub fn trees(&self) -> usize {
-        self.trees.len()
-    }
-
     /// Whether it is known of every node how much of the training data came by.
     pub fn has_covers(&self) -> bool {
         self.layout.covers.len() == self.layout.nodes.len()
@@ -80,9 +76,9 @@ impl Forest {
         self.trees.iter().map(|tree| tree.placed.depth as usize).max().unwrap_or(0)
     }
 
-    /// Steps that a row takes at most, all trees together.
+    /// Steps that a row takes, all trees together and on average of the leaves.
     pub(crate) fn steps(&self) -> usize {
-        self.trees.iter().map(|tree| tree.placed.depth as usize + 1).sum()
+        self.trees.iter().map(|tree| tree.placed.mean_depth as usize + 1).sum()
     }
 }
 

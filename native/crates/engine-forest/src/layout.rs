@@ -24,26 +24,55 @@ pub(crate) const MOST_NODES: usize = (1 << 31) - 1;
 /// behind it. A leaf has itself behind `left`, and no value is less than its threshold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
-    pub threshold: f32,
+    pub threshold: Key,
     pub feature: u32,
     pub left: u32,
     /// Of a leaf its number among the leaves; of others the number of their `Test`, from 1, beside `MISSING_GOES_LEFT`.
-    more: u32,
+    leaf_or_test: u32,
+}
+
+/// A number of 32 bits as a whole number of the same order, which a processor that takes the smallest numbers for zero
+/// (a library may have told it so) compares like any other.
+pub(crate) type Key = i32;
+
+/// That of a value that is missing, and of no other.
+pub(crate) const MISSING: Key = Key::MAX;
+/// No key is less.
+const NEVER: Key = Key::MIN;
+
+pub(crate) fn key(value: f32) -> Key {
+    if value.is_nan() {
+        return MISSING;
+    }
+    match value.to_bits() as i32 {
+        // zero with a sign is zero
+        i32::MIN => 0,
+        bits => turn(bits),
+    }
+}
+
+fn number(key: Key) -> f32 {
+    f32::from_bits(turn(key) as u32)
+}
+
+/// Of negative numbers the larger bits are the smaller number.
+fn turn(bits: i32) -> i32 {
+    bits ^ ((bits >> 31) as u32 >> 1) as i32
 }
 
 impl Node {
     fn leaf(at: usize, number: usize) -> Self {
         let left = (at as u32).wrapping_sub(1);
-        Self { threshold: f32::NEG_INFINITY, feature: 0, left, more: number as u32 }
+        Self { threshold: NEVER, feature: 0, left, leaf_or_test: number as u32 }
     }
 
     pub fn missing_goes_left(self) -> bool {
-        self.more & MISSING_GOES_LEFT != 0
+        self.leaf_or_test & MISSING_GOES_LEFT != 0
     }
 
     /// Of a leaf alone.
     pub fn leaf_number(self) -> usize {
-        self.more as usize
+        self.leaf_or_test as usize
     }
 
     pub fn is_leaf_at(self, at: u32) -> bool {
@@ -51,13 +80,13 @@ impl Node {
     }
 
     /// Where a row with this value goes on. Not of a leaf.
-    pub fn next(self, value: f32, tests: &[Test]) -> u32 {
-        let goes_left = if value.is_nan() {
+    pub fn next(self, value: Key, tests: &[Test]) -> u32 {
+        let goes_left = if value == MISSING {
             self.missing_goes_left()
         } else {
-            match (self.more & !MISSING_GOES_LEFT) as usize {
+            match (self.leaf_or_test & !MISSING_GOES_LEFT) as usize {
                 0 => value < self.threshold,
-                number => tests[number - 1].holds(value),
+                test => tests[test - 1].holds(number(value)),
             }
         };
         self.left.wrapping_add(u32::from(!goes_left))
@@ -117,6 +146,8 @@ pub(crate) struct Placed {
     pub root: u32,
     /// Steps from the root to the deepest leaf.
     pub depth: u32,
+    /// The same to a leaf on average.
+    pub mean_depth: u32,
     /// Whether it asks nothing but "less than".
     pub is_plain: bool,
 }
@@ -137,6 +168,7 @@ impl Layout {
         // In the order in which they are laid out, level by level.
         let mut order = vec![0_usize];
         let (mut depth, mut level_end, mut next) = (0, 1, 0);
+        let (mut depths, mut leaves) = (0_u64, 0_u64);
         while next < order.len() {
             if next == level_end {
                 (depth, level_end) = (depth + 1, order.len());
@@ -147,6 +179,7 @@ impl Layout {
                 leaf(raw)?;
                 self.nodes.push(Node::leaf(at, self.leaves));
                 self.leaves += 1;
+                (depths, leaves) = (depths + u64::from(depth), leaves + 1);
             } else {
                 let question = self.question(tree, raw, features)?;
                 let children = [tree.left[raw], tree.right[raw]].map(|child| {
@@ -170,7 +203,7 @@ impl Layout {
                     threshold: question.threshold,
                     feature: question.feature,
                     left: left_place,
-                    more: question.test as u32 | missing,
+                    leaf_or_test: question.test as u32 | missing,
                 });
                 // what has more places than nodes goes in a circle
                 if order.len() > count {
@@ -182,7 +215,8 @@ impl Layout {
         if tree.covers.len() == count && self.covers.len() == root {
             self.covers.extend(order.iter().map(|&raw| tree.covers[raw]));
         }
-        Ok(Placed { root: root as u32, depth, is_plain: self.tests.len() == tests })
+        let mean_depth = depths.div_ceil(leaves.max(1)) as u32;
+        Ok(Placed { root: root as u32, depth, mean_depth, is_plain: self.tests.len() == tests })
     }
 
     fn question<T: Weight>(
@@ -195,13 +229,19 @@ impl Layout {
         let feature = feature.ok_or_else(|| {
             format!("node {raw} asks for feature {}, there are {features}", tree.features[raw])
         })?;
-        let plain = |(threshold, is_turned)| Question { threshold, feature, is_turned, test: 0 };
         let threshold: f64 = tree.thresholds[raw].into();
+        let plain = |key, is_turned| Question {
+            threshold: key,
+            feature,
+            // nothing is more than what is no number, either
+            is_turned: is_turned && !threshold.is_nan(),
+            test: 0,
+        };
         let test = match (tree.kinds[raw], tree.comparisons[raw]) {
-            (NUMBER, LESS) => return Ok(plain(less(threshold))),
-            (NUMBER, AT_MOST) => return Ok(plain(at_most(threshold))),
-            (NUMBER, MORE) => return Ok(plain(turned(at_most(threshold), threshold))),
-            (NUMBER, AT_LEAST) => return Ok(plain(turned(less(threshold), threshold))),
+            (NUMBER, LESS) => return Ok(plain(less(threshold), false)),
+            (NUMBER, AT_MOST) => return Ok(plain(at_most(threshold), false)),
+            (NUMBER, MORE) => return Ok(plain(at_most(threshold), true)),
+            (NUMBER, AT_LEAST) => return Ok(plain(less(threshold), true)),
             (NUMBER, EQUAL) => Test::Equal(threshold),
             (CATEGORY, _) => {
                 let mut categories = tree.categories.of(raw)?.to_vec();
@@ -220,45 +260,34 @@ impl Layout {
             }
         };
         self.tests.push(test);
-        Ok(Question { threshold: f32::NEG_INFINITY, feature, is_turned: false, test: self.tests.len() })
+        Ok(Question { threshold: NEVER, feature, is_turned: false, test: self.tests.len() })
     }
 }
 
 /// "Less than the threshold", with the children exchanged where `is_turned`; or a test.
 struct Question {
-    threshold: f32,
+    threshold: Key,
     feature: u32,
     is_turned: bool,
     test: usize,
 }
 
-/// No value is less than this.
-const NEVER: (f32, bool) = (f32::NEG_INFINITY, false);
-const ALWAYS: (f32, bool) = (f32::NEG_INFINITY, true);
-
-/// `x < threshold` for every `x` of 32 bits, as a comparison of 32 bits.
-fn less(threshold: f64) -> (f32, bool) {
-    let near = threshold as f32;
-    let least_not_below = if f64::from(near) < threshold { near.next_up() } else { near };
-    if threshold.is_nan() { NEVER } else { (least_not_below, false) }
-}
-
-/// `x <= threshold`: less than the next number behind the largest that is not above it.
-fn at_most(threshold: f64) -> (f32, bool) {
+/// `x < threshold` for every `x` of 32 bits; nothing is less than what is no number.
+fn less(threshold: f64) -> Key {
     if threshold.is_nan() {
         return NEVER;
     }
-    if threshold == f64::INFINITY {
-        return ALWAYS;
-    }
     let near = threshold as f32;
-    let largest_not_above = if f64::from(near) > threshold { near.next_down() } else { near };
-    (largest_not_above.next_up(), false)
+    key(if f64::from(near) < threshold { near.next_up() } else { near })
 }
 
-/// The opposite; nothing is more than what is no number, nor less.
-fn turned((less, is_turned): (f32, bool), threshold: f64) -> (f32, bool) {
-    if threshold.is_nan() { NEVER } else { (less, !is_turned) }
+/// `x <= threshold`: less than the key behind that of the largest number that is not above it.
+fn at_most(threshold: f64) -> Key {
+    if threshold.is_nan() {
+        return NEVER;
+    }
+    let near = threshold as f32;
+    key(if f64::from(near) > threshold { near.next_down() } else { near }) + 1
 }
 
 #[cfg(test)]
@@ -306,11 +335,13 @@ mod tests {
         #[test]
         fn every_comparison_is_one_with_less((value, threshold) in thresholds()) {
             let wide = f64::from(value);
-            let asked = |(less, is_turned): (f32, bool)| (value < less) != is_turned;
-            prop_assert_eq!(asked(less(threshold)), wide < threshold);
-            prop_assert_eq!(asked(at_most(threshold)), wide <= threshold);
-            prop_assert_eq!(asked(turned(at_most(threshold), threshold)), wide > threshold);
-            prop_assert_eq!(asked(turned(less(threshold), threshold)), wide >= threshold);
+            let is_less = |threshold: Key| key(value) < threshold;
+            prop_assert_eq!(is_less(less(threshold)), wide < threshold);
+            prop_assert_eq!(is_less(at_most(threshold)), wide <= threshold);
+            prop_assert!(threshold.is_nan() || is_less(at_most(threshold)) != (wide > threshold));
+            prop_assert!(threshold.is_nan() || is_less(less(threshold)) != (wide >= threshold));
+            prop_assert_eq!(key(number(key(value))), key(value));
+            prop_assert!(!is_less(NEVER) && key(value) < MISSING);
         }
     }
 

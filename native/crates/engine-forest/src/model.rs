@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kushi_core::{DataType, Error, ErrorKind, TensorInfo, TrialInputs, best_time};
+use kushi_core::{DataType, Error, ErrorKind, TensorInfo, TrialInputs, best_time, os_text};
 
 use crate::answer::Answer;
 use crate::contributions::MOST_DEPTH;
 use crate::forest::Forest;
-use crate::predict::Run;
+use crate::predict::{Failed, Run, Work};
 
 /// How a forest is to be asked.
 #[derive(Clone, Copy, Debug)]
@@ -67,43 +67,41 @@ impl ForestModel {
         self.forest.features
     }
 
-    /// The answers for rows of floats, little-endian, as the same.
-    pub fn answers(&self, rows: &[u8], stop: &AtomicBool) -> Result<Vec<u8>, Error> {
-        let answer = self.options.answer;
-        let width = answer.width(self.forest.classes);
-        self.run(rows, width, self.forest.steps(), stop, &|run, output| {
-            self.forest.predict(run, answer, output)
+    /// Values of an output for so many rows: zeros, until they are written.
+    pub fn room(&self, output: usize, rows: usize) -> Result<Vec<u8>, Error> {
+        let none = || failed(format!("there is no memory for the answers to {rows} rows"));
+        let length = rows.checked_mul(self.width(output) * 4).ok_or_else(none)?;
+        let mut room = Vec::new();
+        room.try_reserve_exact(length).map_err(|_| none())?;
+        room.resize(length, 0);
+        Ok(room)
+    }
+
+    /// Writes an output for rows of floats, both little-endian: the answers (0), or what each feature has contributed (1).
+    pub fn write(&self, output: usize, rows: &[u8], room: &mut [u8], stop: &AtomicBool) -> Result<(), Error> {
+        let run = Run { rows, row_bytes: self.features() * 4, stop };
+        let (bytes, threads) = (self.width(output) * 4, self.options.threads);
+        let done = if output == 0 {
+            let answer = self.options.answer;
+            let work: Work<'_> = &|run, room| self.forest.predict(run, answer, room);
+            run.divide(room, bytes, self.forest.steps(), threads, work)
+        } else {
+            let work: Work<'_> = &|run, room| self.forest.explain_rows(run, room);
+            run.divide(room, bytes, self.forest.layout.nodes.len() * self.forest.depth(), threads, work)
+        };
+        done.map_err(|fault| match fault {
+            Failed::Stopped => failed("the run was ended".into()),
+            Failed::NoThread(error) => failed(format!("cannot start a thread: {}", os_text(&error))),
         })
     }
 
-    /// What each feature has contributed to them.
-    pub fn contributions(&self, rows: &[u8], stop: &AtomicBool) -> Result<Vec<u8>, Error> {
-        let width = self.forest.classes * (self.forest.features + 1);
-        let steps = self.forest.layout.nodes.len() * self.forest.depth();
-        self.run(rows, width, steps, stop, &|run, output| self.forest.explain_rows(run, output))
-    }
-
-    fn run(
-        &self,
-        rows: &[u8],
-        width: usize,
-        steps: usize,
-        stop: &AtomicBool,
-        work: crate::predict::Work<'_>,
-    ) -> Result<Vec<u8>, Error> {
-        let row_bytes = self.features() * 4;
-        let count = rows.len() / row_bytes;
-        let failed = |text: String| Error::new(ErrorKind::EngineFailed, text);
-        let length = count.checked_mul(width * 4);
-        let mut output = Vec::new();
-        if length.is_none_or(|length| output.try_reserve_exact(length).is_err()) {
-            return Err(failed(format!("there is no memory for the answers to {count} rows")));
+    /// Of a row.
+    fn width(&self, output: usize) -> usize {
+        if output == 0 {
+            self.options.answer.width(self.forest.classes)
+        } else {
+            self.forest.classes * (self.forest.features + 1)
         }
-        output.resize(count * width * 4, 0);
-        let run = Run { rows, row_bytes, stop };
-        let done = run.divide(&mut output, width * 4, steps, self.options.threads, work);
-        done.map_err(|_| failed("the run was ended".into()))?;
-        Ok(output)
     }
 
     /// The best of up to `runs` runs, after one to warm up, with zeros as inputs.
@@ -112,9 +110,16 @@ impl ForestModel {
         let stop = AtomicBool::new(false);
         let end = || stop.store(true, Ordering::Relaxed);
         best_time(runs, end, || {
-            zeros.gathered().try_for_each(|input| self.answers(input.bytes, &stop).map(drop))
+            zeros.gathered().try_for_each(|input| {
+                let mut room = self.room(0, input.bytes.len() / (self.features() * 4))?;
+                self.write(0, input.bytes, &mut room, &stop)
+            })
         })
     }
+}
+
+fn failed(text: String) -> Error {
+    Error::new(ErrorKind::EngineFailed, text)
 }
 
 fn tensor(name: &str, shape: &[usize]) -> TensorInfo {

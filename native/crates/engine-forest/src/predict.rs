@@ -1,22 +1,29 @@
 //! Asks a forest about rows: block by block, and many of them on several threads.
 
+use std::io;
 use std::ops::AddAssign;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::answer::Answer;
 use crate::forest::{Forest, Leaves};
+use crate::layout::{Key, MISSING, key};
 use crate::walk;
 
 const BLOCK_ROWS: usize = 64;
 /// So much of a block stays near the processor.
 const BLOCK_BYTES: usize = 128 << 10;
-/// A thread of its own is worth so many steps down trees: about a millisecond.
-const STEPS_OF_THREAD: usize = 1 << 20;
+/// A thread of its own is worth so many steps down trees: some milliseconds.
+const STEPS_OF_THREAD: usize = 1 << 22;
 
-/// The run was ended from elsewhere.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
+/// Why a run has no answers.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// It was ended from elsewhere.
+    Stopped,
+    NoThread(io::Error),
+}
 
 /// Rows of floats, little-endian, and whether to stop.
 #[derive(Clone, Copy)]
@@ -27,7 +34,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// Writes what is asked for about the rows of a run, as floats.
-pub(crate) type Work<'a> = &'a (dyn Fn(Run<'_>, &mut [u8]) -> Result<(), Stopped> + Sync);
+pub(crate) type Work<'a> = &'a (dyn Fn(Run<'_>, &mut [u8]) -> Result<(), Failed> + Sync);
 
 impl Run<'_> {
     /// On up to `threads` threads, this one among them; `output` has as many bytes for each row, which takes so many steps.
@@ -38,7 +45,7 @@ impl Run<'_> {
         steps: usize,
         threads: usize,
         work: Work<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Failed> {
         let count = self.rows.len() / self.row_bytes;
         let threads = threads.min(count.saturating_mul(steps) / STEPS_OF_THREAD).min(count);
         if threads < 2 {
@@ -57,24 +64,24 @@ impl Run<'_> {
                 .collect();
             let mine = own.map_or(Ok(()), |(rows, output)| work(Run { rows, ..self }, output));
             let theirs = others.into_iter().map(|thread| match thread {
-                Ok(thread) => thread.join().unwrap_or(Err(Stopped)),
-                Err(_) => Err(Stopped),
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(error) => Err(Failed::NoThread(error)),
             });
             theirs.fold(mine, Result::and)
         })
     }
 
-    fn values(rows: &[u8]) -> impl Iterator<Item = f32> {
-        rows.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    fn values(rows: &[u8]) -> impl Iterator<Item = Key> {
+        rows.chunks_exact(4).map(|bytes| key(f32::from_le_bytes(bytes.try_into().unwrap_or_default())))
     }
 
-    fn go_on(self) -> Result<(), Stopped> {
-        if self.stop.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
+    fn go_on(self) -> Result<(), Failed> {
+        if self.stop.load(Ordering::Relaxed) { Err(Failed::Stopped) } else { Ok(()) }
     }
 }
 
 impl Forest {
-    pub(crate) fn predict(&self, run: Run<'_>, answer: Answer, output: &mut [u8]) -> Result<(), Stopped> {
+    pub(crate) fn predict(&self, run: Run<'_>, answer: Answer, output: &mut [u8]) -> Result<(), Failed> {
         match &self.leaves {
             Leaves::Single(leaves) => self.predict_blocks(leaves, run, answer, output),
             Leaves::Double(leaves) => self.predict_blocks(leaves, run, answer, output),
@@ -87,7 +94,7 @@ impl Forest {
         run: Run<'_>,
         answer: Answer,
         output: &mut [u8],
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Failed> {
         let answer_bytes = answer.width(self.classes) * 4;
         let block = (BLOCK_BYTES / run.row_bytes).clamp(walk::LANES, BLOCK_ROWS);
         let (mut values, mut sums, mut finished) = (Vec::new(), Vec::new(), vec![0.0; self.classes]);
@@ -99,7 +106,7 @@ impl Forest {
             values.extend(Run::values(rows));
             sums.clear();
             sums.resize(rows.len() / run.row_bytes * self.classes, T::default());
-            if values.iter().any(|value| value.is_nan()) {
+            if values.contains(&MISSING) {
                 walk::add::<T, true>(self, leaves, &values, &mut sums);
             } else {
                 walk::add::<T, false>(self, leaves, &values, &mut sums);
@@ -115,12 +122,12 @@ impl Forest {
         Ok(())
     }
 
-    pub(crate) fn explain_rows(&self, run: Run<'_>, output: &mut [u8]) -> Result<(), Stopped> {
+    pub(crate) fn explain_rows(&self, run: Run<'_>, output: &mut [u8]) -> Result<(), Failed> {
         let mut found = vec![0.0; self.classes * (self.features + 1)];
         let rows = run.rows.chunks_exact(run.row_bytes);
         for (row, output) in rows.zip(output.chunks_exact_mut(found.len() * 4)) {
             run.go_on()?;
-            let row: Vec<f32> = Run::values(row).collect();
+            let row: Vec<Key> = Run::values(row).collect();
             self.contributions(&row, &mut found);
             found.iter().enumerate().for_each(|(index, &value)| write(output, index, value as f32));
         }

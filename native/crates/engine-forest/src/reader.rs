@@ -1,6 +1,6 @@
 //! Numbers, arrays and texts in a row of bytes, little-endian, as Treelite writes them.
 
-/// Why a checkpoint cannot be read: what is wrong, and where it matters for whom.
+/// Why a checkpoint cannot be read, in words.
 pub(crate) type Fault = String;
 
 pub(crate) struct Reader<'a> {

@@ -1,7 +1,7 @@
 //! The way of rows down the trees.
 
 use crate::forest::Forest;
-use crate::layout::{Node, Test};
+use crate::layout::{Key, MISSING, Node, Test};
 
 /// So many go down at the same time, since each step waits for memory.
 pub(crate) const LANES: usize = 8;
@@ -9,11 +9,11 @@ pub(crate) const LANES: usize = 8;
 const STEPS_BETWEEN_LOOKS: u32 = 8;
 
 /// Takes each lane from its root in `places` to a leaf. The row of a lane begins at its number in `begins`.
-/// `MISSING`: values may be missing.
-pub(crate) fn walk<const MISSING: bool>(
+/// `SOME_MISSING`: values may be.
+pub(crate) fn walk<const SOME_MISSING: bool>(
     nodes: &[Node],
     places: &mut [u32; LANES],
-    values: &[f32],
+    values: &[Key],
     begins: &[usize; LANES],
     depth: u32,
 ) {
@@ -25,9 +25,9 @@ pub(crate) fn walk<const MISSING: bool>(
                 let node = nodes[*place as usize];
                 let value = values[begin + node.feature as usize];
                 let mut goes_left = value < node.threshold;
-                if MISSING {
+                if SOME_MISSING {
                     // a leaf says of none that it goes left
-                    goes_left |= value.is_nan() & node.missing_goes_left();
+                    goes_left |= value == MISSING && node.missing_goes_left();
                 }
                 *place = node.left.wrapping_add(u32::from(!goes_left));
             }
@@ -40,7 +40,7 @@ pub(crate) fn walk<const MISSING: bool>(
 }
 
 /// The leaf of one row in a tree that may have tests.
-pub(crate) fn walk_tests(nodes: &[Node], tests: &[Test], root: u32, row: &[f32]) -> u32 {
+pub(crate) fn walk_tests(nodes: &[Node], tests: &[Test], root: u32, row: &[Key]) -> u32 {
     let mut place = root;
     loop {
         let node = nodes[place as usize];
@@ -52,10 +52,10 @@ pub(crate) fn walk_tests(nodes: &[Node], tests: &[Test], root: u32, row: &[f32])
 }
 
 /// Adds what the trees say of each row: `sums` has a value for each class of each row.
-pub(crate) fn add<T: Copy + std::ops::AddAssign, const MISSING: bool>(
+pub(crate) fn add<T: Copy + std::ops::AddAssign, const SOME_MISSING: bool>(
     forest: &Forest,
     leaves: &[T],
-    values: &[f32],
+    values: &[Key],
     sums: &mut [T],
 ) {
     let (nodes, features, classes) = (&forest.layout.nodes[..], forest.features, forest.classes);
@@ -71,7 +71,7 @@ pub(crate) fn add<T: Copy + std::ops::AddAssign, const MISSING: bool>(
             let mut places = [tree.placed.root; LANES];
             if tree.placed.is_plain {
                 let begins = std::array::from_fn(|lane| (first + lane.min(group - 1)) * features);
-                walk::<MISSING>(nodes, &mut places, values, &begins, tree.placed.depth);
+                walk::<SOME_MISSING>(nodes, &mut places, values, &begins, tree.placed.depth);
             } else {
                 for (lane, place) in places.iter_mut().enumerate().take(group) {
                     let row = &values[(first + lane) * features..][..features];
@@ -94,7 +94,7 @@ pub(crate) fn add<T: Copy + std::ops::AddAssign, const MISSING: bool>(
             }
             if trees.iter().all(|tree| tree.placed.is_plain) {
                 let depth = trees.iter().map(|tree| tree.placed.depth).max().unwrap_or(0);
-                walk::<MISSING>(nodes, &mut places, values, &begins, depth);
+                walk::<SOME_MISSING>(nodes, &mut places, values, &begins, depth);
             } else {
                 let row = &values[row * features..][..features];
                 for place in places.iter_mut().take(trees.len()) {

@@ -70,9 +70,9 @@ proptest! {
                 let options = ForestOptions { answer: Answer::Values, contributions, threads: 1 };
                 if let Ok(model) = ForestModel::new(Arc::clone(&forest), options) {
                     let stop = AtomicBool::new(false);
-                    model.answers(&row, &stop).expect("it is answered");
-                    if contributions {
-                        model.contributions(&row, &stop).expect("it is explained");
+                    for output in 0..model.outputs().len() {
+                        let mut room = model.room(output, 1).expect("there is memory");
+                        model.write(output, &row, &mut room, &stop).expect("it is answered");
                     }
                 }
             }

@@ -1,8 +1,12 @@
 //! A forest behind a runner.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
-use kushi_core::{Buffer, DataType, ErrorKind, ModelSpec, Shape, Tensor};
+use kushi_core::{
+    Batch, Batching, Bound, Buffer, Capability, DataType, Engine, ErrorKind, ModelSpec, Reply, Request,
+    Shape, Slot, Tensor,
+};
 use kushi_engine_forest::{Answer, Forest, ForestEngine, ForestModel, ForestOptions};
 use kushi_testkit::{echo_spec, tensor_spec};
 
@@ -70,7 +74,9 @@ fn contributions_are_the_way_from_the_average_to_the_answer() {
     let contributions = model(&small(), true, 1);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let row: Vec<u8> = [0.0_f32, 1.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let found = floats(&contributions.contributions(&row, &stop).expect("it is explained"));
+    let mut room = contributions.room(1, 1).expect("there is memory");
+    contributions.write(1, &row, &mut room, &stop).expect("it is explained");
+    let found = floats(&room);
     // the average of the leaves of both trees is 16.5
     assert_eq!(found, [-5.0, 0.5, 16.5]);
 }
@@ -92,4 +98,52 @@ fn a_run_that_nobody_waits_for_is_ended() {
         asked.ask(1, rows(&[[0.0, 0.0]]));
         assert_eq!(floats(&asked.answer(1).expect("it is answered")), [20_000.0]);
     }
+}
+
+/// From, to.
+type Rows = Vec<(usize, usize)>;
+
+/// The engine, and of each batch the rows that want each output.
+struct Watched(ForestEngine, Mutex<Vec<[Rows; 2]>>);
+
+impl Engine for Watched {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    fn execute(&self, slot: &mut Slot, batch: Batch) {
+        let ends = |rows: &Range<usize>| (rows.start, rows.end);
+        let wanted = [0, 1].map(|output| batch.rows_that_want(output).iter().map(ends).collect());
+        self.1.lock().expect("nobody panics").push(wanted);
+        self.0.execute(slot, batch);
+    }
+}
+
+#[test]
+fn contributions_are_computed_for_the_rows_that_want_them() {
+    let mut spec = spec(2, 8);
+    spec.outputs.push(tensor_spec("treeshap_output", DataType::Fp32, &[3]));
+    spec.batching = Some(Batching {
+        preferred_batch_sizes: vec![8],
+        max_queue_delay_us: 600_000_000,
+        preserve_ordering: false,
+    });
+    let engine = ForestEngine::new(model(&small(), true, 1), &spec).expect("it fits");
+    let engine = Arc::new(Watched(engine, Mutex::default()));
+    let asked = Asked::new(spec, engine.clone());
+    let row = [0.0, 1.0];
+    for (key, (count, wanted)) in [(2, &[0_u16][..]), (1, &[1]), (3, &[]), (2, &[0])].into_iter().enumerate()
+    {
+        let inputs = rows(&vec![row; count]).into_iter().map(Some).collect();
+        let bound = Bound { inputs, wanted: wanted.iter().copied().collect(), rows: count };
+        let request = Request::new(bound, asked.runner.now(), Reply::new(asked.letters.clone(), key as u64));
+        asked.runner.submit(request).map_err(|(error, _)| error).expect("it is admitted");
+    }
+    for (key, output, expected) in
+        [(0, 0, &[12.0; 2][..]), (1, 1, &[-5.0, 0.5, 16.5]), (2, 0, &[12.0; 3]), (3, 0, &[12.0; 2])]
+    {
+        assert_eq!(floats(asked.letters.answer(key).output(output)), expected);
+    }
+    let wanted = [vec![(0, 2), (3, 8)], vec![(2, 6)]];
+    assert_eq!(*engine.1.lock().expect("nobody panics"), [wanted]);
 }
