@@ -16,7 +16,7 @@ from ..errors import KushiError, ModelNotFound, ShuttingDown
 from ..failures import failure_of, forget_frames
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
-from ..repository.specification import config_text
+from ..repository.specification import config_text, scheduling_text
 from ..repository.version_routes import check_alike, routes_of
 from .background import Background
 from .code_watch import CodeWatch
@@ -108,10 +108,16 @@ class Loader:
         """The new versions beside those that stay, which have the configurations that are answered"""
         routes = routes_of(config)
         self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
-        now = {version: restated_config(serving, config) for version, serving in stay.items()}
+        known = self._state.actual.get(name)
+        before = known.served.resolved.config if known and known.served and known.served.resolved else None
+        now = {version: restated_config(serving, config, before) for version, serving in stay.items()}
         for version, stated in now.items():
             if stated != stay[version]:
                 self._core.restate(name, version, config_text(stated), stated.SerializeToString())
+            scheduling = scheduling_text(stated)
+            if scheduling != scheduling_text(stay[version]):
+                self._core.reschedule(name, version, scheduling)
+                _LOG.info("'%s' version %d stays, and takes over how its requests wait", name, version)
         return now
 
     def unload(self, name: str) -> Wish | None:

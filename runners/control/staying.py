@@ -9,6 +9,7 @@ from ..repository.supported_fields import ALTERNATIVES
 from ..repository.version_routes import NO_ROUTES, STATED, check_routes, routes_of, with_routes
 from ..version_labels import VERSIONS
 from .plan import ChangedRoutes, Known, Wish
+from .scheduling import may_be_rescheduled, rescheduled, without_scheduling
 
 __all__ = ["kept", "restated_config", "staying", "with_changed_routes"]
 
@@ -30,7 +31,10 @@ def kept(known: Known, wish: Wish) -> frozenset[int]:
     wanted = {*wish.resolved.versions}
     if served.contents.place != wish.contents.place or served.contents.has_more or wish.contents.has_more:
         return frozenset()
-    if not _alike(served.resolved.config, wish.resolved.config) or ALTERNATIVES in wish.resolved.config.parameters:
+    if (
+        not _alike(served.resolved.config, wish.resolved.config, known)
+        or ALTERNATIVES in wish.resolved.config.parameters
+    ):
         return frozenset()
     changed = {_version_of(path, wish.resolved) for path in wish.contents.differences(served.contents)}
     same = wanted & known.serving.keys() - changed
@@ -53,11 +57,13 @@ def _version_of(path: str, resolved: Resolved) -> int | None:
     return int(first) if first.isdecimal() else None
 
 
-def _alike(one: ModelConfig, other: ModelConfig) -> bool:
-    """But for which versions serve, and how requests find them"""
-    first, second = (with_routes(config, NO_ROUTES) for config in (one, other))
+def _alike(before: ModelConfig, wished: ModelConfig, known: Known) -> bool:
+    """But for which versions serve, how requests find them and, where versions take it over, how they wait there"""
+    first, second = (with_routes(config, NO_ROUTES) for config in (before, wished))
     for copy in (first, second):
         copy.ClearField("version_policy")
+    if first != second and may_be_rescheduled(before, wished, known.serving.values()):
+        first, second = without_scheduling(first), without_scheduling(second)
     return bool(first == second)
 
 
@@ -92,10 +98,11 @@ def with_changed_routes(wish: Wish, changed_routes: ChangedRoutes) -> Wish:
     return replace(wish, resolved=replace(wish.resolved, config=config), changed_routes=changed_routes)
 
 
-def restated_config(serving: ModelConfig, wished: ModelConfig) -> ModelConfig:
-    """The complete configuration of a version that stays, as it is called from now on"""
+def restated_config(serving: ModelConfig, wished: ModelConfig, before: ModelConfig | None) -> ModelConfig:
+    """The complete configuration of a version that stays, as it is called from now on; `before`: what was wished"""
     config = ModelConfig()
-    config.CopyFrom(serving)
+    takes_over = before is not None and may_be_rescheduled(before, wished, [serving])
+    config.CopyFrom(rescheduled(serving, wished) if takes_over else serving)
     config.ClearField("version_policy")
     if wished.HasField("version_policy"):
         config.version_policy.CopyFrom(wished.version_policy)

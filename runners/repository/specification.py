@@ -16,9 +16,10 @@ from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .rates import RateSpecification, rates_of_instances
 from .tensors import protocol_type
 
-__all__ = ["Specification", "config_text", "instances_of", "parameter", "specify"]
+__all__ = ["MAX_QUEUE_BYTES", "Specification", "config_text", "instances_of", "parameter", "scheduling_text", "specify"]
 
 _MAX_REQUESTS = 4096
+MAX_QUEUE_BYTES = "kushi.max_queue_bytes"
 _MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -166,6 +167,13 @@ def specify(
     )
 
 
+def scheduling_text(config: ModelConfig) -> str:
+    """What of it may become another while a version serves"""
+    batching = _batching(config)
+    plain = {"batching": batching and batching.model_dump(mode="json"), "queue": _queue(config).model_dump(mode="json")}
+    return json.dumps(plain)
+
+
 def config_text(config: ModelConfig) -> str:
     """The body of the answer to whoever asks for it"""
     return json.dumps(to_plain(config), separators=(",", ":"))
@@ -211,9 +219,9 @@ def _batching(config: ModelConfig) -> BatchingSpecification | None:
 
 
 def _queue(config: ModelConfig) -> QueueSpecification:
-    max_bytes = parameter(config, "kushi.max_queue_bytes", _MAX_BYTES)
+    max_bytes = parameter(config, MAX_QUEUE_BYTES, _MAX_BYTES)
     if max_bytes == 0:
-        raise ConfigInvalid(f"parameter 'kushi.max_queue_bytes' of model '{config.name}': expected at least 1, got 0")
+        raise ConfigInvalid(f"parameter '{MAX_QUEUE_BYTES}' of model '{config.name}': expected at least 1, got 0")
     batching = config.dynamic_batching
     own = dict(batching.priority_queue_policy) if batching.priority_levels else {}
     default = batching.default_queue_policy if batching.HasField("default_queue_policy") else None

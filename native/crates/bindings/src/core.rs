@@ -85,6 +85,16 @@ impl Core {
         self.server.restate(name, version, ConfigTexts { json, message });
     }
 
+    /// How a version that stays as it is schedules its requests from now on.
+    fn reschedule(&self, py: Python<'_>, name: &str, version: u64, scheduling: &str) -> PyResult<()> {
+        let reschedule = || {
+            let scheduling = parse(&format!("the queue of model '{name}'"), scheduling)?;
+            self.server.reschedule(name, version, scheduling);
+            Ok(())
+        };
+        exit::detached(py, reschedule).map_err(|error| raise(py, &error, Some(name)))
+    }
+
     /// Names a version that is on its way.
     fn announce(&self, name: &str, version: u64) {
         self.server.registry().announce(name, version);

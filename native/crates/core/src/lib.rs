@@ -27,8 +27,8 @@ pub use execute::{
 };
 pub use model::{
     Batching, Bound, Buffer, ConfigTexts, DataType, InputData, InputDraft, Inputs, InstanceRate, Labels,
-    MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand, Shape, Tensor, TensorInfo, TensorSpec,
-    TimeoutAction, Wanted, check_declared, element_count,
+    MetricsSpec, ModelSpec, QueuePolicy, QueueSpec, ResourceDemand, Scheduling, Shape, Tensor, TensorInfo,
+    TensorSpec, TimeoutAction, Wanted, check_declared, element_count,
 };
 pub use request::{
     Answered, BatchRow, Claim, Classes, Computed, Context, Course, Credit, End, MOST_WAITING, Mail, Mailbox,

@@ -13,6 +13,6 @@ pub use datatype::DataType;
 pub use declared::{TensorInfo, check_declared};
 pub use spec::{
     Batching, ConfigTexts, InstanceRate, Labels, MetricsSpec, ModelSpec, QueuePolicy, QueueSpec,
-    ResourceDemand, TensorSpec, TimeoutAction,
+    ResourceDemand, Scheduling, TensorSpec, TimeoutAction,
 };
 pub use tensor::{Shape, Tensor, element_count};

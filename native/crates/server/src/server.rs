@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kushi_core::{
-    ConfigTexts, Drivers, Error, ErrorKind, ModelSpec, Observer, Parameter, Runner, RunnerOptions, os_text,
+    ConfigTexts, Drivers, Error, ErrorKind, ModelSpec, Observer, Parameter, Runner, RunnerOptions,
+    Scheduling, os_text,
 };
 use kushi_dataplane::{
     AskedVersion, Asker, DataPlane, DataPlaneOptions, InFlight, Inference, Memory, MetricHolder, Orders,
@@ -138,6 +139,13 @@ impl Server {
     pub fn restate(&self, model: &str, version: u64, config: ConfigTexts) {
         if let Ok(runner) = self.plane.registry.find(model, &AskedVersion::Number(version)) {
             runner.restate(config);
+        }
+    }
+
+    /// A version that stays as it is schedules its requests in another way from now on.
+    pub fn reschedule(&self, model: &str, version: u64, scheduling: Scheduling) {
+        if let Ok(servable) = self.plane.registry.find(model, &AskedVersion::Number(version)) {
+            servable.reschedule(scheduling);
         }
     }
 

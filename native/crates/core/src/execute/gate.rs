@@ -66,6 +66,13 @@ impl Gate {
         Self { placement: Placement::Inline, ..Self::new(false) }
     }
 
+    /// Whether the configuration permits it from now on. A model that has earned it and may keep it does.
+    pub fn permit(&mut self, allowed: bool) {
+        if self.allowed != allowed {
+            *self = Self::new(allowed);
+        }
+    }
+
     pub fn placement(&self) -> Placement {
         self.placement
     }

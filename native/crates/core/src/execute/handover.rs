@@ -124,6 +124,14 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         lock(&self.state).inline = true;
     }
 
+    /// Changes the work, and with it who takes it: `change` says whether whoever brings some leads from now on. A
+    /// sleeper is called for what is due then.
+    pub(crate) fn change(&self, now: Instant, change: impl FnOnce(&mut W) -> bool) {
+        let mut state = lock(&self.state);
+        state.inline = change(&mut state.work);
+        self.call_a_sleeper(&mut state, now);
+    }
+
     /// Looks at or changes the work without moving any slot.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut W) -> R) -> R {
         f(&mut lock(&self.state).work)

@@ -29,8 +29,8 @@ pub(crate) use permits::Marks;
 
 use crate::{
     Attendee, Backlog, Batch, Clock, ConfigTexts, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
-    FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, RateLimiter, Readiness, Request, Slot,
-    Snapshot, Span, State, SystemClock, Ticket, ask_each,
+    FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, QueueSpec, RateLimiter, Readiness,
+    Request, Scheduling, Slot, Snapshot, Span, State, SystemClock, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -63,6 +63,8 @@ pub struct Runner {
     readiness: Vec<Arc<dyn Readiness>>,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
+    /// Its engines and its specification let it run inline, as long as no request waits for others.
+    may_run_inline: bool,
     /// Where its instances ask for resources.
     permits: Option<Permits>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -73,6 +75,7 @@ pub struct Runner {
 /// The queue under the hand-over's lock.
 pub(crate) struct RunnerState {
     pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) queue: QueueSpec,
     pub(crate) gate: Gate,
     pub(crate) next_number: u64,
     pub(crate) next_sequence: u64,
@@ -178,7 +181,7 @@ impl Runner {
         }
         let no_delay = spec.batch_policy().max_delay.is_zero();
         let may_run_inline =
-            spec.inline && spec.cores.is_empty() && no_delay && engines.iter().all(|e| e.capability().inline);
+            spec.inline && spec.cores.is_empty() && engines.iter().all(|e| e.capability().inline);
         let instances = engines.len();
         let binds = spec.binds_instances() && !keeps_slots;
         let readiness =
@@ -194,10 +197,12 @@ impl Runner {
             let weak = runner.clone();
             let look_again: LookAgain =
                 Arc::new(move || drop(weak.upgrade().inspect(|runner: &Arc<Self>| runner.look_again())));
+            let queue = spec.queue.clone();
             let ledger = Ledger::new(spec, options.clock, options.observer, look_again.clone());
             let state = RunnerState {
                 scheduler,
-                gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline) },
+                queue,
+                gate: if keeps_slots { Gate::always_inline() } else { Gate::new(may_run_inline && no_delay) },
                 next_number: 0,
                 next_sequence: 0,
                 runs,
@@ -214,6 +219,7 @@ impl Runner {
                 drivers: options.drivers,
                 readiness,
                 keeps_slots,
+                may_run_inline,
                 permits,
                 threads: Mutex::new(Vec::new()),
                 config: Mutex::new(None),
@@ -246,6 +252,26 @@ impl Runner {
     /// It stays as it is, and its configuration is another one.
     pub fn restate(&self, config: ConfigTexts) {
         *lock(&self.config) = Some(config);
+    }
+
+    /// Requests wait and are joined in another way from now on, those that wait already as well: none of them is refused,
+    /// and they keep their timeouts. Whether answers keep the order of requests stays as it is.
+    pub fn reschedule(self: &Arc<Self>, scheduling: Scheduling) {
+        let Scheduling { batching, queue } = scheduling;
+        let spec = ModelSpec { batching, queue, ..(**self.spec()).clone() };
+        let policy = spec.batch_policy();
+        let allowed = self.may_run_inline && policy.max_delay.is_zero();
+        let mut scheduler = DynamicBatcher::new(policy, &spec.queue, self.ledger.ordering.is_some());
+        self.handover.change(self.now(), |state| {
+            scheduler.take_over(state.scheduler.clear(), &spec.queue);
+            state.scheduler = Box::new(scheduler);
+            state.queue = spec.queue;
+            if !self.keeps_slots {
+                state.gate.permit(allowed);
+            }
+            state.gate.placement() == Placement::Inline
+        });
+        self.look_again();
     }
 
     pub fn state(&self) -> State {
@@ -332,10 +358,10 @@ impl Runner {
         let claim = request.reply.claim.clone();
         let arrived = request.arrived;
         let deadline = request.deadline;
-        let mut entry = Entry::new(request, &ledger.spec.queue);
-        let expires = entry.expires;
+        let bytes = request.byte_size();
         let admitted = self.handover.admit(arrived, |state| {
-            let number = state.next_number;
+            let mut entry = Entry::of(request, bytes, &state.queue);
+            let (number, expires) = (state.next_number, entry.expires);
             entry.number = number;
             // Under the lock, as `stop_admitting` is: whoever drains has counted this request, or it
             // finds the door shut.
@@ -353,10 +379,10 @@ impl Runner {
             state.scheduler.admit(entry)?;
             state.next_number += 1;
             ledger.admitted();
-            Ok(number)
+            Ok((number, expires))
         });
         match admitted {
-            Ok((number, slot)) => {
+            Ok(((number, expires), slot)) => {
                 let ticket = Ticket { runner: self.clone(), number, claim, expires, deadline };
                 let admission = match slot {
                     Some(slot) => Admission::Lead(self.lease(slot)),

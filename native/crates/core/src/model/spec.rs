@@ -165,6 +165,14 @@ pub enum TimeoutAction {
     Delay,
 }
 
+/// In what order requests wait, and which are executed together: what may become another while a version serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduling {
+    pub batching: Option<Batching>,
+    pub queue: QueueSpec,
+}
+
 impl ModelSpec {
     /// For an asker that takes one response.
     pub fn check_unary(&self) -> Result<(), Error> {

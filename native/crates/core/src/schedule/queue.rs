@@ -33,6 +33,12 @@ pub struct Entry {
 
 impl Entry {
     pub fn new(request: Box<Request>, queue: &QueueSpec) -> Self {
+        let bytes = request.byte_size();
+        Self::of(request, bytes, queue)
+    }
+
+    /// The same of a request of so many bytes.
+    pub(crate) fn of(request: Box<Request>, bytes: usize, queue: &QueueSpec) -> Self {
         let level = queue.level(request.priority);
         let policy = &queue.levels[level];
         let timeout = policy.timeout(request.timeout_us).map(|timeout| request.arrived + timeout);
@@ -40,15 +46,7 @@ impl Entry {
             TimeoutAction::Reject => (earlier(request.deadline, timeout), None),
             TimeoutAction::Delay => (request.deadline, timeout),
         };
-        Self {
-            number: 0,
-            bytes: request.byte_size(),
-            request,
-            expires,
-            gives_way,
-            level,
-            links: Links::default(),
-        }
+        Self { number: 0, bytes, request, expires, gives_way, level, links: Links::default() }
     }
 
     pub fn request(&self) -> &Request {
@@ -186,12 +184,27 @@ impl Queue {
         if self.levels[entry.level].is_full() || self.has_no_room(entry.bytes) {
             return Err((Error::overloaded(), entry));
         }
+        self.take_in(entry);
+        Ok(())
+    }
+
+    fn take_in(&mut self, entry: Entry) {
         self.backlog.requests += 1;
         self.backlog.rows += entry.request.rows;
         self.backlog.bytes += entry.bytes;
         self.changes.extend(entry.change());
         self.levels[entry.level].prompt.push(entry);
-        Ok(())
+    }
+
+    /// Those of a queue in whose place this one, of `spec`, comes: all of them, however many it may have. They keep the
+    /// times that they were given.
+    pub(crate) fn take_over(&mut self, mut entries: Vec<Entry>, spec: &QueueSpec) {
+        entries.sort_unstable_by_key(|entry| entry.number);
+        for mut entry in entries {
+            entry.level = spec.level(entry.request.priority);
+            entry.links = Links::default();
+            self.take_in(entry);
+        }
     }
 
     /// Whether a request of at least so many bytes would be refused on every level.

@@ -115,6 +115,11 @@ impl DynamicBatcher {
         Self { policy, queue: Queue::grouped(queue, grouping), looks_at, least_rows }
     }
 
+    /// What waits elsewhere, in whose place this one comes.
+    pub(crate) fn take_over(&mut self, entries: Vec<Entry>, queue: &QueueSpec) {
+        self.queue.take_over(entries, queue);
+    }
+
     fn choose(&self, now: Instant) -> GroupChoice {
         let mut choice = GroupChoice::Idle;
         for head in self.queue.heads(self.looks_at) {

@@ -26,6 +26,7 @@ mod priorities;
 mod properties;
 mod rate_limits;
 mod replies;
+mod rescheduling;
 mod slot_tokens;
 mod statistics;
 mod unanswered;

@@ -193,6 +193,24 @@ fn two_submitters_have_one_leader_and_two_answers() {
 }
 
 #[test]
+fn a_queue_that_is_changed_loses_nobody_who_waits_and_nobody_who_comes() {
+    for inline in [true, false] {
+        check(2, move || {
+            let scene = Scene::new(inline);
+            let (first, lead) = scene.submit(1).unwrap();
+            let other = scene.clone();
+            let thread = thread::spawn(move || other.ask(2).is_some());
+            let ModelSpec { batching, queue, .. } = spec();
+            scene.runner.reschedule(Scheduling { batching, queue });
+            drive(lead);
+            assert!(thread.join().unwrap());
+            drop(first);
+            scene.end(&[1, 2]);
+        });
+    }
+}
+
+#[test]
 fn a_drain_waits_for_whoever_got_in_and_nobody_gets_in_behind_it() {
     for inline in [true, false] {
         check(2, move || {
