@@ -33,7 +33,7 @@ def _loaded(engine: Engine, found: Finding) -> Finding:
     about = engine.get_model_metadata(found.name)
     versions = tuple(map(int, about["versions"]))
     inputs, outputs = (_tensors(about[role]) for role in ("inputs", "outputs"))
-    return replace(found, versions=versions, reason="", inputs=inputs, outputs=outputs)
+    return replace(found, versions=versions, reason="", inputs=inputs, outputs=outputs, problems=())
 
 
 def _tensors(listed: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

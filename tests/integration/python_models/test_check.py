@@ -63,7 +63,7 @@ def test_every_model_has_a_line_that_says_what_came_of_it(repository: Path) -> N
     place = f"{repository}/failing/1/model.py(5): initialize"
     assert failing == f"failing: does not load: OSError: no weights At: {place}"
     assert wrong.startswith(
-        f"wrong: does not load: {repository}/wrong/config.pbtxt: backend 'nothing' is not supported"
+        f"wrong: does not load: {repository}/wrong/config.pbtxt:1: backend 'nothing' is not supported"
     )
     assert code == 1
     assert "Traceback (most recent call last)" in log, "whole, where nobody reads it by a program"
@@ -78,6 +78,7 @@ def test_the_same_is_there_as_json(repository: Path) -> None:
         "backend": "python",
         "versions": [1],
         "reason": "",
+        "problems": [],
         "inputs": ["X FP32 [-1, -1]"],
         "outputs": ["Y BYTES [-1, 3]"],
     }
