@@ -10,13 +10,13 @@ use kushi_testkit::{Scene, drive, echo_spec, queue_of, until, wide};
 const HOUR_US: u64 = 3_600_000_000;
 const MS: Duration = Duration::from_millis(1);
 
-fn batching(preferred: &[usize], max_queue_delay_us: u64) -> Option<Batching> {
+fn batching(preferred: &[usize], max_queue_delay_us: u64) -> Batching {
     let preferred_batch_sizes = preferred.into();
-    Some(Batching { preferred_batch_sizes, max_queue_delay_us, preserve_ordering: false })
+    Batching { preferred_batch_sizes, max_queue_delay_us, preserve_ordering: false }
 }
 
 fn patient() -> ModelSpec {
-    ModelSpec { batching: batching(&[8], HOUR_US), ..echo_spec() }
+    ModelSpec { batching: Some(batching(&[8], HOUR_US)), ..echo_spec() }
 }
 
 fn reschedule(scene: &Scene, batching: Option<Batching>, queue: QueueSpec) {
@@ -34,7 +34,7 @@ fn what_waits_for_company_goes_when_nothing_waits_any_more() {
     let scene = Scene::new(patient());
     scene.ask(1..=3);
     assert_eq!(scene.runner.backlog().requests, 3);
-    reschedule(&scene, batching(&[], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 0)), queue_of([wide()]));
     scene.letters.answers(3);
     assert_eq!(batches(&scene), [[1, 2, 3]]);
 }
@@ -43,7 +43,7 @@ fn what_waits_for_company_goes_when_nothing_waits_any_more() {
 fn the_same_where_an_engine_keeps_its_slots() {
     let scene = Scene::keeping(patient());
     scene.ask(1..=3);
-    reschedule(&scene, batching(&[], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 0)), queue_of([wide()]));
     // the clock's thread may have been faster
     until("all answers", || {
         if !scene.leases.is_empty() {
@@ -58,11 +58,11 @@ fn the_same_where_an_engine_keeps_its_slots() {
 fn a_shorter_delay_holds_for_those_that_wait_and_a_longer_one_as_well() {
     let scene = Scene::new(patient());
     scene.ask([1]);
-    reschedule(&scene, batching(&[], 5_000), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 5_000)), queue_of([wide()]));
     scene.clock.advance(4 * MS);
     scene.ask([2]);
     assert_eq!(scene.runner.backlog().requests, 2);
-    reschedule(&scene, batching(&[], 20_000), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 20_000)), queue_of([wide()]));
     scene.clock.advance(2 * MS);
     scene.ask([3]);
     assert_eq!(scene.runner.backlog().requests, 3);
@@ -76,9 +76,9 @@ fn a_shorter_delay_holds_for_those_that_wait_and_a_longer_one_as_well() {
 fn other_sizes_are_preferred_and_then_none_are_joined() {
     let scene = Scene::new(echo_spec());
     scene.plug();
-    reschedule(&scene, batching(&[8], HOUR_US), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[8], HOUR_US)), queue_of([wide()]));
     scene.ask(1..=6);
-    reschedule(&scene, batching(&[2], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[2], 0)), queue_of([wide()]));
     scene.puppet.release(0);
     scene.puppet.await_batches(2);
     reschedule(&scene, None, queue_of([wide()]));
@@ -110,7 +110,7 @@ fn a_smaller_queue_keeps_what_it_has_and_refuses_what_comes() {
     scene.plug();
     scene.ask(1..=5);
     let small = QueueSpec { max_bytes: 1, ..queue_of([QueuePolicy { max_requests: 2, ..wide() }]) };
-    reschedule(&scene, batching(&[], 0), small);
+    reschedule(&scene, Some(batching(&[], 0)), small);
     assert_eq!(scene.runner.backlog().requests, 5);
     assert_eq!(scene.refused(scene.request(6, 1)).kind, ErrorKind::Overloaded);
     scene.puppet.release_all();
@@ -124,7 +124,7 @@ fn timeouts_are_those_that_held_when_a_request_came() {
     scene.plug();
     let unhurried = scene.submit_rows(1, 1);
     let strict = queue_of([QueuePolicy { default_timeout_us: 1_000, ..wide() }]);
-    reschedule(&scene, batching(&[], 0), strict);
+    reschedule(&scene, Some(batching(&[], 0)), strict);
     let hurried = scene.submit_rows(2, 1);
     assert_eq!((unhurried.expires, hurried.expires), (None, Some(scene.clock.now() + MS)));
     scene.clock.advance(MS);
@@ -138,15 +138,15 @@ fn timeouts_are_those_that_held_when_a_request_came() {
 fn a_delay_takes_a_model_off_the_io_threads_and_none_lets_it_earn_them_again() {
     let scene = Scene::new(echo_spec());
     scene.earn_inline();
-    reschedule(&scene, batching(&[4], HOUR_US), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[4], HOUR_US)), queue_of([wide()]));
     assert_eq!(scene.runner.placement(), Placement::Threads);
     scene.ask(1_001..=1_004);
     scene.letters.answers(4);
     until("the slot at home", || scene.runner.at_rest());
     // what has been earned stays earned, where it may
-    reschedule(&scene, batching(&[], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 0)), queue_of([wide()]));
     scene.earn_inline();
-    reschedule(&scene, batching(&[2], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[2], 0)), queue_of([wide()]));
     assert_eq!(scene.runner.placement(), Placement::Inline);
 }
 
@@ -162,10 +162,14 @@ fn nothing_is_lost_while_it_changes_all_the_time() {
         });
         for turn in 0..400 {
             let levels = vec![wide(); 1 + turn % 3];
-            reschedule(&scene, batching(&[1 + turn % 4], if turn % 2 == 0 { HOUR_US } else { 0 }), queue_of(levels));
+            reschedule(
+                &scene,
+                Some(batching(&[1 + turn % 4], if turn % 2 == 0 { HOUR_US } else { 0 })),
+                queue_of(levels),
+            );
         }
     });
-    reschedule(&scene, batching(&[], 0), queue_of([wide()]));
+    reschedule(&scene, Some(batching(&[], 0)), queue_of([wide()]));
     let mut keys: Vec<u64> = scene.letters.answers(count as usize).iter().map(|answer| answer.key).collect();
     keys.sort_unstable();
     assert_eq!(keys, (0..count).collect::<Vec<_>>());
