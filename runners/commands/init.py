@@ -47,6 +47,9 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     except KushiError as error:
         sys.stderr.write(f"{parser.prog}: error: {error}\n")
         return 1
+    except OSError as error:
+        sys.stderr.write(f"{parser.prog}: error: '{repository}' cannot be written: {error.strerror or error}\n")
+        return 1
     sys.stdout.write(
         f"{place.directory} is written, and loads. Next: change {place.config}, then\n\n"
         f"  kushi serve {shlex.quote(str(repository))}\n"

@@ -3,6 +3,7 @@ What a server would make of repositories, without one: each configuration is rea
 No model file is opened, so that what only the file says stays unknown.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,8 @@ from .problems import Problem, problems_of, unreadable
 from .reader import refused
 
 __all__ = ["Finding", "check"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,11 @@ def _problems(source: ModelSource) -> tuple[Problem, ...]:
         written = read(source.config_file)
     except KushiError as error:
         return (unreadable(source, str(error)),)
-    return tuple(problems_of(source, written, partial(_fault, source)))
+    try:
+        return tuple(problems_of(source, written, partial(_fault, source)))
+    except Exception:  # noqa: BLE001 - the first one is known without it
+        _LOG.exception("the problems of '%s' cannot be told apart", source.config_file)
+        return ()
 
 
 def _fault(source: ModelSource, config: ModelConfig) -> str:

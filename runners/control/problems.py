@@ -5,7 +5,8 @@ here the field that it is about is taken away, and they go on.
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,10 @@ from ..repository.messages import ModelConfig
 __all__ = ["Problem", "problems_of", "unreadable"]
 
 _MOST = 20
+_MOST_SECONDS = 5.0
+"""For all problems of a model: a configuration may have thousands of fields"""
 _WORD = re.compile(r"\w+")
+_INDEX = re.compile(r"\[[0-9]+\]")
 _OF_ALL = {"backend", "name", "platform"}
 """Without them nobody knows what the others mean"""
 
@@ -43,14 +47,29 @@ def problems_of(source: ModelSource, written: ModelConfig, fault: Callable[[Mode
     config.CopyFrom(written)
     lines = _lines(source)
     found: list[Problem] = []
+    end = time.monotonic() + _MOST_SECONDS
     with _silence():
         while (text := fault(config)) and len(found) < _MOST:
-            field = _blamed(config, text, fault)
+            said = text.replace(str(source.path), "")
+            field = _blamed(config, text, said, fault, end)
+            if _follows(said, field, found):
+                break
             line = lines.get(field, 0)
             found.append(Problem(_placed(text, source, line), field, line))
             if not field or field in _OF_ALL or not _clear(config, field):
                 break
     return found
+
+
+def _follows(said: str, field: str, found: Iterable[Problem]) -> bool:
+    """Whether it is wrong only since something was taken away"""
+    for earlier in found:
+        if field and earlier.field.startswith(field):
+            return True
+        names = set(_WORD.findall(_INDEX.sub("", earlier.field)))
+        if not field and names & set(_WORD.findall(said)):
+            return True
+    return False
 
 
 def unreadable(source: ModelSource, text: str) -> Problem:
@@ -59,16 +78,23 @@ def unreadable(source: ModelSource, text: str) -> Problem:
     return Problem(text, line=int(where[1]) if where else 0)
 
 
-def _blamed(config: ModelConfig, text: str, fault: Callable[[ModelConfig], str]) -> str:
+def _blamed(config: ModelConfig, text: str, said: str, fault: Callable[[ModelConfig], str], end: float) -> str:
     """The field without which the text is another one: one that it names, if there is one"""
-    paths, words = list(_paths(config)), set(_WORD.findall(text))
-    # "the max batch size" is a name as well
-    named = [path for path in paths if _last(path) in text or words.issuperset(_last(path).split("_"))]
-    for path in sorted(named, key=lambda path: _last(path) not in text):
+    paths, words = list(_paths(config)), set(_WORD.findall(said))
+    # "max batch size" is a name as well
+    named = [path for path in paths if _last(path) in said or words.issuperset(_last(path).split("_"))]
+    for path in sorted(named, key=lambda path: _last(path) not in said):
+        if time.monotonic() > end:
+            return ""
         if _without(config, path, fault) != text:
             return path
-    # another text may be about what is missing then
-    return next((path for path in paths if path not in named and not _without(config, path, fault)), "")
+    for path in paths:
+        if time.monotonic() > end:
+            return ""
+        # another text may be about what is missing then
+        if path not in _OF_ALL and path not in named and not _without(config, path, fault):
+            return path
+    return ""
 
 
 def _without(config: ModelConfig, path: str, fault: Callable[[ModelConfig], str]) -> str:
@@ -87,7 +113,8 @@ def _paths(message: Message, prefix: str = "") -> Iterator[str]:
     for field, value in message.ListFields():
         path = f"{prefix}{field.name}"
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            yield from (f"{path}[{key}]" for key in sorted(value, key=str))
+            # of those that are deeper the whole map
+            yield from [path] if prefix else [f"{path}[{key}]" for key in sorted(value, key=str)]
             continue
         if field.message_type is not None and field.is_repeated:
             for index, item in enumerate(value):
@@ -122,7 +149,8 @@ def _lines(source: ModelSource) -> dict[str, int]:
     if source.config_file is None:
         return {}
     try:
-        return dict(field_lines(read_file(source.config_file, "configuration").decode()))
+        text = read_file(source.config_file, "configuration").decode()
+        return dict(field_lines(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")))
     except (KushiError, OSError, UnicodeDecodeError):
         return {}
 

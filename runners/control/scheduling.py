@@ -23,13 +23,13 @@ def may_be_rescheduled(before: ModelConfig, wished: ModelConfig, serving: Iterab
 
 
 def _may_be_rescheduled(before: ModelConfig, wished: ModelConfig, serving: ModelConfig) -> bool:
-    batches, wished_batches = serving.dynamic_batching, wished.dynamic_batching
-    if serving.HasField("dynamic_batching") != wished.HasField("dynamic_batching"):
-        return False
-    if batches.preserve_ordering != wished_batches.preserve_ordering:
-        return False
+    if wished.HasField("dynamic_batching"):
+        fits = serving.HasField("dynamic_batching") and (before.HasField("dynamic_batching") or _is_filled_in(serving))
+    else:
+        fits = not before.HasField("dynamic_batching")
+    in_order = serving.dynamic_batching.preserve_ordering
     # what a model says itself, by code of its own, is not in its file
-    if rescheduled(serving, before) != serving:
+    if not fits or rescheduled(serving, before) != serving or wished.dynamic_batching.preserve_ordering != in_order:
         return False
     try:
         new = rescheduled(serving, wished)
@@ -39,6 +39,15 @@ def _may_be_rescheduled(before: ModelConfig, wished: ModelConfig, serving: Model
         # a load says so
         return False
     return True
+
+
+def _is_filled_in(serving: ModelConfig) -> bool:
+    """Whether batches are as they are where nothing is said of them"""
+    config = ModelConfig()
+    config.CopyFrom(serving)
+    config.ClearField("dynamic_batching")
+    config.dynamic_batching.SetInParent()
+    return bool(fill_defaults(config) == serving)
 
 
 def rescheduled(serving: ModelConfig, wished: ModelConfig) -> ModelConfig:

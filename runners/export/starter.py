@@ -1,12 +1,15 @@
 """A model file as a model of a repository, with a configuration to begin with: kushi init"""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..completed_config import completed_config
 from ..errors import ConfigInvalid, InvalidInput
+from ..printable import printable
 from ..repository.bare_copy import copy_bare
 from ..repository.discovery import bare_backend, bare_files
+from ..repository.layout import check_model_name
 from ..repository.messages import ModelConfig, ModelInput, ModelOutput
 from ..repository.tensors import TensorInfo, model_dims, protocol_type
 from .configuration import configuration
@@ -33,7 +36,9 @@ def write_starter(file: Path, repository: Path, name: str, max_batch_size: int) 
         raise InvalidInput(f"'{file}': there is no such file")
     if not bare_backend(file):
         raise InvalidInput(f"'{file}' is no model: expected an {bare_files()} file")
-    if (repository / name).exists():
+    for each in (file.stem, name):
+        check_model_name(each)
+    if os.path.lexists(repository / name):
         raise InvalidInput(f"'{repository / name}' exists: choose another --name")
     place = choose(repository / name, 1, force=False)
     found = completed_config(file, {"": {"default-max-batch-size": str(max_batch_size)}})
@@ -51,7 +56,7 @@ def _text(file: Path, name: str, copied: str, config: ModelConfig) -> str:
     batched = config.max_batch_size > 0
     inputs, outputs = (list(_tensors(tensors, batched=batched)) for tensors in (config.input, config.output))
     stated = configuration(name, config.max_batch_size, inputs, outputs, backend=config.backend)
-    lines = [f"# Of {file.name}. `kushi config` shows it with all that a server fills in", stated.rstrip()]
+    lines = [f"# Of {printable(file.name)}. `kushi config` shows it with all that a server fills in", stated.rstrip()]
     if Path(copied).stem == "model" and copied not in _defaults(file):
         lines.append(f'default_model_filename: "{copied}"')
     return "\n".join([*lines, _ADVICE.format(count=sum(group.count for group in config.instance_group))])

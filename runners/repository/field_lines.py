@@ -49,6 +49,8 @@ def _read_message(
             key = tokens.token.strip("'\"")
         if tokens.TryConsume("["):
             while not tokens.TryConsume("]"):
+                if tokens.AtEnd():
+                    raise text_format.ParseError(name)
                 _read_value(tokens, field, f"{prefix}{name}", counts, found)
                 tokens.TryConsume(",")
         else:

@@ -81,6 +81,31 @@ def test_what_does_not_load_leaves_nothing_behind(
     assert {path.name for path in tmp_path.iterdir()} == ({name} if content is not None else set())
 
 
+@pytest.mark.parametrize("what", ["a file", "below a file", "a link to nowhere", "a name with a slash"])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, file: Path, capsys: Said, what: str) -> None:
+    repository, name = tmp_path / "repository", "plus"
+    if what == "a link to nowhere":
+        repository.mkdir()
+        (repository / name).symlink_to(tmp_path / "nowhere")
+    elif what == "a name with a slash":
+        name = "../plus"
+    else:
+        repository.write_text("")
+        repository = repository / "below" if what == "below a file" else repository
+    assert main(["init", str(file), "--repository", str(repository), "--name", name]) == 1
+    error = capsys.readouterr().err
+    assert (error.count("\n"), error.startswith("kushi init: error: ")) == (1, True), error
+
+
+def test_a_name_with_lines_of_its_own_is_no_configuration(tmp_path: Path, file: Path, capsys: Said) -> None:
+    odd = file.with_name('a\nbackend: "python" #.onnx')
+    file.rename(odd)
+    assert main(["init", str(odd), "--repository", str(tmp_path / "repository"), "--name", "m"]) == 1
+    error = capsys.readouterr().err
+    assert ("expected printable UTF-8 text" in error, error.count("\n")) == (True, 1)
+    assert not (tmp_path / "repository").exists()
+
+
 def test_a_configuration_is_shown_as_it_is_in_effect(tmp_path: Path, file: Path, capsys: Said) -> None:
     models.write_add_sub(tmp_path)
     with Engine(tmp_path) as engine:

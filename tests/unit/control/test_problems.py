@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,51 @@ def test_what_is_one_problem_is_one(tmp_path: Path, capsys: Said, text: str, exp
     assert check(tmp_path, capsys) == expected
 
 
+ENSEMBLE = """platform: "ensemble" max_batch_size: 2
+instance_group {{ count: {} }}
+input {{ name: "A" data_type: TYPE_INT32 dims: 1 }} output {{ name: "B" data_type: TYPE_INT32 dims: 1 }}
+ensemble_scheduling {{ step {{ model_name: "p" model_version: {}
+  input_map {{ key: "INPUT0" value: "A" }} output_map {{ key: "OUTPUT0" value: "B" }} }} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ENSEMBLE.format(1, -5), [("instance_group", 2), ("ensemble_scheduling.step[0].model_version", 4)]),
+        (ENSEMBLE.format(-2, -1), [("instance_group", 2)]),
+        (
+            """max_batch_size: 4\ndynamic_batching { priority_levels: 2 default_priority_level: 1
+            priority_queue_policy { key: 7 value { max_queue_size: 1 } } }""",
+            [("dynamic_batching.priority_queue_policy", 3)],
+        ),
+        ('model_repository_agents { agents { name: "c" parameters { key: "m" value: "y" } } }', None),
+    ],
+)
+def test_maps_inside_of_others_are_looked_at_too(
+    tmp_path: Path, capsys: Said, text: str, expected: list[tuple[str, int]] | None
+) -> None:
+    models.write(tmp_path / "r", "m", models.plus_constant(1), text)
+    if text.startswith("platform"):
+        models.write(tmp_path / "r", "p", models.plus_constant(1), 'backend: "onnxruntime" max_batch_size: 2')
+    assert main(["check", "--format", "json", str(tmp_path / "r")]) == 1
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    row = next(row for row in json.loads(captured.out) if row["name"] == "m")
+    found = [(problem["field"], problem["line"]) for problem in row["problems"]]
+    assert found
+    assert expected is None or found == expected
+
+
+def test_thousands_of_fields_take_seconds_at_most(tmp_path: Path, capsys: Said) -> None:
+    many = "".join(f'parameters {{ key: "p{number}" value {{ string_value: "x" }} }}\n' for number in range(3000))
+    models.write(tmp_path, "m", models.plus_constant(1), f'backend: "openvino"\n{many}')
+    begun = time.monotonic()
+    assert main(["check", str(tmp_path)]) == 1
+    assert "unable to find" in capsys.readouterr().out
+    assert time.monotonic() - begun < 60
+
+
 def test_a_missing_file_is_a_problem_of_no_field(tmp_path: Path, capsys: Said) -> None:
     models.write(tmp_path, "m", models.plus_constant(1), 'backend: "onnxruntime"\nmax_batch_size: -1')
     (tmp_path / "m" / "1" / "model.onnx").unlink()
@@ -96,3 +142,4 @@ def test_lines_of_fields_are_found_in_any_form_of_the_text() -> None:
     # up to where it can be read
     assert field_lines('name: "m"\nwhat: 3\ninput { }') == {"name": 1}
     assert field_lines("") == {}
+    assert field_lines("input { dims: [ 1, 2").keys() == {"input"}

@@ -92,6 +92,31 @@ def test_what_cannot_be_taken_over_is_loaded_again(tmp_path: Path, engine: Engin
     assert (count(engine), answer(engine)) == (0, 1)
 
 
+COMPLETING = """
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.as_dict()["dynamic_batching"] = {"max_queue_delay_microseconds": 777}
+        return config
+
+    def execute(self, requests):
+        return []
+"""
+
+
+def test_what_code_of_the_model_fills_in_is_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.py").write_text(COMPLETING)
+    config = tmp_path / "m" / "config.pbtxt"
+    config.write_text(OF_PYTHON.format(""))
+    with Engine(tmp_path, options=EXPLICIT) as engine:
+        engine.load_model("m")
+        config.write_text(OF_PYTHON.format("dynamic_batching { }"))
+        engine.load_model("m")
+        with Engine(tmp_path) as other:
+            assert engine.get_model_config("m") == other.get_model_config("m")
+
+
 def test_what_is_wrong_changes_nothing(tmp_path: Path, engine: Engine) -> None:
     before = engine.get_model_config("m")
     declare(tmp_path, "preferred_batch_size: [ 9 ]")

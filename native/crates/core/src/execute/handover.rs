@@ -124,11 +124,12 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         lock(&self.state).inline = true;
     }
 
-    /// Changes the work, and with it who takes it: `change` says whether whoever brings some leads from now on. A
-    /// sleeper is called for what is due then.
+    /// Changes the work, and with it who takes it: `change` says whether whoever brings some leads from now on. Who leads
+    /// already hears that with the end of its batch, as in [`Self::finish`]. A sleeper is called for what is due then.
     pub(crate) fn change(&self, now: Instant, change: impl FnOnce(&mut W) -> bool) {
         let mut state = lock(&self.state);
-        state.inline = change(&mut state.work);
+        let someone_leads = state.free.len() < state.slots.len();
+        state.inline = change(&mut state.work) || (state.inline && someone_leads);
         self.call_a_sleeper(&mut state, now);
     }
 

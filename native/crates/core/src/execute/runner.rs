@@ -271,6 +271,8 @@ impl Runner {
             }
             state.gate.placement() == Placement::Inline
         });
+        // What was due may wait for others now.
+        self.end_useless_waits();
         self.look_again();
     }
 

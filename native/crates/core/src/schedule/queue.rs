@@ -26,6 +26,8 @@ pub struct Entry {
     pub(crate) expires: Option<Instant>,
     /// When the others of its level go first.
     gives_way: Option<Instant>,
+    /// That time has come.
+    is_late: bool,
     level: usize,
     bytes: usize,
     links: Links,
@@ -46,7 +48,7 @@ impl Entry {
             TimeoutAction::Reject => (earlier(request.deadline, timeout), None),
             TimeoutAction::Delay => (request.deadline, timeout),
         };
-        Self { number: 0, bytes, request, expires, gives_way, level, links: Links::default() }
+        Self { number: 0, bytes, request, expires, gives_way, is_late: false, level, links: Links::default() }
     }
 
     pub fn request(&self) -> &Request {
@@ -193,7 +195,12 @@ impl Queue {
         self.backlog.rows += entry.request.rows;
         self.backlog.bytes += entry.bytes;
         self.changes.extend(entry.change());
-        self.levels[entry.level].prompt.push(entry);
+        let level = &mut self.levels[entry.level];
+        if entry.is_late {
+            level.delayed.insert(entry.number, entry);
+        } else {
+            level.prompt.push(entry);
+        }
     }
 
     /// Those of a queue in whose place this one, of `spec`, comes: all of them, however many it may have. They keep the
@@ -322,7 +329,7 @@ impl Queue {
                 self.forget(&entry);
                 dropped.push((entry, error));
             } else {
-                entry.gives_way = None;
+                (entry.gives_way, entry.is_late) = (None, true);
                 self.changes.extend(entry.change());
                 level.delayed.insert(number, entry);
             }

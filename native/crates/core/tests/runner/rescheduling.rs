@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kushi_core::{
-    Batching, Clock, ErrorKind, ModelSpec, Placement, QueuePolicy, QueueSpec, Request, Scheduling,
+    Batching, Clock, ErrorKind, ModelSpec, Placement, QueuePolicy, QueueSpec, Request, Scheduling, TimeoutAction,
 };
 use kushi_testkit::{Scene, drive, echo_spec, queue_of, until, wide};
 
@@ -132,6 +132,41 @@ fn timeouts_are_those_that_held_when_a_request_came() {
     assert!(scene.letters.answer(1).error().is_none());
     let expired = scene.letters.answer(2);
     assert_eq!(expired.error().map(|error| error.kind), Some(ErrorKind::DeadlineExceeded));
+}
+
+#[test]
+fn who_gives_way_to_others_goes_on_to_do_so() {
+    let scene = Scene::new(ModelSpec { batching: None, ..echo_spec() });
+    let patient = QueuePolicy { default_timeout_us: 1_000, timeout_action: TimeoutAction::Delay, ..wide() };
+    scene.plug();
+    reschedule(&scene, None, queue_of([patient]));
+    scene.ask([1]);
+    scene.clock.advance(MS);
+    scene.ask([2]);
+    // a look at the queue
+    scene.puppet.release(0);
+    scene.puppet.await_batches(2);
+    scene.ask([3]);
+    reschedule(&scene, None, queue_of([wide()]));
+    scene.puppet.release_all();
+    scene.letters.answers(4);
+    assert_eq!(batches(&scene)[1..], [[2], [3], [1]]);
+}
+
+#[test]
+fn an_io_thread_that_leads_hands_the_model_to_its_threads() {
+    let scene = Scene::new(echo_spec());
+    scene.earn_inline();
+    let earlier = scene.puppet.seen().len();
+    scene.puppet.hold();
+    let (_, lease) = scene.lead(scene.request(1, 1));
+    let leading = std::thread::spawn(move || lease.map(drive));
+    scene.puppet.await_batches(earlier + 1);
+    scene.ask(2..=9);
+    reschedule(&scene, Some(batching(&[4], HOUR_US)), queue_of([wide()]));
+    scene.puppet.release_all();
+    assert_eq!(leading.join().expect("it does not panic"), Some(1), "one batch, and no other");
+    scene.letters.answers(9);
 }
 
 #[test]
