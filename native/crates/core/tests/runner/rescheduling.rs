@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kushi_core::{
-    Batching, Clock, ErrorKind, ModelSpec, Placement, QueuePolicy, QueueSpec, Request, Scheduling, TimeoutAction,
+    Batching, Clock, ErrorKind, ModelSpec, Placement, QueuePolicy, QueueSpec, Request, Scheduling,
+    TimeoutAction,
 };
 use kushi_testkit::{Scene, drive, echo_spec, queue_of, until, wide};
 
