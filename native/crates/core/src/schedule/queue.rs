@@ -28,7 +28,7 @@ pub struct Entry {
     gives_way: Option<Instant>,
     /// That time has come.
     is_late: bool,
-    level: usize,
+    level: u32,
     bytes: usize,
     links: Links,
 }
@@ -48,7 +48,16 @@ impl Entry {
             TimeoutAction::Reject => (earlier(request.deadline, timeout), None),
             TimeoutAction::Delay => (request.deadline, timeout),
         };
-        Self { number: 0, bytes, request, expires, gives_way, is_late: false, level, links: Links::default() }
+        Self {
+            number: 0,
+            bytes,
+            request,
+            expires,
+            gives_way,
+            is_late: false,
+            level: level as u32,
+            links: Links::default(),
+        }
     }
 
     pub fn request(&self) -> &Request {
@@ -63,6 +72,10 @@ impl Entry {
     /// When it has waited too long.
     pub fn expires(&self) -> Option<Instant> {
         self.expires
+    }
+
+    fn level(&self) -> usize {
+        self.level as usize
     }
 
     pub(crate) fn wants(&self, output: usize) -> bool {
@@ -93,7 +106,7 @@ impl Entry {
 
     /// When time changes something about it, and where it is then.
     fn change(&self) -> Option<(Instant, u64, usize)> {
-        earlier(self.expires, self.gives_way).map(|when| (when, self.number, self.level))
+        earlier(self.expires, self.gives_way).map(|when| (when, self.number, self.level()))
     }
 }
 
@@ -183,7 +196,7 @@ impl Queue {
 
     /// Takes the request in, or gives it back with the reason.
     pub fn admit(&mut self, entry: Entry) -> Result<(), (Error, Entry)> {
-        if self.levels[entry.level].is_full() || self.has_no_room(entry.bytes) {
+        if self.levels[entry.level()].is_full() || self.has_no_room(entry.bytes) {
             return Err((Error::overloaded(), entry));
         }
         self.take_in(entry);
@@ -195,7 +208,7 @@ impl Queue {
         self.backlog.rows += entry.request.rows;
         self.backlog.bytes += entry.bytes;
         self.changes.extend(entry.change());
-        let level = &mut self.levels[entry.level];
+        let level = &mut self.levels[entry.level()];
         if entry.is_late {
             level.delayed.insert(entry.number, entry);
         } else {
@@ -208,7 +221,7 @@ impl Queue {
     pub(crate) fn take_over(&mut self, mut entries: Vec<Entry>, spec: &QueueSpec) {
         entries.sort_unstable_by_key(|entry| entry.number);
         for mut entry in entries {
-            entry.level = spec.level(entry.request.priority);
+            entry.level = spec.level(entry.request.priority) as u32;
             entry.links = Links::default();
             self.take_in(entry);
         }
@@ -235,7 +248,7 @@ impl Queue {
         let levels = self.levels.iter();
         let entries = levels
             .flat_map(move |level| level.prompt.heads().take(most).chain(level.delayed.values().next()));
-        entries.map(|entry| Head { level: entry.level, number: entry.number })
+        entries.map(|entry| Head { level: entry.level(), number: entry.number })
     }
 
     /// Whether others wait that came behind these and may not join them: where the order counts, none joins them any more.
@@ -286,7 +299,8 @@ impl Queue {
     /// Takes the first `requests` of those out that may share a batch.
     pub(crate) fn take_group(&mut self, head: Head, requests: usize) -> Plan {
         let group = self.group_entries(head).take(requests);
-        let numbers: SmallVec<[(usize, u64); 32]> = group.map(|entry| (entry.level, entry.number)).collect();
+        let numbers: SmallVec<[(usize, u64); 32]> =
+            group.map(|entry| (entry.level(), entry.number)).collect();
         let mut seats = Vec::with_capacity(numbers.len());
         for (level, number) in numbers {
             if let Some(entry) = self.levels[level].remove(number) {
