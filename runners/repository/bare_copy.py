@@ -31,9 +31,8 @@ def _default_name(model: Path) -> str:
 
 
 def _weights(model: Path, name: str) -> dict[str, str]:
-    """As exporters write them: a file names its own, or they have its name"""
-    return {
-        f"{model.name}.data": f"{model.name}.data",
-        f"{model.name}_data": f"{model.name}_data",
-        f"{model.stem}.bin": f"{Path(name).stem}.bin",
-    }
+    """As exporters write them; an ONNX file names its own"""
+    beside = {f"{model.name}.data": f"{model.name}.data", f"{model.name}_data": f"{model.name}_data"}
+    if model.suffix == ".xml":
+        beside[f"{model.stem}.bin"] = Path(name).with_suffix(".bin").name
+    return beside

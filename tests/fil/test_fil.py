@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn import ensemble
 from tritonclient.http import InferenceServerClient, InferInput
 
-from runners import Engine, EngineOptions, InvalidInput, KushiError, ModelOptions
+from runners import Engine, EngineOptions, InvalidInput, KushiError, LogOptions, ModelOptions
 from runners.cli import main
 from tests.fil.forests import FEATURES, MAKERS, Trained, rows, targets, trained
 
@@ -147,7 +147,8 @@ def test_contributions_of_a_forest_add_up(tmp_path: Path) -> None:
 
 
 def test_a_large_batch_is_divided_among_threads(tmp_path: Path) -> None:
-    data = rows(4096, missing=True)
+    """Some 15 million steps down trees, of which a thread takes four at least"""
+    data = rows(16384, missing=True)
     matrix = xgboost.DMatrix(data, targets(data, 40))
     booster = xgboost.train({"max_depth": 8, "nthread": 2}, matrix, 100)
     version = tmp_path / "m" / "1"
@@ -156,7 +157,7 @@ def test_a_large_batch_is_divided_among_threads(tmp_path: Path) -> None:
     answered = []
     for threads in ("1", "3"):
         (tmp_path / "m" / "config.pbtxt").write_text(
-            'backend: "fil" max_batch_size: 4096 '
+            'backend: "fil" max_batch_size: 16384 '
             f'parameters {{ key: "cpu_nthread" value {{ string_value: "{threads}" }} }}'
         )
         answered.append(answers(tmp_path, data))
@@ -340,6 +341,24 @@ def test_a_text_that_python_cannot_read_is_the_fault_of_the_file(
     (tmp_path / "m" / "config.pbtxt").write_text('backend: "fil"')
     assert f"model '{tmp_path}/m/1/{file}': Treelite cannot read it: " in refusal(tmp_path)
     assert capsys.readouterr().out == ""
+
+
+def test_forests_that_are_read_at_the_same_time_print_nothing_and_leave_the_output_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        trained("xgboost regressor").put(tmp_path / f"m{number}")
+    (tmp_path / "m3" / "1" / "xgboost.json").write_text('{"learner": {"unheard of": 1}}')
+    (tmp_path / "m9" / "1" / "xgboost.json").write_text('{"learner": {"of unheard": 1}}')
+    before = sys.stdout
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False, log=LogOptions(error=False))) as engine:
+        assert {name: "unheard" in str(failure) for name, failure in engine.failures.items()} == {
+            "m3": True,
+            "m9": True,
+        }
+        assert '"unheard of" is not recognized' in str(engine.failures["m3"])
+    assert sys.stdout is before
+    assert capfd.readouterr().out == ""
 
 
 def test_models_that_nobody_vouches_for_are_tried_first(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@ Reads forests. What executes them takes a checkpoint of Treelite's version 4, an
 formats.
 """
 
+import ctypes
 import logging
 import re
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ _DECISION = re.compile(rb"[0-9]{1,3}")
 _ZERO_IS_MISSING = 1
 """Of the two bits behind the two lowest of a decision"""
 _PLACE = re.compile(r"^\[[0-9:]+\] \S+:[0-9]+: ")
-
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 _LOADERS: Mapping[str, Callable[[Any, Path, bool], Any]] = {
     "xgboost": lambda treelite, path, _: treelite.frontend.load_xgboost_model_legacy_binary(path),
@@ -67,16 +67,33 @@ def _checkpoint(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
     treelite = _treelite(model_type)
     if model_type == "lightgbm":
         _check_missing(path)
-    said = StringIO()
-    try:
-        # it prints what it finds
-        with redirect_stdout(said):
+    with _heard(treelite) as said:
+        try:
             content: bytes = _LOADERS[model_type](treelite, path, unknown_fields).serialize_bytes()
-    except Exception as error:  # noqa: BLE001 - its own, and those of texts that are no UTF-8
-        raise ConfigInvalid(f"Treelite cannot read it: {_reason(str(error), said.getvalue())}") from None
-    for line in said.getvalue().splitlines():
-        _LOG.warning("%s model '%s': %s", model_type, path, _PLACE.sub("", line))
+        except Exception as error:  # noqa: BLE001 - its own, and those of texts that are no UTF-8
+            raise ConfigInvalid(f"Treelite cannot read it: {_reason(str(error), *said[:1])}") from None
+    for text in said:
+        _LOG.warning("%s model '%s': %s", model_type, path, _PLACE.sub("", text))
     return content
+
+
+@contextmanager
+def _heard(treelite: Any) -> Iterator[list[str]]:  # noqa: ANN401 - as below
+    """What Treelite finds on this thread meanwhile, which it would print"""
+    said: list[str] = []
+
+    def hear(text: bytes) -> None:
+        said.append(text.decode(errors="backslashreplace"))
+
+    library, hearing = treelite.core._LIB, _CALLBACK(hear)  # noqa: SLF001 - there is no other way to ask for it
+    # each thread has its own
+    library.TreeliteRegisterLogCallback(hearing)
+    library.TreeliteRegisterWarningCallback(hearing)
+    try:
+        yield said
+    finally:
+        library.TreeliteRegisterLogCallback(library.log_callback)
+        library.TreeliteRegisterWarningCallback(library.warn_callback)
 
 
 def _treelite(model_type: str) -> Any:  # noqa: ANN401 - its functions take anything

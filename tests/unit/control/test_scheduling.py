@@ -92,6 +92,14 @@ def test_what_cannot_be_taken_over_is_loaded_again(tmp_path: Path, engine: Engin
     assert (count(engine), answer(engine)) == (0, 1)
 
 
+def python_model(repository: Path, code: str) -> Path:
+    """Answers where its configuration goes"""
+    version = repository / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(code)
+    return repository / "m" / "config.pbtxt"
+
+
 COMPLETING = """
 class TritonPythonModel:
     @staticmethod
@@ -105,9 +113,7 @@ class TritonPythonModel:
 
 
 def test_what_code_of_the_model_fills_in_is_asked_for_again(tmp_path: Path) -> None:
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "model.py").write_text(COMPLETING)
-    config = tmp_path / "m" / "config.pbtxt"
+    config = python_model(tmp_path, COMPLETING)
     config.write_text(OF_PYTHON.format(""))
     with Engine(tmp_path, options=EXPLICIT) as engine:
         engine.load_model("m")
@@ -159,9 +165,7 @@ output {{ name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }}
 
 
 def test_the_process_of_a_python_model_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / "model.py").write_text(COUNTING)
-    config = tmp_path / "m" / "config.pbtxt"
+    config = python_model(tmp_path, COUNTING)
     config.write_text(OF_PYTHON.format("dynamic_batching { }"))
     with Engine(tmp_path, options=EXPLICIT) as engine:
         engine.load_model("m")

@@ -204,7 +204,7 @@ NAME_BACKENDS = {
     "backends/openvino_wheel.py",
     "bento/image.py",
     "new_service/reader.py",
-    "new_service/service.py",
+    "repository/bare_copy.py",
     "repository/triton_backends.py",
     *COMMANDS,
     *MAKERS,

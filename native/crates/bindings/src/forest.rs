@@ -1,6 +1,5 @@
 //! Forests of decision trees as Python's control plane sees them: a checkpoint to read, a model to make of it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kushi_engine_forest::{Answer, Forest, ForestModel, ForestOptions, Task};
@@ -74,10 +73,5 @@ impl PyForestModel {
     #[getter]
     fn outputs(&self) -> Vec<Described> {
         self.model.outputs().iter().map(describe).collect()
-    }
-
-    fn measure(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>, runs: usize) -> PyResult<f64> {
-        let measured = exit::detached(py, || self.model.measure(&shapes, runs));
-        measured.map(|time| time.as_secs_f64()).map_err(|error| raise(py, &error, None))
     }
 }

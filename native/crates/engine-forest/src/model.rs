@@ -1,11 +1,9 @@
-//! A forest with what it answers, as a model: its tensors, its runs, and how long they take.
+//! A forest with what it answers, as a model: its tensors and its runs.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use kushi_core::{DataType, Error, ErrorKind, TensorInfo, TrialInputs, best_time, os_text};
+use kushi_core::{DataType, Error, ErrorKind, TensorInfo, os_text};
 
 use crate::answer::Answer;
 use crate::contributions::MOST_DEPTH;
@@ -102,19 +100,6 @@ impl ForestModel {
         } else {
             self.forest.classes * (self.forest.features + 1)
         }
-    }
-
-    /// The best of up to `runs` runs, after one to warm up, with zeros as inputs.
-    pub fn measure(&self, shapes: &HashMap<String, Vec<i64>>, runs: usize) -> Result<Duration, Error> {
-        let zeros = TrialInputs::new(&self.inputs, shapes)?;
-        let stop = AtomicBool::new(false);
-        let end = || stop.store(true, Ordering::Relaxed);
-        best_time(runs, end, || {
-            zeros.gathered().try_for_each(|input| {
-                let mut room = self.room(0, input.bytes.len() / (self.features() * 4))?;
-                self.write(0, input.bytes, &mut room, &stop)
-            })
-        })
     }
 }
 
