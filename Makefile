@@ -12,6 +12,7 @@ TRITON := .venv-triton
 TORCH := .venv-torch
 TENSORFLOW := .venv-tensorflow
 FIL := .venv-fil
+BUCKETS := .venv-buckets
 STAND_IN := build/stand-in
 CLIENTS := .venv-clients
 NEWEST := .venv-bentoml
@@ -55,7 +56,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
+.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-buckets test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -100,7 +101,7 @@ environments: $(BOOTSTRAPPED) ## What `make setup` makes and, beside it, the env
 	$(MAKE) --no-print-directory other-environments; others=$$?; wait $$setup && exit $$others
 
 .PHONY: other-environments
-other-environments: $(BROWSER)/.synced $(CHROMIUM)/.installed $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SITE)/.synced $(SUPPLY)/.synced $(FIL)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
+other-environments: $(BROWSER)/.synced $(CHROMIUM)/.installed $(CLIENTS)/.synced $(DEPLOY)/.synced $(PROMETHEUS)/.taken $(SITE)/.synced $(SUPPLY)/.synced $(BUCKETS)/.synced $(FIL)/.synced $(TENSORFLOW)/.synced $(TORCH)/.synced $(TRITON)/.synced
 
 serve: setup ## Serve service.py and its models (ARGS="--port 9000" for flags of bentoml serve)
 	KUSHI_ALLOW_PLAYGROUND=$${KUSHI_ALLOW_PLAYGROUND-true} BENTOML_DO_NOT_TRACK=True $(BIN)/bentoml serve service:Kushi $(ARGS)
@@ -256,6 +257,15 @@ $(FIL)/.synced: requirements/fil.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(FIL)
 	VIRTUAL_ENV=$(CURDIR)/$(FIL) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/fil.txt
 	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(FIL)/lib/$$(ls $(FIL)/lib)/site-packages/development.pth
+	@touch $@
+
+test-buckets: setup $(BUCKETS)/.synced ## The tests of tests/buckets, with servers that speak as S3, Google Cloud Storage and Azure do
+	@$(TIMED) test-buckets $(BUCKETS)/bin/python -m pytest tests/buckets $(IN_TWO_PROCESSES)
+
+$(BUCKETS)/.synced: requirements/buckets.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(BUCKETS)
+	VIRTUAL_ENV=$(CURDIR)/$(BUCKETS) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/buckets.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $(BUCKETS)/lib/$$(ls $(BUCKETS)/lib)/site-packages/development.pth
 	@touch $@
 
 test-browser: setup $(BROWSER)/.synced $(CHROMIUM)/.installed ## The page of the engine, in a real Chromium
@@ -431,5 +441,5 @@ lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for ne
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
-	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(FIL) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(BUCKETS) $(FIL) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
 	git clean -qfX model_repository

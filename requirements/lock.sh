@@ -21,6 +21,7 @@ lock bento-gpu --extra gpu --extra bento --group service --constraint requiremen
     --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml requirements/tensorrt.in
 lock bench requirements/bench.in --constraint requirements/dev.txt
 lock browser requirements/browser.in --constraint requirements/dev.txt
+lock buckets requirements/buckets.in
 lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock fil requirements/fil.in --constraint requirements/dev.txt

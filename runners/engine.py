@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import kushi_native
 
 from . import verbs
+from .buckets.repositories import Repositories
 from .calls import Calls
 from .control.controller import Controller
 from .devices import limits_of
@@ -66,26 +67,22 @@ class Engine(Calls):
 
     def __init__(self, *repositories: str | Path, options: EngineOptions | None = None) -> None:
         """
-        repositories: directories of models, or bare model files, which are served under their stems.
+        repositories: directories of models, also in buckets (s3://, gs://, as://), or bare model files, which are
+            served under their stems.
         options: which models are loaded, and how.
         """
         options = options or EngineOptions()
-        for repository in repositories:
-            if "://" in str(repository):
-                raise Unsupported(
-                    f"model repository '{repository}': remote storage is not supported yet, expected a directory"
-                )
-        paths = tuple(dict.fromkeys(map(Path, repositories)))
+        found = Repositories(repositories, options.buckets.directory, options.buckets.most_bytes)
         explicit = options.models.control == "explicit"
         self._process = os.getpid()
         self._closed = False
         kushi_native.register_errors(factories())
-        self._core = kushi_native.Core(options.to_json(paths))
-        self._repositories = paths
+        self._core = kushi_native.Core(options.to_json(found.paths))
+        self._repositories = found
         super().__init__(self._core)
         limits = limits_of(options.devices)
         options.rate_limit.warn()
-        self._control = Controller(self._core, paths, options.models, options.backend_config, limits)
+        self._control = Controller(self._core, found, options.models, options.backend_config, limits)
         try:
             self._control.start(options.models.load if explicit else [ALL_MODELS])
             if options.exit_on_error:
@@ -214,6 +211,7 @@ class Engine(Calls):
             self._closed = True
             self._control.close()
             self._core.close()
+            self._repositories.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -224,7 +222,7 @@ class Engine(Calls):
         return sorted({*super().__dir__(), *filter(str.isidentifier, self._names() or ())})
 
     def __repr__(self) -> str:
-        return f"Engine({', '.join(repr(str(path)) for path in self._repositories)})"
+        return f"Engine({', '.join(map(repr, self._repositories.names))})"
 
     def _names(self) -> set[str] | None:
         """The names of all models; None where the engine is closed, or another process's"""

@@ -9,13 +9,25 @@ __all__ = [
     "cache_directory",
     "environment_of_child",
     "environment_with",
+    "home",
     "not_set",
     "path_with",
     "runtime_directory",
     "set_variable",
+    "variable",
     "variables",
     "visible_gpus",
 ]
+
+
+def variable(name: str) -> str:
+    """Of another program; "" where it does not exist"""
+    return os.environ.get(name, "")
+
+
+def home() -> Path:
+    """The directory of this user"""
+    return Path.home()
 
 
 def variables(prefix: str) -> dict[str, str]:

@@ -8,24 +8,24 @@ from typing import Any
 from .control.check import Finding, check
 from .engine import Engine
 from .repository.backend_config import BackendConfig
-from .settings import EngineOptions, LogOptions, ModelOptions
+from .settings import EngineOptions, LogOptions, ModelOptions, read_settings
 
 __all__ = ["load_once"]
 
 
 def load_once(
-    repositories: Sequence[Path], backend_config: BackendConfig, config_name: str | None = None
+    repositories: Sequence[str | Path], backend_config: BackendConfig, config_name: str | None = None
 ) -> list[Finding]:
     """All models of these repositories, by name; what models raise is in the log whole"""
-    models = ModelOptions(config_name=config_name)
+    models, buckets = ModelOptions(config_name=config_name), read_settings({}).engine.buckets
     options = EngineOptions(
-        exit_on_error=False, backend_config=backend_config, log=LogOptions(info=False), models=models
+        exit_on_error=False, backend_config=backend_config, log=LogOptions(info=False), models=models, buckets=buckets
     )
     with Engine(*repositories, options=options) as engine:
         failures = engine.failures
         return [
             replace(one, versions=(), reason=str(failures[one.name])) if one.name in failures else _loaded(engine, one)
-            for one in check(repositories, config_name=config_name)
+            for one in check(repositories, config_name=config_name, buckets=buckets)
         ]
 
 

@@ -26,7 +26,9 @@ _BACKEND_CONFIG = "--backend-config"
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("repository", nargs="+", metavar="DIR", help="a model repository, or a file of a model")
+    parser.add_argument(
+        "repository", nargs="+", metavar="DIR", help="a model repository, also in a bucket, or a file of a model"
+    )
     parser.add_argument(
         "--load",
         action="store_true",
@@ -52,7 +54,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     if arguments["backend_config"] and not loads:
         parser.error(f"{_BACKEND_CONFIG} needs --load")
     try:
-        findings = _findings([Path(path) for path in arguments["repository"]], arguments, loads=loads)
+        findings = _findings(arguments["repository"], arguments, loads=loads)
     except KushiError as error:
         parser.error(str(error))
     if arguments["format"] == "json":
@@ -64,7 +66,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     return 0 if all(one.served for one in findings) else 1
 
 
-def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:
+def _findings(repositories: list[str], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:
     # native code and protobuf, which help does without
     if arguments["backend_directory"]:
         from ..repository.discovery import add_directory  # noqa: PLC0415 - see above
@@ -76,8 +78,10 @@ def _findings(repositories: list[Path], arguments: dict[str, Any], *, loads: boo
         settings: Any = BackendSettings().read(arguments["backend_config"], _BACKEND_CONFIG)
         return load_once(repositories, settings, arguments["model_config_name"])
     from ..control.check import check  # noqa: PLC0415 - see above
+    from ..settings import read_settings  # noqa: PLC0415 - see above
 
-    return check(repositories, config_name=arguments["model_config_name"])
+    buckets = read_settings({}).engine.buckets
+    return check(repositories, config_name=arguments["model_config_name"], buckets=buckets)
 
 
 def _row(one: Finding, *, loads: bool) -> dict[str, Any]:

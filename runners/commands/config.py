@@ -22,7 +22,9 @@ _BACKEND_CONFIG = "--backend-config"
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="the directory of a model in its repository, or a file of a model"
+        "model",
+        metavar="MODEL",
+        help="the directory of a model in its repository, also in a bucket, or a file of a model",
     )
     parser.add_argument(
         "--format",
@@ -46,6 +48,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     # native code and protobuf, which help does without
     from google.protobuf import json_format, text_format  # noqa: PLC0415 - see above
 
+    from ..buckets.url import bucket_url  # noqa: PLC0415 - see above
     from ..completed_config import completed_config  # noqa: PLC0415 - see above
     from ..repository.discovery import add_directory  # noqa: PLC0415 - see above
 
@@ -54,7 +57,8 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         if arguments["backend_directory"]:
             add_directory(Path(arguments["backend_directory"]).absolute())
         # its own name, also where it is a link or "."
-        model = Path(os.path.abspath(arguments["model"]))  # noqa: PTH100 - the names of links stay
+        stated = arguments["model"]
+        model = stated if bucket_url(stated) else Path(os.path.abspath(stated))  # noqa: PTH100 - the names of links stay
         config = completed_config(model, settings, arguments["model_config_name"])
     except KushiError as error:
         sys.stderr.write(f"{parser.prog}: error: {error}\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..control.check import check
@@ -25,8 +24,12 @@ def dry_run(settings: ServerSettings) -> int:
     """Prints a line for each model that would be loaded and for each door, and answers the exit code of a start"""
     models = settings.engine.models
     try:
-        repositories = [Path(path) for path in settings.repositories]
-        findings = check(repositories, auto_complete=not models.strict_config, config_name=models.config_name)
+        findings = check(
+            settings.repositories,
+            auto_complete=not models.strict_config,
+            config_name=models.config_name,
+            buckets=settings.engine.buckets,
+        )
         loaded = list(findings if models.control != "explicit" else _named(findings, models.load))
     except KushiError as error:
         sys.stderr.write(f"kushi serve: error: {error}\n")

@@ -5,12 +5,14 @@ No model file is opened, so that what only the file says stays unknown.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from os.path import lexists
 from pathlib import Path
 
 from ..alternatives import candidates, samples_file
+from ..buckets.repositories import Repositories
 from ..errors import ConfigInvalid, KushiError, about
 from ..failures import failure_of
 from ..repository.advice import lies_beside
@@ -26,6 +28,7 @@ from ..repository.resolve import Resolved, resolve, resolve_written
 from ..repository.supported_fields import SAMPLES
 from ..repository.validate import check_outputs, check_tensors
 from ..repository.warm_up import warm_up_samples
+from ..settings import BucketOptions
 from .plan import Refuse, Step, Wish, plan
 from .problems import Problem, problems_of, unreadable
 from .reader import refused
@@ -33,6 +36,7 @@ from .reader import refused
 __all__ = ["Finding", "check"]
 
 _LOG = logging.getLogger(__name__)
+_USUAL = BucketOptions()
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,31 @@ class Finding:
         return not self.reason
 
 
-def check(repositories: Iterable[Path], *, auto_complete: bool = True, config_name: str | None = None) -> list[Finding]:
-    """All models of these repositories, by name: what a start would do, without opening anything"""
+def check(
+    stated: Iterable[str | Path],
+    *,
+    auto_complete: bool = True,
+    config_name: str | None = None,
+    buckets: BucketOptions = _USUAL,
+) -> list[Finding]:
+    """
+    All models of these repositories, by name: what a start would do, without opening anything; of buckets, large files
+    are not fetched
+    """
+    with closing(Repositories(stated, buckets.directory, buckets.most_bytes)) as repositories:
+        repositories.begin()
+        repositories.sketch()
+        findings = _check(repositories.paths, auto_complete=auto_complete, config_name=config_name)
+        return [_shown(one, repositories) for one in findings]
+
+
+def _shown(one: Finding, repositories: Repositories) -> Finding:
+    shown = repositories.shown
+    problems = (replace(problem, text=shown(problem.text)) for problem in one.problems)
+    return replace(one, reason=shown(one.reason), problems=tuple(problems))
+
+
+def _check(repositories: Iterable[Path], *, auto_complete: bool, config_name: str | None) -> list[Finding]:
     found = scan(repositories, config_name)
     desired = {name: refused(name, reason) for name, reason in found.refused.items()}
     stated: dict[str, ModelConfig] = {}

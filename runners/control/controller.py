@@ -17,15 +17,15 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from kushi_native import Core, Order
 
 from ..backends.device_limits import NO_LIMITS, DeviceLimits
+from ..buckets.repositories import Repositories
 from ..errors import (
     ConfigInvalid,
     InternalError,
@@ -71,7 +71,7 @@ class Controller:
     def __init__(
         self,
         core: Core,
-        repositories: Iterable[Path],
+        repositories: Repositories,
         options: ModelOptions,
         backend_config: BackendConfig,
         limits: DeviceLimits = NO_LIMITS,
@@ -89,7 +89,7 @@ class Controller:
         self._reader = Reader(
             repositories, auto_complete=auto_complete, config_name=options.config_name, leave=options.load_files
         )
-        self._poll = Poll(self._reader.repositories, options.poll_seconds, self._threads) if polls else None
+        self._poll = Poll(repositories, options.poll_seconds, self._threads) if polls else None
         if self._poll:
             weakref.finalize(self, self._poll.close).atexit = False
         opening = Opening(
@@ -101,7 +101,7 @@ class Controller:
             retries=options.load_retries,
             trial_seconds=None if options.trust == "all" else options.load_timeout_seconds or _TRIAL_SECONDS,
         )
-        self._loader = Loader(core, self._state, opening, self._background, self._code_watch)
+        self._loader = Loader(core, self._state, opening, self._background, self._code_watch, shown=repositories.shown)
         self._end: weakref.finalize[..., Any] | None = None
 
     @property
@@ -114,6 +114,7 @@ class Controller:
     def start(self, names: Sequence[str]) -> None:
         """Loads these models, or all; a model that fails does not stop the others"""
         self._background.start(weakref.ref(self))
+        self._reader.repositories.begin()
         if self._poll:
             unfinished = self._poll.begin()
             self._reach(self._poll.read(self._read(names), unfinished))
@@ -153,7 +154,9 @@ class Controller:
                 text = f"the versions of model '{name}' cannot be changed: it does not serve"
                 raise ModelUnavailable(text, model=name, status=400)
             may_keep = self._reader.leave != "none"
-            changed = load.run(f"model '{name}'", partial(rerouted, known, change, may_keep=may_keep))
+            changed = load.run(
+                f"model '{name}'", partial(rerouted, known, change, self._reader.repositories, may_keep=may_keep)
+            )
             self._loader.reroute(known, changed)
         _LOG.info("model '%s': its versions are found by %s", name, stated_routes(changed))
 
@@ -200,6 +203,10 @@ class Controller:
         except ShuttingDown:
             return False
         return True
+
+    def note(self, name: str, note: str) -> None:
+        """What the index says of a model that serves"""
+        self._core.note(name, note)
 
     def give_up(self, name: str) -> None:
         """A load of the model that goes on is not wanted any more"""
@@ -269,7 +276,7 @@ class Controller:
 
     def _read(self, names: Sequence[str]) -> Desired:
         """These models, or all, and those that ensembles among them ask"""
-        found = scan(self._reader.repositories, self._reader.config_name)
+        found = scan(self._reader.repositories.paths, self._reader.config_name)
         sources = {source.name: source for source in found.models}
         known = {*sources, *found.refused}
         wanted = known if ALL_MODELS in names else {*names}

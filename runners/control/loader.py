@@ -6,7 +6,7 @@ locked the model.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -35,13 +35,22 @@ class Loader:
     """What happens to the models of one engine"""
 
     def __init__(
-        self, core: Core, state: State, opening: Opening, background: Background, code_watch: CodeWatch | None
+        self,
+        core: Core,
+        state: State,
+        opening: Opening,
+        background: Background,
+        code_watch: CodeWatch | None,
+        *,
+        shown: Callable[[str], str],
     ) -> None:
+        """shown: a reason as people are to read it"""
         self._core = core
         self._state = state
         self._opening = opening
         self._background = background
         self._code_watch = code_watch
+        self._shown = shown
 
     def load(self, load: Load, wish: Wish, resolved: Resolved) -> Failures:
         """
@@ -156,7 +165,7 @@ class Loader:
     def _log(self, name: str, failures: Failures) -> None:
         for error in failures.values():
             # names and values in it come from files
-            error.args = (shortened(str(error)),)
+            error.args = (shortened(self._shown(str(error))),)
             forget_frames(error)
         for version, error in failures.items():
             named = f"'{name}'" if version is None else f"'{name}' version {version}"

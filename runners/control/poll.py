@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ..errors import ConfigInvalid, ShuttingDown
 from .plan import Load, Refuse, Unload, changes, plan, waits
-from .polled import PolledFolder, PolledModel
+from .polled import PolledModel, polled
 from .watched import Watched
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
+    from ..buckets.repositories import Repositories
+    from ..repository.contents import Contents
     from .plan import Actual, Desired, Known, Step, Wish
 
 __all__ = ["Poll"]
@@ -46,6 +48,7 @@ class _Control(Protocol):
     def read_again(self, name: str) -> Wish | None: ...
     def carry_out_alone(self, step: Step) -> bool: ...
     def give_up(self, name: str) -> None: ...
+    def note(self, name: str, note: str) -> None: ...
 
 
 class Poll:
@@ -56,11 +59,13 @@ class Poll:
     """
 
     def __init__(
-        self, repositories: Iterable[Path], seconds: float, threads: int, clock: Callable[[], float] = time.monotonic
+        self, repositories: Repositories, seconds: float, threads: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """seconds: between two looks; 0 for none after the start. threads: steps that are carried out at a time"""
         self._seconds, self._threads, self._clock = seconds, threads, clock
-        self._folders = [PolledFolder(path) for path in dict.fromkeys(path.absolute() for path in repositories)]
+        self._repositories = repositories
+        paths = dict.fromkeys(path.absolute() for path in repositories.paths)
+        self._folders = [polled(path, repositories.bucket_at(path)) for path in paths]
         self._models: dict[str, PolledModel] = {}
         self._to_read: dict[str, str] = {}
         """Models that are to be read, and why"""
@@ -69,6 +74,8 @@ class Poll:
         self._missing: dict[str, int] = {}
         """Models that are not there, and for how many looks"""
         self._told: set[str] = set()
+        self._notes: Mapping[str, str] = {}
+        """What the index says of models"""
         self._at_work: dict[str, threading.Thread] = {}
         self._closed = False
         self._is_done = False
@@ -79,9 +86,9 @@ class Poll:
     def begin(self) -> frozenset[str]:
         """The models that lie there now are about to be read; answers those that are not, since they are written"""
         for folder in self._folders:
-            folder.read()
+            folder.begin()
         for name, place in self._places().items():
-            model = self._models[name] = PolledModel(Watched(place, is_settled=False))
+            model = self._models[name] = PolledModel(self._watched(place))
             if not model.files.is_written():
                 model.files.settle()
             model.say(name)
@@ -95,7 +102,7 @@ class Poll:
         }:
             waiting |= more
         return {
-            name: replace(wish, contents=self._models[name].files.settled) if name in self._models else wish
+            name: _seen_as(wish, self._models[name].files.settled) if name in self._models else wish
             for name, wish in desired.items()
             if name not in waiting
         }
@@ -155,6 +162,7 @@ class Poll:
         actual, there = control.actual, self._places()
         self._go(there, actual, control)
         unreadable = {name for folder in self._folders if folder.error for name in folder.models}
+        self._note({name: folder.error for folder in self._folders for name in folder.models}, control)
         for name in there.keys() - unreadable:
             try:
                 why = self._why(name, there[name], actual, control)
@@ -170,6 +178,13 @@ class Poll:
             if left > 0 and not model.files.is_moving:
                 left = model.files.settled.read_some(left, self._goes_on)
 
+    def _note(self, notes: Mapping[str, str], control: _Control) -> None:
+        """The index says why a model is not looked at"""
+        for name, note in notes.items():
+            if note != self._notes.get(name, ""):
+                control.note(name, f"it is not polled: {note}" if note else "")
+        self._notes = {name: note for name, note in notes.items() if note}
+
     def _goes_on(self) -> bool:
         return not self._closed
 
@@ -184,6 +199,9 @@ class Poll:
             _LOG.error("failed to poll model '%s': not unique across all model repositories", name)
         self._told = several
         return {name: paths[0] for name, paths in found.items() if name not in several}
+
+    def _watched(self, place: Path) -> Watched:
+        return Watched(place, self._repositories.contents(place), is_settled=False)
 
     def _go(self, there: Collection[str], actual: Actual, control: _Control) -> None:
         """A model that is not there at two looks is gone, and no load of it goes on"""
@@ -207,7 +225,7 @@ class Poll:
         """A model is to be read again; "" where it is not"""
         model = self._models.get(name)
         if model is None or model.files.place != place:
-            self._models[name] = PolledModel(Watched(place, is_settled=False))
+            self._models[name] = PolledModel(self._watched(place))
             return ""
         is_settled = model.files.look()
         model.say(name)
@@ -311,7 +329,7 @@ class Poll:
             model.in_vain = contents
             return
         _LOG.info("'%s' %s", name, why)
-        self._read[name] = replace(wish, contents=contents)
+        self._read[name] = _seen_as(wish, contents)
 
     def _carry_out(self, control: _Control, step: Step) -> None:
         try:
@@ -321,3 +339,8 @@ class Poll:
         finally:
             if isinstance(step, Load | Refuse) and self._read.get(step.name) is step.wish:
                 del self._read[step.name]
+
+
+def _seen_as(wish: Wish, contents: Contents) -> Wish:
+    """With what was seen before it was read, so that what changes later is read again; a copy changes no more"""
+    return wish if wish.contents and wish.contents.is_copy else replace(wish, contents=contents)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConfigInvalid
+from ..errors import KushiError
 from ..repository.contents import DOUBT_NS, MOST
 from ..repository.layout import places
 
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from ..buckets.bucket import Bucket
     from ..repository.contents import Contents
     from .watched import Watched
 
-__all__ = ["PolledFolder", "PolledModel"]
+__all__ = ["PolledFolder", "PolledModel", "polled"]
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS: Final = 60.0
+_PATIENCE_WITH_STORE_SECONDS: Final = 5.0
 
 
 @dataclass
@@ -83,24 +86,31 @@ class PolledModel:
 class PolledFolder:
     """One repository. What it holds is listed when the system says that it has changed"""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, name: str = "") -> None:
+        """name: how people call it"""
+        self.name, self._path = name or str(path), path
         self.models: Mapping[str, Path] = {}
         """Where the models lie; as it was where that cannot be read now"""
         self.error = ""
         self._state: tuple[int, ...] = ()
 
+    def begin(self) -> None:
+        """What it holds at the start; raises where it cannot be read"""
+        self._read()
+
     def look(self) -> None:
         """The same, and says what is wrong with it once"""
         try:
-            self.read()
-        except (OSError, ConfigInvalid) as error:
-            if str(error) != self.error:
-                _LOG.error("failed to poll model repository '%s': %s", self._path, error)
-            self.error = str(error)
+            self._read()
+        except (OSError, KushiError) as error:
+            self._say(str(error))
 
-    def read(self) -> None:
-        """Raises where it cannot be read"""
+    def _say(self, error: str) -> None:
+        if error != self.error:
+            _LOG.error("failed to poll model repository '%s': %s", self.name, error)
+        self.error = error
+
+    def _read(self) -> None:
         now = time.time_ns()
         found = self._path.stat()
         state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
@@ -109,3 +119,40 @@ class PolledFolder:
         # a change in the same instant would not show in its times
         self._state = state if now - found.st_ctime_ns > DOUBT_NS else ()
         self.error = ""
+
+
+class PolledBucket(PolledFolder):
+    """One that lies in a bucket, which a thread lists: a store that does not answer holds up no look at others"""
+
+    def __init__(self, path: Path, bucket: Bucket) -> None:
+        super().__init__(path, bucket.url.text)
+        self._bucket = bucket
+        self._listing: threading.Thread | None = None
+        self._failure = ""
+
+    def look(self) -> None:
+        if self._listing is None or not self._listing.is_alive():
+            self._listing = threading.Thread(target=self._list, name="kushi-poll-bucket", daemon=True)
+            self._listing.start()
+        self._listing.join(_PATIENCE_WITH_STORE_SECONDS)
+        if self._listing.is_alive():
+            self._say(self._failure or f"the store has not answered for {_PATIENCE_WITH_STORE_SECONDS:g} s")
+        elif self._failure:
+            self._say(self._failure)
+        else:
+            if self.error:
+                _LOG.info("model repository '%s' can be polled again", self.name)
+            super().look()
+
+    def _list(self) -> None:
+        try:
+            self._bucket.refresh()
+        except Exception as error:  # noqa: BLE001 - the next look asks again
+            self._failure = str(error)
+        else:
+            self._failure = ""
+
+
+def polled(path: Path, bucket: Bucket | None) -> PolledFolder:
+    """The repository whose models lie there"""
+    return PolledBucket(path, bucket) if bucket else PolledFolder(path)

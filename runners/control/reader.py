@@ -12,7 +12,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
-from ..repository.contents import look
 from ..repository.kept_routes import KEPT
 from ..repository.layout import ModelSource, find, read_source
 from ..repository.overrides import Folder, Leave, Overrides, check_leave, parse_config
@@ -20,9 +19,9 @@ from ..repository.resolve import resolve, resolve_written
 from .plan import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-    from pathlib import Path
+    from collections.abc import Container
 
+    from ..buckets.repositories import Repositories
     from ..repository.messages import ModelConfig
     from .load import Load
 
@@ -36,14 +35,14 @@ class Reader:
 
     def __init__(
         self,
-        repositories: Iterable[Path],
+        repositories: Repositories,
         *,
         auto_complete: bool,
         config_name: str | None = None,
         leave: Leave = "data",
     ) -> None:
         """config_name: as for `scan`. leave: which files a load may bring"""
-        self.repositories = tuple(repositories)
+        self.repositories = repositories
         self.config_name = config_name
         self._auto_complete = auto_complete
         self.leave = leave
@@ -110,7 +109,7 @@ class Reader:
             return wish
         source = self._source(name)
         if config is None and served and served.override is not None and not served.folder:
-            before, now = served.contents, look(source.path)
+            before, now = served.contents, self.repositories.contents(source.path)
             if before and before.place == now.place and not {*now.differences(before)} - {KEPT}:
                 config = served.override
         if config is None:
@@ -129,19 +128,19 @@ class Reader:
             check_leave(wish.resolved.config, own, self.leave)
 
     def _source(self, name: str) -> ModelSource:
-        source = find((path.absolute() for path in self.repositories), name, self.config_name)
+        self.repositories.look_for(name)
+        source = find((path.absolute() for path in self.repositories.paths), name, self.config_name)
         if source is None:
             raise not_in_repository(name)
         return source
 
     def _read(self, source: ModelSource) -> Wish:
-        # first, so that what is written later is seen as a change
-        contents = look(source.path.absolute())
+        source, contents = self.repositories.here(source, self.config_name)
         resolved = resolve(source, auto_complete=self._auto_complete)
         return Wish(source.name, next(_READ), resolved, contents=contents)
 
     def _read_with(self, source: ModelSource, config: ModelConfig) -> Wish:
-        contents = look(source.path.absolute())
+        source, contents = self.repositories.here(source, self.config_name, config)
         resolved = resolve_written(replace(source, config_file=None, config=config), config)
         return Wish(source.name, next(_READ), resolved, contents=contents, override=config)
 

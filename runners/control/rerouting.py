@@ -6,9 +6,10 @@ was before, or what its configuration says.
 from collections.abc import Mapping
 from typing import Any
 
+from ..buckets.repositories import Repositories
 from ..errors import ConfigInvalid, InternalError
 from ..repository.config import read
-from ..repository.kept_routes import Kept, forget, keep, read_kept
+from ..repository.kept_routes import KEPT, Kept, forget, keep, kept_text, read_kept
 from ..repository.layout import ModelSource
 from ..repository.overrides import NO_OVERRIDES, Overrides
 from ..repository.resolve import states_its_own
@@ -32,7 +33,7 @@ STABLE = "stable"
 """The label of the version that is promoted"""
 
 
-def rerouted(known: Known, text: str, *, may_keep: bool) -> Wish:
+def rerouted(known: Known, text: str, repositories: Repositories, *, may_keep: bool) -> Wish:
     """
     What a model is to serve by. The text is an object: what changes of the declaration, and null for what goes; or with
     "promote" a version; or "back" or "forget", true. With "keep" the directory of the model keeps it
@@ -60,8 +61,10 @@ def rerouted(known: Known, text: str, *, may_keep: bool) -> Wish:
     wish = with_changed_routes(served, ChangedRoutes(routes, now, declared))
     check_alike(routes, known.serving)
     if keeps:
+        repositories.put(source.path, KEPT, kept_text(Kept(routes, now)).encode())
         keep(source.path, Kept(routes, now))
     elif forgets:
+        repositories.put(source.path, KEPT, None)
         forget(source.path)
     return wish
 

@@ -18,10 +18,13 @@ class Watched:
     any more to write to it, so that what is half written is not read.
     """
 
-    def __init__(self, place: Path, *, suffix: str = "", is_settled: bool = True) -> None:
-        """suffix: of the files that count. is_settled: what lies there now needs no second look"""
+    def __init__(self, place: Path, seen: Contents | None = None, *, suffix: str = "", is_settled: bool = True) -> None:
+        """
+        seen: what lies there now; a look says it where it is not stated. suffix: of the files that count. is_settled:
+        that needs no second look
+        """
         self.place = place
-        self._seen = look(place, suffix=suffix)
+        self._seen = seen or look(place, suffix=suffix)
         self.settled = self._seen if is_settled else Contents(place, suffix)
         """What stood still last"""
         self.is_moving = not is_settled

@@ -23,7 +23,7 @@ from .files import ENVIRONMENT_MARKS, check_file, open_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DOUBT_NS", "MOST", "MOST_COMPARED", "Contents", "is_being_written", "look"]
+__all__ = ["DOUBT_NS", "MOST", "MOST_COMPARED", "Contents", "File", "is_being_written", "look"]
 
 MOST: Final = 10_000
 """Files of a folder that are looked at, and directories they are looked for in"""
@@ -40,7 +40,9 @@ _State = tuple[int, int, int, int, int]
 
 
 @dataclass(slots=True)
-class _File:
+class File:
+    """One of them"""
+
     state: _State
     digest: bytes = b""
     """Of its bytes; empty where they were not read"""
@@ -53,7 +55,7 @@ class Contents:
     place: Path
     suffix: str
     """Of the names of the files that count"""
-    files: dict[str, _File] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
     directories: dict[str, _State] = field(default_factory=dict)
     has_more: bool = False
     """Than are looked at"""
@@ -61,6 +63,8 @@ class Contents:
     """
     Whether all directories could be listed, and had stood still for so long that their times tell of each change
     """
+    is_copy: bool = False
+    """Of what lies elsewhere: it stays as it is, whatever happens there"""
 
     def path(self, path: str) -> str:
         """The whole one"""
@@ -134,7 +138,7 @@ def look(place: Path, *, suffix: str = "", known: Contents | None = None) -> Con
             contents.directories[path] = state
         else:
             before = known.files.get(path) if known else None
-            contents.files[path] = before if before and before.state == state else _File(state)
+            contents.files[path] = before if before and before.state == state else File(state)
     is_old = all(now - state[4] > DOUBT_NS for state in contents.directories.values())
     contents.is_certain = is_old and bool(contents.directories) and not unlisted
     return contents

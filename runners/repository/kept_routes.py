@@ -19,7 +19,7 @@ from .version_routes import VersionRoutes, json_object, routes_from
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["KEPT", "WHERE", "Kept", "forget", "keep", "read_kept"]
+__all__ = ["KEPT", "WHERE", "Kept", "forget", "keep", "kept_text", "read_kept"]
 
 KEPT: Final = "kushi.versions.json"
 WHERE: Final = f"file '{KEPT}'"
@@ -46,10 +46,15 @@ def read_kept(folder: Path) -> Kept | None:
     return Kept(routes_from(stated, WHERE), None if before is None else routes_from(before, f"{WHERE}, 'before'"))
 
 
+def kept_text(kept: Kept) -> str:
+    """What the file is to say"""
+    before = {} if kept.before is None else {"before": kept.before.plain}
+    return json.dumps({**kept.routes.plain, **before}, indent=2) + "\n"
+
+
 def keep(folder: Path, kept: Kept) -> None:
     """Writes the file; raises where that cannot be done"""
-    before = {} if kept.before is None else {"before": kept.before.plain}
-    text = json.dumps({**kept.routes.plain, **before}, indent=2) + "\n"
+    text = kept_text(kept)
     new = folder / f".{KEPT}-{os.getpid()}-{threading.get_native_id()}"
     try:
         with new.open("x") as file:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,12 +12,11 @@ from .descriptor import Descriptor
 from .discovery import bare_backend, bare_files, default_file
 from .files import check_file, check_link
 from .messages import ModelConfig
+from .versions import version_number
 
 __all__ = ["ModelSource", "Scan", "check_model_name", "find", "model_file", "places", "read_source", "scan"]
 
 _LOG = logging.getLogger(__name__)
-_VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-_LARGEST_VERSION = 2**63 - 1
 _SAVED_MODEL = "saved_model.pb"
 _OTHER_CONFIGS = ("config.pbtext", "config.pb.txt", "config.json", "config.yaml", "config.yml")
 """Names under which people look for the configuration in vain"""
@@ -91,9 +89,9 @@ def places(path: Path) -> dict[str, Path]:
     return {_shown(_name_of(place)): place for place in _places(path)}
 
 
-def read_source(place: Path) -> ModelSource:
+def read_source(place: Path, config_name: str | None = None) -> ModelSource:
     """The model that lies there"""
-    return _model(place, None)
+    return _model(place, config_name)
 
 
 def find(paths: Iterable[Path], name: str, config_name: str | None = None) -> ModelSource | None:
@@ -167,7 +165,7 @@ def _model_directories(repository: Path) -> list[Path]:
     paths = sorted(repository.iterdir())
     # a link to nowhere is a model that is missing, not one that never was
     models = [path for path in paths if not path.name.startswith(".") and (path.is_dir() or _leads_nowhere(path))]
-    if not models and _VERSION.fullmatch(repository.name) and any(is_model_file(path) for path in paths):
+    if not models and version_number(repository.name) and any(is_model_file(path) for path in paths):
         raise ConfigInvalid(
             f"'{repository}' looks like a version of a model, expected its model repository: "
             f"'{repository.resolve().parent.parent}'"
@@ -211,8 +209,8 @@ def _ambiguous(models: Sequence[ModelSource]) -> str:
 
 def _is_model(directory: Path) -> bool:
     """Whether version directories lie in it, rather than models whose names are numbers"""
-    versions = [path for path in directory.iterdir() if path.is_dir() and _VERSION.fullmatch(path.name)]
-    if any(_VERSION.fullmatch(path.name) for version in versions for path in version.iterdir()):
+    versions = [path for path in directory.iterdir() if path.is_dir() and version_number(path.name)]
+    if any(version_number(path.name) for version in versions for path in version.iterdir()):
         return False
     configured = bool(versions) and (directory / "config.pbtxt").is_file()
     return configured or any(is_model_file(path) for version in versions for path in version.iterdir())
@@ -221,12 +219,12 @@ def _is_model(directory: Path) -> bool:
 def _versions(model: Path) -> dict[int, Path]:
     versions = {}
     for path in model.iterdir():
-        if _VERSION.fullmatch(path.name):
+        if version_number(path.name):
             check_link(path)
         if not path.is_dir() or path.name in _NOT_VERSIONS or path.name.startswith("."):
             continue
-        if _VERSION.fullmatch(path.name) and int(path.name) <= _LARGEST_VERSION:
-            versions[int(path.name)] = path
+        if (number := version_number(path.name)) is not None:
+            versions[number] = path
         elif path.name.startswith("0"):
             _LOG.warning(
                 "ignore version directory '%s' of model '%s' which contains leading zeros in its directory name",

@@ -1,10 +1,20 @@
 """The version policy: which of the versions on disk are served"""
 
+import re
 from collections.abc import Iterable
 
 from .messages import ModelConfig
 
-__all__ = ["missing", "served"]
+__all__ = ["missing", "served", "version_number"]
+
+_VERSION = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_LARGEST = 2**63 - 1
+
+
+def version_number(name: str) -> int | None:
+    """The version that a directory of this name has; None where it has none"""
+    number = int(name) if _VERSION.fullmatch(name) else _LARGEST + 1
+    return number if number <= _LARGEST else None
 
 
 def served(config: ModelConfig, existing: Iterable[int]) -> tuple[int, ...]:

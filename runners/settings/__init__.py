@@ -4,6 +4,7 @@ The settings of the server, each defined once, in groups: a file for each. From 
 variable.
 """
 
+from .buckets import BucketOptions
 from .devices import DeviceOptions
 from .engine import EngineOptions
 from .grpc import GrpcDoors, GrpcOptions
@@ -21,6 +22,7 @@ from .trace import TraceOptions
 __all__ = [
     "ALL_MODELS",
     "SETTINGS",
+    "BucketOptions",
     "DeviceOptions",
     "Doors",
     "EngineOptions",

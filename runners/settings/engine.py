@@ -8,6 +8,7 @@ from pathlib import Path
 from .._version import __version__
 from ..integers import MAX_THREADS
 from ..repository.backend_config import BackendConfig
+from .buckets import BucketOptions
 from .definition import Group, setting, stated
 from .devices import DeviceOptions
 from .grpc import GrpcOptions
@@ -75,6 +76,7 @@ class EngineOptions(Group):
         ),
     )
     models: ModelOptions = field(default_factory=ModelOptions)
+    buckets: BucketOptions = field(default_factory=BucketOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     rate_limit: RateLimitOptions = field(default_factory=RateLimitOptions)
     http: HttpOptions = field(default_factory=HttpOptions)

@@ -43,7 +43,7 @@ class ServerSettings(Group):
     repositories: tuple[str, ...] = setting(
         "model-repository",
         Several("PATH"),
-        "Directory of models, or one model file.",
+        "Directory of models, also in a bucket (s3://, gs://, as://), or one model file.",
         default=(),
         aliases=("model-store",),
     )

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 PLAIN, CLOCK, ALONE, SCHEDULED = TIERS = ("plain", "clock", "alone", "scheduled")
-BESIDE_OTHERS: Final = {"unit", "contract", "integration", "e2e", "planted", "torch", "tensorflow", "fil"}
+BESIDE_OTHERS: Final = {"unit", "contract", "integration", "e2e", "planted", "torch", "tensorflow", "fil", "buckets"}
 """The suites of which several processes run tests; the others have a target each, and one process"""
 HINT: Final = "mark it so, or wait for what it waits for (CONTRIBUTING.md, Tests)"
 FOLDER: Final = str(Path(__file__).resolve().parent.parent)

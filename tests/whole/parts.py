@@ -46,6 +46,7 @@ SLOWER: Final = (
         "test-torch",
         "test-tensorflow",
         "test-fil",
+        "test-buckets",
         "test-gpu",
         "test-deploy",
         "test-clients",

@@ -105,6 +105,11 @@ impl Core {
         self.server.registry().fail(name, version, reason);
     }
 
+    /// What the index says of a model that serves; an empty note takes it back.
+    fn note(&self, name: &str, note: &str) {
+        self.server.registry().note(name, note);
+    }
+
     /// A version that was unloaded comes back, once its models are as it needs them.
     fn suspend(&self, name: &str, version: u64, reason: &str) {
         self.server.registry().suspend(name, version, reason);

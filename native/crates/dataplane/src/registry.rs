@@ -28,6 +28,8 @@ struct Versions {
     routes: Option<Arc<VersionRoutes>>,
     /// Why the model as a whole has no version, if that is so.
     reason: Option<String>,
+    /// What the index says of versions that serve; empty for nothing.
+    note: String,
 }
 
 #[derive(Clone)]
@@ -229,7 +231,11 @@ impl Registry {
                 rows.push(VersionRow { model, version: None, state: State::Failed, reason });
             }
             for (&number, version) in &versions.by_number {
-                let (state, reason) = (version.state(), version.reason().into());
+                let reason = match version {
+                    Version::Serving(_) => versions.note.clone(),
+                    _ => version.reason().into(),
+                };
+                let state = version.state();
                 rows.push(VersionRow { model: name.clone(), version: Some(number), state, reason });
             }
         }
@@ -295,6 +301,13 @@ impl Registry {
                 }
             }
         });
+    }
+
+    /// What the index says of the versions of a model that serve, beside their state; an empty one takes it back.
+    pub fn note(&self, model: &str, note: &str) {
+        if self.models.load().contains_key(model) {
+            self.change(model, |versions| versions.note = note.into());
+        }
     }
 
     /// Says of a version that was taken away that it comes back, and why it went. It is not missed meanwhile.

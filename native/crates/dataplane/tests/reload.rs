@@ -203,6 +203,18 @@ fn a_version_that_is_to_come_back_says_why_it_went_and_is_not_missed() {
     assert_eq!(registry.rows(), [row(Some(1), State::Loading, "")]);
 }
 
+#[test]
+fn a_note_is_beside_what_serves_and_makes_nothing_of_what_is_not_there() {
+    let one = version(1);
+    let registry = serving(&one);
+    registry.note("echo", "its store does not answer");
+    registry.note("other", "its store does not answer");
+    assert_eq!(registry.rows(), [row(Some(1), State::Ready, "its store does not answer")]);
+    assert!(registry.all_ready());
+    registry.note("echo", "");
+    assert_eq!(registry.rows(), [row(Some(1), State::Ready, "")]);
+}
+
 fn routes(labels: &[(&str, u64)], weights: &[(u64, f64)]) -> VersionRoutes {
     let labels = labels.iter().map(|&(label, version)| (label.to_owned(), version)).collect();
     RoutesSpec { labels, weights: weights.iter().copied().collect(), sticky: None }.into()

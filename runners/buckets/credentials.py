@@ -1,0 +1,175 @@
+"""
+What a bucket is opened with: what Triton reads, in the names of obstore, which reads the variables of each store
+itself.
+
+Triton's file of credentials comes first, then variables, then the profile of AWS that is in effect.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from configparser import ConfigParser, Error
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..environment import home, variable
+from ..errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .url import BucketUrl
+
+__all__ = ["config_of", "profile_of"]
+
+_LOG = logging.getLogger(__name__)
+_FILE: Final = "TRITON_CLOUD_CREDENTIAL_PATH"
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "s3": {
+        "key_id": "access_key_id",
+        "secret_key": "secret_access_key",
+        "session_token": "session_token",
+        "region": "region",
+    },
+    "as": {"account_str": "account_name", "account_key": "account_key", "client_id": "client_id"},
+}
+"""Of the fields in Triton's file, and of obstore"""
+_PROFILE_FIELDS: Final = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+}
+_BOTO3_FIELDS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
+
+
+def config_of(url: BucketUrl) -> dict[str, Any]:
+    """The settings of the store that nobody else reads"""
+    config: dict[str, Any] = {}
+    stated = _of_file(url)
+    match url.kind:
+        case "s3":
+            config |= _s3(url, stated)
+        case "gs":
+            config |= _gs(stated)
+        case "as":
+            config |= _azure(url, stated)
+    return config
+
+
+def profile_of(url: BucketUrl) -> Callable[[], Any] | None:
+    """
+    What gives credentials of a profile that are not simply stated there, or may be stated anew: asked again when they
+    have expired. None where there is no such profile
+    """
+    name = _profile_name(url)
+    if url.kind != "s3" or name is None:
+        return None
+    stated = _profile(name)
+    if not stated.get("aws_access_key_id") and any(field in stated for field in _BOTO3_FIELDS):
+        return _by_boto3(name)
+    return None
+
+
+def _s3(url: BucketUrl, stated: Mapping[str, str]) -> dict[str, Any]:
+    config: dict[str, Any] = {own: stated[name] for name, own in _NAMES["s3"].items() if stated.get(name)}
+    if url.endpoint:
+        config["endpoint"] = url.endpoint
+    name = _profile_name(url)
+    if name is not None:
+        profile = _profile(name)
+        config |= {own: profile[field] for field, own in _PROFILE_FIELDS.items() if profile.get(field)}
+        region = profile.get("region")
+        if region and not config.get("region") and not (variable("AWS_REGION") or variable("AWS_DEFAULT_REGION")):
+            config["region"] = region
+        if (endpoint := profile.get("endpoint_url")) and not url.endpoint and not variable("AWS_ENDPOINT_URL"):
+            config["endpoint"] = endpoint
+    return config
+
+
+def _gs(stated: Mapping[str, str]) -> dict[str, Any]:
+    path = stated.get("")
+    return {"application_credentials": path} if path else {}
+
+
+def _azure(url: BucketUrl, stated: Mapping[str, str]) -> dict[str, Any]:
+    config: dict[str, Any] = {own: stated[name] for name, own in _NAMES["as"].items() if stated.get(name)}
+    for variable_name, own in (
+        ("AZURE_STORAGE_ACCOUNT", "account_name"),
+        ("AZURE_STORAGE_KEY", "account_key"),
+        ("AZURE_STORAGE_CLIENT_ID", "client_id"),
+        ("AZURE_AUTHORITY_HOST", "authority_host"),
+    ):
+        if (value := variable(variable_name)) and own not in config:
+            config[own] = value
+    if url.account:
+        config["account_name"] = url.account
+    how = stated.get("auth_type") or variable("AZURE_STORAGE_AUTH_TYPE")
+    if how and how not in {"managed_identity", "default"}:
+        raise ConfigInvalid(f"AZURE_STORAGE_AUTH_TYPE is '{how}', expected managed_identity or default")
+    if how:
+        # the identity of the machine, for which no key is taken
+        config.pop("account_key", None)
+    return config
+
+
+def _of_file(url: BucketUrl) -> Mapping[str, str]:
+    """What Triton's file says of the longest beginning of the URL; the path of a file under "" for Google"""
+    place = variable(_FILE)
+    if not place:
+        return {}
+    try:
+        document = json.loads(Path(place).read_text(encoding="utf-8"))
+        of_kind = document.get(url.kind, {})
+        begins = [begin for begin in of_kind if url.text.startswith(begin)]
+        stated = of_kind[max(begins, key=len)] if begins else {}
+        return {"": stated} if isinstance(stated, str) else {name: str(value) for name, value in stated.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigInvalid(
+            f"{_FILE}: '{place}' cannot be read as credentials, expected an object as "
+            f'{{"s3": {{"": {{"key_id": "…", "secret_key": "…"}}}}}}: {error}'
+        ) from None
+
+
+def _profile_name(url: BucketUrl) -> str | None:
+    """The profile of AWS in effect: none where keys are stated"""
+    stated = _of_file(url) if url.kind == "s3" else {}
+    if stated.get("key_id") or (variable("AWS_ACCESS_KEY_ID") and not stated.get("profile")):
+        return None
+    return stated.get("profile") or variable("AWS_PROFILE") or "default"
+
+
+def _profile(name: str) -> Mapping[str, str]:
+    """What both files of AWS say of a profile"""
+    found: dict[str, str] = {}
+    for place, section in (
+        (
+            variable("AWS_CONFIG_FILE") or str(home() / ".aws/config"),
+            "default" if name == "default" else f"profile {name}",
+        ),
+        (variable("AWS_SHARED_CREDENTIALS_FILE") or str(home() / ".aws/credentials"), name),
+    ):
+        # its % are no references
+        parser = ConfigParser(interpolation=None)
+        try:
+            parser.read(Path(place).expanduser(), encoding="utf-8")
+        except (OSError, Error, UnicodeDecodeError) as error:
+            raise ConfigInvalid(f"'{place}' cannot be read as a file of AWS profiles: {error}") from None
+        if parser.has_section(section):
+            found |= parser[section]
+    if not found and name != "default":
+        raise ConfigInvalid(f"the profile '{name}' of AWS is in none of its files (~/.aws/config, ~/.aws/credentials)")
+    return found
+
+
+def _by_boto3(name: str) -> Callable[[], Any]:
+    try:
+        import boto3  # noqa: PLC0415 - needed by such profiles alone
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - as above
+    except ImportError:
+        raise ConfigInvalid(
+            f"the profile '{name}' of AWS states a role, a login or a command, which boto3 finds credentials by: "
+            "pip install boto3"
+        ) from None
+    provider: Callable[[], Any] = Boto3CredentialProvider(boto3.session.Session(profile_name=name))
+    return provider

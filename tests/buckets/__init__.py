@@ -1,0 +1,1 @@
+"""Repositories in buckets, of servers that speak as S3, Google Cloud Storage and Azure do."""

@@ -1,0 +1,1 @@
+"""Buckets, as far as no store is needed."""

@@ -1,0 +1,155 @@
+"""What a bucket is opened with."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runners.buckets.credentials import config_of, profile_of
+from runners.buckets.url import BucketUrl, bucket_url
+from runners.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*os.environ]:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "TRITON_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def at(text: str) -> BucketUrl:
+    url = bucket_url(text)
+    assert url is not None
+    return url
+
+
+def profiles(tmp_path: Path, credentials: str, config: str = "") -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text(credentials)
+    (tmp_path / ".aws/config").write_text(config)
+
+
+def test_without_anything_each_store_finds_its_own() -> None:
+    for text in ("s3://bucket", "gs://bucket", "az://container"):
+        assert config_of(at(text)) == {}
+        assert profile_of(at(text)) is None
+
+
+def test_the_endpoint_is_that_of_the_url() -> None:
+    assert config_of(at("s3://https://minio:9000/bucket")) == {"endpoint": "https://minio:9000"}
+
+
+def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles(
+        tmp_path,
+        "[default]\naws_access_key_id = a\naws_secret_access_key = b%\n[other]\naws_access_key_id = c\n"
+        "aws_secret_access_key = d\naws_session_token = e\n",
+        "[default]\nregion = eu-west-1\n[profile other]\nregion = us-west-2\nendpoint_url = http://minio\n",
+    )
+    expected = {"access_key_id": "a", "secret_access_key": "b%", "region": "eu-west-1"}
+    assert config_of(at("s3://bucket")) == expected
+    monkeypatch.setenv("AWS_REGION", "ap-south-1")
+    assert config_of(at("s3://bucket")) == {"access_key_id": "a", "secret_access_key": "b%"}
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    assert config_of(at("s3://bucket")) == {
+        "access_key_id": "c",
+        "secret_access_key": "d",
+        "session_token": "e",
+        "endpoint": "http://minio",
+    }
+    assert config_of(at("s3://host:1/bucket"))["endpoint"] == "http://host:1"
+
+
+def test_keys_of_variables_win_over_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles(tmp_path, "[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    assert config_of(at("s3://bucket")) == {}
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    with pytest.raises(ConfigInvalid, match="the profile 'other' of AWS is in none of its files"):
+        config_of(at("s3://bucket"))
+
+
+def test_files_of_profiles_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    assert config_of(at("s3://bucket")) == {"access_key_id": "a", "secret_access_key": "b"}
+    (tmp_path / "keys").write_text("aws_access_key_id = a\n")
+    with pytest.raises(ConfigInvalid, match="cannot be read as a file of AWS profiles"):
+        config_of(at("s3://bucket"))
+
+
+def test_a_profile_with_a_role_needs_boto3(tmp_path: Path) -> None:
+    profiles(tmp_path, "", "[default]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = other\n")
+    with pytest.raises(ConfigInvalid, match="states a role, a login or a command, which boto3 finds credentials by"):
+        profile_of(at("s3://bucket"))
+
+
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: object) -> None:
+    (tmp_path / "credentials.json").write_text(json.dumps(document))
+    monkeypatch.setenv("TRITON_CLOUD_CREDENTIAL_PATH", str(tmp_path / "credentials.json"))
+
+
+def test_tritons_file_says_it_by_the_longest_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys(key: str) -> dict[str, str]:
+        return {"key_id": key, "secret_key": f"{key} secret", "region": "eu-west-1", "session_token": "", "profile": ""}
+
+    file(
+        tmp_path,
+        monkeypatch,
+        {"s3": {"": keys("a"), "s3://bucket": keys("b"), "s3://bucket/long": keys("c")}, "gs": {"": "/account.json"}},
+    )
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    for text, key in (("s3://other", "a"), ("s3://bucket", "b"), ("s3://bucket/l", "b"), ("s3://bucket/long/a", "c")):
+        stated = {"access_key_id": key, "secret_access_key": f"{key} secret", "region": "eu-west-1"}
+        assert config_of(at(text)) == stated
+    assert config_of(at("gs://bucket")) == {"application_credentials": "/account.json"}
+    assert config_of(at("az://container")) == {}
+
+
+def test_tritons_file_may_name_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file(tmp_path, monkeypatch, {"s3": {"": {"profile": "other"}}})
+    profiles(tmp_path, "[other]\naws_access_key_id = c\naws_secret_access_key = d\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    assert config_of(at("s3://bucket")) == {"access_key_id": "c", "secret_access_key": "d"}
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"s3": 1}', '{"s3": {"": 1}}'])
+def test_tritons_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    (tmp_path / "credentials.json").write_text(content)
+    monkeypatch.setenv("TRITON_CLOUD_CREDENTIAL_PATH", str(tmp_path / "credentials.json"))
+    with pytest.raises(ConfigInvalid, match=r"TRITON_CLOUD_CREDENTIAL_PATH: '.*' cannot be read as credentials"):
+        config_of(at("s3://bucket"))
+
+
+def test_azure_is_told_as_triton_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AZURE_STORAGE_ACCOUNT": "account",
+        "AZURE_STORAGE_KEY": "key",
+        "AZURE_STORAGE_CLIENT_ID": "client",
+        "AZURE_AUTHORITY_HOST": "https://login",
+    }.items():
+        monkeypatch.setenv(name, value)
+    expected = {
+        "account_name": "account",
+        "account_key": "key",
+        "client_id": "client",
+        "authority_host": "https://login",
+    }
+    assert config_of(at("az://container")) == expected
+    assert config_of(at("as://other/container")) == {**expected, "account_name": "other"}
+    monkeypatch.setenv("AZURE_STORAGE_AUTH_TYPE", "managed_identity")
+    del expected["account_key"]
+    assert config_of(at("az://container")) == expected
+    monkeypatch.setenv("AZURE_STORAGE_AUTH_TYPE", "password")
+    with pytest.raises(ConfigInvalid, match="AZURE_STORAGE_AUTH_TYPE is 'password'"):
+        config_of(at("az://container"))
