@@ -52,6 +52,9 @@ class Cache:
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
         self.directory, self._most_bytes = directory, most_bytes
+        self._room = 0
+        """As it was counted last, less what was written since"""
+        self._counting = threading.Lock()
         try:
             for name in ("files", "listings", "served"):
                 (directory / name).mkdir(parents=True, exist_ok=True)
@@ -103,16 +106,26 @@ class Cache:
 
     def make_room(self, wanted: int) -> None:
         """For so many bytes more: files that no engine uses go, those first that were used least lately"""
+        with self._counting:
+            # others may have taken as much since it was counted
+            if 2 * wanted <= self._room:
+                self._room -= 2 * wanted
+                return
+            self._room = 0
+            self._count(wanted)
+
+    def _count(self, wanted: int) -> None:
         with self._alone():
             files = [(entry, entry.stat()) for entry in os.scandir(self.directory / "files") if entry.is_file()]
             held = sum(found.st_size for _, found in files)
             free = shutil.disk_usage(self.directory).free
             for entry, found in sorted(files, key=lambda file: file[1].st_atime_ns):
                 if held + wanted <= self._most_bytes and wanted <= free:
-                    return
+                    break
                 if found.st_nlink == 1:
                     Path(entry.path).unlink(missing_ok=True)
                     held, free = held - found.st_size, free + found.st_size
+        self._room = max(0, min(self._most_bytes - held, free) - wanted)
         if wanted > free:
             raise ConfigInvalid(
                 f"there is no room for {wanted} bytes in '{self.directory}', which has {free}: make room, or choose "
