@@ -16,7 +16,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kushi_native
 
@@ -30,9 +30,6 @@ from .grpc_description import described_files, services_of
 from .repository.overrides import overrides_of
 from .settings import ALL_MODELS, EngineOptions
 from .verbs import Answer, Verb, check_name
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Engine", "ModelState"]
 

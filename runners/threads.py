@@ -2,7 +2,7 @@
 
 from kushi_native import usable_cores
 
-__all__ = ["SHORT_RUN_SECONDS", "intra_op_threads", "usable_cores"]
+__all__ = ["SHORT_RUN_SECONDS", "intra_op_threads", "share", "usable_cores"]
 
 SHORT_RUN_SECONDS = 0.001
 
@@ -16,4 +16,9 @@ def intra_op_threads(asked: int, measured_seconds: float | None, instances: int,
         return asked
     if measured_seconds is not None and measured_seconds < SHORT_RUN_SECONDS:
         return 1
+    return share(cores, instances)
+
+
+def share(cores: int, instances: int) -> int:
+    """The threads of an instance of a long model, where all have as many"""
     return max(1, cores // max(1, instances))

@@ -14,6 +14,7 @@ import logging
 import shutil
 import threading
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +22,16 @@ from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable
 from ..repository.config import read
 from ..repository.contents import Contents
 from ..repository.messages import ModelConfig
-from ..repository.versions import served
+from ..repository.versions import served, version_number
+from .cache import is_same
 from .copies import Fetched, Listed
+from .credentials import place_of
 from .download import download
 from .listing import ListedModel, Object, models_of, read_listing, written_listing
-from .store import Changed, Store, StoreUnreachable
+from .store import Changed, OddName, Store, StoreUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from .cache import Cache, Served
     from .url import BucketUrl
@@ -37,104 +40,119 @@ __all__ = ["Bucket"]
 
 _LOG = logging.getLogger(__name__)
 _TRIES: Final = 4
-_LOOKS_UNTIL_GONE: Final = 2
 _CONFIG: Final = "config.pbtxt"
 _READ_TO_CHECK: Final = 1024 * 1024
+_OF_A_PAGE: Final = 1000
+"""Objects that a store lists at one moment"""
 
 
 class Bucket:
     """One of them, for one engine"""
 
-    def __init__(self, url: BucketUrl, served: Served) -> None:
+    def __init__(self, url: BucketUrl, served: Served, is_used: Callable[[str], bool]) -> None:
+        """is_used: whether a model of this name serves, so that its folder stays though it is listed no more"""
         self.url = url
+        self._is_used = is_used
+        self._served = served
         self._cache: Cache = served.cache
+        self._place = place_of(url)
         self._store = Store(url)
-        self.path = served.path / url.kind / url.bucket / url.prefix
+        around = f"{url.kind}-{_hash(self._place)[:8]}"
+        self.path = served.path / around / url.bucket / url.prefix
         """Where its models have their folders here"""
         self.path.mkdir(parents=True, exist_ok=True)
         self._models: dict[str, ListedModel] = {}
-        self._missing: dict[str, int] = {}
-        """Models that were not listed any more, and for how many listings"""
+        self._listed: dict[str, int] = {}
+        """In which listing each model was seen last"""
+        self._listings = count(1)
+        self._is_long = self._has_config = self._is_kept = False
+        self._left: set[str] = set()
+        """Models that are listed no more, and serve"""
         self._here: dict[str, dict[str, str]] = {}
         """The files of the models that were fetched, with their keys"""
-        self._kept = ""
-        """The listing that a start without the store would find"""
         self._fetching: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def begin(self) -> None:
         """Lists it; where it cannot be reached, what was listed before counts"""
         try:
-            self.refresh()
+            models = self._list()
+            self._check_level(models)
         except StoreUnreachable as error:
-            text = self._cache.listing(self.url.text)
-            if not text:
-                raise
-            with self._lock:
-                self._take(read_listing(text))
+            try:
+                models = read_listing(self._cache.listing(self._key_of_listing))
+            except ConfigInvalid:
+                raise error from None
             _LOG.warning("%s; what was listed there before counts, as far as its files are here", error)
+        with self._lock:
+            self._take(models, next(self._listings))
 
     def refresh(self) -> None:
         """Lists all of it; raises where that cannot be done, and nothing changes"""
-        objects = self._store.objects()
-        if not objects and self.url.prefix:
-            raise ConfigInvalid(f"model repository '{self.url.text}' not found: there is no object in it")
-        models = models_of(objects)
-        self._check_level(models, {one.path for one in objects})
+        begun = next(self._listings)
+        models = self._list()
         with self._lock:
-            self._take(models)
-            self._keep()
+            self._take(models, begun)
 
     def look_for(self, name: str) -> None:
         """Lists one model"""
-        models = models_of(self._store.objects(name))
+        begun = next(self._listings)
+        found = self._list_one(name)
         with self._lock:
-            if name in models:
-                self._models[name] = self._same(models[name])
-                self._make_folder(name)
-            elif name in self._models:
-                self._drop(name)
-            self._keep()
+            if self._listed.get(name, 0) < begun:
+                if found is None:
+                    self._drop(name)
+                else:
+                    self._see(found, begun)
+                self._keep()
 
-    def is_here(self, name: str) -> bool:
-        """Whether the model was fetched"""
-        return name in self._here
+    def is_used(self, name: str) -> bool:
+        """Whether a model of this name serves"""
+        return self._is_used(name)
 
     def contents(self, name: str) -> Contents:
         """The files of a model as it was listed last; none where it was not"""
-        with self._lock:
-            return Listed(self, name, self._models.get(name))
+        return Listed(self, name, self.model(name))
 
     def model(self, name: str) -> ListedModel | None:
+        """As it was listed last"""
         with self._lock:
             return self._models.get(name)
+
+    def names(self) -> list[str]:
+        """Of all models"""
+        with self._lock:
+            return [*self._models]
 
     def fetch(self, name: str, config_name: str | None = None, config: ModelConfig | None = None) -> Contents:
         """The files of a model as it was listed last are here from now on; `config`: in place of its own"""
         with self._fetching_of(name):
             for _ in range(_TRIES):
-                listed = self.model(name)
-                if listed is None:
-                    raise ModelNotFound(f"'{self.url.text}' has no model '{name}' any more", model=name)
-                if listed.fault:
-                    raise ConfigInvalid(f"'{self.url.text}/{name}': {listed.fault}", model=name)
-                with suppress(Changed):
+                listed = self._expected(name)
+                try:
                     if self._fetch(listed, config_name, config):
+                        self._expected(name)
                         return Fetched(self, listed)
+                except Changed:
+                    pass
+                finally:
+                    self._clear(listed)
                 self.look_for(name)
         raise ModelUnavailable(f"'{self.url.text}/{name}' changes again and again while it is read", model=name)
 
     def sketch(self, name: str) -> None:
         """The folder of a model with all that is read to check it; its large files are there by name and size alone"""
-        listed = self.model(name)
-        if listed is None or listed.fault:
-            return
-        small = {path: one for path, one in listed.files.items() if one.size <= _READ_TO_CHECK}
-        self._have(name, small)
-        self._place(name, small, listed.folders)
-        for path in listed.files.keys() - small.keys():
-            with (self.path / name / path).open("wb") as file:
-                file.truncate(listed.files[path].size)
+        with self._fetching_of(name):
+            listed = self._expected(name)
+            small = {path: one for path, one in listed.files.items() if one.size <= _READ_TO_CHECK}
+            try:
+                self._gather(name, small)
+                self._put_in_place(name, small, listed.folders)
+            finally:
+                self._clear(listed)
+            for path in listed.files.keys() - small.keys():
+                with (self.path / name / path).open("wb") as file:
+                    file.truncate(listed.files[path].size)
 
     def put(self, path: str, content: bytes | None) -> None:
         """A small object is that from now on, or goes"""
@@ -143,10 +161,11 @@ class Bucket:
         else:
             self._store.write(path, content)
 
-    def names(self) -> list[str]:
-        """Of all models"""
+    def unloaded(self, name: str) -> None:
+        """It serves no more"""
         with self._lock:
-            return [*self._models]
+            if name in self._left:
+                self._remove(name)
 
     def shown(self, text: str) -> str:
         """With the URL in place of the folder here"""
@@ -154,43 +173,75 @@ class Bucket:
 
     # --- one listing ---
 
-    def _keep(self) -> None:
-        if (text := written_listing(self._models)) != self._kept:
-            self._kept = text
-            self._cache.keep_listing(self.url.text, text)
+    def _list(self) -> dict[str, ListedModel]:
+        try:
+            objects = self._store.objects()
+        except OddName:
+            # of one model, perhaps
+            return {name: found for name in self._store.folders() if (found := self._list_one(name))}
+        self._is_long = len(objects) >= _OF_A_PAGE
+        self._has_config = any(one.path == _CONFIG for one in objects)
+        return models_of(objects)
 
-    def _check_level(self, models: Mapping[str, ListedModel], paths: Collection[str]) -> None:
+    def _list_one(self, name: str) -> ListedModel | None:
+        try:
+            return models_of(self._store.objects(name)).get(name)
+        except OddName as error:
+            return ListedModel(name, fault=str(error))
+
+    def _check_level(self, models: Mapping[str, ListedModel]) -> None:
+        if not models and self.url.prefix:
+            raise ConfigInvalid(f"model repository '{self.url.text}' not found: there is no model in it")
         versions = [name for name in models if name.isdecimal()]
-        is_model = _CONFIG in paths or any(
-            path.startswith("model.") for name in versions for path in models[name].files
-        )
+        files = (path for name in versions for path in models[name].files)
+        is_model = self._has_config or any(path.startswith("model.") for path in files)
         if versions and is_model:
             parent = self.url.text.rpartition("/")[0]
             raise ConfigInvalid(f"'{self.url.text}' looks like a model, expected its model repository: '{parent}'")
 
-    def _take(self, models: Mapping[str, ListedModel]) -> None:
-        for name, model in models.items():
-            self._models[name] = self._same(model)
-            self._make_folder(name)
-        self._missing = {name: self._missing.get(name, 0) + 1 for name in self._models.keys() - models.keys()}
-        for name, looks in self._missing.items():
-            # one listing may have missed it
-            if looks >= _LOOKS_UNTIL_GONE or name not in self._here:
-                self._drop(name)
+    def _take(self, models: Mapping[str, ListedModel], begun: int) -> None:
+        """What a listing has that was begun then; what was listed since stays"""
+        for name in self._models.keys() | models.keys():
+            if self._listed.get(name, 0) < begun:
+                if name in models:
+                    self._see(models[name], begun)
+                else:
+                    self._drop(name)
+        self._keep()
 
-    def _same(self, model: ListedModel) -> ListedModel:
-        before = self._models.get(model.name)
-        return before if before == model else model
-
-    def _make_folder(self, name: str) -> None:
+    def _see(self, model: ListedModel, begun: int) -> None:
+        self._listed[model.name] = begun
+        if self._models.get(model.name) != model:
+            self._models[model.name] = model
+            self._is_kept = False
+        self._left.discard(model.name)
         # a name that cannot be one is told of when the model is read
         with suppress(OSError, ValueError):
-            (self.path / name).mkdir(exist_ok=True)
+            (self.path / model.name).mkdir(parents=True, exist_ok=True)
 
     def _drop(self, name: str) -> None:
-        del self._models[name]
+        self._listed.pop(name, None)
+        if self._models.pop(name, None):
+            self._is_kept = False
+        if self._is_used(name) or self._fetching.setdefault(name, threading.Lock()).locked():
+            self._left.add(name)
+        else:
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._left.discard(name)
         self._here.pop(name, None)
         shutil.rmtree(self.path / name, ignore_errors=True)
+
+    def _keep(self) -> None:
+        """For a start without the store"""
+        if not self._is_kept:
+            self._cache.keep_listing(self._key_of_listing, written_listing(self._models))
+            self._is_kept = True
+
+    @property
+    def _key_of_listing(self) -> str:
+        return "\0".join(self._place)
 
     # --- one model ---
 
@@ -198,29 +249,42 @@ class Bucket:
         with self._lock:
             return self._fetching.setdefault(name, threading.Lock())
 
+    def _expected(self, name: str) -> ListedModel:
+        """The model as it is listed now, if it is one that can be fetched"""
+        listed = self.model(name)
+        if listed is None:
+            with self._lock:
+                if name in self._left and not self._is_used(name):
+                    self._remove(name)
+            raise ModelNotFound(f"'{self.url.text}' has no model '{name}' any more", model=name)
+        if listed.fault:
+            raise ConfigInvalid(f"'{self.url.text}/{name}': {listed.fault}", model=name)
+        return listed
+
     def _fetch(self, listed: ListedModel, config_name: str | None, config: ModelConfig | None) -> bool:
         """Whether all of it is here, as it was listed"""
         versions = {str(version) for version in listed.versions}
         frame = {path: one for path, one in listed.files.items() if path.partition("/")[0] not in versions}
-        has_fetched = self._have(listed.name, frame)
-        wanted = self._wanted_versions(listed, config or self._config(frame, config_name))
-        folders = {folder for folder in listed.folders if folder.partition("/")[0] not in versions - wanted}
-        files = {path: one for path, one in listed.files.items() if path.partition("/")[0] not in versions - wanted}
-        has_fetched |= self._have(listed.name, files)
-        if has_fetched and len(files) > 1:
+        has_fetched = self._gather(listed.name, frame)
+        others = versions - self._wanted_versions(listed, config or self._config(frame, config_name))
+        folders = {folder for folder in listed.folders if folder.partition("/")[0] not in others}
+        files = {path: one for path, one in listed.files.items() if path.partition("/")[0] not in others}
+        has_fetched |= self._gather(listed.name, files)
+        is_of_pages = self._is_long or len(listed.files) >= _OF_A_PAGE
+        if (has_fetched or is_of_pages) and len(files) > 1:
             # each of them is what was listed, but perhaps not at the same time
             self.look_for(listed.name)
             if self.model(listed.name) is not listed:
                 return False
-        return self._place(listed.name, files, folders)
+        self._put_in_place(listed.name, files, folders)
+        return True
 
     def _config(self, frame: Mapping[str, Object], config_name: str | None) -> ModelConfig | None:
-        named = f"configs/{config_name}.pbtxt"
-        one = (frame.get(named) if config_name else None) or frame.get(_CONFIG)
+        one = (frame.get(f"configs/{config_name}.pbtxt") if config_name else None) or frame.get(_CONFIG)
         if one is None:
             return None
         try:
-            return read(self._cache.file(self._key(one)))
+            return read(self._served.new / self._key(one))
         except KushiError:
             # what is wrong with it is told when it is read in its place
             return None
@@ -228,67 +292,82 @@ class Bucket:
     def _wanted_versions(self, listed: ListedModel, config: ModelConfig | None) -> set[str]:
         return {str(version) for version in served(config or ModelConfig(), listed.versions)}
 
-    def _have(self, name: str, files: Mapping[str, Object]) -> bool:
-        """These files are in the cache from now on; whether one of them had to be fetched"""
-        if not self._left(files):
+    def _gather(self, name: str, files: Mapping[str, Object]) -> bool:
+        """These files lie ready to be put in place from now on; whether one of them had to be fetched"""
+        if not self._lacking(files):
             return False
         what = f"{self.url.text}/{name}"
-        with self._cache.fetching(what):
+        self._served.check_open()
+        with self._cache.fetching("\0".join((*self._place, name))):
             # another server may have fetched some
-            if left := self._left(files):
-                self._cache.make_room(sum(one.size for one in left.values()))
-                self._download(what, left)
+            if lacking := self._lacking(files):
+                self._cache.make_room(sum(one.size for one in lacking.values()))
+                download(self._store, what, [(one, self._part(key)) for key, one in lacking.items()])
+                for key, one in lacking.items():
+                    self._part(key).replace(self._served.new / key)
+                    self._cache.put(key, one.size, self._served.new / key)
+                self._cache.settle([*lacking])
         return True
 
-    def _left(self, files: Mapping[str, Object]) -> dict[str, Object]:
+    def _part(self, key: str) -> Path:
+        """Of a file that is not whole yet"""
+        return self._served.new / f"{key}.part"
+
+    def _clear(self, listed: ListedModel) -> None:
+        """What was gathered and not put in place is of no use"""
+        for key in map(self._key, listed.files.values()):
+            for file in (self._served.new / key, self._part(key)):
+                file.unlink(missing_ok=True)
+
+    def _lacking(self, files: Mapping[str, Object]) -> dict[str, Object]:
+        """Those that do not lie ready, and cannot be taken from the cache"""
         keys = {self._key(one): one for one in files.values()}
-        return {key: one for key, one in keys.items() if not self._cache.has(key, one.size)}
+        new = self._served.new
+        return {
+            key: one
+            for key, one in keys.items()
+            if not (new / key).exists() and not self._cache.take(key, one.size, new / key)
+        }
 
-    def _download(self, what: str, left: Mapping[str, Object]) -> None:
-        with self._cache.beside() as folder:
-            download(self._store, what, [(one, folder / key) for key, one in left.items()])
-            self._cache.put({key: folder / key for key in left})
-
-    def _place(self, name: str, files: Mapping[str, Object], folders: Collection[str]) -> bool:
-        """The folder of the model has these files and folders from now on; False where a file is not in the cache"""
+    def _put_in_place(self, name: str, files: Mapping[str, Object], folders: Collection[str]) -> None:
+        """The folder of the model has these files and folders from now on"""
+        self._served.check_open()
         folder = self.path / name
         wanted = {path: self._key(one) for path, one in files.items()}
         here = self._here.setdefault(name, {})
         for path in sorted(here.keys() - wanted.keys()):
             (folder / path).unlink(missing_ok=True)
             del here[path]
-            _remove_empty(folder, Path(path).parent, folders)
-        for path in sorted(folders):
+        _remove_others(folder, folders)
+        for path in sorted({"", *folders}):
             (folder / path).mkdir(parents=True, exist_ok=True)
         for path, key in wanted.items():
-            if here.get(path) == key and (folder / path).exists():
-                continue
-            here.pop(path, None)
-            if not self._cache.place(key, files[path].size, folder / path):
-                return False
-            here[path] = key
-        return True
+            ready = self._served.new / key
+            if here.get(path) == key and is_same(folder / path, ready):
+                ready.unlink()
+            else:
+                ready.replace(folder / path)
+                here[path] = key
 
     def _key(self, one: Object) -> str:
         """Another one stands for another content"""
-        stated = (
-            self.url.kind,
-            self.url.endpoint,
-            self.url.account,
-            self.url.bucket,
-            self.url.prefix,
-            one.path,
-            one.tag,
-        )
-        return hashlib.blake2b("\0".join(stated).encode(errors="surrogateescape"), digest_size=20).hexdigest()
+        return _hash((*self._place, one.path, one.tag, str(one.size)))
 
 
-def _remove_empty(folder: Path, inside: Path, kept: Collection[str]) -> None:
-    """The folders of a file that is gone, unless they are wanted or something else lies in them"""
-    for path in (inside, *inside.parents):
-        if str(path) == "." or str(path) in kept:
-            return
-        try:
-            (folder / path).rmdir()
-        except OSError:
-            return
+def _hash(words: tuple[str, ...]) -> str:
+    return hashlib.blake2b("\0".join(words).encode(errors="surrogateescape"), digest_size=20).hexdigest()
+
+
+def _remove_others(folder: Path, kept: Collection[str]) -> None:
+    """Versions that are not among the folders go with all that lies in them, and other folders that are empty by now"""
+    if not folder.exists():
+        return
+    for inside in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        path = inside.relative_to(folder).as_posix()
+        if path in kept or not inside.exists():
+            continue
+        if "/" not in path and version_number(path) is not None:
+            shutil.rmtree(inside, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                inside.rmdir()

@@ -29,13 +29,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConfigInvalid
+from ..errors import ConfigInvalid, ShuttingDown
 from ..wanted import check_wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["Cache", "Served"]
+__all__ = ["Cache", "Served", "is_same"]
 
 _LOG = logging.getLogger(__name__)
 _COPIED: Final = 1024 * 1024
@@ -45,6 +45,7 @@ _TIMES: Final = 500_000_000
 _SECOND_NS: Final = 1_000_000_000
 _LOOK_SECONDS: Final = 0.1
 _SAYS_SECONDS: Final = 2.0
+_ELSEWHERE: Final = "--bucket-cache-directory chooses another place"
 
 
 class Cache:
@@ -56,14 +57,21 @@ class Cache:
         """As it was counted last, less what was written since"""
         self._counting = threading.Lock()
         try:
-            for name in ("files", "listings", "served"):
-                (directory / name).mkdir(parents=True, exist_ok=True)
+            self.make()
+            owner = (directory / "files").stat().st_uid
             self._forget_the_dead()
         except OSError as error:
             raise ConfigInvalid(
-                f"models of buckets are kept in '{directory}', which cannot be written: {error.strerror}; "
-                "--bucket-cache-directory chooses another place"
+                f"models of buckets are kept in '{directory}', which cannot be written: {error.strerror}; {_ELSEWHERE}"
             ) from None
+        if owner != os.geteuid():
+            raise ConfigInvalid(f"models of buckets are kept in '{directory}', which is another user's: {_ELSEWHERE}")
+
+    def make(self) -> None:
+        """Its directories, as far as they are not there"""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for name in ("files", "listings", "served"):
+            (self.directory / name).mkdir(exist_ok=True, mode=0o700)
 
     def served(self) -> Served:
         """A new place for the models of one engine"""
@@ -72,37 +80,35 @@ class Cache:
             held = _hold(place.with_name(f"{place.name}.lock"))
         return Served(self, place, held)
 
-    def has(self, key: str, size: int) -> bool:
-        """Whether the file is there, whole and as it was written"""
-        return _is_its_own(self.file(key), key, size)
-
-    def put(self, written: Mapping[str, Path]) -> None:
-        """Files that are whole become those of these keys"""
-        for key, file in written.items():
-            os.utime(file, ns=(time.time_ns(), _time_of(key) + _this_boot()))
-            file.chmod(0o444)
-            file.replace(self.file(key))
-        # nobody waits for the disk
-        threading.Thread(target=self._settle, args=([*written],), name="kushi-settle", daemon=True).start()
-
-    def place(self, key: str, size: int, at: Path) -> bool:
-        """The file, as one of a model that is served; False where it has gone meanwhile"""
+    def take(self, key: str, size: int, at: Path) -> bool:
+        """Whether the file is there, whole and as it was written; from then on it lies at that place as well"""
         file = self.file(key)
-        new = at.with_name(f".{at.name}.new")
-        with suppress(FileNotFoundError):
-            new.unlink()
         try:
-            _link(file, new, size)
+            _link(file, at, size)
         except FileNotFoundError:
             return False
-        if size > _COPIED and not _is_its_own(new, key, size):
-            new.unlink()
+        if not _is_its_own(file if size <= _COPIED else at, key, size):
+            at.unlink()
             return False
         with suppress(OSError):
             # when it was used last
             os.utime(file, ns=(time.time_ns(), file.stat().st_mtime_ns))
-        new.replace(at)
         return True
+
+    def put(self, key: str, size: int, written: Path) -> None:
+        """A file that is whole becomes the one of that key, and stays where it was written"""
+        file = self.file(key)
+        new = file.with_name(f"{key}.{os.getpid()}.{threading.get_native_id()}")
+        os.utime(written, ns=(time.time_ns(), _time_of(key) + _this_boot()))
+        with suppress(FileNotFoundError):
+            new.unlink()
+        _link(written, new, size)
+        new.chmod(0o444)
+        new.replace(file)
+
+    def settle(self, keys: Sequence[str]) -> None:
+        """The disk is to have these files; nobody waits for that"""
+        threading.Thread(target=self._settle, args=(keys,), name="kushi-settle", daemon=True).start()
 
     def make_room(self, wanted: int) -> None:
         """For so many bytes more: files that no engine uses go, those first that were used least lately"""
@@ -119,6 +125,12 @@ class Cache:
             files = [(entry, entry.stat()) for entry in os.scandir(self.directory / "files") if entry.is_file()]
             held = sum(found.st_size for _, found in files)
             free = shutil.disk_usage(self.directory).free
+            unused = sum(found.st_size for _, found in files if found.st_nlink == 1)
+            if wanted > free + unused:
+                raise ConfigInvalid(
+                    f"there is no room for {wanted} bytes in '{self.directory}', which has {free + unused}: make room; "
+                    f"{_ELSEWHERE}"
+                )
             for entry, found in sorted(files, key=lambda file: file[1].st_atime_ns):
                 if held + wanted <= self._most_bytes and wanted <= free:
                     break
@@ -126,11 +138,6 @@ class Cache:
                     Path(entry.path).unlink(missing_ok=True)
                     held, free = held - found.st_size, free + found.st_size
         self._room = max(0, min(self._most_bytes - held, free) - wanted)
-        if wanted > free:
-            raise ConfigInvalid(
-                f"there is no room for {wanted} bytes in '{self.directory}', which has {free}: make room, or choose "
-                "another place by --bucket-cache-directory"
-            )
         if held + wanted > self._most_bytes:
             _LOG.warning(
                 "'%s' grows to %d bytes, more than %d (--bucket-cache-bytes): all of it is in use",
@@ -151,7 +158,10 @@ class Cache:
                 if says and time.monotonic() - since > _SAYS_SECONDS:
                     _LOG.info("'%s' is being fetched by another server of this machine, which is waited for", what)
                     says = False
-            yield
+            try:
+                yield
+            finally:
+                _lock_byte(lock.fileno(), byte, fcntl.F_UNLCK)
 
     def listing(self, repository: str) -> str:
         """What was listed of it last; "" where nothing was"""
@@ -179,30 +189,26 @@ class Cache:
         """Where it lies, if it is there"""
         return self.directory / "files" / key
 
-    @contextmanager
-    def beside(self) -> Iterator[Path]:
-        """A folder for what is not whole yet"""
-        folder = Path(mkdtemp(dir=self.directory / "served", prefix="fetch-"))
-        lock = folder.with_name(f"{folder.name}.lock")
-        held = _hold(lock)
-        try:
-            yield folder
-        finally:
-            _end(os.getpid(), folder, held)
-
     def _settle(self, keys: Sequence[str]) -> None:
         for key in keys:
             # it may have gone again
             with suppress(OSError), self.file(key).open("rb") as file:
                 os.fdatasync(file.fileno())
-                os.utime(file.fileno(), ns=(os.fstat(file.fileno()).st_atime_ns, _time_of(key)))
+                found = os.fstat(file.fileno())
+                # one that somebody has written to meanwhile stays so
+                if found.st_mtime_ns == _time_of(key) + _this_boot():
+                    os.utime(file.fileno(), ns=(found.st_atime_ns, _time_of(key)))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """The time in which no other process changes which files there are"""
         with (self.directory / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            try:
+                yield
+            finally:
+                # a child that was forked meanwhile has it open as well
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
     def _forget_the_dead(self) -> None:
         """What engines have left that came to no end of their own"""
@@ -219,9 +225,21 @@ class Served:
 
     def __init__(self, cache: Cache, path: Path, held: int) -> None:
         self.cache, self.path = cache, path
+        self.new = path / "new"
+        """For files by their keys, until they are placed: what lies there does not go from the cache"""
+        self.new.mkdir()
+        self._is_open = True
         self._end = weakref.finalize(self, _end, os.getpid(), path, held)
 
+    def check_open(self) -> None:
+        """Raises where it was closed; makes again what somebody has deleted"""
+        if not self._is_open:
+            raise ShuttingDown("the engine is closed")
+        self.cache.make()
+        self.new.mkdir(parents=True, exist_ok=True)
+
     def close(self) -> None:
+        self._is_open = False
         self._end()
 
 
@@ -250,12 +268,15 @@ def _is_locked(file: int) -> bool:
 
 def _is_held(file: int, byte: int) -> bool:
     """Whether this open file has the lock of that byte now"""
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+        _lock_byte(file, byte, fcntl.F_WRLCK)
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+def _lock_byte(file: int, byte: int, how: int) -> None:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", how, os.SEEK_SET, byte, 1, 0))
 
 
 def _link(file: Path, new: Path, size: int) -> None:
@@ -271,7 +292,16 @@ def _link(file: Path, new: Path, size: int) -> None:
             return
     shutil.copyfile(file, new)
     found = file.stat()
-    os.utime(new, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def is_same(placed: Path, ready: Path) -> bool:
+    """Whether a file that was placed is still what lies ready: small files are the model's own"""
+    try:
+        found, other = placed.stat(), ready.stat()
+    except OSError:
+        return False
+    return other.st_size <= _COPIED or os.path.samestat(found, other)
 
 
 def _is_its_own(file: Path, key: str, size: int) -> bool:
@@ -295,7 +325,8 @@ def _this_boot() -> int:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:
         boot = str(os.getpid())
-    return 1 + int(_hash(boot)[:15], 16) % (_SECOND_NS - 1)
+    # whole milliseconds, which file systems keep
+    return (1 + int(_hash(boot)[:15], 16) % 999) * 1_000_000
 
 
 def _hash(text: str) -> str:

@@ -8,7 +8,6 @@ Triton's file of credentials comes first, then variables, then the profile of AW
 from __future__ import annotations
 
 import json
-import logging
 from configparser import ConfigParser, Error
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,70 +20,73 @@ if TYPE_CHECKING:
 
     from .url import BucketUrl
 
-__all__ = ["config_of", "profile_of"]
+__all__ = ["config_of", "place_of", "provider_of"]
 
-_LOG = logging.getLogger(__name__)
 _FILE: Final = "TRITON_CLOUD_CREDENTIAL_PATH"
-_NAMES: Final[dict[str, dict[str, str]]] = {
-    "s3": {
-        "key_id": "access_key_id",
-        "secret_key": "secret_access_key",
-        "session_token": "session_token",
-        "region": "region",
-    },
-    "as": {"account_str": "account_name", "account_key": "account_key", "client_id": "client_id"},
-}
-"""Of the fields in Triton's file, and of obstore"""
-_PROFILE_FIELDS: Final = {
-    "aws_access_key_id": "access_key_id",
-    "aws_secret_access_key": "secret_access_key",
-    "aws_session_token": "session_token",
-}
-_BOTO3_FIELDS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
+_AZURE_FIELDS: Final = {"account_str": "account_name", "account_key": "account_key", "client_id": "client_id"}
+"""Of Triton's file, and of obstore"""
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_BY_BOTO3: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
 
 
 def config_of(url: BucketUrl) -> dict[str, Any]:
     """The settings of the store that nobody else reads"""
-    config: dict[str, Any] = {}
     stated = _of_file(url)
     match url.kind:
         case "s3":
-            config |= _s3(url, stated)
+            return _s3(url, stated)
         case "gs":
-            config |= _gs(stated)
+            return _gs(stated)
         case "as":
-            config |= _azure(url, stated)
-    return config
+            return _azure(url, stated)
 
 
-def profile_of(url: BucketUrl) -> Callable[[], Any] | None:
-    """
-    What gives credentials of a profile that are not simply stated there, or may be stated anew: asked again when they
-    have expired. None where there is no such profile
-    """
-    name = _profile_name(url)
-    if url.kind != "s3" or name is None:
+def provider_of(url: BucketUrl) -> Callable[[], Any] | None:
+    """What gives the keys of S3 that Triton's file or a profile states, all together; None where there are none"""
+    if url.kind != "s3":
         return None
-    stated = _profile(name)
-    if not stated.get("aws_access_key_id") and any(field in stated for field in _BOTO3_FIELDS):
-        return _by_boto3(name)
-    return None
+    stated = _of_file(url)
+    if stated.get("key_id"):
+        return _keys(stated["key_id"], stated.get("secret_key", ""), stated.get("session_token", ""))
+    name = _profile_name(stated)
+    profile = _profile(name) if name is not None else {}
+    if profile.get("aws_access_key_id"):
+        secret, token = profile.get("aws_secret_access_key", ""), profile.get("aws_session_token", "")
+        return _keys(profile["aws_access_key_id"], secret, token)
+    return _by_boto3(name) if name is not None and any(field in profile for field in _BY_BOTO3) else None
+
+
+def place_of(url: BucketUrl) -> tuple[str, ...]:
+    """Another one stands for another repository, however its URL is written"""
+    config = config_of(url)
+    endpoint = config.get("endpoint", "")
+    if url.kind == "s3" and not endpoint:
+        endpoint = next(filter(None, map(variable, _ENDPOINTS)), "")
+    if url.kind == "as":
+        endpoint = variable("AZURE_STORAGE_ENDPOINT")
+    account = config.get("account_name") or (variable("AZURE_STORAGE_ACCOUNT_NAME") if url.kind == "as" else "")
+    return url.kind, endpoint, account, url.bucket, url.prefix
+
+
+def _keys(key: str, secret: str, token: str) -> Callable[[], Any]:
+    stated = {"access_key_id": key, "secret_access_key": secret, "token": token or None, "expires_at": None}
+    return lambda: stated
 
 
 def _s3(url: BucketUrl, stated: Mapping[str, str]) -> dict[str, Any]:
-    config: dict[str, Any] = {own: stated[name] for name, own in _NAMES["s3"].items() if stated.get(name)}
-    if url.endpoint:
-        config["endpoint"] = url.endpoint
-    name = _profile_name(url)
-    if name is not None:
-        profile = _profile(name)
-        config |= {own: profile[field] for field, own in _PROFILE_FIELDS.items() if profile.get(field)}
+    name = _profile_name(stated)
+    profile = _profile(name) if name is not None else {}
+    config: dict[str, Any] = {}
+    endpoint = url.endpoint
+    if not endpoint and not any(map(variable, _ENDPOINTS)):
+        endpoint = profile.get("endpoint_url", "")
+    if endpoint:
+        # the second would otherwise come from the variable, and win
+        config |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}
+    region = stated.get("region")
+    if not region and not (variable("AWS_REGION") or variable("AWS_DEFAULT_REGION")):
         region = profile.get("region")
-        if region and not config.get("region") and not (variable("AWS_REGION") or variable("AWS_DEFAULT_REGION")):
-            config["region"] = region
-        if (endpoint := profile.get("endpoint_url")) and not url.endpoint and not variable("AWS_ENDPOINT_URL"):
-            config["endpoint"] = endpoint
-    return config
+    return config | ({"region": region} if region else {})
 
 
 def _gs(stated: Mapping[str, str]) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def _gs(stated: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _azure(url: BucketUrl, stated: Mapping[str, str]) -> dict[str, Any]:
-    config: dict[str, Any] = {own: stated[name] for name, own in _NAMES["as"].items() if stated.get(name)}
+    config: dict[str, Any] = {own: stated[name] for name, own in _AZURE_FIELDS.items() if stated.get(name)}
     for variable_name, own in (
         ("AZURE_STORAGE_ACCOUNT", "account_name"),
         ("AZURE_STORAGE_KEY", "account_key"),
@@ -131,9 +133,8 @@ def _of_file(url: BucketUrl) -> Mapping[str, str]:
         ) from None
 
 
-def _profile_name(url: BucketUrl) -> str | None:
+def _profile_name(stated: Mapping[str, str]) -> str | None:
     """The profile of AWS in effect: none where keys are stated"""
-    stated = _of_file(url) if url.kind == "s3" else {}
     if stated.get("key_id") or (variable("AWS_ACCESS_KEY_ID") and not stated.get("profile")):
         return None
     return stated.get("profile") or variable("AWS_PROFILE") or "default"

@@ -43,6 +43,7 @@ def download(store: Store, what: str, files: Iterable[tuple[Object, Path]]) -> N
     """Each object into a new file; `what` is how the log calls them. Raises at the first one that fails"""
     parts: deque[_Part] = deque()
     for wanted, file in files:
+        file.unlink(missing_ok=True)
         with file.open("xb") as made:
             made.truncate(wanted.size)
         parts += _parts(wanted, file)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ListedModel", "Object", "models_of", "read_listing", "written_listing"]
 
-_FORM: Final = 1
+_MODELS: Final = "models, form 1"
+"""Another form has another name"""
 _LONGEST_NAME: Final = 255
 """Bytes of a name in a folder here"""
 
@@ -62,7 +63,10 @@ def models_of(objects: Iterable[Object]) -> dict[str, ListedModel]:
             if one.size == 0:
                 folders.setdefault(name, set())
             continue
-        files.setdefault(name, {})[path] = one
+        of_model = files.setdefault(name, {})
+        # a mark of a folder beside a file of its name says nothing
+        if path not in of_model or one.size:
+            of_model[path] = one
         folders.setdefault(name, set()).update(_around(path))
     return {name: _model(name, files.get(name, {}), around) for name, around in sorted(folders.items())}
 
@@ -96,8 +100,7 @@ def written_listing(models: Mapping[str, ListedModel]) -> str:
     """As a text that is read again"""
     return json.dumps(
         {
-            "form": _FORM,
-            "models": {
+            _MODELS: {
                 name: {
                     "files": {path: [one.path, one.size, one.tag] for path, one in model.files.items()},
                     "folders": sorted(model.folders),
@@ -113,7 +116,7 @@ def read_listing(text: str) -> dict[str, ListedModel]:
     """What was written; raises where that is not what this is"""
     try:
         document = json.loads(text)
-        models = document["models"] if document["form"] == _FORM else {}
+        models = document[_MODELS]
         return {
             name: ListedModel(
                 name,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..environment import cache_directory, variable
+from ..errors import ConfigInvalid, KushiError
 from ..repository.contents import look
-from ..repository.layout import read_source
-from .store import Changed, StoreUnreachable
+from ..repository.layout import find, read_source
+from .store import StoreUnreachable
 from .url import bucket_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ..repository.contents import Contents
     from ..repository.layout import ModelSource
@@ -41,46 +41,67 @@ class Repositories:
         """cache: the directory of what is fetched from buckets. most_bytes: of it, as far as it is not in use"""
         self.names: list[str] = []
         """As people call them"""
+        self.is_used: Callable[[str], bool] = lambda _: False
+        """Whether a model of this name serves"""
         self._buckets: dict[Path, Bucket] = {}
-        self._served: Served | None = None
-        paths: dict[Path, None] = {}
+        self._served: dict[Path, Served] = {}
+        paths: dict[Path, str] = {}
+        places: set[tuple[str, ...]] = set()
         for one in stated:
             if url := bucket_url(one):
-                if url.text not in self.names:
+                from .credentials import place_of  # noqa: PLC0415 - what folders do without
+
+                if (place := place_of(url)) not in places:
+                    places.add(place)
                     bucket = self._opened(url, cache, most_bytes)
                     self._buckets[bucket.path] = bucket
-                    paths[bucket.path] = None
-                    self.names.append(url.text)
-            elif Path(one) not in paths:
-                paths[Path(one)] = None
-                self.names.append(str(one))
-        self.paths = tuple(paths)
+                    paths[bucket.path] = url.text
+            else:
+                paths.setdefault(Path(one), str(one))
+        self.paths, self.names = tuple(paths), [*paths.values()]
 
     def begin(self) -> None:
         """Lists the buckets; raises where one of them cannot be, and was not before"""
         for bucket in self._buckets.values():
             bucket.begin()
 
-    def sketch(self) -> None:
-        """All models, as far as they are read to be checked; a model that cannot be is told of when it is"""
+    def sketch(self) -> dict[str, KushiError]:
+        """All models of buckets, as far as they are read to be checked; answers which cannot be, and why"""
+        failures: dict[str, KushiError] = {}
         for bucket in self._buckets.values():
             for name in bucket.names():
-                with suppress(Changed):
+                try:
                     bucket.sketch(name)
+                except KushiError as error:
+                    failures[name] = error
+                except OSError as error:
+                    failures[name] = ConfigInvalid(f"'{bucket.url.text}/{name}' cannot be a folder: {error.strerror}")
+        return failures
 
     def bucket_at(self, path: Path) -> Bucket | None:
         """The one whose models have their folders there"""
         return self._buckets.get(path)
 
-    def look_for(self, name: str) -> None:
-        """Lists one model again; where that cannot be done now, what was listed before counts until it was fetched"""
-        for bucket in self._buckets.values():
+    def find(self, name: str, config_name: str | None, *, lists: bool) -> ModelSource | None:
+        """
+        The model of this name; with `lists` buckets say anew whether they have it. One that cannot say so fails the
+        models alone that nobody else has
+        """
+        paths: list[Path] = []
+        failures: list[KushiError] = []
+        for path in self.paths:
+            bucket = self._buckets.get(path)
             try:
-                bucket.look_for(name)
-            except StoreUnreachable as error:
-                if bucket.is_here(name) or bucket.model(name) is None:
-                    raise
-                _LOG.warning("%s; model '%s' is loaded as it was listed before", error, name)
+                if bucket is None or _has(bucket, name, lists=lists):
+                    paths.append(path.absolute())
+            except KushiError as error:
+                failures.append(error)
+        source = find(paths, name, config_name)
+        for failure in failures:
+            if source is None:
+                raise failure
+            _LOG.warning("model '%s' is taken from '%s', though: %s", name, self.shown(str(source.path)), failure)
+        return source
 
     def here(
         self, source: ModelSource, config_name: str | None, config: ModelConfig | None = None
@@ -106,6 +127,11 @@ class Repositories:
         if bucket := self._buckets.get(model.parent):
             bucket.put(f"{model.name}/{name}", content)
 
+    def unloaded(self, name: str) -> None:
+        """A model serves no more"""
+        for bucket in self._buckets.values():
+            bucket.unloaded(name)
+
     def shown(self, text: str) -> str:
         """With the URLs of buckets in place of folders here"""
         for bucket in self._buckets.values():
@@ -114,14 +140,26 @@ class Repositories:
 
     def close(self) -> None:
         """What was fetched for this engine goes; the files stay for the next one"""
-        if self._served:
-            self._served.close()
+        for served in self._served.values():
+            served.close()
 
     def _opened(self, url: BucketUrl, cache: str | None, most_bytes: int) -> Bucket:
         from .bucket import Bucket  # noqa: PLC0415 - what folders do without
         from .cache import Cache  # noqa: PLC0415 - as above
 
-        if self._served is None:
-            directory = Path(cache or variable(_MOUNTS[url.kind]) or cache_directory() / "buckets")
-            self._served = Cache(directory.absolute(), most_bytes).served()
-        return Bucket(url, self._served)
+        directory = Path(cache or variable(_MOUNTS[url.kind]) or cache_directory() / "buckets").absolute()
+        if directory not in self._served:
+            self._served[directory] = Cache(directory, most_bytes).served()
+        return Bucket(url, self._served[directory], lambda name: self.is_used(name))  # noqa: PLW0108 - which is set later
+
+
+def _has(bucket: Bucket, name: str, *, lists: bool) -> bool:
+    """Where it cannot say so now, what was listed before counts for a model that does not serve"""
+    if lists:
+        try:
+            bucket.look_for(name)
+        except StoreUnreachable as error:
+            if bucket.is_used(name) or bucket.model(name) is None:
+                raise
+            _LOG.warning("%s; model '%s' is loaded as it was listed before", error, name)
+    return bucket.model(name) is not None

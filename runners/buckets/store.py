@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelUnavailable
-from .credentials import config_of, profile_of
+from .aside import aside
+from .credentials import config_of, provider_of
 from .listing import Object
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from .url import BucketUrl
 
-__all__ = ["Changed", "Store", "StoreUnreachable"]
+__all__ = ["Changed", "OddName", "Store", "StoreUnreachable"]
 
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 15
@@ -25,11 +26,14 @@ _RETRY_SECONDS: Final = 30
 _RETRIES: Final = 6
 _TRIES: Final = 2
 _MOST_OF_A_REASON: Final = 400
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_REFUSED: Final = frozenset({"400", "401", "403", "404"})
 _SECRET: Final = re.compile(r"(?i)\b([\w-]*(?:sig|signature|token|credential))=[^&\s]*")
 _AROUND: Final = re.compile(r"^(Generic \w+ error: |Error performing list request: |Error performing )+")
 _OF_ONE_TRY: Final = re.compile(
     r" in [\d.]+[µnm]?s(, after \d+ retries)?(, max_retries: \d+, retry_timeout: [\w.]+)?( -)?"
 )
+_OF_ONE_ANSWER: Final = re.compile(r"RequestId:\S+|Time:\S+")
 _TIME: Final = "time "
 """How the tag of an object begins whose store has none"""
 
@@ -40,6 +44,10 @@ class StoreUnreachable(ModelUnavailable):
 
 class Changed(ModelUnavailable):
     """An object is not any more what was listed"""
+
+
+class OddName(ConfigInvalid):
+    """An object whose name has parts that no path has: nothing that is listed with it can be read"""
 
 
 class Store:
@@ -60,10 +68,22 @@ class Store:
     def _objects(self, folder: str) -> list[Object]:
         try:
             # it begins at whole names
-            found = [*_listed(self._api.list(self._store, folder or None))]
+            found = aside(lambda: [*_listed(self._api.list(self._store, folder or None))])
+        except KushiError:
+            raise
         except Exception as error:
             raise self._failure(error, "cannot be listed") from error
         return [Object(one["path"], one["size"], _tag(one)) for one in found]
+
+    def folders(self) -> list[str]:
+        """The names of the folders at its top"""
+        try:
+            found = aside(lambda: self._api.list_with_delimiter(self._store)["common_prefixes"])
+        except KushiError:
+            raise
+        except Exception as error:
+            raise self._failure(error, "cannot be listed") from error
+        return [path.rpartition("/")[2] for path in found]
 
     def read(self, wanted: Object, start: int, end: int) -> memoryview:
         """These bytes of an object, if it is still the one that was listed"""
@@ -76,7 +96,8 @@ class Store:
         except Exception as error:
             raise self._failure(error, f"'{wanted.path}' cannot be read") from error
         # not each store heeds the condition
-        if _bare(_tag(answer.meta)) != _bare(wanted.tag) or answer.meta["size"] != wanted.size:
+        tag = _time(answer.meta) if wanted.tag.startswith(_TIME) else _tag(answer.meta)
+        if _bare(tag) != _bare(wanted.tag) or answer.meta["size"] != wanted.size:
             raise self._changed(wanted.path)
         if len(content) != end - start:
             raise StoreUnreachable(
@@ -107,35 +128,40 @@ class Store:
         from obstore import exceptions  # noqa: PLC0415 - loaded with the first bucket
 
         text = _text(error)
-        if isinstance(error, FileNotFoundError | exceptions.PreconditionError):
-            return Changed(f"'{self.url.text}': {what}: it has changed since it was listed, or is gone")
-        if "404" in text and "NoSuchBucket" in text:
-            return ConfigInvalid(f"'{self.url.text}': there is no bucket '{self.url.bucket}'")
-        if _is_refusal(error, text):
+        code = found[1] if (found := _STATUS.search(text)) else ""
+        failure: KushiError = StoreUnreachable(f"'{self.url.text}' {what}: {text}")
+        if isinstance(error, FileNotFoundError | exceptions.PreconditionError) or code in {"412", "416"}:
+            failure = Changed(f"'{self.url.text}': {what}: it has changed since it was listed, or is gone")
+        elif isinstance(error, exceptions.InvalidPathError) or "InvalidPath" in str(error):
+            failure = OddName(f"'{self.url.text}' {what}: there is an object with an odd name: {text}")
+        elif code == "301":
+            failure = ConfigInvalid(f"'{self.url.text}' {what}: the bucket is in another region: set AWS_REGION")
+        elif code == "404" and "NoSuchBucket" in text:
+            failure = ConfigInvalid(f"'{self.url.text}': there is no bucket '{self.url.bucket}'")
+        elif isinstance(error, _refusals()) or (code in _REFUSED and "RequestTimeout" not in text):
             # whoever mends it may change what it was opened with
             with suppress(KushiError):
                 self._store, self._api = _opened(self.url)
-            return ConfigInvalid(f"'{self.url.text}' {what}: the store refuses: {text}")
-        return StoreUnreachable(f"'{self.url.text}' {what}: {text}")
+            failure = ConfigInvalid(f"'{self.url.text}' {what}: the store refuses: {text}")
+        return failure
 
 
-def _is_refusal(error: Exception, text: str) -> bool:
-    """Whether asking again is of no use before somebody has done something"""
+def _refusals() -> tuple[type[Exception], ...]:
+    """Asking again is of no use before somebody has done something"""
     from obstore import exceptions  # noqa: PLC0415 - loaded with the first bucket
 
-    refusals = (
-        exceptions.PermissionDeniedError,
-        exceptions.UnauthenticatedError,
-        exceptions.InvalidPathError,
-        exceptions.NotSupportedError,
-    )
-    return isinstance(error, refusals) or any(f"status code: {code}" in text for code in ("400", "401", "403", "404"))
+    return exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.NotSupportedError
 
 
 def _text(error: Exception) -> str:
     """The same each time, without what a library says to its own developers, and without signatures"""
     text = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    text = _OF_ONE_TRY.sub(":", _AROUND.sub("", text))
+    head, mark, body = text.partition(": <")
+    if mark:
+        # of what the store says, the rest may have keys in it
+        said = (found[1] for name in ("Code", "Message") if (found := re.search(f"<{name}>([^<]*)</{name}>", body)))
+        text = ": ".join([head, *said])
+    text = _OF_ONE_ANSWER.sub("", _OF_ONE_TRY.sub(":", _AROUND.sub("", text)))
     return _SECRET.sub(r"\1=…", text)[:_MOST_OF_A_REASON]
 
 
@@ -145,7 +171,11 @@ def _listed(pages: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - of a l
 
 
 def _tag(about: Mapping[str, Any]) -> str:
-    return about["e_tag"] or f"{_TIME}{about['last_modified'].isoformat()}"
+    return about["e_tag"] or _time(about)
+
+
+def _time(about: Mapping[str, Any]) -> str:
+    return f"{_TIME}{about['last_modified'].isoformat()}"
 
 
 def _bare(tag: str) -> str:
@@ -162,7 +192,6 @@ def _opened(url: BucketUrl) -> tuple[Any, Any]:
             f"model repository '{url.text}': buckets are read by obstore, which is not installed: "
             "pip install 'kushi[buckets]'"
         ) from None
-    config = config_of(url)
     makes = {"s3": store.S3Store, "gs": store.GCSStore, "as": store.AzureStore}[url.kind]
     options: dict[str, Any] = {
         "client_options": {
@@ -178,9 +207,11 @@ def _opened(url: BucketUrl) -> tuple[Any, Any]:
             "backoff": {"max_backoff": timedelta(seconds=5)},
         },
     }
-    if provider := profile_of(url):
-        options["credential_provider"] = provider
     try:
-        return makes(url.bucket, prefix=url.prefix or None, config=config, **options), obstore
+        if provider := provider_of(url):
+            options["credential_provider"] = provider
+        return makes(url.bucket, prefix=url.prefix or None, config=config_of(url), **options), obstore
+    except KushiError:
+        raise
     except Exception as error:
         raise ConfigInvalid(f"model repository '{url.text}' cannot be opened: {_text(error)}") from error

@@ -60,6 +60,8 @@ def bucket_url(repository: str | Path) -> BucketUrl | None:
         endpoint = f"{protocol or 'http'}://{parts.pop(0)}"
     elif scheme == "as":
         account = parts.pop(0).partition(".")[0]
+    if "@" in endpoint:
+        raise ConfigInvalid(f"model repository '{scheme}://…': a URL has no place for a user or a password")
     bucket, *folders = parts or [""]
     if not _BUCKET.fullmatch(bucket) or (scheme == "as" and not account) or (protocol and not endpoint):
         raise ConfigInvalid(f"model repository '{text}': expected {_FORMS[kind]}")

@@ -72,9 +72,12 @@ def check(
     """
     with closing(Repositories(stated, buckets.directory, buckets.most_bytes)) as repositories:
         repositories.begin()
-        repositories.sketch()
+        failures = repositories.sketch()
         findings = _check(repositories.paths, auto_complete=auto_complete, config_name=config_name)
-        return [_shown(one, repositories) for one in findings]
+        return [
+            Finding(one.name, "", (), str(failures[one.name])) if one.name in failures else _shown(one, repositories)
+            for one in findings
+        ]
 
 
 def _shown(one: Finding, repositories: Repositories) -> Finding:

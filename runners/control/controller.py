@@ -86,6 +86,7 @@ class Controller:
         self._loads = Loads(options.load_timeout_seconds)
         self._locks = Locks()
         self._state = State()
+        repositories.is_used = self._state.is_serving
         self._reader = Reader(
             repositories, auto_complete=auto_complete, config_name=options.config_name, leave=options.load_files
         )
@@ -101,7 +102,7 @@ class Controller:
             retries=options.load_retries,
             trial_seconds=None if options.trust == "all" else options.load_timeout_seconds or _TRIAL_SECONDS,
         )
-        self._loader = Loader(core, self._state, opening, self._background, self._code_watch, shown=repositories.shown)
+        self._loader = Loader(core, self._state, opening, self._background, self._code_watch, repositories=repositories)
         self._end: weakref.finalize[..., Any] | None = None
 
     @property
@@ -186,7 +187,7 @@ class Controller:
         """A model as it lies in the repository now; None where it has just gone, or the engine ends"""
         try:
             with self._locks.take(name, partial(self._loads.begin, name), ()) as load:
-                return self._reader.find(load, name)
+                return self._reader.find(load, name, lists=False)
         except (ModelNotFound, ShuttingDown):
             return None
         except KushiError as error:

@@ -6,17 +6,18 @@ locked the model.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from kushi_native import Core, StartedVersion, shortened
 
+from ..buckets.repositories import Repositories
 from ..errors import KushiError, ModelNotFound, ShuttingDown
 from ..failures import failure_of, forget_frames
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved
-from ..repository.specification import config_text, scheduling_text
+from ..repository.specification import config_text, instances_of, scheduling_text
 from ..repository.version_routes import check_alike, routes_of
 from .background import Background
 from .code_watch import CodeWatch
@@ -42,15 +43,14 @@ class Loader:
         background: Background,
         code_watch: CodeWatch | None,
         *,
-        shown: Callable[[str], str],
+        repositories: Repositories,
     ) -> None:
-        """shown: a reason as people are to read it"""
         self._core = core
         self._state = state
         self._opening = opening
         self._background = background
         self._code_watch = code_watch
-        self._shown = shown
+        self._repositories = repositories
 
     def load(self, load: Load, wish: Wish, resolved: Resolved) -> Failures:
         """
@@ -76,7 +76,7 @@ class Loader:
                 configs = {version: config for version, (_, config) in loaded.items()}
                 check_alike(routes_of(resolved.config), stay | configs)
                 stay = self._publish(resolved.config, source.name, stay, [started for started, _ in loaded.values()])
-                self._state.serves(wish, stay | configs, seen)
+                self._state.serves(wish, stay | configs, seen, opened.shared)
             if opened.works or not failures:
                 self._background.want(source.name, opened.works)
         except ShuttingDown:
@@ -118,9 +118,15 @@ class Loader:
         routes = routes_of(config)
         self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
         known = self._state.actual.get(name)
+        shared = known.shared if known else {}
         before = known.served.resolved.config if known and known.served and known.served.resolved else None
-        now = {version: restated_config(serving, config, before) for version, serving in stay.items()}
+        now = {
+            version: restated_config(serving, config, before, shared.get(version)) for version, serving in stay.items()
+        }
         for version, stated in now.items():
+            if (instances := instances_of(stated)) != instances_of(stay[version]):
+                self._core.resize(name, version, instances)
+                _LOG.info("'%s' version %d stays, and has %d instance(s)", name, version, instances)
             if stated != stay[version]:
                 self._core.restate(name, version, config_text(stated), stated.SerializeToString())
             scheduling = scheduling_text(stated)
@@ -135,7 +141,9 @@ class Loader:
             self._code_watch.forget(name)
         self._background.want(name, ())
         self._core.unload(name)
-        return self._state.forget(name)
+        known = self._state.forget(name)
+        self._repositories.unloaded(name)
+        return known
 
     def suspend(
         self, ensemble: str, versions: Mapping[int, object], reason: KushiError, seen: Mapping[str, int]
@@ -165,7 +173,7 @@ class Loader:
     def _log(self, name: str, failures: Failures) -> None:
         for error in failures.values():
             # names and values in it come from files
-            error.args = (shortened(self._shown(str(error))),)
+            error.args = (shortened(self._repositories.shown(str(error))),)
             forget_frames(error)
         for version, error in failures.items():
             named = f"'{name}'" if version is None else f"'{name}' version {version}"

@@ -23,9 +23,11 @@ from ..repository.ensemble import is_ensemble
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved, resolve_written
+from ..repository.specification import instances_of
 from ..repository.supported_fields import ALTERNATIVE, SAMPLES
 from ..repository.warm_up import WarmUpSample
 from .load import Load
+from .plan import Shared
 from .state import State
 
 __all__ = ["Failures", "Opened", "Opening"]
@@ -42,6 +44,8 @@ class Opened:
 
     versions: dict[int, tuple[StartedVersion, ModelConfig]] = field(default_factory=dict)
     """Those that could be loaded, each with its complete configuration"""
+    shared: dict[int, Shared] = field(default_factory=dict)
+    """What the instances of each of them share, where there may be more or fewer of them"""
     failures: Failures = field(default_factory=dict)
     works: list[Work] = field(default_factory=list)
     """What is to be made before they are loaded again in their own form"""
@@ -131,6 +135,8 @@ class Opening:
         if loaded.warm_up:
             _warm_up(load, source, started, loaded.warm_up)
         opened.versions[version] = started, loaded.config
+        if most := started.most_instances:
+            opened.shared[version] = Shared(loaded.intra_op_threads, instances_of(loaded.config), most)
 
     def _opening(self, resolved: Resolved, version: int, failures: Mapping[str, KushiError]) -> Callable[[], _Found]:
         source, config = resolved.source, resolved.config

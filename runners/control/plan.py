@@ -23,6 +23,7 @@ __all__ = [
     "Known",
     "Load",
     "Refuse",
+    "Shared",
     "Step",
     "Suspend",
     "Unload",
@@ -79,6 +80,18 @@ class Wish:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What the instances of a version share"""
+
+    threads: int
+    """Of each, as the version was opened"""
+    instances: int
+    """That there were then"""
+    most: int
+    """Instances that there may be"""
+
+
+@dataclass(frozen=True)
 class Known:
     """What became of one model"""
 
@@ -86,6 +99,8 @@ class Known:
     """What was carried out last, whether it succeeded or not"""
     serving: Mapping[int, ModelConfig] = field(default_factory=dict)
     """The versions that serve, with their complete configurations; of an earlier wish where the last one failed"""
+    shared: Mapping[int, Shared] = field(default_factory=dict)
+    """What the instances of each version share, where there may be more or fewer of them"""
     failure: KushiError | None = None
     """Of the last wish"""
     served: Wish | None = None

@@ -134,7 +134,8 @@ class PolledBucket(PolledFolder):
         if self._listing is None or not self._listing.is_alive():
             self._listing = threading.Thread(target=self._list, name="kushi-poll-bucket", daemon=True)
             self._listing.start()
-        self._listing.join(_PATIENCE_WITH_STORE_SECONDS)
+            # a look waits once for the same listing
+            self._listing.join(_PATIENCE_WITH_STORE_SECONDS)
         if self._listing.is_alive():
             self._say(self._failure or f"the store has not answered for {_PATIENCE_WITH_STORE_SECONDS:g} s")
         elif self._failure:
@@ -142,7 +143,11 @@ class PolledBucket(PolledFolder):
         else:
             if self.error:
                 _LOG.info("model repository '%s' can be polled again", self.name)
-            super().look()
+            self._read()
+
+    def _read(self) -> None:
+        self.models = {name: self._path / name for name in self._bucket.names()}
+        self.error = ""
 
     def _list(self) -> None:
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable, ShuttingDown
 from ..repository.kept_routes import KEPT
-from ..repository.layout import ModelSource, find, read_source
+from ..repository.layout import ModelSource, read_source
 from ..repository.overrides import Folder, Leave, Overrides, check_leave, parse_config
 from ..repository.resolve import resolve, resolve_written
 from .plan import Wish
@@ -56,9 +56,9 @@ class Reader:
         except KushiError as error:
             return refused(source.name, error)
 
-    def find(self, load: Load, name: str) -> Wish:
-        """The model of that name; raises why there is none"""
-        return load.run(f"model '{name}'", partial(self._find, name))
+    def find(self, load: Load, name: str, *, lists: bool = True) -> Wish:
+        """The model of that name; raises why there is none. With `lists` buckets are asked anew whether they have it"""
+        return load.run(f"model '{name}'", partial(self._find, name, lists=lists))
 
     def find_again(
         self, load: Load, name: str, overrides: Overrides, served: Wish | None, *, keeps_files: bool = False
@@ -89,8 +89,8 @@ class Reader:
             waiting += found[name].steps
         return [*found.values()]
 
-    def _find(self, name: str) -> Wish:
-        return self._read(self._source(name))
+    def _find(self, name: str, *, lists: bool) -> Wish:
+        return self._read(self._source(name, lists=lists))
 
     def _find_again(self, name: str, overrides: Overrides, served: Wish | None, *, keeps_files: bool) -> Wish:
         if keeps_files and served and isinstance(served.folder, Folder) and served.override is not None:
@@ -127,9 +127,8 @@ class Reader:
         if wish.resolved:
             check_leave(wish.resolved.config, own, self.leave)
 
-    def _source(self, name: str) -> ModelSource:
-        self.repositories.look_for(name)
-        source = find((path.absolute() for path in self.repositories.paths), name, self.config_name)
+    def _source(self, name: str, *, lists: bool = True) -> ModelSource:
+        source = self.repositories.find(name, self.config_name, lists=lists)
         if source is None:
             raise not_in_repository(name)
         return source

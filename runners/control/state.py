@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ..errors import KushiError
 from ..failures import forget_frames
 from ..repository.messages import ModelConfig
-from .plan import Actual, Desired, Known, Wish, changes
+from .plan import Actual, Desired, Known, Shared, Wish, changes
 
 __all__ = ["State"]
 
@@ -36,6 +36,10 @@ class State:
         """All models that serve"""
         return {name: known.serving for name, known in self.actual.items() if known.serving}
 
+    def is_serving(self, model: str) -> bool:
+        with self._lock:
+            return model in self._known and bool(self._known[model].serving)
+
     def failures(self) -> Mapping[str, KushiError]:
         """The models whose last load has failed"""
         return {name: known.failure for name, known in self.actual.items() if known.failure}
@@ -44,10 +48,22 @@ class State:
         """Of the models that an ensemble asks, as they are before it is looked at"""
         return changes(wish, self.actual)
 
-    def serves(self, wish: Wish, versions: Mapping[int, ModelConfig], seen: Mapping[str, int]) -> None:
-        """These versions of a model serve from now on, and no others; `seen` are the changes before they were opened"""
+    def serves(
+        self,
+        wish: Wish,
+        versions: Mapping[int, ModelConfig],
+        seen: Mapping[str, int],
+        opened: Mapping[int, Shared] | None = None,
+    ) -> None:
+        """
+        These versions of a model serve from now on, and no others; `seen` are the changes before they were opened, and
+        `opened` what is shared by the instances of those that were opened now
+        """
         with self._lock:
-            self._known[wish.name] = Known(wish, versions, served=wish, change=next(self._changes), seen=seen)
+            known = self._known.get(wish.name)
+            shared = {**(known.shared if known else {}), **(opened or {})}
+            shared = {version: one for version, one in shared.items() if version in versions}
+            self._known[wish.name] = Known(wish, versions, shared, served=wish, change=next(self._changes), seen=seen)
 
     def reroutes(self, served: Wish, versions: Mapping[int, ModelConfig]) -> None:
         """The same versions are found in another way"""

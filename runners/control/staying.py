@@ -8,7 +8,8 @@ from ..repository.resolve import Resolved, states_its_own
 from ..repository.supported_fields import ALTERNATIVES
 from ..repository.version_routes import NO_ROUTES, STATED, check_routes, routes_of, with_routes
 from ..version_labels import VERSIONS
-from .plan import ChangedRoutes, Known, Wish
+from .instances import may_be_resized, resized, without_instances
+from .plan import ChangedRoutes, Known, Shared, Wish
 from .scheduling import may_be_rescheduled, rescheduled, without_scheduling
 
 __all__ = ["kept", "restated_config", "staying", "with_changed_routes"]
@@ -58,12 +59,17 @@ def _version_of(path: str, resolved: Resolved) -> int | None:
 
 
 def _alike(before: ModelConfig, wished: ModelConfig, known: Known) -> bool:
-    """But for which versions serve, how requests find them and, where versions take it over, how they wait there"""
+    """
+    But for which versions serve, how requests find them and, where versions take it over, how they wait there and how
+    many instances there are
+    """
     first, second = (with_routes(config, NO_ROUTES) for config in (before, wished))
     for copy in (first, second):
         copy.ClearField("version_policy")
     if first != second and may_be_rescheduled(before, wished, known.serving.values()):
         first, second = without_scheduling(first), without_scheduling(second)
+    if first != second and may_be_resized(before, wished, known.serving, known.shared):
+        first, second = without_instances(first), without_instances(second)
     return bool(first == second)
 
 
@@ -98,11 +104,18 @@ def with_changed_routes(wish: Wish, changed_routes: ChangedRoutes) -> Wish:
     return replace(wish, resolved=replace(wish.resolved, config=config), changed_routes=changed_routes)
 
 
-def restated_config(serving: ModelConfig, wished: ModelConfig, before: ModelConfig | None) -> ModelConfig:
-    """The complete configuration of a version that stays, as it is called from now on; `before`: what was wished"""
+def restated_config(
+    serving: ModelConfig, wished: ModelConfig, before: ModelConfig | None, shared: Shared | None
+) -> ModelConfig:
+    """
+    The complete configuration of a version that stays, as it is called from now on; `before`: what was wished;
+    `shared`: what its instances share
+    """
     config = ModelConfig()
     takes_over = before is not None and may_be_rescheduled(before, wished, [serving])
     config.CopyFrom(rescheduled(serving, wished) if takes_over else serving)
+    if shared and before is not None and may_be_resized(before, wished, {0: serving}, {0: shared}):
+        config.CopyFrom(resized(config, wished))
     config.ClearField("version_policy")
     if wished.HasField("version_policy"):
         config.version_policy.CopyFrom(wished.version_policy)

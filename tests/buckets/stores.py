@@ -126,9 +126,19 @@ class Faults:
                 case "slow down":
                     client.sendall(_answer("503 Slow Down", "<Error><Code>SlowDown</Code></Error>"))
                 case "denied":
-                    client.sendall(_answer("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>"))
+                    client.sendall(
+                        _answer(
+                            "403 Forbidden",
+                            "<Error><Code>AccessDenied</Code><Message>no</Message><Token-0>a secret</Token-0></Error>",
+                        )
+                    )
                 case "error":
-                    client.sendall(_answer("500 Internal Server Error", "<Error><Code>InternalError</Code></Error>"))
+                    client.sendall(
+                        _answer(
+                            "500 Internal Server Error",
+                            f"<Error><Code>InternalError</Code><RequestId>{len(self.requests)}</RequestId></Error>",
+                        )
+                    )
                 case fault:
                     self._pass_on(client, head, cuts=fault == "cut")
 

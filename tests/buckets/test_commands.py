@@ -68,4 +68,17 @@ def test_a_dry_run_names_its_models(s3: S3, capsys: pytest.CaptureFixture[str]) 
 def test_a_bucket_that_cannot_be_read_is_an_error(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
     s3.put("other/file", b"")
     assert run("check", s3.url("nothing")) == 2
-    assert "not found: there is no object in it" in capsys.readouterr().err
+    assert "not found: there is no model in it" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_read_is_told_beside_the_others(
+    s3: S3, faults: Faults, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(s3, "m", 1)
+    put(s3, "secret", 1, config="max_batch_size: 4")
+    faults.fault = lambda request: "denied" if "secret/config" in request else ""
+    assert run("check", s3.url(port=faults.port)) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "m: served, onnxruntime, version 1"
+    assert second.startswith("secret: not served: ")
+    assert "'secret/config.pbtxt' cannot be read: the store refuses" in second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -168,13 +169,80 @@ def test_a_load_that_is_given_up_ends_while_it_is_fetched(s3: S3, faults: Faults
     # the engine has ended
 
 
-def test_what_is_not_listed_once_is_not_gone(s3: S3, faults: Faults, tmp_path: Path) -> None:
+def test_what_is_gone_has_no_folder_here(s3: S3, faults: Faults, tmp_path: Path) -> None:
     put(s3, "m", 1)
     put(s3, "n", 2)
     with Engine(s3.url(port=faults.port), options=options(POLL)) as engine:
         served = next((tmp_path / "cache/kushi/buckets/served").rglob("n"))
-        faults.before = lambda _: None
         s3.delete("repository/n/1/model.onnx")
         eventually(lambda: "n" not in reasons(engine), "it is gone")
         assert not served.exists()
         assert answer(engine) == 1
+
+
+def test_an_outage_leaves_the_models_of_folders_alone(s3: S3, faults: Faults, tmp_path: Path) -> None:
+    put(s3, "m", 1)
+    folder = tmp_path / "here"
+    models.write(folder, "o", models.plus_constant(3))
+    repositories = (folder, s3.url(port=faults.port))
+    for fault in ("error", "denied"):
+        with Engine(*repositories, options=options(EXPLICIT)) as engine:
+            faults.fault = lambda _, fault=fault: fault  # type: ignore[misc] # of a loop
+            engine.load_model("o")
+            assert answer(engine, "o") == 3
+            faults.fault = lambda _: ""
+    with Engine(*repositories, options=options(POLL)) as engine:
+        faults.fault = lambda _: "error"
+        eventually(lambda: reasons(engine)["m"] != "", "it is not polled")
+        (folder / "o/1/model.onnx").write_bytes(models.plus_constant(4).SerializeToString())
+        eventually(lambda: answer(engine, "o") == 4, "the folder is")
+        assert not engine.failures
+
+
+def test_a_reason_is_the_same_each_time(
+    s3: S3, faults: Faults, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_RETRIES", 0)
+    put(s3, "m", 1)
+    with Engine(s3.url(port=faults.port), options=options(POLL)) as engine:
+        faults.fault = lambda _: "error"
+        eventually(lambda: reasons(engine)["m"] != "", "it is not polled")
+        before = len(faults.requests)
+        eventually(lambda: len(faults.requests) > before + 8, "it is looked at again")
+    assert caplog.text.count("failed to poll model repository") == 1
+
+
+def test_no_key_is_told(s3: S3, faults: Faults) -> None:
+    put(s3, "m", 1)
+    faults.fault = lambda _: "denied"
+    with pytest.raises(KushiError) as caught:
+        Engine(s3.url(port=faults.port), options=options())
+    assert "AccessDenied: no" in str(caught.value)
+    assert "a secret" not in str(caught.value)
+
+
+def test_an_unloaded_model_is_loaded_again_without_the_store(s3: S3, faults: Faults) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(port=faults.port), options=options(EXPLICIT)) as engine:
+        engine.load_model("m")
+        engine.unload_model("m")
+        faults.fault = lambda _: "error"
+        engine.load_model("m")
+        assert answer(engine) == 1
+
+
+def test_an_engine_closes_while_the_store_stalls(s3: S3, faults: Faults, tmp_path: Path) -> None:
+    put(s3, "m", 1, config="max_batch_size: 4")
+    engine = Engine(s3.url(port=faults.port), options=options(EXPLICIT))
+    faults.fault = lambda request: "stall" if "list-type" in request else ""
+
+    def load() -> None:
+        with pytest.raises(KushiError):
+            engine.load_model("m")
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    eventually(lambda: any("2Fm%2F" in request for request in faults.requests), "it is listed")
+    engine.close()
+    loading.join()
+    assert not [*(tmp_path / "cache/kushi/buckets/served").iterdir()]

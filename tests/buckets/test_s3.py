@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,7 +125,7 @@ def test_a_load_takes_what_lies_there_then(s3: S3, tmp_path: Path) -> None:
         s3.delete("repository/m/1/model.onnx")
         with pytest.raises(KushiError, match="failed to load 'm', failed to poll from model repository"):
             engine.load_model("m")
-        assert states(engine) == {"n:": ""}
+        eventually(lambda: states(engine) == {"n:": ""}, "it is gone")
 
 
 def test_a_load_may_bring_a_configuration(s3: S3, tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_errors_name_the_url(s3: S3, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nothing", "not found: there is no object in it"),
+        ("nothing", "not found: there is no model in it"),
         ("repository/m", "looks like a model, expected its model repository"),
     ],
 )
@@ -270,3 +271,147 @@ def test_what_cannot_be_kept_in_the_bucket_changes_nothing(s3: S3, faults: Fault
         with pytest.raises(KushiError, match=r"'m/kushi.versions.json' cannot be written: the store refuses"):
             engine.promote_model_version("m", 1, keep=True)
         assert answer(engine) == 2
+
+
+def test_buckets_of_one_name_in_two_stores_are_told_apart(s3: S3, faults: Faults) -> None:
+    put(s3, "m", 1)
+    s3.put("other/n/1/model.onnx", models.plus_constant(2).SerializeToString())
+    nested = s3.url("repository", faults.port)
+    with Engine(s3.url("other"), nested, options=options()) as engine:
+        assert (answer(engine), answer(engine, "n")) == (1, 2)
+    with Engine(s3.url(), f"{s3.url()}/", options=options()) as engine:
+        assert answer(engine) == 1
+
+
+def test_the_endpoint_of_the_url_wins_over_that_of_variables(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(s3, "m", 1)
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with Engine(s3.url(), options=options()) as engine:
+        assert answer(engine) == 1
+
+
+def test_a_model_larger_than_the_cache_is_served(s3: S3, tmp_path: Path) -> None:
+    put(s3, "m", 1, config="max_batch_size: 4")
+    s3.put("repository/m/1/words.txt", b"x" * 3_000_000)
+    small = EngineOptions(buckets=BucketOptions(directory=str(tmp_path / "files"), most_bytes=1000))
+    with Engine(s3.url(), options=small) as engine:
+        assert answer(engine) == 1
+
+
+def test_a_profile_that_is_wrong_is_named(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config").write_text("[default]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = other\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(ConfigInvalid, match=r"cannot be opened: .*other"):
+        Engine(s3.url(), options=options())
+
+
+def test_an_odd_name_costs_its_model_alone(s3: S3) -> None:
+    put(s3, "m", 1)
+    put(s3, "odd", 2)
+    s3.put("repository/odd//1", b"")
+    with Engine(s3.url(), options=options(POLL)) as engine:
+        assert answer(engine) == 1
+        assert "there is an object with an odd name" in str(engine.failures["odd"])
+        s3.delete("repository/odd//1")
+        eventually(lambda: states(engine) == {"m:1": "READY", "odd:1": "READY"}, "it is mended")
+
+
+def test_a_model_that_is_listed_no_more_and_serves_keeps_its_files(s3: S3, tmp_path: Path) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(), options=options(EXPLICIT)) as engine:
+        engine.load_model("m")
+        served = next((tmp_path / "cache/kushi/buckets/served").rglob("m"))
+        s3.delete("repository/m/1/model.onnx")
+        with pytest.raises(KushiError):
+            engine.load_model("m")
+        assert answer(engine) == 1
+        assert (served / "1/model.onnx").exists()
+        engine.unload_model("m")
+        assert not served.exists()
+        eventually(lambda: states(engine) == {}, "it is gone")
+
+
+def test_a_mark_of_a_version_that_goes_is_heard(s3: S3) -> None:
+    put(s3, "m", 1)
+    ensemble = b"""platform: "ensemble" max_batch_size: 4 version_policy { all { } }
+        input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+        ensemble_scheduling { step { model_name: "m" model_version: -1
+            input_map { key: "INPUT0" value: "IN" } output_map { key: "OUTPUT0" value: "OUT" } } }"""
+    s3.put("repository/e/config.pbtxt", ensemble)
+    for version in (1, 2):
+        s3.put(f"repository/e/{version}/", b"")
+    with Engine(s3.url(), options=options(POLL)) as engine:
+        assert states(engine)["e:2"] == "READY"
+        s3.delete("repository/e/2/")
+        eventually(lambda: states(engine).get("e:2") != "READY", "the version is gone")
+        assert states(engine)["e:1"] == "READY"
+
+
+def test_what_a_model_has_written_goes_with_its_version(s3: S3, tmp_path: Path) -> None:
+    for version in (1, 2):
+        put(s3, "m", version, version)
+    with Engine(s3.url(), options=options(POLL)) as engine:
+        served = next((tmp_path / "cache/kushi/buckets/served").rglob("m"))
+        (served / "2/written.txt").write_text("by the model")
+        s3.delete("repository/m/2/model.onnx")
+        eventually(lambda: answer(engine) == 1, "the earlier version serves")
+        assert not (served / "2").exists()
+
+
+def test_a_large_file_that_was_written_to_is_fetched_again(s3: S3, tmp_path: Path) -> None:
+    content = models.plus_constant(1).SerializeToString()
+    s3.put("repository/m/1/model.onnx", content)
+    s3.put("repository/m/1/large.bin", b"x" * 2_000_000)
+    with Engine(s3.url(), options=options(EXPLICIT)) as engine:
+        engine.load_model("m")
+        served = next((tmp_path / "cache/kushi/buckets/served").rglob("large.bin"))
+        served.chmod(0o644)
+        with served.open("r+b") as file:
+            file.write(b"y")
+        engine.load_model("m")
+        assert served.read_bytes() == b"x" * 2_000_000
+
+
+def test_the_last_model_may_go(s3: S3) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(), options=options(POLL)) as engine:
+        s3.delete("repository/m/1/model.onnx")
+        eventually(lambda: states(engine) == {}, "it is gone")
+        s3.put("repository/1/model.bin", b"an odd name of a model")
+        put(s3, "m", 2)
+        eventually(lambda: states(engine).get("m:1") == "READY", "another one came")
+
+
+def test_a_cache_that_was_deleted_is_made_again(s3: S3, tmp_path: Path) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(), options=options(EXPLICIT)) as engine:
+        engine.load_model("m")
+        shutil.rmtree(tmp_path / "cache/kushi/buckets")
+        put(s3, "m", 2)
+        engine.load_model("m")
+        assert answer(engine) == 2
+
+
+def test_a_listing_of_several_pages_is_held_against_another_one(s3: S3, faults: Faults) -> None:
+    """The first page has the configuration as it was, the second one the model as it is then."""
+    states_number = 'parameters {{ key: "number" value {{ string_value: "{}" }} }}'
+    for number in (1, 2):
+        put(s3, "m", number, config=states_number.format(number))
+        with Engine(s3.url(), options=options()) as engine:
+            assert answer(engine) == number
+    put(s3, "m", 1, config=states_number.format(1))
+    for number in range(999):
+        s3.put(f"repository/a/{number}", b"x")
+    changed: list[str] = []
+
+    def before(request: str) -> None:
+        if "continuation" in request and not changed:
+            changed.append(request)
+            put(s3, "m", 2, config=states_number.format(2))
+
+    faults.before = before
+    with Engine(s3.url(port=faults.port), options=options()) as engine:
+        assert changed
+        assert engine.get_model_config("m")["parameters"]["number"]["string_value"] == str(answer(engine))

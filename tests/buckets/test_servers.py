@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,7 @@ from runners.bento import engine
 from runners.triton import TritonRunner
 from tests.buckets.test_s3 import put
 from tests.integration.test_polling import answers, states
+from tests.serving import command, environment, run_to_end
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -55,8 +58,19 @@ def test_a_runner_for_programs_of_bentoml(s3: S3) -> None:
 
 @pytest.mark.parametrize("flag", ["--bucket-cache-bytes=many", "--bucket-cache-bytes=-1"])
 def test_flags_are_checked(s3: S3, flag: str) -> None:
-    from tests.serving import run_to_end  # noqa: PLC0415 - of this test alone
-
-    done = run_to_end("serve", s3.url(), flag)
+    done = run_to_end(s3.url(), flag)
     assert done.returncode == 2
     assert "--bucket-cache-bytes: expected an integer from 0 to" in done.stdout
+
+
+@pytest.mark.clock
+def test_a_start_that_stalls_hears_a_signal(s3: S3, faults: Faults) -> None:
+    put(s3, "m", 1)
+    faults.fault = lambda _: "stall"
+    words = command([s3.url(port=faults.port), "--http-port=0", "--allow-grpc=false", "--allow-metrics=false"])
+    with subprocess.Popen(words, env=environment()) as process:
+        eventually(lambda: bool(faults.requests), "it asks")
+        begun = time.monotonic()
+        process.terminate()
+        process.wait(30)
+        assert time.monotonic() - begun < 10

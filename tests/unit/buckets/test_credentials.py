@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runners.buckets.credentials import config_of, profile_of
+from runners.buckets.credentials import config_of, place_of, provider_of
 from runners.buckets.url import BucketUrl, bucket_url
 from runners.errors import ConfigInvalid
 
@@ -36,14 +36,35 @@ def profiles(tmp_path: Path, credentials: str, config: str = "") -> None:
     (tmp_path / ".aws/config").write_text(config)
 
 
+def keys_of(text: str) -> tuple[str, str, str | None] | None:
+    provider = provider_of(at(text))
+    if provider is None:
+        return None
+    found = provider()
+    return found["access_key_id"], found["secret_access_key"], found["token"]
+
+
 def test_without_anything_each_store_finds_its_own() -> None:
     for text in ("s3://bucket", "gs://bucket", "az://container"):
         assert config_of(at(text)) == {}
-        assert profile_of(at(text)) is None
+        assert provider_of(at(text)) is None
 
 
-def test_the_endpoint_is_that_of_the_url() -> None:
-    assert config_of(at("s3://https://minio:9000/bucket")) == {"endpoint": "https://minio:9000"}
+def test_the_endpoint_is_that_of_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://other")
+    endpoint = "https://minio:9000"
+    assert config_of(at(f"s3://{endpoint}/bucket")) == {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}
+
+
+def test_places_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("s3://a:1/b", "s3://c:1/b", "s3://b", "s3://b/x", "gs://b", "as://a/b", "as://c/b", "az://b")
+    assert len({place_of(at(text)) for text in texts}) == len(texts)
+    assert place_of(at("s3://b/x/")) == place_of(at("S3://b/x"))
+    before = place_of(at("s3://b"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://minio")
+    assert place_of(at("s3://b")) != before
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "a")
+    assert place_of(at("az://b")) == place_of(at("as://a/b"))
 
 
 def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,24 +74,22 @@ def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "aws_secret_access_key = d\naws_session_token = e\n",
         "[default]\nregion = eu-west-1\n[profile other]\nregion = us-west-2\nendpoint_url = http://minio\n",
     )
-    expected = {"access_key_id": "a", "secret_access_key": "b%", "region": "eu-west-1"}
-    assert config_of(at("s3://bucket")) == expected
+    assert keys_of("s3://bucket") == ("a", "b%", None)
+    assert config_of(at("s3://bucket")) == {"region": "eu-west-1"}
     monkeypatch.setenv("AWS_REGION", "ap-south-1")
-    assert config_of(at("s3://bucket")) == {"access_key_id": "a", "secret_access_key": "b%"}
+    assert config_of(at("s3://bucket")) == {}
     monkeypatch.setenv("AWS_PROFILE", "other")
-    assert config_of(at("s3://bucket")) == {
-        "access_key_id": "c",
-        "secret_access_key": "d",
-        "session_token": "e",
-        "endpoint": "http://minio",
-    }
+    assert keys_of("s3://bucket") == ("c", "d", "e")
+    assert config_of(at("s3://bucket"))["endpoint"] == "http://minio"
     assert config_of(at("s3://host:1/bucket"))["endpoint"] == "http://host:1"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://other")
+    assert config_of(at("s3://bucket")) == {}
 
 
 def test_keys_of_variables_win_over_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profiles(tmp_path, "[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    assert config_of(at("s3://bucket")) == {}
+    assert keys_of("s3://bucket") is None
 
 
 def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,16 +101,16 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_files_of_profiles_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keys").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
-    assert config_of(at("s3://bucket")) == {"access_key_id": "a", "secret_access_key": "b"}
+    assert keys_of("s3://bucket") == ("a", "b", None)
     (tmp_path / "keys").write_text("aws_access_key_id = a\n")
     with pytest.raises(ConfigInvalid, match="cannot be read as a file of AWS profiles"):
-        config_of(at("s3://bucket"))
+        provider_of(at("s3://bucket"))
 
 
 def test_a_profile_with_a_role_needs_boto3(tmp_path: Path) -> None:
     profiles(tmp_path, "", "[default]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = other\n")
     with pytest.raises(ConfigInvalid, match="states a role, a login or a command, which boto3 finds credentials by"):
-        profile_of(at("s3://bucket"))
+        provider_of(at("s3://bucket"))
 
 
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: object) -> None:
@@ -109,9 +128,10 @@ def test_tritons_file_says_it_by_the_longest_beginning(tmp_path: Path, monkeypat
         {"s3": {"": keys("a"), "s3://bucket": keys("b"), "s3://bucket/long": keys("c")}, "gs": {"": "/account.json"}},
     )
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of another key")
     for text, key in (("s3://other", "a"), ("s3://bucket", "b"), ("s3://bucket/l", "b"), ("s3://bucket/long/a", "c")):
-        stated = {"access_key_id": key, "secret_access_key": f"{key} secret", "region": "eu-west-1"}
-        assert config_of(at(text)) == stated
+        assert keys_of(text) == (key, f"{key} secret", None)
+        assert config_of(at(text)) == {"region": "eu-west-1"}
     assert config_of(at("gs://bucket")) == {"application_credentials": "/account.json"}
     assert config_of(at("az://container")) == {}
 
@@ -120,7 +140,7 @@ def test_tritons_file_may_name_a_profile(tmp_path: Path, monkeypatch: pytest.Mon
     file(tmp_path, monkeypatch, {"s3": {"": {"profile": "other"}}})
     profiles(tmp_path, "[other]\naws_access_key_id = c\naws_secret_access_key = d\n")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    assert config_of(at("s3://bucket")) == {"access_key_id": "c", "secret_access_key": "d"}
+    assert keys_of("s3://bucket") == ("c", "d", None)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"s3": 1}', '{"s3": {"": 1}}'])

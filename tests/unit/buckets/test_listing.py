@@ -68,12 +68,16 @@ def test_a_listing_is_read_as_it_was_written(stated: list[tuple[list[str], int, 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"form": 1}', '{"form": 1, "models": {"m": {}}}', '{"form": 1, "models": 3}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"models": {}}',
+        '{"models, form 1": {"m": {}}}',
+        '{"models, form 1": 3}',
+    ],
 )
 def test_what_is_no_listing_is_refused(text: str) -> None:
     with pytest.raises(ConfigInvalid, match="what was listed before cannot be read"):
         read_listing(text)
-
-
-def test_a_listing_of_another_form_says_nothing() -> None:
-    assert read_listing('{"form": 2}') == {}

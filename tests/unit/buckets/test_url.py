@@ -50,6 +50,7 @@ def test_what_is_no_url(text: str | Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("s3://http://user:word@host/bucket", "a URL has no place for a user or a password"),
         ("s3://", "expected s3://BUCKET/PATH"),
         ("s3:///a", "expected s3://BUCKET/PATH or s3://https://HOST:PORT/BUCKET/PATH"),
         ("s3://https://host:1", "expected s3://BUCKET/PATH"),

@@ -95,6 +95,12 @@ impl Core {
         exit::detached(py, reschedule).map_err(|error| raise(py, &error, Some(name)))
     }
 
+    /// How many instances a version that stays as it is has from now on.
+    fn resize(&self, py: Python<'_>, name: &str, version: u64, instances: usize) -> PyResult<()> {
+        let resize = || self.server.resize(name, version, instances);
+        exit::detached(py, resize).map_err(|error| raise(py, &error, Some(name)))
+    }
+
     /// Names a version that is on its way.
     fn announce(&self, name: &str, version: u64) {
         self.server.registry().announce(name, version);

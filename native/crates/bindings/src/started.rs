@@ -26,6 +26,12 @@ pub(crate) struct StartedVersion {
 
 #[pymethods]
 impl StartedVersion {
+    /// How many instances it may have while it serves; 0: as many as it was started with.
+    #[getter]
+    fn most_instances(&self) -> usize {
+        self.runner.most_instances()
+    }
+
     /// Executes the samples on every instance.
     fn warm_up(&self, py: Python<'_>, samples: Vec<Sample>) -> PyResult<()> {
         let spec = self.runner.spec().clone();

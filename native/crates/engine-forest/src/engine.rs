@@ -12,6 +12,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::model::ForestModel;
 
+/// How many there may be at least, however many there are at first.
+const MOST_INSTANCES: usize = 64;
+
 /// One engine serves all instances of a model.
 pub struct ForestEngine {
     model: Arc<ForestModel>,
@@ -35,7 +38,7 @@ impl ForestEngine {
         }
         let position = |name: &str| model.outputs().iter().position(|output| output.name == name);
         let outputs = spec.outputs.iter().filter_map(|output| position(&output.name)).collect();
-        let stops = (0..spec.instances).map(|_| AtomicBool::new(false)).collect();
+        let stops = (0..spec.instances.max(MOST_INSTANCES)).map(|_| AtomicBool::new(false)).collect();
         Ok(Self { model, stops, outputs })
     }
 
@@ -75,6 +78,10 @@ impl ForestEngine {
 impl Engine for ForestEngine {
     fn capability(&self) -> Capability {
         Capability { concurrent: true, inline: true, keeps_slots: false }
+    }
+
+    fn most_instances(&self) -> usize {
+        self.stops.len()
     }
 
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {

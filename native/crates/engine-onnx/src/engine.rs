@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kushi_core::{
     Batch, Buffer, Capability, DataType, Engine, Error, ErrorKind, Gathered, ModelSpec, Scratch, Slot,
@@ -16,6 +16,9 @@ use crate::types::to_element;
 use crate::value::{InputValue, Value};
 use crate::{OnnxSession, strings};
 
+/// How many there may be at least, however many there are at first.
+const MOST_INSTANCES: usize = 64;
+
 /// One engine serves all instances of a model: it keeps nothing between batches.
 pub struct OnnxEngine {
     sessions: Sessions,
@@ -23,7 +26,7 @@ pub struct OnnxEngine {
     input_names: Vec<CString>,
     output_names: Vec<CString>,
     /// Of each slot, so that each of its runs can be ended.
-    run_options: Vec<RunOptions>,
+    run_options: Box<[OnceLock<RunOptions>]>,
 }
 
 /// The sessions of one model file.
@@ -84,9 +87,21 @@ impl OnnxEngine {
         }
         let names = |specs: &[TensorSpec]| specs.iter().map(|tensor| c_string(&tensor.name)).collect();
         let (input_names, output_names) = (names(&spec.inputs), names(&spec.outputs));
-        let run_options = (0..spec.instances).map(|_| RunOptions::of(session.run_entries()));
-        let run_options = run_options.collect::<Result<_, _>>().map_err(fault)?;
-        Ok(Self { sessions, input_names, output_names, run_options })
+        let run_options = (0..spec.instances.max(MOST_INSTANCES)).map(|_| OnceLock::new()).collect();
+        let engine = Self { sessions, input_names, output_names, run_options };
+        engine.make_options(spec.instances).map_err(fault)?;
+        Ok(engine)
+    }
+
+    fn make_options(&self, instances: usize) -> Result<(), String> {
+        for options in self.run_options[..instances].iter().filter(|options| options.get().is_none()) {
+            drop(options.set(RunOptions::of(self.sessions.largest().run_entries())?));
+        }
+        Ok(())
+    }
+
+    fn run_options(&self, slot: usize) -> &RunOptions {
+        self.run_options[slot].get().expect("they are made before there is such an instance")
     }
 
     /// Answers the outputs that are wanted, by position in the specification. None of them shares
@@ -157,8 +172,16 @@ impl Engine for OnnxEngine {
         }
     }
 
+    fn most_instances(&self) -> usize {
+        self.run_options.len()
+    }
+
+    fn make_room(&self, instances: usize) -> Result<(), Error> {
+        self.make_options(instances).map_err(|text| Error::new(ErrorKind::EngineFailed, text))
+    }
+
     fn execute(&self, slot: &mut Slot, mut batch: Batch) {
-        let result = self.run(&self.run_options[slot.index], &mut slot.scratch, &mut batch);
+        let result = self.run(self.run_options(slot.index), &mut slot.scratch, &mut batch);
         batch.computed();
         let outputs = result.and_then(|values| {
             let mut tensors = SmallVec::<[Option<Tensor>; 4]>::new();
@@ -175,11 +198,11 @@ impl Engine for OnnxEngine {
     }
 
     fn end_run(&self, slot: usize) -> bool {
-        self.run_options[slot].end_runs().is_ok()
+        self.run_options(slot).end_runs().is_ok()
     }
 
     fn revoke_end(&self, slot: usize) {
-        if let Err(failure) = self.run_options[slot].allow_runs() {
+        if let Err(failure) = self.run_options(slot).allow_runs() {
             log::error!("an instance cannot run any more: {}", failure.text());
         }
     }

@@ -149,6 +149,14 @@ impl Server {
         }
     }
 
+    /// A version that stays as it is has so many instances from now on.
+    pub fn resize(&self, model: &str, version: u64, instances: usize) -> Result<(), Error> {
+        match self.plane.registry.find(model, &AskedVersion::Number(version)) {
+            Ok(servable) => servable.resize(instances),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Takes a model away, and lets its versions finish what they began.
     pub fn unload(&self, model: &str) {
         self.plane.unload(model);

@@ -255,6 +255,10 @@ impl Engine for PuppetEngine {
         self.capability
     }
 
+    fn most_instances(&self) -> usize {
+        100
+    }
+
     fn execute(&self, slot: &mut Slot, batch: Batch) {
         self.perform(slot, batch);
     }

@@ -34,6 +34,17 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
+    /// How many instances may share it, however many its specification has: [`Runner::resize`](crate::Runner::resize).
+    /// 0: as many as it was made for.
+    fn most_instances(&self) -> usize {
+        0
+    }
+
+    /// Told before there are so many, [`Self::most_instances`] at most. Where it fails, there are as many as before.
+    fn make_room(&self, _instances: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Told once, when its runner has started, to an engine with [`Capability::keeps_slots`]: it may say there whether
     /// it has somebody to execute. Until then it does.
     fn attend(&self, _attendee: Attendee) {}

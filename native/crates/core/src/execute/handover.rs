@@ -33,8 +33,14 @@ pub(crate) struct Handover<W, S> {
 struct HandoverState<W, S> {
     work: W,
     /// By their indexes.
-    slots: Box<[Option<S>]>,
+    slots: Vec<Option<S>>,
     free: FreeSlots,
+    /// So many slots take work: the first ones. Others finish what they execute, and then stay at home.
+    count: usize,
+    /// Those of the others that are at home.
+    idle: usize,
+    /// Instance threads that there are.
+    threads: FreeSlots,
     /// Slots between [`Handover::begin`] and [`Handover::finish`].
     executing: usize,
     inline: bool,
@@ -51,7 +57,22 @@ struct HandoverState<W, S> {
 impl<W: Work, S: Indexed> HandoverState<W, S> {
     /// Slots that are out and have not begun: their holders look for work, or give the slot back.
     fn leaders_on_their_way(&self) -> usize {
-        self.slots.len() - self.free.len() - self.executing
+        self.out() - self.executing
+    }
+
+    /// Slots that are not at home.
+    fn out(&self) -> usize {
+        self.slots.len() - self.free.len() - self.idle
+    }
+
+    fn put(&mut self, slot: S) {
+        let index = slot.index();
+        self.slots[index] = Some(slot);
+        if index < self.count {
+            self.free.insert(index);
+        } else {
+            self.idle += 1;
+        }
     }
 
     fn due(&self, now: Instant) -> Due {
@@ -106,6 +127,9 @@ impl<W: Work, S: Indexed> Handover<W, S> {
                 bound,
                 work,
                 free: (0..slots.len()).collect(),
+                count: slots.len(),
+                idle: 0,
+                threads: FreeSlots::default(),
                 slots: slots.into_iter().map(Some).collect(),
                 executing: 0,
                 inline: false,
@@ -128,9 +152,53 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     /// already hears that with the end of its batch, as in [`Self::finish`]. A sleeper is called for what is due then.
     pub(crate) fn change(&self, now: Instant, change: impl FnOnce(&mut W) -> bool) {
         let mut state = lock(&self.state);
-        let someone_leads = state.free.len() < state.slots.len();
+        let someone_leads = state.out() > 0;
         state.inline = change(&mut state.work) || (state.inline && someone_leads);
         self.call_a_sleeper(&mut state, now);
+    }
+
+    /// From now on so many slots take work, of which `make` makes those that there have not been yet; `change` tells the
+    /// work of it. One that goes finishes what it executes. The threads of those that go end when they come to
+    /// [`Self::wait`]. Answers what `change` does, and for which slots there is no thread yet.
+    pub(crate) fn resize<R>(
+        &self,
+        now: Instant,
+        count: usize,
+        make: impl Fn(usize) -> S,
+        change: impl FnOnce(&mut W) -> R,
+    ) -> (R, Vec<usize>) {
+        let mut state = lock(&self.state);
+        for index in count..state.count {
+            if state.slots[index].is_some() {
+                state.free.remove(index);
+                state.idle += 1;
+            }
+        }
+        for index in state.count..count {
+            if index == state.slots.len() {
+                state.slots.push(Some(make(index)));
+                state.free.insert(index);
+            } else if state.slots[index].is_some() {
+                state.idle -= 1;
+                state.free.insert(index);
+            }
+        }
+        state.count = count;
+        let changed = change(&mut state.work);
+        let new = (0..count).filter(|&thread| !state.threads.contains(thread)).collect();
+        self.work.notify_all();
+        self.call_a_sleeper(&mut state, now);
+        (changed, new)
+    }
+
+    /// There is a thread of this number from now on, which is going to [`Self::wait`].
+    pub(crate) fn enlist(&self, thread: usize) {
+        lock(&self.state).threads.insert(thread);
+    }
+
+    /// It could not be started.
+    pub(crate) fn dismiss(&self, thread: usize) {
+        lock(&self.state).threads.remove(thread);
     }
 
     /// Looks at or changes the work without moving any slot.
@@ -138,11 +206,11 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         f(&mut lock(&self.state).work)
     }
 
-    /// Whether every slot is home, there is nothing to do, and all `threads` sleep uncalled.
-    pub(crate) fn at_rest(&self, now: Instant, threads: usize) -> bool {
+    /// Whether every slot is home, there is nothing to do, and all threads sleep uncalled.
+    pub(crate) fn at_rest(&self, now: Instant) -> bool {
         let state = lock(&self.state);
-        let asleep = state.sleepers == threads && state.called == 0;
-        asleep && state.free.len() == state.slots.len() && matches!(state.due(now), Due::Nothing)
+        let asleep = state.sleepers == state.threads.len() && state.called == 0;
+        asleep && state.out() == 0 && matches!(state.due(now), Due::Nothing)
     }
 
     /// Adds work. Answers a slot when the caller has to lead: nobody does, or all who do are executing,
@@ -203,6 +271,12 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         let moves = state.inline && !inline;
         state.inline = inline;
         let index = slot.index();
+        if index >= state.count {
+            state.put(slot);
+            let due = state.due(now);
+            self.came_home(&mut state, due);
+            return None;
+        }
         state.free.insert(index);
         let due = state.due(now);
         let own = match due {
@@ -229,7 +303,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     /// Sleeps until there is work for a free slot, or where slots are bound, for that of this thread. `None`
-    /// once closed.
+    /// once closed, or where there are fewer slots than that by now.
     pub(crate) fn wait(&self, thread: usize, clock: impl Fn() -> Instant) -> Option<S> {
         let mut state = lock(&self.state);
         loop {
@@ -237,6 +311,12 @@ impl<W: Work, S: Indexed> Handover<W, S> {
                 return None;
             }
             let now = clock();
+            if thread >= state.count {
+                state.threads.remove(thread);
+                // It may have been the one that was called, or that had the alarm.
+                self.call_a_sleeper(&mut state, now);
+                return None;
+            }
             let due = if state.bound { state.due_for(thread, now) } else { state.due(now) };
             if matches!(due, Due::Any { .. } | Due::Only(_))
                 && let Some(slot) = self.take_out(&mut state, due, now)
@@ -277,7 +357,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     /// has not come home by `until`.
     pub(crate) fn collect(&self, until: Instant, clock: impl Fn() -> Instant) -> Option<Vec<S>> {
         let mut state = lock(&self.state);
-        while state.free.len() < state.slots.len() {
+        while state.out() > 0 {
             let left = until.saturating_duration_since(clock());
             if left.is_zero() {
                 return None;
@@ -286,13 +366,12 @@ impl<W: Work, S: Indexed> Handover<W, S> {
             (state, _) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         state.free = FreeSlots::default();
+        state.idle = 0;
         Some(std::mem::take(&mut state.slots).into_iter().flatten().collect())
     }
 
     fn put_home(&self, state: &mut HandoverState<W, S>, slot: S, now: Instant) {
-        let index = slot.index();
-        state.slots[index] = Some(slot);
-        state.free.insert(index);
+        state.put(slot);
         let due = if state.can_call() { state.due(now) } else { Due::Nothing };
         self.came_home(state, due);
     }

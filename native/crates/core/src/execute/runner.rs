@@ -9,7 +9,7 @@ mod permits;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::base::held_back::LookAgain;
@@ -68,6 +68,9 @@ pub struct Runner {
     /// Where its instances ask for resources.
     permits: Option<Permits>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) thread_start: fn(),
+    /// The engine of all its instances, where [`Self::resize`] may change how many there are.
+    shared: Option<Weak<dyn Engine>>,
     /// `None`: as its specification has it.
     config: Mutex<Option<ConfigTexts>>,
 }
@@ -82,6 +85,8 @@ pub(crate) struct RunnerState {
     pub(crate) runs: Runs,
     /// Batches that are bound to a slot, as those whose runs are to begin again: instance threads execute them.
     pub(crate) moved: VecDeque<(usize, Box<Batch>)>,
+    /// So many slots take work.
+    instances: usize,
     /// Where answers keep the order of requests.
     pub(crate) ordering: Option<Arc<Ordering>>,
     /// Of engines that keep their slots.
@@ -108,9 +113,9 @@ impl RunnerState {
     fn unmarked_due(&self, now: Instant, free: &FreeSlots) -> Due {
         // Never held back: answers to others may have to wait for theirs.
         if !self.moved.is_empty()
-            && let Some((slot, _)) = self.moved.iter().find(|(slot, _)| free.contains(*slot))
+            && let Some(slot) = free.iter().find(|&slot| self.moved_for(slot).is_some())
         {
-            return Due::Only(*slot);
+            return Due::Only(slot);
         }
         if self.is_held_back() {
             return Due::Nothing;
@@ -129,8 +134,13 @@ impl RunnerState {
     }
 
     pub(crate) fn take_moved(&mut self, slot: usize) -> Option<Box<Batch>> {
-        let place = self.moved.iter().position(|(of, _)| *of == slot)?;
+        let place = self.moved_for(slot)?;
         self.moved.remove(place).map(|(_, batch)| batch)
+    }
+
+    /// Those of slots that take no work any more are for all.
+    fn moved_for(&self, slot: usize) -> Option<usize> {
+        self.moved.iter().position(|(of, _)| *of == slot || *of >= self.instances)
     }
 }
 
@@ -188,6 +198,13 @@ impl Runner {
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
         let permits = Permits::of(options.limiter.as_ref(), &spec.rates)?;
         let runs = Runs::new(&engines);
+        let is_shared = engines.iter().all(|engine| Arc::ptr_eq(engine, &engines[0]));
+        let resizes = is_shared
+            && engines[0].most_instances() > 0
+            && !keeps_slots
+            && spec.cores.is_empty()
+            && permits.is_none();
+        let shared = resizes.then(|| Arc::downgrade(&engines[0]));
         let attending = if keeps_slots { engines.clone() } else { Vec::new() };
         let slots = engines.into_iter().enumerate().map(|(index, engine)| Slot::new(index, engine)).collect();
         let runner = Arc::new_cyclic(|runner| {
@@ -207,6 +224,7 @@ impl Runner {
                 next_sequence: 0,
                 runs,
                 moved: VecDeque::new(),
+                instances,
                 ordering: ledger.ordering.clone(),
                 unanswered: keeps_slots.then(|| Arc::new(Unanswered::new(instances, look_again))),
                 attendances: keeps_slots.then(|| Attendances::new(instances)),
@@ -222,14 +240,16 @@ impl Runner {
                 may_run_inline,
                 permits,
                 threads: Mutex::new(Vec::new()),
+                thread_start: options.thread_start,
+                shared,
                 config: Mutex::new(None),
             }
         });
         let spawned = if keeps_slots {
             runner.handover.set_inline();
-            threads::spawn_clock(&runner, options.thread_start)
+            threads::spawn_clock(&runner)
         } else {
-            threads::spawn(&runner, instances, options.thread_start)
+            threads::spawn(&runner, 0..instances)
         };
         // The threads that did start are let go, and the engines with them.
         *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
@@ -274,6 +294,55 @@ impl Runner {
         // What was due may wait for others now.
         self.end_useless_waits();
         self.look_again();
+    }
+
+    /// How many instances [`Self::resize`] may make; 0 where it is not possible, since they do not share one engine, or
+    /// something tells them apart.
+    pub fn most_instances(&self) -> usize {
+        self.shared.as_ref().and_then(Weak::upgrade).map_or(0, |engine| engine.most_instances())
+    }
+
+    /// So many instances execute from now on. One that goes finishes what it executes. Where it fails, there are as many as
+    /// before.
+    pub fn resize(self: &Arc<Self>, instances: usize) -> Result<(), Error> {
+        let may_be = |engine: &Arc<dyn Engine>| {
+            (1..=engine.most_instances()).contains(&instances) && self.state() == State::Ready
+        };
+        let engine = self.shared.as_ref().and_then(Weak::upgrade).filter(may_be).ok_or_else(|| {
+            let text =
+                format!("model '{}' cannot have {instances} instances while it serves", self.spec().name);
+            Error::new(ErrorKind::ConfigInvalid, text)
+        })?;
+        engine.make_room(instances)?;
+        let set = |count: usize| {
+            let make = |index| Slot::new(index, engine.clone());
+            self.handover.resize(self.now(), count, make, |state| {
+                state.runs.grow(count, &engine);
+                std::mem::replace(&mut state.instances, count)
+            })
+        };
+        let (before, new) = set(instances);
+        match threads::spawn(self, new) {
+            Ok(new) => self.keep_threads(new),
+            Err(error) => {
+                set(before);
+                return Err(error);
+            }
+        }
+        self.look_again();
+        Ok(())
+    }
+
+    fn keep_threads(&self, new: Vec<JoinHandle<()>>) {
+        let mut threads = lock(&self.threads);
+        #[cfg(not(loom))]
+        threads.retain(|thread| !thread.is_finished());
+        threads.extend(new);
+    }
+
+    /// How many instances execute at the same time.
+    pub fn instances(&self) -> usize {
+        self.handover.with(|state| state.instances)
     }
 
     pub fn state(&self) -> State {
@@ -328,8 +397,7 @@ impl Runner {
 
     /// Whether nothing waits, nothing runs and every thread of the model is asleep.
     pub fn at_rest(&self) -> bool {
-        let threads = lock(&self.threads).len();
-        self.handover.at_rest(self.now(), threads)
+        self.handover.at_rest(self.now())
     }
 
     pub fn now(&self) -> Instant {

@@ -35,7 +35,7 @@ impl Ending {
 
 /// One for each slot.
 pub(crate) struct Runs {
-    runs: Box<[Run]>,
+    runs: Vec<Run>,
     /// Runs that begin are ended at once.
     stopped: bool,
 }
@@ -55,15 +55,14 @@ struct Run {
 
 impl Runs {
     pub(crate) fn new(engines: &[Arc<dyn Engine>]) -> Self {
-        let run = |engine| Run {
-            engine: Arc::downgrade(engine),
-            since: None,
-            inline: false,
-            awaited: Vec::new(),
-            left: None,
-            ending: None,
-        };
-        Self { runs: engines.iter().map(run).collect(), stopped: false }
+        Self { runs: engines.iter().map(Run::new).collect(), stopped: false }
+    }
+
+    /// There are so many slots at least, all of this engine.
+    pub(crate) fn grow(&mut self, count: usize, engine: &Arc<dyn Engine>) {
+        while self.runs.len() < count {
+            self.runs.push(Run::new(engine));
+        }
     }
 
     /// Those that are still there.
@@ -156,6 +155,17 @@ impl Runs {
 }
 
 impl Run {
+    fn new(engine: &Arc<dyn Engine>) -> Self {
+        Self {
+            engine: Arc::downgrade(engine),
+            since: None,
+            inline: false,
+            awaited: Vec::new(),
+            left: None,
+            ending: None,
+        }
+    }
+
     /// A strong engine that is made here is never the last: the slot is out, and has one.
     fn end(&mut self, slot: usize, why: Ending) -> bool {
         let ends = self.engine.upgrade().is_some_and(|engine| match why {

@@ -19,23 +19,25 @@ pub fn lower_priority() {
     }
 }
 
-/// One for each instance.
-pub(crate) fn spawn(runner: &Arc<Runner>, count: usize, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
-    (0..count)
-        .map(|index| spawn_one(runner, index, format!("{}_{index}", runner.spec().name), start))
-        .collect()
+/// One for each of these instances.
+pub(crate) fn spawn(
+    runner: &Arc<Runner>,
+    instances: impl IntoIterator<Item = usize>,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let spawn = |index| spawn_one(runner, index, format!("{}_{index}", runner.spec().name));
+    instances.into_iter().map(spawn).collect()
 }
 
 /// The only thread of a model whose engines keep their slots: it minds delays and timeouts, and leads
 /// where a lease was dropped.
-pub(crate) fn spawn_clock(runner: &Arc<Runner>, start: fn()) -> Result<Vec<JoinHandle<()>>, Error> {
-    Ok(vec![spawn_one(runner, 0, format!("{}_clock", runner.spec().name), start)?])
+pub(crate) fn spawn_clock(runner: &Arc<Runner>) -> Result<Vec<JoinHandle<()>>, Error> {
+    Ok(vec![spawn_one(runner, 0, format!("{}_clock", runner.spec().name))?])
 }
 
-fn spawn_one(runner: &Arc<Runner>, index: usize, name: String, start: fn()) -> Result<JoinHandle<()>, Error> {
-    let runner = runner.clone();
+fn spawn_one(of: &Arc<Runner>, index: usize, name: String) -> Result<JoinHandle<()>, Error> {
+    let runner = of.clone();
     let work = move || {
-        start();
+        (runner.thread_start)();
         if !runner.keeps_slots
             && let Some(cores) = runner.spec().cores.get(index)
         {
@@ -43,7 +45,9 @@ fn spawn_one(runner: &Arc<Runner>, index: usize, name: String, start: fn()) -> R
         }
         drive(&runner, index);
     };
+    of.handover.enlist(index);
     Builder::new().name(name).spawn(work).map_err(|error| {
+        of.handover.dismiss(index);
         Error::new(ErrorKind::Internal, format!("cannot start an instance thread: {}", os_text(&error)))
     })
 }

@@ -27,6 +27,7 @@ mod properties;
 mod rate_limits;
 mod replies;
 mod rescheduling;
+mod resizing;
 mod slot_tokens;
 mod statistics;
 mod unanswered;

@@ -10,6 +10,7 @@ use super::*;
 
 mod affinity;
 mod bound;
+mod resizing;
 
 /// Items to run, one per batch.
 #[derive(Default)]
