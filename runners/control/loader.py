@@ -6,7 +6,7 @@ locked the model.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from .background import Background
 from .code_watch import CodeWatch
 from .load import Load
 from .opening import Failures, Opening
-from .plan import Known, Wish
+from .plan import Known, Shared, Wish
 from .state import State
 from .staying import restated_config, staying
 
@@ -76,7 +76,7 @@ class Loader:
                 configs = {version: config for version, (_, config) in loaded.items()}
                 check_alike(routes_of(resolved.config), stay | configs)
                 stay = self._publish(resolved.config, source.name, stay, [started for started, _ in loaded.values()])
-                self._state.serves(wish, stay | configs, seen, opened.shared)
+                self._state.serves(wish, stay | configs, seen, self._shared_by(wish.name, stay) | opened.shared)
             if opened.works or not failures:
                 self._background.want(source.name, opened.works)
         except ShuttingDown:
@@ -116,17 +116,16 @@ class Loader:
     ) -> dict[int, ModelConfig]:
         """The new versions beside those that stay, which have the configurations that are answered"""
         routes = routes_of(config)
-        self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
         known = self._state.actual.get(name)
-        shared = known.shared if known else {}
+        shared = self._shared_by(name, stay)
         before = known.served.resolved.config if known and known.served and known.served.resolved else None
         now = {
             version: restated_config(serving, config, before, shared.get(version)) for version, serving in stay.items()
         }
+        # what may fail comes first
+        self._resize(name, stay, now)
+        self._core.publish(name, new, sorted(stay), routes.native() if routes else None)
         for version, stated in now.items():
-            if (instances := instances_of(stated)) != instances_of(stay[version]):
-                self._core.resize(name, version, instances)
-                _LOG.info("'%s' version %d stays, and has %d instance(s)", name, version, instances)
             if stated != stay[version]:
                 self._core.restate(name, version, config_text(stated), stated.SerializeToString())
             scheduling = scheduling_text(stated)
@@ -134,6 +133,25 @@ class Loader:
                 self._core.reschedule(name, version, scheduling)
                 _LOG.info("'%s' version %d stays, and takes over how its requests wait", name, version)
         return now
+
+    def _shared_by(self, name: str, stay: Iterable[int]) -> dict[int, Shared]:
+        """What the instances of versions share that stay"""
+        known = self._state.actual.get(name)
+        return {version: known.shared[version] for version in stay if version in known.shared} if known else {}
+
+    def _resize(self, name: str, stay: Mapping[int, ModelConfig], now: Mapping[int, ModelConfig]) -> None:
+        """As many instances as the versions have now; where one cannot have them, all have as many as before"""
+        changed: list[int] = []
+        try:
+            for version, stated in now.items():
+                if (instances := instances_of(stated)) != instances_of(stay[version]):
+                    self._core.resize(name, version, instances)
+                    changed.append(version)
+                    _LOG.info("'%s' version %d stays, and has %d instance(s)", name, version, instances)
+        except KushiError:
+            for version in changed:
+                self._core.resize(name, version, instances_of(stay[version]))
+            raise
 
     def unload(self, name: str) -> Wish | None:
         """Takes a model away; what was desired of it"""

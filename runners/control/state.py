@@ -53,16 +53,13 @@ class State:
         wish: Wish,
         versions: Mapping[int, ModelConfig],
         seen: Mapping[str, int],
-        opened: Mapping[int, Shared] | None = None,
+        shared: Mapping[int, Shared] = MappingProxyType({}),
     ) -> None:
         """
         These versions of a model serve from now on, and no others; `seen` are the changes before they were opened, and
-        `opened` what is shared by the instances of those that were opened now
+        `shared` is what their instances share
         """
         with self._lock:
-            known = self._known.get(wish.name)
-            shared = {**(known.shared if known else {}), **(opened or {})}
-            shared = {version: one for version, one in shared.items() if version in versions}
             self._known[wish.name] = Known(wish, versions, shared, served=wish, change=next(self._changes), seen=seen)
 
     def reroutes(self, served: Wish, versions: Mapping[int, ModelConfig]) -> None:

@@ -37,9 +37,16 @@ def test_an_engine_serves_a_bare_file_under_its_stem(tmp_path: Path) -> None:
         assert [(m.name, m.version, m.state) for m in engine.models()] == [("plus", "1", "READY")]
 
 
-def test_a_place_on_another_host_is_refused() -> None:
-    with pytest.raises(Unsupported, match="model repository 's3://bucket/models': remote storage is not supported yet"):
+def test_a_bucket_needs_what_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    reason = r"model repository 's3://bucket/models': buckets are read by obstore, .*: pip install 'kushi\[buckets\]'"
+    with pytest.raises(ConfigInvalid, match=reason):
         Engine("s3://bucket/models")
+
+
+def test_a_place_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigInvalid, match="expected a directory, or a URL that begins with s3://"):
+        Engine("hdfs://host/models")
 
 
 def test_every_version_of_the_policy_is_loaded(tmp_path: Path) -> None:

@@ -162,3 +162,26 @@ def test_a_model_that_says_itself_how_many_there_are_is_loaded_again() -> None:
     before, now, serving = config(GROUP.format(1)), config(GROUP.format(2)), config(GROUP.format(5))
     assert not may_be_resized(before, now, {1: resized(serving, serving)}, {1: Shared(7, 5, 64)})
     assert not may_be_resized(before, now, {1: resized(before, before)}, {})
+
+
+def test_a_version_that_was_opened_anew_is_known_anew(tmp_path: Path, engine: Engine) -> None:
+    """Bound to cores, its instances cannot come and go any more."""
+    cores = 'parameters { key: "kushi.cores" value { string_value: "0" } }'
+    for groups in (GROUP.format(2) + cores, GROUP.format(3) + cores, GROUP.format(2)):
+        declare(tmp_path, groups)
+        engine.load_model("m")
+        assert count(engine) == 0
+        assert answer(engine) == 1
+    declare(tmp_path, GROUP.format(4))
+    engine.load_model("m")
+    assert count(engine) == 1
+
+
+def test_a_model_of_several_threads_is_loaded_again(tmp_path: Path, engine: Engine) -> None:
+    """Each of its instances has a session of its own."""
+    threads = 'parameters { key: "intra_op_thread_count" value { string_value: "3" } }'
+    for number in (1, 2):
+        declare(tmp_path, GROUP.format(number) + threads)
+        engine.load_model("m")
+        assert count(engine) == 0
+        assert answer(engine) == 1

@@ -173,7 +173,8 @@ impl Engine for OnnxEngine {
     }
 
     fn most_instances(&self) -> usize {
-        self.run_options.len()
+        // others have a session with threads of its own for each instance
+        if self.sessions.largest().runs_on_caller() { self.run_options.len() } else { 0 }
     }
 
     fn make_room(&self, instances: usize) -> Result<(), Error> {

@@ -101,6 +101,10 @@ impl Indexed for Slot {
     fn index(&self) -> usize {
         self.index
     }
+
+    fn rest(&mut self) {
+        self.scratch = Scratch::default();
+    }
 }
 
 impl Slot {

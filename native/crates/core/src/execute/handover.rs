@@ -20,6 +20,9 @@ pub(crate) trait Work {
 /// A slot knows its index, below the number of slots.
 pub(crate) trait Indexed {
     fn index(&self) -> usize;
+
+    /// It takes no work for now.
+    fn rest(&mut self) {}
 }
 
 pub(crate) struct Handover<W, S> {
@@ -65,14 +68,20 @@ impl<W: Work, S: Indexed> HandoverState<W, S> {
         self.slots.len() - self.free.len() - self.idle
     }
 
-    fn put(&mut self, slot: S) {
+    fn put(&mut self, mut slot: S) {
         let index = slot.index();
-        self.slots[index] = Some(slot);
         if index < self.count {
             self.free.insert(index);
         } else {
             self.idle += 1;
+            slot.rest();
         }
+        self.slots[index] = Some(slot);
+    }
+
+    /// Slots that take no work any more, and are not at home yet: any thread may hold them, so that none leaves.
+    fn is_shrinking(&self) -> bool {
+        self.slots.len() - self.count > self.idle
     }
 
     fn due(&self, now: Instant) -> Due {
@@ -158,18 +167,23 @@ impl<W: Work, S: Indexed> Handover<W, S> {
     }
 
     /// From now on so many slots take work, of which `make` makes those that there have not been yet; `change` tells the
-    /// work of it. One that goes finishes what it executes. The threads of those that go end when they come to
-    /// [`Self::wait`]. Answers what `change` does, and for which slots there is no thread yet.
+    /// work of it. One that goes finishes what it executes; when all have, as many threads end as there are too many.
+    /// Answers what `change` does, and for which slots threads are to be started, which count as there from now on.
+    /// `None` once closed.
     pub(crate) fn resize<R>(
         &self,
         now: Instant,
         count: usize,
         make: impl Fn(usize) -> S,
         change: impl FnOnce(&mut W) -> R,
-    ) -> (R, Vec<usize>) {
+    ) -> Option<(R, Vec<usize>)> {
         let mut state = lock(&self.state);
+        if state.closed {
+            return None;
+        }
         for index in count..state.count {
-            if state.slots[index].is_some() {
+            if let Some(slot) = &mut state.slots[index] {
+                slot.rest();
                 state.free.remove(index);
                 state.idle += 1;
             }
@@ -185,10 +199,13 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         }
         state.count = count;
         let changed = change(&mut state.work);
-        let new = (0..count).filter(|&thread| !state.threads.contains(thread)).collect();
+        let new: Vec<usize> = (0..count).filter(|&thread| !state.threads.contains(thread)).collect();
+        for &thread in &new {
+            state.threads.insert(thread);
+        }
         self.work.notify_all();
         self.call_a_sleeper(&mut state, now);
-        (changed, new)
+        Some((changed, new))
     }
 
     /// There is a thread of this number from now on, which is going to [`Self::wait`].
@@ -243,6 +260,10 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         take: impl FnOnce(&mut W, &S) -> Option<R>,
     ) -> Begin<R, S> {
         let mut state = lock(&self.state);
+        if slot.index() >= state.count {
+            self.put_home(&mut state, slot, now);
+            return Begin::Nothing;
+        }
         let Some(batch) = take(&mut state.work, &slot) else {
             self.put_home(&mut state, slot, now);
             return Begin::Nothing;
@@ -311,7 +332,7 @@ impl<W: Work, S: Indexed> Handover<W, S> {
                 return None;
             }
             let now = clock();
-            if thread >= state.count {
+            if thread >= state.count && !state.is_shrinking() {
                 state.threads.remove(thread);
                 // It may have been the one that was called, or that had the alarm.
                 self.call_a_sleeper(&mut state, now);
@@ -380,6 +401,10 @@ impl<W: Work, S: Indexed> Handover<W, S> {
         if state.closed {
             self.home.notify_all();
         } else {
+            if !state.is_shrinking() && state.threads.len() > state.count {
+                // threads may leave now
+                self.work.notify_all();
+            }
             self.call_for(state, due);
         }
     }

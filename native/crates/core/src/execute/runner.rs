@@ -200,7 +200,7 @@ impl Runner {
         let runs = Runs::new(&engines);
         let is_shared = engines.iter().all(|engine| Arc::ptr_eq(engine, &engines[0]));
         let resizes = is_shared
-            && engines[0].most_instances() > 0
+            && engines[0].capability().concurrent
             && !keeps_slots
             && spec.cores.is_empty()
             && permits.is_none();
@@ -247,9 +247,9 @@ impl Runner {
         });
         let spawned = if keeps_slots {
             runner.handover.set_inline();
-            threads::spawn_clock(&runner)
+            threads::spawn_clock(&runner).map(|clock| vec![clock])
         } else {
-            threads::spawn(&runner, 0..instances)
+            (0..instances).map(|index| threads::spawn(&runner, index)).collect()
         };
         // The threads that did start are let go, and the engines with them.
         *lock(&runner.threads) = spawned.inspect_err(|_| runner.handover.close())?;
@@ -321,13 +321,19 @@ impl Runner {
                 std::mem::replace(&mut state.instances, count)
             })
         };
-        let (before, new) = set(instances);
-        match threads::spawn(self, new) {
-            Ok(new) => self.keep_threads(new),
-            Err(error) => {
-                set(before);
-                return Err(error);
-            }
+        let (before, new) = set(instances).ok_or_else(Error::shutting_down)?;
+        let mut spawned = Vec::with_capacity(new.len());
+        let started = new.iter().try_for_each(|&index| {
+            spawned.push(threads::spawn(self, index)?);
+            Ok(())
+        });
+        for &missing in &new[spawned.len()..] {
+            self.handover.dismiss(missing);
+        }
+        self.keep_threads(spawned);
+        if let Err(error) = started {
+            set(before);
+            return Err(error);
         }
         self.look_again();
         Ok(())

@@ -19,19 +19,15 @@ pub fn lower_priority() {
     }
 }
 
-/// One for each of these instances.
-pub(crate) fn spawn(
-    runner: &Arc<Runner>,
-    instances: impl IntoIterator<Item = usize>,
-) -> Result<Vec<JoinHandle<()>>, Error> {
-    let spawn = |index| spawn_one(runner, index, format!("{}_{index}", runner.spec().name));
-    instances.into_iter().map(spawn).collect()
+/// That of one instance.
+pub(crate) fn spawn(runner: &Arc<Runner>, index: usize) -> Result<JoinHandle<()>, Error> {
+    spawn_one(runner, index, format!("{}_{index}", runner.spec().name))
 }
 
 /// The only thread of a model whose engines keep their slots: it minds delays and timeouts, and leads
 /// where a lease was dropped.
-pub(crate) fn spawn_clock(runner: &Arc<Runner>) -> Result<Vec<JoinHandle<()>>, Error> {
-    Ok(vec![spawn_one(runner, 0, format!("{}_clock", runner.spec().name))?])
+pub(crate) fn spawn_clock(runner: &Arc<Runner>) -> Result<JoinHandle<()>, Error> {
+    spawn_one(runner, 0, format!("{}_clock", runner.spec().name))
 }
 
 fn spawn_one(of: &Arc<Runner>, index: usize, name: String) -> Result<JoinHandle<()>, Error> {

@@ -55,6 +55,28 @@ fn instances_that_go_finish_what_they_execute_and_begin_nothing() {
 }
 
 #[test]
+fn an_instance_that_is_left_works_while_the_others_finish() {
+    for round in 0..20 {
+        let scene = Scene::without_drivers(single(2));
+        scene.puppet.hold();
+        scene.ask([1]);
+        scene.puppet.await_batches(1);
+        scene.ask([2]);
+        assert_eq!(scene.puppet.await_batches(2)[1].slot, 1);
+        scene.puppet.release(0);
+        scene.letters.answer(1);
+        // whichever thread it is that executes on the slot which goes
+        resize(&scene, 1);
+        scene.ask([3]);
+        let seen = scene.puppet.await_batches(3);
+        assert_eq!(seen[2].slot, 0, "round {round}");
+        scene.puppet.release_all();
+        scene.letters.answers(2);
+        until("the thread of the other has ended", || scene.runner.at_rest());
+    }
+}
+
+#[test]
 fn instances_that_are_free_go_at_once_and_come_back() {
     let scene = Scene::new(single(4));
     for instances in [1, 3, 2, 70, 1, 4] {
@@ -99,9 +121,17 @@ fn what_runs_inline_has_instances_that_come_as_well() {
     scene.ask([2]);
     assert!(scene.leases.is_empty());
     resize(&scene, 2);
-    scene.puppet.await_batches(seen + 2);
+    let mut others = Vec::new();
+    while scene.puppet.seen().len() < seen + 2 {
+        // an io thread may be asked, or a thread of the model takes it
+        if !scene.leases.is_empty() {
+            let lease = scene.leases.lease();
+            others.push(std::thread::spawn(move || drive(lease)));
+        }
+        std::thread::yield_now();
+    }
     scene.puppet.release_all();
-    assert!(first.join().is_ok());
+    assert!(first.join().is_ok() && others.into_iter().all(|other| other.join().is_ok()));
     assert!([1, 2].iter().all(|&key| scene.letters.answer(key).error().is_none()));
     assert_eq!(scene.runner.placement(), Placement::Inline);
 }
@@ -157,6 +187,8 @@ fn instances_that_are_told_apart_stay_as_they_are() {
     let capability = Capability { concurrent: true, inline: true, keeps_slots: false };
     let limiter = Arc::new(RateLimiter::new(Vec::new()));
     refused(&Scene::limited(ModelSpec { rates, ..single(1) }, capability, &limiter).runner);
+    let capability = Capability { concurrent: false, ..capability };
+    refused(&Scene::limited(single(1), capability, &limiter).runner);
     let two: Vec<Arc<dyn Engine>> =
         vec![Arc::new(PuppetEngine::default()), Arc::new(PuppetEngine::default())];
     let Ok(runner) = Runner::start(single(2), two, RunnerOptions::default()) else { panic!("it starts") };

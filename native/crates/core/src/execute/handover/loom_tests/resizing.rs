@@ -13,7 +13,9 @@ impl Scene {
     }
 
     fn resize(&self, count: usize) {
-        self.state.resize(self.now, count, |index| index as u8, |_| ());
+        self.state.enlist(0);
+        self.state.enlist(1);
+        assert!(self.state.resize(self.now, count, |index| index as u8, |_| ()).is_some());
     }
 }
 
@@ -31,6 +33,24 @@ fn a_slot_that_goes_leaves_its_work_to_the_others() {
             thread.join().unwrap();
         }
         scene.finished(2, 1);
+    });
+}
+
+#[test]
+fn work_that_comes_while_a_slot_goes_is_for_the_others() {
+    check(|| {
+        let scene = Scene::new(2, false);
+        let threads = [0, 1].map(|index| {
+            let other = scene.clone();
+            thread::spawn(move || other.work_as(index, 3))
+        });
+        scene.submit_at_once(2);
+        scene.resize(1);
+        scene.submit();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        scene.finished(3, 1);
     });
 }
 
