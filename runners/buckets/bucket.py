@@ -101,7 +101,7 @@ class Bucket:
         with self._lock:
             if self._listed.get(name, 0) < begun:
                 if found is None:
-                    self._drop(name)
+                    self._drop(name, begun)
                 else:
                     self._see(found, begun)
                 self._keep()
@@ -162,10 +162,13 @@ class Bucket:
             self._store.write(path, content)
 
     def unloaded(self, name: str) -> None:
-        """It serves no more"""
+        """It serves no more, and nobody needs its files"""
         with self._lock:
-            if name in self._left:
+            is_listed = name in self._models
+            if name in self._here or name in self._left:
                 self._remove(name)
+            if is_listed:
+                self._make_folder(name)
 
     def shown(self, text: str) -> str:
         """With the URL in place of the folder here"""
@@ -178,10 +181,21 @@ class Bucket:
             objects = self._store.objects()
         except OddName:
             # of one model, perhaps
-            return {name: found for name in self._store.folders() if (found := self._list_one(name))}
+            return {name: found for name in self._folders() if (found := self._list_one(name))}
         self._is_long = len(objects) >= _OF_A_PAGE
         self._has_config = any(one.path == _CONFIG for one in objects)
         return models_of(objects)
+
+    def _folders(self) -> list[str]:
+        """The names at its top; where one of them is odd, those that are known"""
+        try:
+            return self._store.folders()
+        except OddName as error:
+            known = self.names()
+            if not known:
+                raise
+            _LOG.warning("%s; models that have come since are not seen", error)
+            return known
 
     def _list_one(self, name: str) -> ListedModel | None:
         try:
@@ -206,7 +220,7 @@ class Bucket:
                 if name in models:
                     self._see(models[name], begun)
                 else:
-                    self._drop(name)
+                    self._drop(name, begun)
         self._keep()
 
     def _see(self, model: ListedModel, begun: int) -> None:
@@ -215,12 +229,16 @@ class Bucket:
             self._models[model.name] = model
             self._is_kept = False
         self._left.discard(model.name)
+        self._make_folder(model.name)
+
+    def _make_folder(self, name: str) -> None:
         # a name that cannot be one is told of when the model is read
         with suppress(OSError, ValueError):
-            (self.path / model.name).mkdir(parents=True, exist_ok=True)
+            if self._served.is_open:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
 
-    def _drop(self, name: str) -> None:
-        self._listed.pop(name, None)
+    def _drop(self, name: str, begun: int) -> None:
+        self._listed[name] = begun
         if self._models.pop(name, None):
             self._is_kept = False
         if self._is_used(name) or self._fetching.setdefault(name, threading.Lock()).locked():
@@ -339,13 +357,18 @@ class Bucket:
             (folder / path).unlink(missing_ok=True)
             del here[path]
         _remove_others(folder, folders)
+        # what the model has written in their places goes
         for path in sorted({"", *folders}):
+            if (folder / path).is_file():
+                (folder / path).unlink()
             (folder / path).mkdir(parents=True, exist_ok=True)
         for path, key in wanted.items():
             ready = self._served.new / key
             if here.get(path) == key and is_same(folder / path, ready):
                 ready.unlink()
             else:
+                if (folder / path).is_dir():
+                    shutil.rmtree(folder / path)
                 ready.replace(folder / path)
                 here[path] = key
 

@@ -86,6 +86,7 @@ class Cache:
         try:
             _link(file, at, size)
         except FileNotFoundError:
+            at.unlink(missing_ok=True)
             return False
         if not _is_its_own(file if size <= _COPIED else at, key, size):
             at.unlink()
@@ -97,14 +98,13 @@ class Cache:
 
     def put(self, key: str, size: int, written: Path) -> None:
         """A file that is whole becomes the one of that key, and stays where it was written"""
-        file = self.file(key)
-        new = file.with_name(f"{key}.{os.getpid()}.{threading.get_native_id()}")
+        file, new = self.file(key), self.file(f"{key}.new")
         os.utime(written, ns=(time.time_ns(), _time_of(key) + _this_boot()))
-        with suppress(FileNotFoundError):
-            new.unlink()
-        _link(written, new, size)
-        new.chmod(0o444)
-        new.replace(file)
+        with self._alone():
+            new.unlink(missing_ok=True)
+            _link(written, new, size)
+            new.chmod(0o444)
+            new.replace(file)
 
     def settle(self, keys: Sequence[str]) -> None:
         """The disk is to have these files; nobody waits for that"""
@@ -228,18 +228,18 @@ class Served:
         self.new = path / "new"
         """For files by their keys, until they are placed: what lies there does not go from the cache"""
         self.new.mkdir()
-        self._is_open = True
+        self.is_open = True
         self._end = weakref.finalize(self, _end, os.getpid(), path, held)
 
     def check_open(self) -> None:
         """Raises where it was closed; makes again what somebody has deleted"""
-        if not self._is_open:
+        if not self.is_open:
             raise ShuttingDown("the engine is closed")
         self.cache.make()
         self.new.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
-        self._is_open = False
+        self.is_open = False
         self._end()
 
 

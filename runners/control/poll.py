@@ -180,7 +180,7 @@ class Poll:
 
     def _note(self, notes: Mapping[str, str], control: _Control) -> None:
         """The index says why a model is not looked at"""
-        for name, note in notes.items():
+        for name, note in {**dict.fromkeys(self._notes, ""), **notes}.items():
             if note != self._notes.get(name, ""):
                 control.note(name, f"it is not polled: {note}" if note else "")
         self._notes = {name: note for name, note in notes.items() if note}

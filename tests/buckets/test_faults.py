@@ -246,3 +246,16 @@ def test_an_engine_closes_while_the_store_stalls(s3: S3, faults: Faults, tmp_pat
     engine.close()
     loading.join()
     assert not [*(tmp_path / "cache/kushi/buckets/served").iterdir()]
+
+
+def test_a_model_that_comes_back_after_an_outage_has_no_note_of_it(s3: S3, faults: Faults) -> None:
+    put(s3, "m", 1)
+    put(s3, "n", 1)
+    with Engine(s3.url(port=faults.port), options=options(POLL)) as engine:
+        faults.fault = lambda _: "error"
+        eventually(lambda: reasons(engine)["m"] != "", "it is not polled")
+        s3.delete("repository/m/1/model.onnx")
+        faults.fault = lambda _: ""
+        eventually(lambda: "m" not in reasons(engine), "it is gone")
+        put(s3, "m", 2)
+        eventually(lambda: reasons(engine).get("m") == "" and answer(engine) == 2, "it serves")

@@ -415,3 +415,44 @@ def test_a_listing_of_several_pages_is_held_against_another_one(s3: S3, faults: 
     with Engine(s3.url(port=faults.port), options=options()) as engine:
         assert changed
         assert engine.get_model_config("m")["parameters"]["number"]["string_value"] == str(answer(engine))
+
+
+def test_files_of_a_model_that_was_unloaded_are_in_use_no_more(s3: S3, tmp_path: Path) -> None:
+    few = EngineOptions(models=EXPLICIT, buckets=BucketOptions(directory=str(tmp_path / "files"), most_bytes=5_000_000))
+    for number in range(4):
+        put(s3, f"m{number}", number)
+        s3.put(f"repository/m{number}/1/large.bin", bytes([number]) * 2_000_000)
+    with Engine(s3.url(), options=few) as engine:
+        for number in range(4):
+            engine.load_model(f"m{number}")
+            assert answer(engine, f"m{number}") == number
+            engine.unload_model(f"m{number}")
+        assert sum(file.stat().st_size for file in (tmp_path / "files/files").iterdir()) <= 5_000_000
+        engine.load_model("m0")
+        assert answer(engine, "m0") == 0
+
+
+def test_an_odd_name_at_the_top_hides_new_models_alone(s3: S3) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(), options=options(POLL)) as engine:
+        s3.put("repository//odd/1", b"")
+        put(s3, "m", 2)
+        eventually(lambda: answer(engine) == 2, "what is known is polled")
+    with pytest.raises(KushiError, match="there is an object with an odd name"):
+        Engine(s3.url(), options=options())
+
+
+def test_what_a_model_has_written_in_the_place_of_a_file_or_folder_goes(s3: S3, tmp_path: Path) -> None:
+    put(s3, "m", 1)
+    with Engine(s3.url(), options=options(EXPLICIT)) as engine:
+        engine.load_model("m")
+        served = next((tmp_path / "cache/kushi/buckets/served").rglob("m"))
+        (served / "words.txt").mkdir()
+        (served / "words.txt/inside").write_text("by the model")
+        (served / "assets").write_text("by the model")
+        s3.put("repository/m/words.txt", b"words")
+        s3.put("repository/m/assets/a", b"an asset")
+        engine.load_model("m")
+        assert (served / "words.txt").read_bytes() == b"words"
+        assert (served / "assets/a").read_bytes() == b"an asset"
+        assert answer(engine) == 1
