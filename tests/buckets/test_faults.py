@@ -10,7 +10,7 @@ import pytest
 from runners import Engine, KushiError, ModelUnavailable
 from runners.buckets import store
 from tests import models
-from tests.buckets.test_s3 import EXPLICIT, POLL, answer, options, put
+from tests.buckets.test_s3 import EXPLICIT, POLL, answer, options, put, states
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -258,4 +258,5 @@ def test_a_model_that_comes_back_after_an_outage_has_no_note_of_it(s3: S3, fault
         faults.fault = lambda _: ""
         eventually(lambda: "m" not in reasons(engine), "it is gone")
         put(s3, "m", 2)
-        eventually(lambda: reasons(engine).get("m") == "" and answer(engine) == 2, "it serves")
+        eventually(lambda: states(engine).get("m:1") == "READY", "it serves")
+        assert (reasons(engine)["m"], answer(engine)) == ("", 2)
