@@ -15,6 +15,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.raw_http import fetch
@@ -23,7 +24,7 @@ from tests.tritonserver import Tritonserver
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,6 +35,7 @@ __all__ = [
     "Answers",
     "Pair",
     "Peer",
+    "PeerDied",
     "Request",
     "free_ports",
     "generate",
@@ -46,6 +48,8 @@ __all__ = [
 ]
 
 START_S: Final = 150.0
+DEATH_S: Final = 10.0
+"""How long a server that answers nothing may take to end"""
 STARTED: Final = re.compile(r"Started HTTPService at")
 OWN_LINE: Final = re.compile(r"  (<frozen importlib|.*/triton_python_backend_utils\.py\()")
 SEQUENCE: Final = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
@@ -113,7 +117,7 @@ class Answers:
 
 
 class PeerDied(AssertionError):
-    """It has died on its way to its first request"""
+    """It has died by itself"""
 
 
 class Peer:
@@ -151,8 +155,16 @@ class Peer:
         """Raises `PeerDied` where it has ended by itself, whose models may still hold its log"""
         eventually(lambda: self._has_started() or self.process.poll() is not None, "Triton has started", START_S)
         if not self._has_started():
-            raise PeerDied(f"tritonserver ended with {self.process.returncode}:\n{self.log.text()}")
+            raise self.death()
         eventually(self._is_ready, "Triton is ready")
+
+    def death(self) -> PeerDied:
+        """How it has ended by itself; raises where it has not"""
+        try:
+            code = self.process.wait(DEATH_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"tritonserver is alive and does not answer:\n{self.log.text()}") from None
+        return PeerDied(f"tritonserver ended with {code}:\n{self.log.text()}")
 
     def _has_started(self) -> bool:
         return any(STARTED.search(line) for line in list(self.log.lines))
@@ -193,18 +205,32 @@ class Pair:
             self.server = Server.start(repository, "--exit-on-error=false", "--strict-readiness=false", *arguments)
             self.kushi: Address = self.server.http
             self.kushi_metrics: Address = self.server.metrics_address
+            self._start_once_more: Callable[[], Peer] | None = partial(Peer, home, repository, *arguments)
+            self._restarting = threading.Lock()
             try:
                 self.peer.wait()
             except PeerDied as death:
-                # seen once on a busy machine: it aborts where processes of its models end while others begin
-                sys.stderr.write(f"tritonserver is started once more: it has died\n{death}\n")
-                self.peer.stop()
-                self.peer = Peer(home, repository, *arguments)
-                self.peer.wait()
+                self._restart(self.peer, death)
         except BaseException:
             self.stop()
             raise
-        self.triton: Address = self.peer.http
+
+    @property
+    def triton(self) -> Address:
+        return self.peer.http
+
+    def _restart(self, dead: Peer, death: PeerDied) -> None:
+        """Once: it aborts now and then, where processes of its models end while others begin"""
+        with self._restarting:
+            if self.peer is not dead:
+                return
+            if self._start_once_more is None:
+                raise death
+            sys.stderr.write(f"tritonserver is started once more: it has died\n{death}\n")
+            dead.stop()
+            peer, self._start_once_more = self._start_once_more(), None
+            self.peer = peer
+            peer.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -218,10 +244,13 @@ class Pair:
         self.peer.stop()
 
     def ask(self, request: Request) -> Answers:
-        triton, kushi = (
-            fetch(address, request.method, request.path, request.headers, request.body)
-            for address in (self.triton, self.kushi)
-        )
+        peer = self.peer
+        try:
+            triton = peer.ask(request)
+        except ConnectionError:
+            self._restart(peer, peer.death())
+            triton = self.peer.ask(request)
+        kushi = fetch(self.kushi, request.method, request.path, request.headers, request.body)
         return Answers(triton, kushi)
 
     def ask_together(self, requests: Sequence[Request]) -> list[Answers]:
