@@ -9,24 +9,21 @@ changed when all of it is here; what serves has been read by then, and files tha
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 import threading
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigInvalid, KushiError, ModelNotFound, ModelUnavailable
 from ..repository.config import read
 from ..repository.contents import Contents
 from ..repository.messages import ModelConfig
-from ..repository.versions import served, version_number
-from .cache import is_same
+from ..repository.versions import served
 from .copies import Fetched, Listed
 from .credentials import place_of
-from .download import download
+from .files import Files, hashed
 from .listing import ListedModel, Object, models_of, read_listing, written_listing
 from .store import Changed, OddName, Store, StoreUnreachable
 
@@ -57,7 +54,8 @@ class Bucket:
         self._cache: Cache = served.cache
         self._place = place_of(url)
         self._store = Store(url)
-        around = f"{url.kind}-{_hash(self._place)[:8]}"
+        self._files = Files(self._store, self._place, served)
+        around = f"{url.kind}-{hashed(self._place)[:8]}"
         self.path = served.path / around / url.bucket / url.prefix
         """Where its models have their folders here"""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -136,7 +134,7 @@ class Bucket:
                 except Changed:
                     pass
                 finally:
-                    self._clear(listed)
+                    self._files.clear(listed.files.values())
                 self.look_for(name)
         raise ModelUnavailable(f"'{self.url.text}/{name}' changes again and again while it is read", model=name)
 
@@ -146,10 +144,10 @@ class Bucket:
             listed = self._expected(name)
             small = {path: one for path, one in listed.files.items() if one.size <= _READ_TO_CHECK}
             try:
-                self._gather(name, small)
+                self._files.gather(name, small.values())
                 self._put_in_place(name, small, listed.folders)
             finally:
-                self._clear(listed)
+                self._files.clear(listed.files.values())
             for path in listed.files.keys() - small.keys():
                 with (self.path / name / path).open("wb") as file:
                     file.truncate(listed.files[path].size)
@@ -283,11 +281,11 @@ class Bucket:
         """Whether all of it is here, as it was listed"""
         versions = {str(version) for version in listed.versions}
         frame = {path: one for path, one in listed.files.items() if path.partition("/")[0] not in versions}
-        has_fetched = self._gather(listed.name, frame)
+        has_fetched = self._files.gather(listed.name, frame.values())
         others = versions - self._wanted_versions(listed, config or self._config(frame, config_name))
         folders = {folder for folder in listed.folders if folder.partition("/")[0] not in others}
         files = {path: one for path, one in listed.files.items() if path.partition("/")[0] not in others}
-        has_fetched |= self._gather(listed.name, files)
+        has_fetched |= self._files.gather(listed.name, files.values())
         is_of_pages = self._is_long or len(listed.files) >= _OF_A_PAGE
         if (has_fetched or is_of_pages) and len(files) > 1:
             # each of them is what was listed, but perhaps not at the same time
@@ -302,7 +300,7 @@ class Bucket:
         if one is None:
             return None
         try:
-            return read(self._served.new / self._key(one))
+            return read(self._files.ready(one))
         except KushiError:
             # what is wrong with it is told when it is read in its place
             return None
@@ -310,87 +308,5 @@ class Bucket:
     def _wanted_versions(self, listed: ListedModel, config: ModelConfig | None) -> set[str]:
         return {str(version) for version in served(config or ModelConfig(), listed.versions)}
 
-    def _gather(self, name: str, files: Mapping[str, Object]) -> bool:
-        """These files lie ready to be put in place from now on; whether one of them had to be fetched"""
-        if not self._lacking(files):
-            return False
-        what = f"{self.url.text}/{name}"
-        self._served.check_open()
-        with self._cache.fetching("\0".join((*self._place, name))):
-            # another server may have fetched some
-            if lacking := self._lacking(files):
-                self._cache.make_room(sum(one.size for one in lacking.values()))
-                download(self._store, what, [(one, self._part(key)) for key, one in lacking.items()])
-                for key, one in lacking.items():
-                    self._part(key).replace(self._served.new / key)
-                    self._cache.put(key, one.size, self._served.new / key)
-                self._cache.settle([*lacking])
-        return True
-
-    def _part(self, key: str) -> Path:
-        """Of a file that is not whole yet"""
-        return self._served.new / f"{key}.part"
-
-    def _clear(self, listed: ListedModel) -> None:
-        """What was gathered and not put in place is of no use"""
-        for key in map(self._key, listed.files.values()):
-            for file in (self._served.new / key, self._part(key)):
-                file.unlink(missing_ok=True)
-
-    def _lacking(self, files: Mapping[str, Object]) -> dict[str, Object]:
-        """Those that do not lie ready, and cannot be taken from the cache"""
-        keys = {self._key(one): one for one in files.values()}
-        new = self._served.new
-        return {
-            key: one
-            for key, one in keys.items()
-            if not (new / key).exists() and not self._cache.take(key, one.size, new / key)
-        }
-
     def _put_in_place(self, name: str, files: Mapping[str, Object], folders: Collection[str]) -> None:
-        """The folder of the model has these files and folders from now on"""
-        self._served.check_open()
-        folder = self.path / name
-        wanted = {path: self._key(one) for path, one in files.items()}
-        here = self._here.setdefault(name, {})
-        for path in sorted(here.keys() - wanted.keys()):
-            (folder / path).unlink(missing_ok=True)
-            del here[path]
-        _remove_others(folder, folders)
-        # what the model has written in their places goes
-        for path in sorted({"", *folders}):
-            if (folder / path).is_file():
-                (folder / path).unlink()
-            (folder / path).mkdir(parents=True, exist_ok=True)
-        for path, key in wanted.items():
-            ready = self._served.new / key
-            if here.get(path) == key and is_same(folder / path, ready):
-                ready.unlink()
-            else:
-                if (folder / path).is_dir():
-                    shutil.rmtree(folder / path)
-                ready.replace(folder / path)
-                here[path] = key
-
-    def _key(self, one: Object) -> str:
-        """Another one stands for another content"""
-        return _hash((*self._place, one.path, one.tag, str(one.size)))
-
-
-def _hash(words: tuple[str, ...]) -> str:
-    return hashlib.blake2b("\0".join(words).encode(errors="surrogateescape"), digest_size=20).hexdigest()
-
-
-def _remove_others(folder: Path, kept: Collection[str]) -> None:
-    """Versions that are not among the folders go with all that lies in them, and other folders that are empty by now"""
-    if not folder.exists():
-        return
-    for inside in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
-        path = inside.relative_to(folder).as_posix()
-        if path in kept or not inside.exists():
-            continue
-        if "/" not in path and version_number(path) is not None:
-            shutil.rmtree(inside, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                inside.rmdir()
+        self._files.put_in_place(self.path / name, self._here.setdefault(name, {}), files, folders)

@@ -147,9 +147,9 @@ class Cache:
             )
 
     @contextmanager
-    def fetching(self, what: str) -> Iterator[None]:
-        """The time in which no other server here fetches the same"""
-        byte = int(_hash(what)[:15], 16)
+    def fetching(self, key: str, what: str) -> Iterator[None]:
+        """The time in which no other server here fetches the same, which the log calls `what`"""
+        byte = int(key[:15], 16)
         with (self.directory / "fetching").open("a") as lock:
             since, says = time.monotonic(), True
             while not _is_held(lock.fileno(), byte):

@@ -195,9 +195,9 @@ def test_a_child_that_was_forked_meanwhile_holds_nothing(tmp_path: Path, monkeyp
         for name in ("flock", "fcntl"):
             patch.setattr(fcntl, name, partial(as_a_child_has_it, getattr(fcntl, name), copies))
         cache = Cache(tmp_path, 0)
-        with cache._alone(), cache.fetching("m"):
+        with cache._alone(), cache.fetching(KEYS[0], "m"):
             pass
-    with cache._alone(), cache.fetching("m"):
+    with cache._alone(), cache.fetching(KEYS[0], "m"):
         pass
     for copy in copies:
         os.close(copy)
@@ -255,14 +255,14 @@ def test_what_a_process_leaves_that_was_killed_goes(
 
 def test_one_process_fetches_and_others_wait(tmp_path: Path, other: Callable[[str], subprocess.Popen[str]]) -> None:
     cache = Cache(tmp_path, 0)
-    with other("around = cache.fetching('m'); around.__enter__()") as process:
+    with other(f"around = cache.fetching('{KEYS[0]}', 'm'); around.__enter__()") as process:
         with (tmp_path / "fetching").open("a") as file:
-            assert not module._is_held(file.fileno(), int(module._hash("m")[:15], 16))
-        with cache.fetching("n"):
+            assert not module._is_held(file.fileno(), int(KEYS[0][:15], 16))
+        with cache.fetching("f" * 40, "n"):
             pass
         process.kill()
         process.wait()
-    with cache.fetching("m"):
+    with cache.fetching(KEYS[0], "m"):
         pass
 
 
