@@ -1,5 +1,6 @@
 """Differences between the arrays that two forms of a model answer"""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from .tolerance import Difference, Tolerance
 
-__all__ = ["are_numbers", "close", "cosine", "difference", "largest"]
+__all__ = ["are_alike", "are_numbers", "as_plain", "close", "cosine", "difference", "largest"]
 
 _Array = NDArray[Any]
 
@@ -34,6 +35,24 @@ def difference(answered: _Array, wanted: _Array) -> Difference:
     return Difference(absolute, absolute / whole if absolute and whole else absolute)
 
 
+def as_plain(array: _Array) -> _Array:
+    """Texts as bytes, numbers of types that NumPy does not know as FP32: what can be written to a file, and compared"""
+    if array.dtype.kind == "V":
+        return array.astype(np.float32)
+    if array.dtype.kind not in "OU":
+        return np.ascontiguousarray(array)
+    texts = [one.encode() if isinstance(one, str) else bytes(one) for one in array.reshape(-1)]
+    return np.array(texts, np.bytes_).reshape(array.shape)
+
+
+def are_alike(answered: Mapping[str, _Array], wanted: Mapping[str, _Array], tolerance: Tolerance) -> bool:
+    """All outputs, in shape and content"""
+    return answered.keys() == wanted.keys() and all(
+        answered[name].shape == array.shape and close(answered[name], array, tolerance)
+        for name, array in wanted.items()
+    )
+
+
 def cosine(answered: _Array, wanted: _Array) -> float:
     """Of the angle between the numbers of two arrays, those of the original that are finite; 1 where both are zero"""
     one, two = _wide(answered).reshape(-1), _wide(wanted).reshape(-1)
@@ -53,7 +72,7 @@ def largest(array: _Array) -> float:
 
 def close(answered: _Array, wanted: _Array, tolerance: Tolerance) -> bool:
     """Whole numbers and texts have to be the same"""
-    if wanted.dtype.kind in "biuOSU":
+    if wanted.dtype.kind in "biuOSU" or answered.dtype.kind in "OSU":
         return bool(np.array_equal(answered, wanted))
     one, two = _wide(answered), _wide(wanted)
     return bool(np.allclose(one, two, atol=tolerance.absolute, rtol=tolerance.relative, equal_nan=True))

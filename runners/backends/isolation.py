@@ -7,7 +7,6 @@ of a Python model, whose class is `isolated.IsolatedModel`.
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from .fitting import Fitted
 from .isolation_messages import Order, read_fitted
 from .native import NativeModel
 from .thread_variables import thread_variables
-from .worker_models import Workers, directory_of, process_limits
+from .worker_models import Workers, of_this_program, process_limits
 
 __all__ = ["fit"]
 
@@ -42,15 +41,9 @@ def fit(
     """As `fitting.fit`, in another process; sessions are workers"""
     with about(source.stated_in):
         of_processes = process_limits(config)
-    workers = Workers(
-        program=Path(sys.executable),
-        environment=(),
-        directory=directory_of(source),
-        file=_FILE.absolute(),
+    workers = replace(
+        of_this_program(_FILE, source, _START_SECONDS),
         version_directory=Path(os.path.abspath(source.versions[version])),  # noqa: PTH100 - as the model's
-        # what can be imported here can be there
-        import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
-        start_seconds=_START_SECONDS,
         limits=of_processes,
     )
     order = Order(source, config, version, settings, limits, auto_complete=auto_complete)

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from ..errors import ConfigInvalid, KushiError
 from ..repository.discovery import descriptor_of
 from ..wanted import check_wanted
 from .isolation_messages import Order
-from .worker_models import ProcessLimits, Workers, directory_of
+from .worker_models import of_this_program
 
 __all__ = ["try_first"]
 
@@ -111,16 +110,7 @@ def _seen(path: Path, beside: Iterable[Path]) -> _Seen:
 
 def _tried(order: Order, seconds: float) -> _Outcome:
     """What a load says by itself, it will say again"""
-    workers = Workers(
-        program=Path(sys.executable),
-        environment=(),
-        directory=directory_of(order.source),
-        file=_FILE.absolute(),
-        # what can be imported here can be there
-        import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
-        start_seconds=seconds,
-        limits=ProcessLimits(0, 0),
-    )
+    workers = of_this_program(_FILE, order.source, seconds)
     try:
         answer = workers.complete(f"{order.config.name}_trial", json.dumps({**order.to_plain(), "seconds": seconds}))
     except KushiError as error:

@@ -1,7 +1,9 @@
 """Instances in processes of their own: how their workers are started, whatever they execute"""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +21,7 @@ from ..repository.tensors import protocol_type
 from ..wanted import is_given_up
 from .steps import Placed
 
-__all__ = ["ProcessLimits", "Workers", "directory_of", "process_limits"]
+__all__ = ["ProcessLimits", "Workers", "directory_of", "of_this_program", "process_limits"]
 
 _WORKER = Path(__file__).parents[1] / "worker"
 _FINALIZE_SECONDS = 10.0
@@ -141,6 +143,19 @@ class Workers:
             "version_directory": str(self.version_directory or self.file.parent),
             "sources": self.sources,
         }
+
+
+def of_this_program(file: Path, source: ModelSource, start_seconds: float) -> Workers:
+    """Processes of this interpreter, for a file of this package: what can be imported here can be there"""
+    return Workers(
+        program=Path(sys.executable),
+        environment=(),
+        directory=directory_of(source),
+        file=file.absolute(),
+        import_directories=[os.path.abspath(directory) for directory in sys.path],  # noqa: PTH100 - "" is the current one
+        start_seconds=start_seconds,
+        limits=ProcessLimits(0, 0),
+    )
 
 
 def _instances(config: ModelConfig) -> Iterator[tuple[str, str]]:

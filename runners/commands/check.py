@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND", "lines_of"]
 
-_BACKEND_CONFIG = "--backend-config"
+_BACKEND_CONFIG, _SELF_TEST = "--backend-config", "--self-test"
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -33,6 +33,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--load",
         action="store_true",
         help="load every model, which runs `auto_complete_config` and `initialize` of those in Python",
+    )
+    parser.add_argument(
+        _SELF_TEST,
+        action="store_true",
+        help="with --load: hold the answers of each model against those of its runtime alone, as kushi serve does with "
+        "--model-self-test",
     )
     parser.add_argument(
         _BACKEND_CONFIG,
@@ -49,10 +55,14 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
-    logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_is_no_note)
+    logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[handler])
     loads = arguments["load"]
-    if arguments["backend_config"] and not loads:
-        parser.error(f"{_BACKEND_CONFIG} needs --load")
+    needing = {_BACKEND_CONFIG: arguments["backend_config"], _SELF_TEST: arguments["self_test"]}
+    for flag, stated in needing.items():
+        if stated and not loads:
+            parser.error(f"{flag} needs --load")
     try:
         findings = _findings(arguments["repository"], arguments, loads=loads)
     except KushiError as error:
@@ -66,6 +76,11 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
     return 0 if all(one.served for one in findings) else 1
 
 
+def _is_no_note(record: logging.LogRecord) -> bool:
+    """Those are in the list"""
+    return not record.name.endswith(".repository.supported_fields")
+
+
 def _findings(repositories: list[str], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:
     # native code and protobuf, which help does without
     if arguments["backend_directory"]:
@@ -76,7 +91,7 @@ def _findings(repositories: list[str], arguments: dict[str, Any], *, loads: bool
         from ..trial_load import load_once  # noqa: PLC0415 - see above
 
         settings: Any = BackendSettings().read(arguments["backend_config"], _BACKEND_CONFIG)
-        return load_once(repositories, settings, arguments["model_config_name"])
+        return load_once(repositories, settings, arguments["model_config_name"], self_test=arguments["self_test"])
     from ..control.check import check  # noqa: PLC0415 - see above
     from ..settings import read_settings  # noqa: PLC0415 - see above
 
@@ -92,14 +107,20 @@ def _row(one: Finding, *, loads: bool) -> dict[str, Any]:
         "versions": list(one.versions),
         "reason": one.reason,
         "problems": [asdict(problem) for problem in one.problems],
+        "notes": [asdict(note) for note in one.notes],
     }
-    return {**row, "inputs": list(one.inputs), "outputs": list(one.outputs)} if loads else row
+    loaded = {"inputs": list(one.inputs), "outputs": list(one.outputs), "self_test": one.self_test}
+    return {**row, **loaded} if loads else row
 
 
 def lines_of(one: Finding, *, loads: bool = False) -> list[str]:
-    """What is said of a model: one line, or one for each thing that is wrong; `loads`: whether it was loaded"""
+    """
+    What is said of a model: one line, or one for each thing that is wrong, and one for each note; `loads`: whether it
+    was loaded
+    """
     several = [replace(one, reason=problem.text) for problem in one.problems] or [one]
-    return [printable(f"{one.name}: {_said(each, loads=loads)}") for each in several]
+    lines = [_said(each, loads=loads) for each in several] + [f"note: {note.text}" for note in one.notes]
+    return [printable(f"{one.name}: {line}") for line in lines]
 
 
 def _said(one: Finding, *, loads: bool) -> str:
@@ -111,7 +132,8 @@ def _said(one: Finding, *, loads: bool) -> str:
     if not loads:
         return f"served, {one.backend}, version {versions}"
     tensors = f"{', '.join(one.inputs)} → {', '.join(one.outputs)}"
-    return f"loads, {one.backend}, version {versions}: {tensors}"
+    tested = f"; self-test: {one.self_test}" if one.self_test else ""
+    return f"loads, {one.backend}, version {versions}: {tensors}{tested}"
 
 
 COMMAND = Command(

@@ -24,13 +24,15 @@ from ..repository.files import check_file
 from ..repository.labels import read_labels
 from ..repository.layout import ModelSource, scan
 from ..repository.messages import ModelConfig
+from ..repository.notes import notes_of
 from ..repository.resolve import Resolved, resolve, resolve_written
+from ..repository.self_tests import read_self_test
 from ..repository.supported_fields import SAMPLES
 from ..repository.validate import check_outputs, check_tensors
 from ..repository.warm_up import warm_up_samples
 from ..settings import BucketOptions
 from .plan import Refuse, Step, Wish, plan
-from .problems import Problem, problems_of, unreadable
+from .problems import Problem, placed_notes, problems_of, unreadable
 from .reader import refused
 
 __all__ = ["Finding", "check"]
@@ -50,8 +52,12 @@ class Finding:
     inputs: tuple[str, ...] = ()
     """Of a model that was loaded: names, datatypes and shapes"""
     outputs: tuple[str, ...] = ()
+    self_test: str = ""
+    """What came of it, where it was loaded and had one"""
     problems: tuple[Problem, ...] = ()
     """All that is wrong with its configuration, where that is why; the first is the reason"""
+    notes: tuple[Problem, ...] = ()
+    """Of one that would be served: what of its configuration means nothing here, and what is other in Triton"""
 
     @property
     def served(self) -> bool:
@@ -81,9 +87,11 @@ def check(
 
 
 def _shown(one: Finding, repositories: Repositories) -> Finding:
-    shown = repositories.shown
-    problems = (replace(problem, text=shown(problem.text)) for problem in one.problems)
-    return replace(one, reason=shown(one.reason), problems=tuple(problems))
+    def shown(all_of: tuple[Problem, ...]) -> tuple[Problem, ...]:
+        return tuple(replace(each, text=repositories.shown(each.text)) for each in all_of)
+
+    reason = repositories.shown(one.reason)
+    return replace(one, reason=reason, problems=shown(one.problems), notes=shown(one.notes))
 
 
 def _check(repositories: Iterable[Path], *, auto_complete: bool, config_name: str | None) -> list[Finding]:
@@ -109,7 +117,8 @@ def _check(repositories: Iterable[Path], *, auto_complete: bool, config_name: st
             continue
         reason = _wrong(step, wanted, findings, models)
         backend = wanted.config.backend or wanted.config.platform
-        findings[step.name] = Finding(step.name, backend, () if reason else wanted.versions, reason)
+        notes = () if reason else tuple(placed_notes(wanted.source, notes_of(wanted.config)))
+        findings[step.name] = Finding(step.name, backend, () if reason else wanted.versions, reason, notes=notes)
         models[step.name] = dict.fromkeys(wanted.versions, stated[step.name])
     return [findings[name] for name in sorted(findings)]
 
@@ -172,6 +181,7 @@ def _check_named(source: ModelSource, resolved: Resolved) -> None:
     with about(source.stated_in):
         read_labels(source.path, config)
         warm_up_samples(source.path, config)
+        read_self_test(source.path, config)
     forms = list(candidates(resolved))
     # with one form, there is nothing to compare
     if SAMPLES in config.parameters and len(forms) > 1:

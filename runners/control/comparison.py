@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kushi_native import Core
 from numpy.typing import NDArray
 
-from .. import verbs
 from ..alternatives import Candidate, samples_file
 from ..backends.pipeline import Loaded
 from ..backends.steps import NotYet
@@ -28,15 +26,14 @@ from ..repository.resolve import Resolved
 from ..repository.supported_fields import SAMPLES
 from ..repository.tensors import shape_text
 from ..samples import Row, read_arrays, rows_of
-from ..settings import EngineOptions, MetricsOptions
 from ..tolerance import Difference, Tolerance
 from .load import Load
+from .trial import Trial
 
 __all__ = ["try_forms"]
 
 _LOG = logging.getLogger(__name__)
 _TOLERANCE = Tolerance()
-_OPTIONS = EngineOptions(io_threads=1, metrics=MetricsOptions(cpu=False, gpu=False))
 
 _Array = NDArray[Any]
 _Answers = Mapping[int, Sequence[Mapping[str, _Array]]]
@@ -110,43 +107,24 @@ def _ask(
     """Version by version, each a step of the load, so that it ends soon when it is given up"""
     answers = {}
     for version in resolved.versions:
-        core = Core(_OPTIONS.to_json((), logs=False))
-        try:
-            step = partial(_answers_of, core, resolved, version, open_version, rows=partial(_rows, arrays, path))
+        # what a step that was given up still asks ends with it
+        with closing(Trial()) as trial:
+            step = partial(_answers_of, trial, resolved, version, open_version, rows=partial(_rows, arrays, path))
             answers[version] = load.run(resolved.source.path, step)
-        finally:
-            # what a step that was given up still asks ends with it
-            core.close()
     return answers
 
 
 def _answers_of(
-    core: Core, resolved: Resolved, version: int, open_version: _Open, rows: _FindRows
+    trial: Trial, resolved: Resolved, version: int, open_version: _Open, rows: _FindRows
 ) -> Sequence[Mapping[str, _Array]]:
-    with closing(core):
-        # on this thread, which has asked it, before it ends
-        return _answers_from(core, resolved, open_version(resolved, version), version, rows)
-
-
-def _answers_from(
-    core: Core, resolved: Resolved, loaded: Loaded, version: int, rows: _FindRows
-) -> Sequence[Mapping[str, _Array]]:
-    name = resolved.source.name
-    # it waits for nobody's resources
-    specification = loaded.specification.model_copy(update={"rates": ()})
-    core.publish(name, [core.start(name, specification.model_dump_json(), loaded.sessions)])
-    asked = verbs.model("ModelMetadata", name, version)
-    metadata = verbs.document(asked, core.call(asked.name, asked.arguments_json()))
-    outputs = [tensor["name"] for tensor in metadata["outputs"]]
-    return _all_answers(core, name, rows(metadata, loaded.config.max_batch_size > 0), outputs)
-
-
-def _all_answers(core: Core, name: str, rows: Sequence[Row], outputs: Sequence[str]) -> Sequence[Mapping[str, _Array]]:
-    results = (core.infer(name, (row,), "", None, None, None, 0, "") for row in rows)
-    try:
-        return [{output: np.array(result[output]) for output in outputs} for result in results]
-    except KushiError as error:
-        raise _Silent(f"it does not answer the rows of '{SAMPLES}': {error}") from error
+    # closed on this thread, which has asked it, before it ends
+    with trial:
+        loaded = open_version(resolved, version)
+        asked = rows(trial.publish(loaded), loaded.config.max_batch_size > 0)
+        try:
+            return [trial.ask(row) for row in asked]
+        except KushiError as error:
+            raise _Silent(f"it does not answer the rows of '{SAMPLES}': {error}") from error
 
 
 def _rows(

@@ -100,6 +100,7 @@ class Controller:
             limits,
             auto_complete=auto_complete,
             retries=options.load_retries,
+            self_tests=options.self_test,
             trial_seconds=None if options.trust == "all" else options.load_timeout_seconds or _TRIAL_SECONDS,
         )
         self._loader = Loader(core, self._state, opening, self._background, self._code_watch, repositories=repositories)

@@ -15,14 +15,16 @@ from kushi_native import Core, StartedVersion
 from ..alternatives import Candidate, candidates
 from ..backends import ensemble, pipeline
 from ..backends.device_limits import DeviceLimits
+from ..backends.isolation_messages import Order
 from ..backends.pipeline import Loaded
 from ..backends.steps import NotYet, Work
-from ..errors import KushiError, ShuttingDown
+from ..errors import KushiError, ShuttingDown, about
 from ..repository.backend_config import BackendConfig, settings_of
 from ..repository.ensemble import is_ensemble
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved, resolve_written
+from ..repository.self_tests import read_self_test
 from ..repository.specification import instances_of
 from ..repository.supported_fields import ALTERNATIVE, SAMPLES
 from ..repository.warm_up import WarmUpSample
@@ -66,6 +68,7 @@ class Opening:
         *,
         auto_complete: bool,
         retries: int = 0,
+        self_tests: bool = False,
         trial_seconds: float | None,
     ) -> None:
         self._core = core
@@ -74,6 +77,7 @@ class Opening:
         self._limits = limits
         self._auto_complete = auto_complete
         self._retries = retries
+        self._self_tests = self_tests
         self._trial_seconds = trial_seconds
 
     def open(self, load: Load, resolved: Resolved, why: Callable[[], Mapping[str, KushiError]]) -> Opened:
@@ -148,15 +152,28 @@ class Opening:
     def _open_version(self, resolved: Resolved, version: int) -> _Found:
         """In the form that it has, or where that is to be made first, in the one that serves meanwhile"""
         try:
-            return self._load(resolved, version), ()
+            return self._load_tested(resolved, version), ()
         except NotYet as error:
             _LOG.warning("'%s' version %d: %s", resolved.source.name, version, error)
             try:
                 error.meanwhile.parameters[ALTERNATIVE].string_value = f"{error.meanwhile.backend}: {error}"
-                return self._load(resolve_written(resolved.source, error.meanwhile), version), error.works
+                return self._load_tested(resolve_written(resolved.source, error.meanwhile), version), error.works
             except KushiError as failure:
                 text = f"{error}, which it cannot: {failure}"
                 raise NotYet(text, meanwhile=error.meanwhile, works=error.works) from failure
+
+    def _load_tested(self, resolved: Resolved, version: int) -> Loaded:
+        """Where its configuration or the server wants that, held against its runtime alone"""
+        loaded, source = self._load(resolved, version), resolved.source
+        with about(source.stated_in):
+            wanted = read_self_test(source.path, loaded.config, of_all=self._self_tests)
+        if wanted is None:
+            return loaded
+        from .self_test import self_tested  # noqa: PLC0415 - NumPy, which other loads do without
+
+        settings = settings_of(self._backend_config, loaded.config.backend)
+        order = Order(source, loaded.config, version, settings, self._limits, auto_complete=False)
+        return self_tested(loaded, order, wanted)
 
     def _load(self, resolved: Resolved, version: int) -> Loaded:
         return pipeline.load(

@@ -19,7 +19,7 @@ from ..repository.files import read_file
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 
-__all__ = ["Problem", "problems_of", "unreadable"]
+__all__ = ["Problem", "placed_notes", "problems_of", "unreadable"]
 
 _MOST = 20
 _MOST_SECONDS = 5.0
@@ -32,7 +32,7 @@ _OF_ALL = {"backend", "name", "platform"}
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong"""
+    """One thing that is wrong, or worth a note"""
 
     text: str
     field: str = ""
@@ -70,6 +70,14 @@ def _follows(said: str, field: str, found: Iterable[Problem]) -> bool:
         if not field and names & set(_WORD.findall(said)):
             return True
     return False
+
+
+def placed_notes(source: ModelSource, notes: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+    """Notes by their fields, with the lines of these"""
+    lines = _lines(source)
+    for field, text in notes:
+        line = lines.get(field, 0)
+        yield Problem(f"{source.stated_in}:{line}: {text}" if line else f"{source.stated_in}: {text}", field, line)
 
 
 def unreadable(source: ModelSource, text: str) -> Problem:

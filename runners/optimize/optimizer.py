@@ -3,10 +3,8 @@
 import logging
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from ..repository.tensors import TensorInfo, shape_text
 from ..repository.versions import served
 from ..samples import VARYING, Samples, draw, read
 from ..settings import EngineOptions, LogOptions
+from ..timing import median_milliseconds
 from . import FORMS, ORIGINAL, Optimized, Result
 from .forms import MODEL_FILES, make
 from .ranges import note_on_halves
@@ -35,7 +34,6 @@ _LOG = logging.getLogger(__name__)
 _QUIET = EngineOptions(exit_on_error=False, log=LogOptions(info=False, warning=False))
 _MODEL = "model"
 _TIMED_SECONDS = 1.0
-_LEAST_RUNS, _MOST_RUNS = 5, 500
 _BATCHED_ROWS = 8
 _ONNX = "model.onnx"
 _BACKENDS = {"onnxruntime_onnx": "onnxruntime"}
@@ -140,13 +138,7 @@ def _answers(engine: Engine, asked: Samples) -> list[_Answer]:
 def _time(engine: Engine, asked: Samples) -> float:
     """Milliseconds of one request"""
     row = dict(asked.rows[0])
-    taken: list[float] = []
-    begun = time.perf_counter()
-    while len(taken) < _LEAST_RUNS or (time.perf_counter() - begun < _TIMED_SECONDS and len(taken) < _MOST_RUNS):
-        started = time.perf_counter()
-        engine.infer(_MODEL, row)
-        taken.append(time.perf_counter() - started)
-    return median(taken) * 1e3
+    return median_milliseconds(lambda: engine.infer(_MODEL, row), _TIMED_SECONDS)
 
 
 def _compared(

@@ -51,6 +51,8 @@ class Descriptor:
     backend_file: a file of a directory NAME that makes it a backend called NAME, whose models this one executes by that
         file (--backend-directory); "" where there are none.
     program: that file, of such a backend: its models need none of their own.
+    alone: the function that opens a model in its runtime alone, as a script of its users would, for self-tests, as
+        "module:function"; "" where there is none.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Descriptor:
     packages: tuple[str, ...] = ()
     backend_file: str = ""
     program: Path | None = None
+    alone: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.kinds:

@@ -6,7 +6,7 @@ is ignored here as well, with a line in the log. Parameters are free: clients an
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -21,8 +21,9 @@ from .ensemble import is_ensemble
 from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_in_processes, is_isolated
 from .messages import ModelConfig
 from .model_metrics import MONITOR
+from .self_tests import SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED, check_can_be_tested
 
-__all__ = ["check_supported_fields"]
+__all__ = ["check_supported_fields", "own_parameters", "without_effect"]
 
 _LOG = logging.getLogger(__name__)
 _TENSOR = dict.fromkeys(("name", "data_type", "dims", "reshape"))
@@ -93,8 +94,13 @@ _PARAMETERS = (
     f"{_OWN}max_queue_bytes",
     MONITOR,
     SAMPLES,
+    SELF_TEST,
+    SELF_TEST_TOLERANCE,
+    SELF_TESTED,
     VERSIONS,
 )
+_SAID_HERE = {ALTERNATIVE, SELF_TESTED}
+"""Nobody's to say"""
 
 
 def check_supported_fields(config: ModelConfig) -> None:
@@ -114,26 +120,39 @@ def check_supported_fields(config: ModelConfig) -> None:
             f"parameter '{CORES}' of model '{config.name}': an ensemble executes nothing by itself, state it for the "
             "models of its steps"
         )
+    check_can_be_tested(config, descriptor)
     _check_parameters(config, descriptor)
+    for _, text in without_effect(config, descriptor):
+        _LOG.warning("model '%s': %s", config.name, text)
+
+
+def without_effect(config: ModelConfig, descriptor: Descriptor | None) -> Iterator[tuple[str, str]]:
+    """The fields of a supported configuration that mean nothing here, with the reason"""
+    for path in _beyond_of(config, descriptor):
+        if field := _named(path, _WITHOUT_EFFECT):
+            yield path, f"field '{path}' has no effect: {_WITHOUT_EFFECT[field]}"
+        elif _names_no_file(config, path):
+            yield path, f"field '{path}' has no effect: it names no file"
+    ragged = _ragged_input(config, descriptor)
+    if ragged is not None:
+        path = f"input[{ragged}].allow_ragged_batch"
+        yield path, f"field '{path}' has no effect: requests of one shape run together, or each alone"
+    own = own_parameters(config, descriptor)
+    for key in sorted(config.parameters):
+        if text := _why_without_effect(key, own, descriptor):
+            yield f"parameters[{key}]", f"parameter '{key}' {text}"
     for index, group in enumerate(config.instance_group):
         if group.rate_limiter.priority and not group.rate_limiter.resources:
-            _LOG.warning(
-                "model '%s': field 'instance_group[%d].rate_limiter.priority' has no effect without resources",
-                config.name,
-                index,
-            )
+            path = f"instance_group[{index}].rate_limiter.priority"
+            yield path, f"field '{path}' has no effect without resources"
 
 
 def _check_fields(config: ModelConfig, descriptor: Descriptor | None) -> None:
     refused, instead = [], []
-    for path in _beyond(config, _SUPPORTED, ""):
-        if descriptor and _INDEX.sub("[]", path).startswith(descriptor.fields):
+    for path in _beyond_of(config, descriptor):
+        if _named(path, _WITHOUT_EFFECT) or _names_no_file(config, path):
             continue
-        if field := _named(path, _WITHOUT_EFFECT):
-            _LOG.warning("model '%s': field '%s' has no effect: %s", config.name, path, _WITHOUT_EFFECT[field])
-        elif path == "cc_model_filenames" and not any(map(all, config.cc_model_filenames.items())):
-            _LOG.warning("model '%s': field '%s' has no effect: it names no file", config.name, path)
-        elif field := _named(path, _INSTEAD):
+        if field := _named(path, _INSTEAD):
             instead.append(f"field '{path}' is not supported by this version: {_INSTEAD[field]}")
         else:
             refused.append(path)
@@ -147,6 +166,16 @@ def _check_fields(config: ModelConfig, descriptor: Descriptor | None) -> None:
         raise Unsupported("; ".join(instead))
 
 
+def _beyond_of(config: ModelConfig, descriptor: Descriptor | None) -> Iterator[str]:
+    """What is neither supported for all models nor by this backend"""
+    own = descriptor.fields if descriptor else ()
+    return (path for path in _beyond(config, _SUPPORTED, "") if not _INDEX.sub("[]", path).startswith(own))
+
+
+def _names_no_file(config: ModelConfig, path: str) -> bool:
+    return path == "cc_model_filenames" and not any(map(all, config.cc_model_filenames.items()))
+
+
 def _named(path: str, fields: Mapping[str, str]) -> str | None:
     """The one of `fields` that is at `path`, or around it"""
     plain = f"{_INDEX.sub('[]', path)}."
@@ -155,52 +184,54 @@ def _named(path: str, fields: Mapping[str, str]) -> str | None:
 
 def _check_ragged(config: ModelConfig, descriptor: Descriptor | None) -> None:
     """Requests of different shapes run together where a model is handed each by itself; others can only be alone"""
-    ragged = next((index for index, tensor in enumerate(config.input) if tensor.allow_ragged_batch), None)
-    if ragged is None or (descriptor and descriptor.apart):
-        return
-    if descriptor and config.max_batch_size > 1 and config.HasField("dynamic_batching"):
+    ragged = _ragged_input(config, descriptor)
+    if ragged is not None and descriptor and config.max_batch_size > 1 and config.HasField("dynamic_batching"):
         raise Unsupported(
             f"field 'input[{ragged}].allow_ragged_batch' is not supported by this version for backend "
             f"'{config.backend}', which executes requests of one shape together: without it those of other shapes are "
             "executed one after the other"
         )
-    _LOG.warning(
-        "model '%s': field 'input[%d].allow_ragged_batch' has no effect: requests of one shape run together, or each "
-        "alone",
-        *(config.name, ragged),
-    )
+
+
+def _ragged_input(config: ModelConfig, descriptor: Descriptor | None) -> int | None:
+    """The first one that is stated for a model that is not handed each request by itself"""
+    if descriptor and descriptor.apart:
+        return None
+    return next((index for index, tensor in enumerate(config.input) if tensor.allow_ragged_batch), None)
 
 
 def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> None:
-    """Refuses what the backend knows and does not take; warns of what is probably a mistake"""
-    backends = () if not descriptor or descriptor.any_parameter else descriptor.parameters
-    in_processes = is_isolated(config) or (descriptor is not None and is_in_processes(config, descriptor))
-    own = (*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS
-    known = (*(descriptor.parameters if descriptor else ()), *own)
+    """Refuses what the backend knows and does not take"""
     for key in sorted(config.parameters):
         if why := descriptor and descriptor.refused.get(key):
             raise Unsupported(f"parameter '{key}' is not supported by this version: it {why}")
-        if key in known:
-            continue
-        if key in OF_PROCESSES:
-            _LOG.warning(
-                "model '%s': parameter '%s' has no effect: it is for processes of a model's own, as '%s' has them",
-                *(config.name, key, ISOLATE),
-            )
-            continue
-        meant = _meant(key, own) if _NEARLY_OWN.match(key) else nearly(key, backends)
-        if meant or key.startswith(_OWN):
-            instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(own)}"
-            _LOG.warning("model '%s': parameter '%s' is not known here and has no effect%s", config.name, key, instead)
 
 
-def _meant(key: str, own: Sequence[str]) -> str | None:
+def own_parameters(config: ModelConfig, descriptor: Descriptor | None) -> frozenset[str]:
+    """Those of Kushi that mean something for this model"""
+    in_processes = is_isolated(config) or (descriptor is not None and is_in_processes(config, descriptor))
+    return frozenset((*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS) - _SAID_HERE
+
+
+def _why_without_effect(key: str, own: frozenset[str], descriptor: Descriptor | None) -> str:
+    """Of what is probably a mistake; "" of all others, which are the clients'"""
+    if key in own or key in _SAID_HERE or (descriptor and key in descriptor.parameters):
+        return ""
+    if key in OF_PROCESSES:
+        return f"has no effect: it is for processes of a model's own, as '{ISOLATE}' has them"
+    backends = () if not descriptor or descriptor.any_parameter else descriptor.parameters
+    meant = _meant(key, own) if _NEARLY_OWN.match(key) else nearly(key, backends)
+    if not meant and not key.startswith(_OWN):
+        return ""
+    instead = f", did you mean '{meant}'?" if meant else f", those of Kushi are {', '.join(sorted(own))}"
+    return f"is not known here and has no effect{instead}"
+
+
+def _meant(key: str, own: frozenset[str]) -> str | None:
     """That of ours which is written in another way, or nearly"""
     rest = _NEARLY_OWN.sub("", key)
-    # what Kushi says by itself is nobody's to say
-    ours = [name for name in own if name != ALTERNATIVE]
     plain = f"{_OWN}{rest.lower()}"
-    return plain if plain in ours else nearly(f"{_OWN}{rest}", ours)
+    return plain if plain in own else nearly(f"{_OWN}{rest}", sorted(own))
 
 
 def _beyond(message: Message, supported: dict[str, Any] | None, prefix: str) -> Iterator[str]:

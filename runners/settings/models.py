@@ -72,6 +72,13 @@ class ModelOptions(Group):
         "asked in a process of its own first, once for each content, and refused where it ends that process.",
         default="all",
     )
+    self_test: bool = setting(
+        "model-self-test",
+        Switch(),
+        "Hold each version against its runtime alone before it serves, with random numbers where the model takes them: "
+        "one whose answers differ does not load. Not only models that ask for it by 'kushi.self_test'.",
+        default=False,
+    )
     load_files: Literal["data", "all", "none"] = setting(
         "model-load-files",
         Choice("data", "all", "none"),

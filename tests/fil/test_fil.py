@@ -63,6 +63,17 @@ def test_a_classifier_answers_the_number_of_the_class(tmp_path: Path, name: str)
     np.testing.assert_array_equal(answers(tmp_path, model.rows), expected.astype(np.float32)[:, None])
 
 
+@pytest.mark.parametrize("parameters", [{"predict_proba": "true"}, {}], ids=["values", "classes"])
+@pytest.mark.parametrize(
+    "name", ["xgboost binary", "xgboost of five", "lightgbm regressor", "sklearn classifier of two"]
+)
+def test_a_self_test_holds_it_against_treelite(tmp_path: Path, name: str, parameters: dict[str, str]) -> None:
+    trained(name).put(tmp_path / "m", **{"kushi.self_test": "random"}, **parameters)
+    with Engine(tmp_path) as engine:
+        said = engine.get_model_config("m")["parameters"]["kushi.self_tested"]["string_value"]
+    assert said.startswith("64 requests are answered as by fil alone, 64 of them also in one batch and beside others")
+
+
 def test_the_threshold_and_the_older_name_of_a_classifier(tmp_path: Path) -> None:
     model = trained("xgboost binary")
     model.put(tmp_path / "m", threshold="0.8", is_classifier="false", output_class="true")

@@ -114,6 +114,15 @@ def test_a_saved_model_is_completed_from_its_signature_and_equals_tensorflow(tmp
         assert list(only) == ["largest"]
 
 
+def test_a_self_test_holds_it_against_tensorflow(tmp_path: Path) -> None:
+    network = Network()
+    network.save(tmp_path, "m", parameter("kushi.self_test", "random"))
+    with Engine(tmp_path) as engine:
+        said = engine.get_model_config("m")["parameters"]["kushi.self_tested"]["string_value"]
+        assert said.startswith("64 requests are answered as by tensorflow alone, 4 of them also in one batch and")
+        assert engine.infer("m", image(3))["scores"].shape == (3, 4)
+
+
 def test_scalars_pass(tmp_path: Path) -> None:
     specs = [tf.TensorSpec([3], tf.float32, name="x"), tf.TensorSpec([], tf.float32, name="more")]
 

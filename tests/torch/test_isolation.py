@@ -77,6 +77,36 @@ def test_an_isolated_model_answers_as_one_that_is_not(repository: Path, kind: st
                 np.testing.assert_array_equal(got[name], array)
 
 
+@pytest.mark.parametrize("kind", ["script", "exported"])
+def test_a_self_test_holds_both_against_pytorch(repository: Path, kind: str) -> None:
+    network = Network()
+    made = network if kind == "script" else export(network, network_arguments(2))
+    extra = f"dynamic_batching {{ }} instance_group {{ count: 2 }} {parameter('kushi.self_test', 'random')}"
+    put_both(repository, made, (NETWORK_INPUTS, NETWORK_OUTPUTS), max_batch_size=8, extra=extra)
+    with Engine(repository) as engine:
+        for name in ("isolated", "plain"):
+            said = engine.get_model_config(name)["parameters"]["kushi.self_tested"]["string_value"]
+            assert said.startswith("64 requests are answered as by pytorch alone, 8 of them also in one batch and")
+
+
+def test_a_model_that_keeps_a_state_has_no_self_test(repository: Path) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count += 1
+            return x + self.count
+
+    text = model_config("m", *ONE, extra=parameter("kushi.self_test", "random"))
+    put(repository, "m", torch.jit.script(Counting().eval()), text)
+    with Engine(repository, options=EngineOptions(exit_on_error=False)) as engine:
+        assert "pytorch alone answers the same request in another way when it is asked again" in str(
+            engine.failures["m"]
+        )
+
+
 def test_a_scalar_is_answered_as_by_one_that_is_not(repository: Path) -> None:
     class Total(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

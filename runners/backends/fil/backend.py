@@ -14,9 +14,9 @@ from ..cores import cores_for_all
 from .options import ForestOptions, read_options
 from .reading import format_of, read_forest
 
-__all__ = ["ForestBackend"]
+__all__ = ["OUTPUT", "ForestBackend", "answer_of"]
 
-_OUTPUT = "output__0"
+OUTPUT = "output__0"
 _CONTRIBUTIONS = "treeshap_output"
 
 
@@ -58,19 +58,20 @@ class _Opened(Opened):
 
     def _model(self, config: ModelConfig, *, threads: int) -> kushi_native.ForestModel:
         return self._forest.model(
-            self._answer(config),
+            answer_of(self._forest, self._options, config),
             threshold=self._options.threshold,
             contributions=any(tensor.name == _CONTRIBUTIONS for tensor in config.output),
             threads=threads,
         )
 
-    def _answer(self, config: ModelConfig) -> str:
-        stated = self._options.is_classifier
-        is_classifier = self._forest.is_classifier if stated is None else stated
-        if not is_classifier:
-            return "values"
-        if not self._options.probabilities:
-            return "class"
-        # of two classes, Triton's backend answers both probabilities where there is room for them
-        sizes = [model_dims(tensor) for tensor in config.output if tensor.name == _OUTPUT]
-        return "probabilities" if self._forest.classes == 1 and sizes and sizes[0][-1:] == (2,) else "values"
+
+def answer_of(forest: kushi_native.Forest, options: ForestOptions, config: ModelConfig) -> str:
+    """What the output has: "values", "probabilities" of both classes, or "class", its number"""
+    is_classifier = forest.is_classifier if options.is_classifier is None else options.is_classifier
+    if not is_classifier:
+        return "values"
+    if not options.probabilities:
+        return "class"
+    # of two classes, Triton's backend answers both probabilities where there is room for them
+    sizes = [model_dims(tensor) for tensor in config.output if tensor.name == OUTPUT]
+    return "probabilities" if forest.classes == 1 and sizes and sizes[0][-1:] == (2,) else "values"

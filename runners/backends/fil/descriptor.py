@@ -50,4 +50,5 @@ DESCRIPTOR = Descriptor(
     packages=("treelite",),
     install="kushi[fil]",
     executed_by="native code",
+    alone=f"{__package__}.alone:open_alone",
 )

@@ -16,7 +16,7 @@ import kushi_native
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.files import check_file
 
-__all__ = ["format_of", "read_forest"]
+__all__ = ["checkpoint_of", "format_of", "read_forest"]
 
 _LOG = logging.getLogger(__name__)
 _CHECKPOINT = "treelite_checkpoint"
@@ -53,12 +53,13 @@ def read_forest(path: Path, model_type: str, *, unknown_fields: bool) -> kushi_n
     """The forest in a file"""
     check_file(path)
     try:
-        return kushi_native.Forest(_checkpoint(path, model_type, unknown_fields=unknown_fields))
+        return kushi_native.Forest(checkpoint_of(path, model_type, unknown_fields=unknown_fields))
     except ConfigInvalid as error:
         raise ConfigInvalid(f"{model_type} model '{path}': {error}") from None
 
 
-def _checkpoint(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
+def checkpoint_of(path: Path, model_type: str, *, unknown_fields: bool) -> bytes:
+    """The forest in a file, as Treelite writes it"""
     if model_type == _CHECKPOINT:
         with path.open("rb") as file:
             head = file.read(len(_VERSION))

@@ -60,4 +60,5 @@ DESCRIPTOR = Descriptor(
     packages=("onnxruntime", "onnxruntime-gpu"),
     install="kushi[cpu]",
     executed_by="native code",
+    alone=f"{__package__}.alone:open_alone",
 )

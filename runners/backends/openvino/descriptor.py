@@ -31,4 +31,5 @@ DESCRIPTOR = Descriptor(
     packages=("openvino",),
     install="kushi[openvino]",
     executed_by="native code",
+    alone=f"{__package__}.alone:open_alone",
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -10,34 +9,22 @@ import tensorflow as tf
 from kushi_native import PythonModel
 
 from ...errors import ConfigInvalid
-from ...integers import MAX_THREADS
 from ...repository.complete import complete
 from ...repository.messages import ModelConfig
-from ...repository.specification import instances_of, parameter
+from ...repository.specification import instances_of
 from .. import Backend, Bound, Opened, Placed, Prepared
 from ..cores import cores_for_all
 from ..optional_inputs import refuse_optional_inputs
 from .devices import take_devices
 from .engine import TensorFlowEngine
-from .graph_def import open_graph_def
 from .messages import check_message
-from .program import Program
-from .saved_model import open_saved_model
+from .opening import Options, open_program, read_options, set_threads
 
 __all__ = ["TensorFlowBackend"]
 
-_GRAPH_DEF = "tensorflow_graphdef"
 _GRAPH = "saved_model.pb"
 _FINGERPRINT = "fingerprint.pb"
 """Of a SavedModel"""
-
-
-@dataclass(frozen=True)
-class _Options:
-    tag: str
-    signature: str
-    intra_op_threads: int
-    inter_op_threads: int
 
 
 class TensorFlowBackend(Backend):
@@ -54,13 +41,7 @@ class TensorFlowBackend(Backend):
         return True
 
     def prepare(self, model: Placed) -> Prepared:
-        config = model.config
-        options = _Options(
-            tag=_text(config, "TF_GRAPH_TAG"),
-            signature=_text(config, "TF_SIGNATURE_DEF"),
-            intra_op_threads=parameter(config, "TF_NUM_INTRA_THREADS", 0, most=MAX_THREADS),
-            inter_op_threads=parameter(config, "TF_NUM_INTER_THREADS", 0, most=MAX_THREADS),
-        )
+        options = read_options(model.config)
         return Prepared(partial(_Opened, model=model, options=options), options.intra_op_threads)
 
     def locate(self, directory: Path, name: str) -> Path:
@@ -82,13 +63,13 @@ class TensorFlowBackend(Backend):
 class _Opened(Opened):
     """A program on the place of the first instance; each process has one"""
 
-    def __init__(self, path: Path, *, model: Placed, options: _Options) -> None:
+    def __init__(self, path: Path, *, model: Placed, options: Options) -> None:
         self._options = options
-        _set_threads(options)
+        set_threads(options)
         device = take_devices(tf.config, model.places[0], by_itself=model.chooses(0))
         self._place = partial(_place, device)
         with self._place():
-            self._program = _program(path, model.config, options)
+            self._program = open_program(path, model.config, options)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         return complete(config, self._program.inputs, self._program.outputs, default_max_batch_size)
@@ -107,27 +88,7 @@ class _Opened(Opened):
         return [PythonModel(TensorFlowEngine(self._program, self._place, *names))]
 
 
-def _program(path: Path, config: ModelConfig, options: _Options) -> Program:
-    if config.platform == _GRAPH_DEF or path.is_file():
-        if options.signature:
-            raise ConfigInvalid("parameter 'TF_SIGNATURE_DEF' is about a SavedModel, a GraphDef has no signatures")
-        return open_graph_def(path, config)
-    return open_saved_model(path, tag=options.tag, signature=options.signature)
-
-
 def _place(device: str | None) -> AbstractContextManager[object]:
     """Operations inside are on this device, or where the graph and TensorFlow want them"""
     placed: AbstractContextManager[object] = tf.device(device) if device else nullcontext()
     return placed
-
-
-def _set_threads(options: _Options) -> None:
-    """Before TensorFlow computes anything. Where they are not stated, the environment of the process says them"""
-    if options.intra_op_threads:
-        tf.config.threading.set_intra_op_parallelism_threads(options.intra_op_threads)
-    if options.inter_op_threads:
-        tf.config.threading.set_inter_op_parallelism_threads(options.inter_op_threads)
-
-
-def _text(config: ModelConfig, key: str) -> str:
-    return config.parameters[key].string_value if key in config.parameters else ""

@@ -26,4 +26,5 @@ DESCRIPTOR = Descriptor(
     ),
     install="kushi[tensorflow]",
     executed_by="Python in processes",
+    alone=f"{__package__}.alone:open_alone",
 )

@@ -27,4 +27,5 @@ DESCRIPTOR = Descriptor(
     ),
     packages=("torch",),
     install="kushi[torch]",
+    alone=f"{__package__}.alone:open_alone",
 )

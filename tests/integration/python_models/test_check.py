@@ -79,8 +79,10 @@ def test_the_same_is_there_as_json(repository: Path) -> None:
         "versions": [1],
         "reason": "",
         "problems": [],
+        "notes": [],
         "inputs": ["X FP32 [-1, -1]"],
         "outputs": ["Y BYTES [-1, 3]"],
+        "self_test": "",
     }
     assert rows["failing"]["reason"].startswith("OSError: no weights\n\nAt:\n")
     assert (rows["failing"]["served"], rows["failing"]["versions"], code) == (False, [], 1)

@@ -48,7 +48,15 @@ def test_the_same_is_there_as_json(tmp_path: Path, capsys: pytest.CaptureFixture
     plus(tmp_path, "a")
     assert main(["check", "--format", "json", str(tmp_path)]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row == {"name": "a", "served": True, "backend": "onnxruntime", "versions": [1], "reason": "", "problems": []}
+    assert row == {
+        "name": "a",
+        "served": True,
+        "backend": "onnxruntime",
+        "versions": [1],
+        "reason": "",
+        "problems": [],
+        "notes": [],
+    }
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,3 +159,43 @@ def test_what_a_model_says_of_itself_when_it_is_loaded_is_not_guessed(tmp_path: 
         tmp_path, "e", step("p", "A", "B").replace("INPUT0", "NONE"), step("a", "B", "C").replace("INPUT0", "NONE")
     )
     assert main(["check", str(tmp_path)]) == 0
+
+
+def test_what_means_nothing_here_and_what_is_other_in_triton_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        'backend: "onnxruntime"\n'
+        "response_cache { enable: true }\n"
+        'parameters { key: "kushi.versions" value { string_value: "{\\"labels\\": {\\"stable\\": 1}}" } }\n'
+        'parameters { key: "kushi.inline" value { string_value: "never" } }\n'
+        'parameters { key: "intra_op_threads_count" value { string_value: "1" } }\n'
+        'instance_group { kind: KIND_CPU rate_limiter { resources { name: "r" count: 1 } } }\n'
+        "instance_group { kind: KIND_CPU rate_limiter { priority: 2 } }\n"
+    )
+    plus(tmp_path, "a", text=text)
+    assert main(["check", str(tmp_path)]) == 0
+    file = tmp_path / "a" / "config.pbtxt"
+    served, *notes = capsys.readouterr().out.splitlines()
+    assert served == "a: served, onnxruntime, version 1"
+    assert [note.removeprefix(f"a: note: {file}:").partition(", ")[0] for note in notes] == [
+        "4: parameter 'kushi.inline' is Kushi's own",
+        "3: parameter 'kushi.versions' is Kushi's own",
+        "2: field 'response_cache' has no effect: the server has no response cache",
+        "5: parameter 'intra_op_threads_count' is not known here and has no effect",
+        "7: field 'instance_group[1].rate_limiter.priority' has no effect without resources",
+        "6: field 'instance_group[0].rate_limiter.resources' counts on a device of the CPU's own",
+    ]
+    assert main(["check", "--format", "json", str(tmp_path)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert [(note["field"], note["line"]) for note in row["notes"]][:3] == [
+        ("parameters[kushi.inline]", 4),
+        ("parameters[kushi.versions]", 3),
+        ("response_cache", 2),
+    ]
+
+
+def test_a_model_that_is_not_served_has_no_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plus(tmp_path, "a", text='backend: "onnxruntime"\nresponse_cache { enable: true }\nmax_batch_size: -1\n')
+    assert main(["check", str(tmp_path)]) == 1
+    assert "note:" not in capsys.readouterr().out

@@ -184,7 +184,7 @@ def parameter(backend: str, key: str) -> ModelConfig:
         (
             "onnxruntime",
             "kushi.nothing",
-            "those of Kushi are kushi.alternative, kushi.alternatives, kushi.cores, kushi.inline, kushi.isolate, ",
+            "those of Kushi are kushi.alternatives, kushi.cores, kushi.inline, kushi.isolate, ",
         ),
         ("onnxruntime", "kushi.alternatve", "did you mean 'kushi.alternatives'?"),
         ("onnxruntime", "kushi_alternatives", "did you mean 'kushi.alternatives'?"),
