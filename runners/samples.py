@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InvalidInput, KushiError, Unsupported
-from .repository.files import check_file
+from .repository.files import check_file, open_file
 from .repository.tensors import fits, shape_text
 from .zip_files import opened_zip
 
@@ -65,12 +65,12 @@ def read(path: Path, metadata: Mapping[str, Any], *, batching: bool, rows: int =
     return rows_of(read_arrays(path), path, metadata, batching=batching, rows=rows)
 
 
-def read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
-    """The arrays of an .npz file"""
+def read_arrays(path: Path, *, within: Path | None = None) -> Mapping[str, NDArray[Any]]:
+    """The arrays of an .npz file, which lies below `within`"""
     try:
         check_file(path)
         # NumPy leaves a file open that is none of its own
-        with path.open("rb") as file:
+        with open_file(path, within=within) as file:
             with opened_zip(file, f"samples '{path}'") as archive:
                 unpacked = sum(one.file_size for one in archive.infolist())
             if unpacked > _MOST_BYTES:

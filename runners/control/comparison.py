@@ -69,7 +69,7 @@ def try_forms(load: Load, forms: Sequence[Candidate], open_version: _Open) -> Se
     resolved = forms[-1].resolved
     with about(resolved.source.stated_in):
         path = samples_file(resolved)
-        arrays = load.run(path, partial(read_arrays, path))
+        arrays = load.run(path, partial(read_arrays, path, within=resolved.source.path))
     asked: list[_Asked] = []
     silent: list[_Failed] = []
     unfit: KushiError | None = None

@@ -72,7 +72,7 @@ def _asked(wanted: SelfTest, order: Order, metadata: Mapping[str, Any], threads:
     gpu = next((gpu for group in order.config.instance_group if _on_gpu(group) for gpu in group.gpus), None)
     ask = partial(ask_alone, order, threads=threads, gpu=gpu, seconds=_SECONDS)
     if wanted.samples:
-        arrays = read_arrays(wanted.samples)
+        arrays = read_arrays(wanted.samples, within=order.source.path)
         rows = _few(rows_of(arrays, wanted.samples, metadata, batching=batching).rows)
         return rows, _steady(ask(rows), order.config)
     refusal: KushiError | None = None

@@ -46,11 +46,11 @@ _KINDS = (
 )
 
 
-def read_file(path: Path, kind: str) -> bytes:
-    """The content of a regular file; raises OSError where the system refuses it"""
+def read_file(path: Path, kind: str, *, within: Path | None = None) -> bytes:
+    """The content of a regular file, see `open_file`; raises OSError where the system refuses it"""
     check_file(path)
     most = MOST_BYTES[kind]
-    with open_file(path) as file:
+    with open_file(path, within=within) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise ConfigInvalid(f"{kind} '{path}' has more than {most} bytes")
@@ -58,11 +58,13 @@ def read_file(path: Path, kind: str) -> bytes:
 
 
 @contextmanager
-def open_file(path: Path) -> Iterator[BinaryIO]:
-    """A regular file to be read; raises where it is none"""
+def open_file(path: Path, *, within: Path | None = None) -> Iterator[BinaryIO]:
+    """A regular file to be read; raises where it is none, or does not lie below `within`, links followed"""
     with open(path, "rb", opener=_open_at_once) as file:
         # what lies there now need not be what was looked at
         _check_kind(path, os.fstat(file.fileno()))
+        if within and not is_within(Path(f"/proc/self/fd/{file.fileno()}"), within):
+            raise ConfigInvalid(f"'{path}' lies outside of '{within}'")
         yield file
 
 

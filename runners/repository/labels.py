@@ -61,7 +61,7 @@ def _read(directory: Path, filename: str, output: str, model: str) -> str:
             f"label file path '{path}' for output '{output}' in model '{model}' is outside model directory"
         )
     try:
-        content = read_file(path, "label file")
+        content = read_file(path, "label file", within=directory)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigInvalid(f"failed to open text file for read {path}: {reason}") from None

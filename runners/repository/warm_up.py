@@ -153,7 +153,7 @@ def _content(directory: Path, sample: str, name: str, filename: str) -> bytes:
             f"warmup sample '{sample}': file path '{path}' for input '{name}' is outside directory '{directory}'"
         )
     try:
-        return read_file(path, "warm-up file")
+        return read_file(path, "warm-up file", within=directory)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigInvalid(f"failed to open text file for read {path}: {reason}") from None

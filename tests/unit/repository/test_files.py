@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners.errors import ConfigInvalid
-from runners.repository.files import MOST_BYTES, check_file, check_link, is_within, read_file
+from runners.repository.files import MOST_BYTES, check_file, check_link, is_within, open_file, read_file
 
 
 def test_a_link_to_nowhere_is_refused_with_what_it_names(tmp_path: Path) -> None:
@@ -60,3 +60,20 @@ def test_a_path_is_within_a_folder_when_its_links_are_followed(tmp_path: Path) -
     assert is_within(tmp_path / "a" / ".." / "b", tmp_path)
     for path in ("out/etc", "..", "a\0b"):
         assert not is_within(tmp_path / path, tmp_path)
+
+
+def test_what_was_opened_has_to_lie_where_it_was_looked_for(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (model / "labels.txt").write_text("one")
+    with open_file(model / "labels.txt", within=model) as file:
+        # a new file in its place changes nothing of what is open
+        (model / "new").write_text("two")
+        (model / "new").replace(model / "labels.txt")
+        assert file.read() == b"one"
+    # as a link would that comes between the look and the reading
+    (model / "link").symlink_to("../secret")
+    with pytest.raises(ConfigInvalid, match=rf"^'{model}/link' lies outside of '{model}'$"):
+        read_file(model / "link", "label file", within=model)
+    assert read_file(model / "link", "label file") == b"secret"

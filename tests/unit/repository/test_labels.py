@@ -86,9 +86,9 @@ def test_a_file_that_many_outputs_name_is_read_once(tmp_path: Path, monkeypatch:
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     read: list[Path] = []
 
-    def watched(path: Path, kind: str) -> bytes:
+    def watched(path: Path, kind: str, *, within: Path | None = None) -> bytes:
         read.append(path)
-        return read_file(path, kind)
+        return read_file(path, kind, within=within)
 
     monkeypatch.setattr("runners.repository.labels.read_file", watched)
     outputs = " ".join(f'output {{ name: "{number}" label_filename: "labels.txt" }}' for number in range(100))
