@@ -36,12 +36,16 @@ def difference(answered: _Array, wanted: _Array) -> Difference:
 
 
 def as_plain(array: _Array) -> _Array:
-    """Texts as bytes, numbers of types that NumPy does not know as FP32: what can be written to a file, and compared"""
+    """
+    Texts as bytes with a dot behind them, numbers of types that NumPy does not know as FP32: what can be written to a
+    file, and compared
+    """
     if array.dtype.kind == "V":
         return array.astype(np.float32)
     if array.dtype.kind not in "OU":
-        return np.ascontiguousarray(array)
-    texts = [one.encode() if isinstance(one, str) else bytes(one) for one in array.reshape(-1)]
+        return np.asarray(array, order="C")
+    # NumPy drops zeros at the end of bytes
+    texts = [(one.encode() if isinstance(one, str) else bytes(one)) + b"." for one in array.reshape(-1)]
     return np.array(texts, np.bytes_).reshape(array.shape)
 
 

@@ -1,5 +1,6 @@
 """What the forms of a model are asked: rows of a file, or random numbers"""
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,13 +49,25 @@ class Samples:
     drawn: bool
 
 
-def draw(metadata: Mapping[str, Any], *, batching: bool, rows: int = 1, varying: int = VARYING[0]) -> Samples:
+def draw(
+    metadata: Mapping[str, Any],
+    *,
+    batching: bool,
+    rows: int = 1,
+    varying: int = VARYING[0],
+    most_bytes: int = _MOST_BYTES,
+) -> Samples:
     """
     Random numbers for the inputs that the metadata of a model says; `rows` of a batch go together. `varying`: the size
-    of dimensions that have none
+    of dimensions that have none. As many requests as have `most_bytes` together
     """
+    shapes = [_shape(tensor, batching=batching, rows=rows, varying=varying) for tensor in metadata["inputs"]]
+    sizes = zip(metadata["inputs"], shapes, strict=True)
+    size = sum(math.prod(shape) * np.dtype(_type(tensor)).itemsize for tensor, shape in sizes)
+    if size > most_bytes:
+        raise Unsupported(f"a request has {size} bytes, of which at most {most_bytes} are drawn")
     random = np.random.default_rng(_SEED)
-    requests = -(-_DRAWN_ROWS // rows)
+    requests = min(-(-_DRAWN_ROWS // rows), most_bytes // max(1, size))
     return Samples(
         [_drawn(metadata, random, batching=batching, rows=rows, varying=varying) for _ in range(requests)], drawn=True
     )
@@ -149,10 +162,7 @@ def _check_shape(what: str, row: Sequence[int], wanted: Sequence[int | str]) -> 
 def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching: bool, rows: int, varying: int) -> Row:
     row: dict[str, NDArray[Any]] = {}
     for tensor in metadata["inputs"]:
-        dims = _dims(tensor)
-        shape = [dim if dim > 0 else varying for dim in dims]
-        if batching:
-            shape[0] = rows
+        shape = _shape(tensor, batching=batching, rows=rows, varying=varying)
         dtype = np.dtype(_type(tensor))
         if dtype.kind == "f":
             row[tensor["name"]] = random.standard_normal(shape).astype(dtype)
@@ -160,6 +170,11 @@ def _drawn(metadata: Mapping[str, Any], random: np.random.Generator, *, batching
             # integers are indices and masks mostly: any model takes these two
             row[tensor["name"]] = random.integers(2, size=shape).astype(dtype)
     return row
+
+
+def _shape(tensor: Mapping[str, Any], *, batching: bool, rows: int, varying: int) -> list[int]:
+    shape = [dim if dim > 0 else varying for dim in _dims(tensor)]
+    return [rows, *shape[1:]] if batching else shape
 
 
 def _type(tensor: Mapping[str, Any]) -> type[np.generic]:

@@ -7,8 +7,9 @@ It is asked in a process of its own, which ends behind it: nothing of it stays i
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..samples import Row
+    from ..tolerance import Tolerance
     from .isolation_messages import Order
 
-__all__ = ["ALL_ROWS", "Answers", "ask_alone", "pack", "unpack"]
+__all__ = ["ALL_ROWS", "Answers", "Bounds", "Unanswered", "ask_alone", "new_file", "pack", "unpack"]
 
 _FILE = Path(__file__).with_name("alone_entry.py")
 _START_SECONDS = 1800.0
@@ -31,12 +33,24 @@ ALL_ROWS = "batch"
 """The name of the answers to all rows at once, beside those to each row by its number"""
 
 
+class Unanswered(ConfigInvalid):
+    """The runtime is there, and does not answer these rows"""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of what a process asks: seconds of a way to ask, and bytes of answers"""
+
+    seconds: float
+    answer_bytes: int
+
+
 @dataclass(frozen=True)
 class Answers:
     """What came of it"""
 
     rows: Sequence[Row]
-    """To as many requests as there was time for, and to one at least"""
+    """To as many requests as the bounds allow, and to one at least"""
     batch: Row | None
     """To the first rows at once, where the model has batches"""
     together: int
@@ -47,24 +61,45 @@ class Answers:
     """The first row was not answered the same when it was asked once more"""
 
 
-def ask_alone(order: Order, rows: Sequence[Row], *, threads: int, gpu: int | None, seconds: float) -> Answers:
+def ask_alone(
+    order: Order, rows: Sequence[Row], *, threads: int, gpu: int | None, bounds: Bounds, tolerance: Tolerance
+) -> Answers:
     """
     Asks the model of this order, whose configuration is complete, with so many threads, on the CPU or on a GPU.
-    `seconds`: for all rows; what takes longer is not asked
+    `tolerance`: how far two answers to the same row may be apart
     """
     workers = of_this_program(_FILE, order.source, _START_SECONDS)
-    with tempfile.TemporaryDirectory(prefix="kushi-self-test-") as scratch:
-        asked, answered = Path(scratch, "rows.npz"), Path(scratch, "answers.npz")
+    asked = new_file()
+    try:
         pack(asked, {str(number): row for number, row in enumerate(rows)})
-        about = {"rows": str(asked), "answers": str(answered), "threads": threads, "gpu": gpu, "seconds": seconds}
+        about = {
+            "rows": str(asked),
+            "threads": threads,
+            "gpu": gpu,
+            "bounds": asdict(bounds),
+            "tolerance": asdict(tolerance),
+        }
         answer = workers.complete(f"{order.config.name}_alone", json.dumps({**order.to_plain(), **about}))
-        came: dict[str, Any] = json.loads(answer)
-        if error := came.get("error"):
-            raise ConfigInvalid(error)
-        answers = unpack(answered)
+    finally:
+        asked.unlink(missing_ok=True)
+    came: dict[str, Any] = json.loads(answer)
+    if error := came.get("unanswered"):
+        raise Unanswered(error)
+    if error := came.get("error"):
+        raise ConfigInvalid(f"{order.config.backend} alone cannot open it: {error}")
+    answered = Path(came["answers"])
+    answers = unpack(answered)
+    answered.unlink()
     batch = answers.pop(ALL_ROWS, None)
-    rows = [answers[str(number)] for number in range(len(answers))]
-    return Answers(rows, batch, came["together"], came["milliseconds"], came["varies"])
+    found = [answers[str(number)] for number in range(len(answers))]
+    return Answers(found, batch, came["together"], came["milliseconds"], came["varies"])
+
+
+def new_file() -> Path:
+    """One that goes as soon as it is read"""
+    descriptor, name = tempfile.mkstemp(prefix="kushi-self-test-", suffix=".npz")
+    os.close(descriptor)
+    return Path(name)
 
 
 def pack(path: Path, rows: Mapping[str, Row]) -> None:

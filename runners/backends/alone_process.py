@@ -17,7 +17,7 @@ from ..errors import factories
 from ..repository.discovery import descriptor_of
 from ..timing import median_milliseconds
 from ..tolerance import Tolerance
-from .alone import ALL_ROWS, pack, unpack
+from .alone import ALL_ROWS, Bounds, new_file, pack, unpack
 from .fitting import backend_of
 from .isolation_messages import Order
 
@@ -49,33 +49,54 @@ class AskedModel:
         asked = {**plain}
         plain.clear()
         try:
-            plain.update(_ask(Order.of(asked), asked))
+            script = _opened(Order.of(asked), asked)
         except Exception as error:  # noqa: BLE001 - whatever the runtime raises
-            _LOG.debug("asked alone", exc_info=True)
-            plain["error"] = f"{type(error).__name__}: {error}"
+            plain["error"] = _text(error)
+            return config
+        try:
+            plain.update(_ask(script, asked))
+        except Exception as error:  # noqa: BLE001 - as above
+            plain["unanswered"] = _text(error)
         return config
 
 
-def _ask(order: Order, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _text(error: Exception) -> str:
+    _LOG.debug("asked alone", exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _opened(order: Order, asked: Mapping[str, Any]) -> Script:
     config, descriptor = order.config, descriptor_of(order.config.backend)
     directory = order.source.versions[order.version]
     path = backend_of(config.backend, order.settings).locate(directory, config.default_model_filename)
-    ask: Ask = resolve_name(descriptor.alone)(path, config, threads=asked["threads"], gpu=asked["gpu"])
-    script = Script(config, ask)
-    rows = [*unpack(Path(asked["rows"])).values()]
-    end = time.monotonic() + asked["seconds"]
-    answers = {"0": script.ask(rows[0])}
-    varies = not are_alike(script.ask(rows[0]), answers["0"], Tolerance())
-    for number, row in enumerate(rows[1:], 1):
-        if time.monotonic() > end:
+    return Script(config, resolve_name(descriptor.alone)(path, config, threads=asked["threads"], gpu=asked["gpu"]))
+
+
+def _ask(script: Script, asked: Mapping[str, Any]) -> dict[str, Any]:
+    given = Path(asked["rows"])
+    rows = [*unpack(given).values()]
+    # nothing of it stays where this process or the server is ended
+    given.unlink(missing_ok=True)
+    bounds, tolerance = Bounds(**asked["bounds"]), Tolerance(**asked["tolerance"])
+    first = script.ask(rows[0])
+    answers, begun = {"0": first}, time.monotonic()
+    varies = not are_alike(script.ask(rows[0]), first, tolerance)
+    most = max(1, bounds.answer_bytes // max(1, _size(first)))
+    for number, row in enumerate(rows[1:most], 1):
+        if time.monotonic() - begun > bounds.seconds:
             break
         answers[str(number)] = script.ask(row)
-    some = script.batch_of(rows[: len(answers)])
+    milliseconds = median_milliseconds(lambda: script.ask(rows[0]), _TIMED_SECONDS)
+    some = script.batch_of(rows[: min(len(answers), int(bounds.seconds * 1e3 / milliseconds))])
     if some:
         answers[ALL_ROWS] = script.ask({name: np.concatenate([row[name] for row in some]) for name in some[0]})
-    pack(Path(asked["answers"]), answers)
-    milliseconds = median_milliseconds(lambda: script.ask(rows[0]), _TIMED_SECONDS)
-    return {"varies": varies, "together": len(some), "milliseconds": milliseconds}
+    answered = new_file()
+    pack(answered, answers)
+    return {"answers": str(answered), "varies": varies, "together": len(some), "milliseconds": milliseconds}
+
+
+def _size(row: Row) -> int:
+    return sum(array.nbytes for array in row.values())
 
 
 class Script:

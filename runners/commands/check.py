@@ -55,8 +55,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_is_no_note)
+    handler, warned = logging.StreamHandler(sys.stderr), _Notes()
+    handler.addFilter(warned)
     logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[handler])
     loads = arguments["load"]
     needing = {_BACKEND_CONFIG: arguments["backend_config"], _SELF_TEST: arguments["self_test"]}
@@ -64,7 +64,7 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         if stated and not loads:
             parser.error(f"{flag} needs --load")
     try:
-        findings = _findings(arguments["repository"], arguments, loads=loads)
+        findings = list(_findings(arguments["repository"], arguments, loads=loads))
     except KushiError as error:
         parser.error(str(error))
     if arguments["format"] == "json":
@@ -73,12 +73,32 @@ def _run(arguments: dict[str, Any], parser: ArgumentParser) -> int:
         sys.stdout.writelines(f"{line}\n" for one in findings for line in lines_of(one, loads=loads))
         if not loads and any(one.served for one in findings):
             sys.stderr.write("no model was opened: `kushi check --load` does that as well\n")
+    for text in warned.beside(findings):
+        sys.stderr.write(f"WARNING: {text}\n")
     return 0 if all(one.served for one in findings) else 1
 
 
-def _is_no_note(record: logging.LogRecord) -> bool:
-    """Those are in the list"""
-    return not record.name.endswith(".repository.supported_fields")
+class _Notes(logging.Filter):
+    """Keeps warnings about fields out of the log: most are notes of the list, and the others come behind it"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, None] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_of_fields = record.name.endswith(".repository.supported_fields")
+        if is_of_fields:
+            self._texts[record.getMessage()] = None
+        return not is_of_fields
+
+    def beside(self, findings: Iterable[Finding]) -> list[str]:
+        """Those that are no notes of models that would be served"""
+        notes = [(f"model '{one.name}': ", note.text) for one in findings for note in one.notes]
+        return [
+            printable(text)
+            for text in self._texts
+            if not any(text.startswith(of) and note.endswith(text.removeprefix(of)) for of, note in notes)
+        ]
 
 
 def _findings(repositories: list[str], arguments: dict[str, Any], *, loads: bool) -> Iterable[Finding]:

@@ -24,7 +24,7 @@ from ..repository.ensemble import is_ensemble
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved, resolve_written
-from ..repository.self_tests import read_self_test
+from ..repository.self_tests import SELF_TEST, read_self_test
 from ..repository.specification import instances_of
 from ..repository.supported_fields import ALTERNATIVE, SAMPLES
 from ..repository.warm_up import WarmUpSample
@@ -168,6 +168,9 @@ class Opening:
         with about(source.stated_in):
             wanted = read_self_test(source.path, loaded.config, of_all=self._self_tests)
         if wanted is None:
+            if SELF_TEST in loaded.config.parameters:
+                backend = loaded.config.backend
+                _LOG.warning("'%s': no self-test: backend '%s' has no runtime of its own", source.name, backend)
             return loaded
         from .self_test import self_tested  # noqa: PLC0415 - NumPy, which other loads do without
 

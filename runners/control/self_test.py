@@ -6,6 +6,7 @@ would decide.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,12 +14,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..backends.alone import Answers, ask_alone
+from ..backends.alone import Answers, Bounds, Unanswered, ask_alone
 from ..backends.isolation_messages import Order
 from ..backends.pipeline import Loaded
 from ..differences import are_alike, are_numbers, as_plain, close, difference
-from ..errors import ConfigInvalid, InvalidInput, KushiError, Unsupported, about
+from ..errors import ConfigInvalid, KushiError, ShuttingDown, about
 from ..repository.messages import ModelConfig, ModelInstanceGroup
 from ..repository.self_tests import SELF_TEST, SELF_TESTED, SelfTest
 from ..repository.specification import config_text
@@ -36,8 +38,10 @@ _SECONDS = 10.0
 """For all rows; a long model answers fewer"""
 _TIMED_SECONDS = 0.5
 _MOST_BYTES = 64 * 1024 * 1024
-"""Of the rows that are asked"""
+"""Of the rows that are asked, and of the answers"""
+_BOUNDS = Bounds(_SECONDS, _MOST_BYTES)
 _AT_ONCE = 8
+_Array = NDArray[Any]
 _SLOW, _SLOW_MILLISECONDS = 1.5, 0.2
 """So much of the runtime's own time, and so much more than it, is worth a warning"""
 
@@ -51,13 +55,16 @@ def self_tested(loaded: Loaded, order: Order, wanted: SelfTest) -> Loaded:
     with about(order.source.stated_in), about(f"the self-test of model '{config.name}'"), Trial() as trial:
         try:
             rows, answers = _asked(wanted, order, trial.publish(loaded), loaded.intra_op_threads)
-        except (ConfigInvalid, Unsupported, InvalidInput) as error:
+        except ShuttingDown:
+            raise
+        except KushiError as error:
+            check_wanted()
             if wanted.is_stated:
                 raise
             _LOG.warning("'%s' version %d: no self-test: %s", config.name, order.version, error)
             return loaded
-        comparison = _Comparison(trial, config.backend, wanted.tolerance)
-        found = comparison.run(rows[: len(answers.rows)], answers)
+        comparison = _Comparison(trial, config, wanted.tolerance)
+        found = comparison.run(rows, answers)
         milliseconds = median_milliseconds(lambda: trial.ask(rows[0]), _TIMED_SECONDS)
     text = f"{found}; {milliseconds:.3g} ms a request, alone {answers.milliseconds:.3g} ms"
     is_slow = milliseconds > max(_SLOW * answers.milliseconds, answers.milliseconds + _SLOW_MILLISECONDS)
@@ -70,18 +77,17 @@ def _asked(wanted: SelfTest, order: Order, metadata: Mapping[str, Any], threads:
     """Rows, and what the runtime alone answers them"""
     batching = order.config.max_batch_size > 0
     gpu = next((gpu for group in order.config.instance_group if _on_gpu(group) for gpu in group.gpus), None)
-    ask = partial(ask_alone, order, threads=threads, gpu=gpu, seconds=_SECONDS)
+    ask = partial(ask_alone, order, threads=threads, gpu=gpu, bounds=_BOUNDS, tolerance=wanted.tolerance)
     if wanted.samples:
         arrays = read_arrays(wanted.samples, within=order.source.path)
         rows = _few(rows_of(arrays, wanted.samples, metadata, batching=batching).rows)
         return rows, _steady(ask(rows), order.config)
     refusal: KushiError | None = None
-    for varying in VARYING if _varies(metadata) else VARYING[:1]:
-        check_wanted()
-        rows = _few(draw(metadata, batching=batching, varying=varying).rows)
+    for varying in VARYING if _varies(metadata, batching=batching) else VARYING[:1]:
+        rows = draw(metadata, batching=batching, varying=varying, most_bytes=_MOST_BYTES).rows
         try:
             answers = ask(rows)
-        except ConfigInvalid as error:
+        except Unanswered as error:
             refusal = error
             continue
         return rows, _steady(answers, order.config)
@@ -100,8 +106,9 @@ def _steady(answers: Answers, config: ModelConfig) -> Answers:
     return answers
 
 
-def _varies(metadata: Mapping[str, Any]) -> bool:
-    return any(int(dim) < 0 for tensor in metadata["inputs"] for dim in tensor["shape"])
+def _varies(metadata: Mapping[str, Any], *, batching: bool) -> bool:
+    """Whether an input has a dimension of any size, beside that of the batch"""
+    return any(int(dim) < 0 for tensor in metadata["inputs"] for dim in tensor["shape"][1 if batching else 0 :])
 
 
 def _on_gpu(group: ModelInstanceGroup) -> bool:
@@ -116,29 +123,37 @@ def _few(rows: Sequence[Row]) -> Sequence[Row]:
 class _Comparison:
     """What the served version answers, held against the runtime alone"""
 
-    def __init__(self, trial: Trial, backend: str, tolerance: Tolerance) -> None:
+    def __init__(self, trial: Trial, config: ModelConfig, tolerance: Tolerance) -> None:
         self._trial = trial
-        self._alone = f"{backend} alone"
+        self._outputs = [tensor.name for tensor in config.output]
+        self._alone = f"{config.backend} alone"
         self._tolerance = tolerance
         self._largest = Difference(0.0, 0.0)
 
     def run(self, rows: Sequence[Row], answers: Answers) -> str:
         """Each row alone, some of them in one request, and each beside others, so that they meet in batches"""
-        for number, (row, answer) in enumerate(zip(rows, answers.rows, strict=True)):
+        end, asked = time.monotonic() + _SECONDS, 0
+        for row, answer in zip(rows, answers.rows, strict=False):
+            if asked and time.monotonic() > end:
+                break
             check_wanted()
-            self._check(self._trial.ask(row), answer, f"to row {number}")
-        some, said = rows[: answers.together], f"{len(rows)} requests are answered as by {self._alone}"
-        if answers.batch is not None:
+            self._check(self._trial.ask(row), answer, f"to row {asked}")
+            asked += 1
+        said = f"{asked} request{'s are' if asked > 1 else ' is'} answered as by {self._alone}"
+        some = rows[: answers.together]
+        if answers.batch is not None and time.monotonic() < end:
             said += f", {len(some)} of them also in one batch"
             given = {name: np.concatenate([row[name] for row in some]) for name in rows[0]}
             self._check(self._trial.ask(given), answers.batch, f"to {len(some)} rows in one request")
-            if _is_by_rows(answers, self._tolerance):
+            if not _is_by_rows(answers, self._tolerance):
+                said += f" (on which their answers depend, in {self._alone} as well)"
+            elif time.monotonic() < end:
                 said += " and beside others"
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
                     for number, answered in enumerate(pool.map(self._trial.ask, some)):
                         self._check(answered, answers.rows[number], f"to row {number}, asked beside others")
-            else:
-                said += f" (on which their answers depend, in {self._alone} as well)"
+        if silent := [name for name in self._outputs if name not in answers.rows[0]]:
+            said += f" (but for {', '.join(silent)}, which it does not compute)"
         by = self._largest.absolute
         return f"{said}; {f'differences of at most {by:.1e}' if by else 'the same answers'}"
 
@@ -155,11 +170,17 @@ class _Comparison:
             if are_numbers(array):
                 self._largest |= difference(got, array)
 
-    def _apart(self, got: Any, wanted: Any) -> str:  # noqa: ANN401 - arrays
+    def _apart(self, got: _Array, wanted: _Array) -> str:
         """With the first element that differs"""
-        at = next(one for one in np.ndindex(wanted.shape) if not close(got[one], wanted[one], self._tolerance))
+        if wanted.dtype.kind == "f":
+            bounds = {"atol": self._tolerance.absolute, "rtol": self._tolerance.relative}
+            apart = ~np.isclose(got.astype(np.float64), wanted.astype(np.float64), equal_nan=True, **bounds)
+        else:
+            apart = got != wanted
+        at = np.unravel_index(int(apart.argmax()), apart.shape)
         by = f", by at most {difference(got, wanted).absolute:.1e}" if are_numbers(wanted) and are_numbers(got) else ""
-        return f"the served answer is {got[at]} at {list(at)}, that of {self._alone} {wanted[at]}{by}"
+        place = [int(index) for index in at]
+        return f"the served answer is {got[at]} at {place}, that of {self._alone} {wanted[at]}{by}"
 
 
 def _is_by_rows(answers: Answers, tolerance: Tolerance) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .. import verbs
 from ..backends.pipeline import Loaded
+from ..repository.specification import unhurried
 from ..samples import Row
 from ..settings import EngineOptions, MetricsOptions
 
@@ -41,8 +42,8 @@ class Trial:
     def publish(self, loaded: Loaded) -> Mapping[str, Any]:
         """The metadata of the version, which can be asked now"""
         self._name = name = loaded.config.name
-        # it waits for nobody's resources
-        specification = loaded.specification.model_copy(update={"rates": ()})
+        # it waits for nobody's resources, nor for company, and no request is refused or late
+        specification = loaded.specification.model_copy(update={"rates": (), **unhurried(loaded.specification)})
         self._core.publish(name, [self._core.start(name, specification.model_dump_json(), loaded.sessions)])
         asked = verbs.model("ModelMetadata", name, loaded.specification.version)
         metadata = verbs.document(asked, self._core.call(asked.name, asked.arguments_json()))

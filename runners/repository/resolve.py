@@ -11,7 +11,7 @@ from .kept_routes import WHERE, read_kept
 from .layout import ModelSource
 from .messages import ModelConfig
 from .normalize import fill_backend, fill_defaults
-from .supported_fields import check_supported_fields
+from .supported_fields import SAID_HERE, check_supported_fields
 from .validate import check_model
 from .version_routes import STATED, check_routes, routes_text, with_routes
 from .versions import missing, served
@@ -43,7 +43,17 @@ def resolve(source: ModelSource, *, auto_complete: bool) -> Resolved:
             f"{source.path / 'config.pbtxt'}: not found, and completing it from the model is disabled: write it, or "
             "leave out --disable-auto-complete-config"
         )
-    return resolve_written(source, written)
+    return resolve_written(source, _without_what_is_said_here(written))
+
+
+def _without_what_is_said_here(written: ModelConfig) -> ModelConfig:
+    if not SAID_HERE & {*written.parameters}:
+        return written
+    config = ModelConfig()
+    config.CopyFrom(written)
+    for key in SAID_HERE:
+        config.parameters.pop(key, None)
+    return config
 
 
 def resolve_written(source: ModelSource, written: ModelConfig) -> Resolved:

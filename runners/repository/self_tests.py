@@ -10,14 +10,25 @@ from ..errors import ConfigInvalid, Unsupported
 from ..tolerance import Tolerance
 from .descriptor import Descriptor
 from .discovery import descriptor_of
+from .ensemble import is_ensemble
 from .files import is_within
 from .messages import ModelConfig
 from .tensors import protocol_type
 
-__all__ = ["SELF_TEST", "SELF_TESTED", "SELF_TEST_TOLERANCE", "SelfTest", "check_can_be_tested", "read_self_test"]
+__all__ = [
+    "ALTERNATIVE",
+    "SELF_TEST",
+    "SELF_TESTED",
+    "SELF_TEST_TOLERANCE",
+    "SelfTest",
+    "check_can_be_tested",
+    "read_self_test",
+]
 
 SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED = "kushi.self_test", "kushi.self_test_tolerance", "kushi.self_tested"
 """The last one says what came of it"""
+ALTERNATIVE = "kushi.alternative"
+"""The form that is served, of a model that has several, and why"""
 _RANDOM = "random"
 _HALVES = {"BF16", "FP16"}
 _OF_HALVES = Tolerance(1e-2, 1e-2)
@@ -33,8 +44,11 @@ class SelfTest:
 
 
 def check_can_be_tested(config: ModelConfig, descriptor: Descriptor | None) -> None:
-    """Raises where a self-test is wanted, and there is nothing to hold the model against"""
-    if SELF_TEST not in config.parameters or (descriptor and descriptor.alone):
+    """
+    Raises where a self-test is wanted, and there is nothing to hold the model against: other than of a form among
+    several, which serves without one
+    """
+    if SELF_TEST not in config.parameters or (descriptor and descriptor.alone) or ALTERNATIVE in config.parameters:
         return
     what = f"backend '{config.backend}'" if descriptor else "an ensemble"
     raise Unsupported(
@@ -48,9 +62,12 @@ def read_self_test(directory: Path, config: ModelConfig, *, of_all: bool = False
     That of the model in this directory; None where there is to be none. `of_all`: all models have one for which there
     is something that they can be held against
     """
-    if SELF_TEST not in config.parameters:
-        can_be_tested = of_all and descriptor_of(config.backend).alone
-        return SelfTest(None, _tolerance(config), is_stated=False) if can_be_tested else None
+    tolerance = _tolerance(config)
+    is_stated = SELF_TEST in config.parameters
+    if not (is_stated or of_all) or is_ensemble(config) or not descriptor_of(config.backend).alone:
+        return None
+    if not is_stated:
+        return SelfTest(None, tolerance, is_stated=False)
     stated = config.parameters[SELF_TEST].string_value
     path = directory / stated
     if stated != _RANDOM and not (stated.endswith(".npz") and is_within(path, directory) and path.is_file()):
@@ -58,7 +75,7 @@ def read_self_test(directory: Path, config: ModelConfig, *, of_all: bool = False
             f"parameter '{SELF_TEST}' of model '{config.name}': expected '{_RANDOM}' or an .npz file inside the "
             f"directory of the model, got '{stated}'"
         )
-    return SelfTest(None if stated == _RANDOM else path, _tolerance(config), is_stated=True)
+    return SelfTest(None if stated == _RANDOM else path, tolerance, is_stated=True)
 
 
 def _tolerance(config: ModelConfig) -> Tolerance:

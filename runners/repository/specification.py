@@ -16,7 +16,16 @@ from .model_metrics import first_response_buckets, monitored_outputs, tags
 from .rates import RateSpecification, rates_of_instances
 from .tensors import protocol_type
 
-__all__ = ["MAX_QUEUE_BYTES", "Specification", "config_text", "instances_of", "parameter", "scheduling_text", "specify"]
+__all__ = [
+    "MAX_QUEUE_BYTES",
+    "Specification",
+    "config_text",
+    "instances_of",
+    "parameter",
+    "scheduling_text",
+    "specify",
+    "unhurried",
+]
 
 _MAX_REQUESTS = 4096
 MAX_QUEUE_BYTES = "kushi.max_queue_bytes"
@@ -172,6 +181,16 @@ def scheduling_text(config: ModelConfig) -> str:
     batching = _batching(config)
     plain = {"batching": batching and batching.model_dump(mode="json"), "queue": _queue(config).model_dump(mode="json")}
     return json.dumps(plain)
+
+
+def unhurried(specification: Specification) -> dict[str, object]:
+    """What changes of it where nothing waits for company, and no request is refused or too late"""
+    level = QueuePolicySpecification(
+        max_requests=0, default_timeout_us=0, allow_timeout_override=False, timeout_action="REJECT"
+    )
+    batching = specification.batching and specification.batching.model_copy(update={"max_queue_delay_us": 0})
+    queue = specification.queue.model_copy(update={"levels": (level,), "default_level": 1})
+    return {"batching": batching, "queue": queue}
 
 
 def config_text(config: ModelConfig) -> str:

@@ -21,9 +21,17 @@ from .ensemble import is_ensemble
 from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_in_processes, is_isolated
 from .messages import ModelConfig
 from .model_metrics import MONITOR
-from .self_tests import SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED, check_can_be_tested
+from .self_tests import ALTERNATIVE, SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED, check_can_be_tested
 
-__all__ = ["check_supported_fields", "own_parameters", "without_effect"]
+__all__ = [
+    "ALTERNATIVE",
+    "ALTERNATIVES",
+    "SAID_HERE",
+    "SAMPLES",
+    "check_supported_fields",
+    "own_parameters",
+    "without_effect",
+]
 
 _LOG = logging.getLogger(__name__)
 _TENSOR = dict.fromkeys(("name", "data_type", "dims", "reshape"))
@@ -83,8 +91,8 @@ _MAX_LEVELS = 1024
 _INDEX = re.compile(r"\[\d+\]")
 _OWN = "kushi."
 _NEARLY_OWN = re.compile(r"kushi[._-]", re.IGNORECASE)
-ALTERNATIVES, ALTERNATIVE, SAMPLES = f"{_OWN}alternatives", f"{_OWN}alternative", f"{_OWN}samples"
-"""The forms that a model has, the one that is served, with the reason, and what all of them are asked before"""
+ALTERNATIVES, SAMPLES = f"{_OWN}alternatives", f"{_OWN}samples"
+"""The forms that a model has, and what all of them are asked before one is served"""
 _PARAMETERS = (
     ALTERNATIVE,
     ALTERNATIVES,
@@ -99,8 +107,8 @@ _PARAMETERS = (
     SELF_TESTED,
     VERSIONS,
 )
-_SAID_HERE = {ALTERNATIVE, SELF_TESTED}
-"""Nobody's to say"""
+SAID_HERE = frozenset({ALTERNATIVE, SELF_TESTED})
+"""Nobody's to say: what a file or a load says of them does not count"""
 
 
 def check_supported_fields(config: ModelConfig) -> None:
@@ -210,12 +218,12 @@ def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> Non
 def own_parameters(config: ModelConfig, descriptor: Descriptor | None) -> frozenset[str]:
     """Those of Kushi that mean something for this model"""
     in_processes = is_isolated(config) or (descriptor is not None and is_in_processes(config, descriptor))
-    return frozenset((*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS) - _SAID_HERE
+    return frozenset((*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS) - SAID_HERE
 
 
 def _why_without_effect(key: str, own: frozenset[str], descriptor: Descriptor | None) -> str:
     """Of what is probably a mistake; "" of all others, which are the clients'"""
-    if key in own or key in _SAID_HERE or (descriptor and key in descriptor.parameters):
+    if key in own or key in SAID_HERE or (descriptor and key in descriptor.parameters):
         return ""
     if key in OF_PROCESSES:
         return f"has no effect: it is for processes of a model's own, as '{ISOLATE}' has them"

@@ -13,6 +13,11 @@ from onnx import TensorProto, helper
 from runners import Engine, EngineOptions, KushiError, ModelOptions
 from runners.cli import main
 from runners.control.check import check
+from runners.control.self_test import _Comparison
+from runners.differences import as_plain
+from runners.errors import ConfigInvalid
+from runners.repository.messages import ModelConfig
+from runners.tolerance import Tolerance
 from tests import models
 
 if TYPE_CHECKING:
@@ -198,3 +203,84 @@ def test_kushi_check_makes_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("m: loads, onnxruntime, version 1: INPUT0 FP32 [-1, 2], ")
     assert "; self-test: 64 requests are answered as by onnxruntime alone, " in line
+
+
+def of_all(folder: Path) -> Engine:
+    return Engine(folder, options=EngineOptions(exit_on_error=False, models=ModelOptions(self_test=True)))
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        "default_queue_policy { max_queue_size: 1 }",
+        "default_queue_policy { default_timeout_microseconds: 1 }",
+        "max_queue_delay_microseconds: 60000000",
+        "priority_levels: 2 default_priority_level: 2 preferred_batch_size: 3 max_queue_delay_microseconds: 60000000",
+    ],
+)
+def test_its_queue_neither_refuses_nor_delays_what_it_is_asked(tmp_path: Path, queue: str) -> None:
+    text = f"max_batch_size: 4 dynamic_batching {{ {queue} }}\n"
+    models.write(tmp_path, "m", models.add_sub(("batch", 2), "FP32"), text + RANDOM)
+    assert outcome(tmp_path).startswith("64 requests are answered as by onnxruntime alone, 4 of them also")
+
+
+def test_rows_and_answers_are_bounded(tmp_path: Path) -> None:
+    # of 40 MB, and of 80
+    models.write(tmp_path, "one", models.identity("FP32", (10_000_000,)))
+    models.write(tmp_path, "none", models.identity("FP32", (20_000_000,)))
+    with of_all(tmp_path) as engine:
+        said = engine.get_model_config("one")["parameters"]["kushi.self_tested"]["string_value"]
+        assert said.startswith("1 request is answered as by onnxruntime alone; the same answers; ")
+        assert "kushi.self_tested" not in engine.get_model_config("none")["parameters"]
+
+
+def test_the_first_place_that_differs_is_found_at_once() -> None:
+    comparison = _Comparison(None, ModelConfig(backend="it"), Tolerance())  # type: ignore[arg-type] # nobody is asked
+    wanted = np.zeros((1000, 5000), np.float32)
+    answered = wanted.copy()
+    answered[-1, -1] = 1
+    with pytest.raises(ConfigInvalid, match=r"the served answer is 1\.0 at \[999, 4999\], that of it alone 0\.0"):
+        comparison._check({"y": answered}, {"y": wanted}, "")
+
+
+def test_texts_with_zeros_at_their_end_differ() -> None:
+    assert not np.array_equal(as_plain(np.array([b"a"], object)), as_plain(np.array([b"a\0"], object)))
+    assert as_plain(np.array(1.0)).shape == ()
+
+
+def test_nobody_says_by_himself_what_came_of_it(tmp_path: Path) -> None:
+    said = 'parameters { key: "kushi.self_tested" value { string_value: "all fine" } }'
+    models.write(tmp_path, "m", models.add_sub(("batch", 2), "FP32"), said)
+    with Engine(tmp_path) as engine:
+        assert "kushi.self_tested" not in engine.get_model_config("m")["parameters"]
+
+
+def test_a_form_without_a_runtime_serves_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    forms = 'parameters { key: "kushi.alternatives" value { string_value: "code" } }\n'
+    tensors = "".join(
+        f'{role} {{ name: "{name}" data_type: TYPE_FP32 dims: [2] }}\n'
+        for role, name in [("input", "INPUT0"), ("input", "INPUT1"), ("output", "OUTPUT0"), ("output", "OUTPUT1")]
+    )
+    text = f"max_batch_size: 4\n{tensors}{forms}{RANDOM}"
+    written = models.write(tmp_path, "m", models.add_sub(("batch", 2), "FP32"), text)
+    (written / "configs").mkdir()
+    (written / "configs" / "code.pbtxt").write_text('backend: "python"')
+    (written / "1" / "model.py").write_text(
+        "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+    )
+    with Engine(tmp_path) as engine:
+        assert engine.get_model_config("m")["backend"] == "python"
+    assert "'m': no self-test: backend 'python' has no runtime of its own" in caplog.text
+
+
+def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tmp_path / "temporary"
+    files.mkdir()
+    monkeypatch.setenv("TMPDIR", str(files))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    models.write(tmp_path, "m", models.add_sub(("batch", 2), "FP32"), RANDOM)
+    models.write(tmp_path, "noise", drawn(), RANDOM)
+    with Engine(tmp_path, options=EngineOptions(exit_on_error=False)) as engine:
+        assert "noise" in engine.failures
+        assert "m" not in engine.failures
+    assert [*files.iterdir()] == []

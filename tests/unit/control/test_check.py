@@ -1,10 +1,13 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from runners.cli import main
+from tests.serving import ROOT
 from tests.unit.control.test_ensembles import ensemble, step, two
 from tests.unit.controlled import plus
 
@@ -199,3 +202,17 @@ def test_a_model_that_is_not_served_has_no_notes(tmp_path: Path, capsys: pytest.
     plus(tmp_path, "a", text='backend: "onnxruntime"\nresponse_cache { enable: true }\nmax_batch_size: -1\n')
     assert main(["check", str(tmp_path)]) == 1
     assert "note:" not in capsys.readouterr().out
+
+
+def test_a_warning_that_is_no_note_is_in_the_log(tmp_path: Path) -> None:
+    parameter = 'parameters { key: "kushi.max_queue_bytez" value { string_value: "1" } }'
+    plus(tmp_path, "served", text=f'backend: "onnxruntime"\n{parameter}\n')
+    plus(tmp_path, "refused", text=f'backend: "onnxruntime"\nmax_batch_size: -4\n{parameter}\n')
+    command = [sys.executable, "-m", "runners", "check", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    note = f"served: note: {tmp_path}/served/config.pbtxt:2: parameter 'kushi.max_queue_bytez' is not known"
+    assert note in done.stdout
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert [line.partition(" is not known")[0] for line in warnings] == [
+        "WARNING: model 'refused': parameter 'kushi.max_queue_bytez'"
+    ]
