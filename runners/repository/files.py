@@ -33,6 +33,7 @@ MOST_BYTES = {
     "requirements file": 1024 * 1024,
     "label file": 16 * 1024 * 1024,
     "Python file": 16 * 1024 * 1024,
+    "tokenizer": 128 * 1024 * 1024,
     "warm-up file": 1024 * 1024 * 1024,
 }
 """What is read whole, and how large it may be"""

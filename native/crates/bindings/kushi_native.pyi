@@ -16,6 +16,7 @@ __all__ = [
     "ForestModel",
     "LocalClient",
     "OnnxModel",
+    "OnnxTexts",
     "OpenVinoCompiled",
     "OpenVinoNetwork",
     "Order",
@@ -84,6 +85,14 @@ class OnnxModel:
     @property
     def outputs(self) -> list[tuple[str, str, list[int] | None]]: ...
     def measure(self, shapes: Mapping[str, Sequence[int]], runs: int) -> float: ...
+
+@final
+class OnnxTexts:
+    def __new__(cls, network: OnnxModel, tokenizer: bytes, options_json: str) -> Self: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def longest(self) -> int: ...
 
 @final
 class OpenVinoNetwork:
@@ -206,7 +215,7 @@ class Core:
         self,
         name: str,
         spec: str,
-        loaded: Sequence[Ensemble | ForestModel | OnnxModel | OpenVinoCompiled | PythonModel | WorkerModel],
+        loaded: Sequence[Ensemble | ForestModel | OnnxModel | OnnxTexts | OpenVinoCompiled | PythonModel | WorkerModel],
     ) -> StartedVersion: ...
     def publish(
         self, name: str, versions: Sequence[StartedVersion], kept: Sequence[int] = ..., routes: str | None = ...

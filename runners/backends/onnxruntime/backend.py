@@ -20,6 +20,7 @@ from .files import ModelFiles
 from .library import start
 from .options import SessionOptions, read_options
 from .sessions import Place, Sessions
+from .texts import TextOptions, batch_tokens, is_of_texts, read_text_options
 from .values import Provider
 
 __all__ = ["OnnxBackend"]
@@ -55,7 +56,8 @@ class OnnxBackend(Backend):
 
         def open_(path: Path) -> Opened:
             sessions = Sessions(path, options, providers, own_threads=own_threads, cores=cores)
-            return _Opened(sessions, options, providers, model.places, path)
+            opened = _Opened(sessions, options, providers, model.places, path)
+            return opened.of_texts(model.config) if is_of_texts(model.config, path) else opened
 
         return Prepared(open_, threads=options.intra_op_threads if shared is None else 1)
 
@@ -84,6 +86,12 @@ class _Opened(Opened):
         self._model = sessions.probe(places, self._first)
         self._inputs, self._outputs = tensor_infos(self._model.inputs), tensor_infos(self._model.outputs)
 
+    def of_texts(self, config: ModelConfig) -> Opened:
+        """The same network as a model that takes texts"""
+        if any(place is not None for place in self._places) or any(self._providers.values()):
+            raise Unsupported(f"model '{config.name}' takes texts: its instances are on the CPU, without accelerators")
+        return _OfTexts(self._sessions, self._model, read_text_options(config, self._path, self._outputs), self._places)
+
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         return complete(config, self._inputs, self._outputs, default_max_batch_size)
 
@@ -111,3 +119,31 @@ class _Opened(Opened):
         accelerated = bool(self._providers[self._first])
         stated = self._options.intra_op_threads
         return stated or (1 if accelerated else measured_threads(self._model, config, self._inputs))
+
+
+class _OfTexts(Opened):
+    """A network with its tokenizer. Its instances share one session, and the texts of all requests"""
+
+    def __init__(
+        self, sessions: Sessions, network: kushi_native.OnnxModel, options: TextOptions, places: Sequence[Place]
+    ) -> None:
+        self._sessions = sessions
+        self._options = batch_tokens(options, network)
+        self._model = self._options.open(network)
+        self._places = places
+
+    def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
+        config = self._options.with_batches(config)
+        inputs, outputs = self._options.inputs(batched=True), self._options.outputs(self._model.width)
+        return complete(config, inputs, outputs, default_max_batch_size)
+
+    def bind(self, config: ModelConfig) -> Bound:
+        return Bound(
+            sessions=self._open,
+            inputs=self._options.inputs(batched=config.max_batch_size > 0),
+            outputs=self._options.outputs(self._model.width),
+        )
+
+    def _open(self, threads: int) -> Sequence[kushi_native.OnnxTexts]:
+        (network,) = self._sessions.open(self._places, threads)
+        return [self._options.open(network)]

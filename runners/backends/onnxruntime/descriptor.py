@@ -7,6 +7,7 @@ from ...errors import ConfigInvalid
 from ...repository.descriptor import Descriptor
 from ...repository.values import DIRECTORY, SWITCH, THREADS, boolean
 from .session_entries import REFUSED_ENTRIES, SESSION_ENTRIES
+from .text_parameters import TEXT_PARAMETERS
 
 __all__ = ["DESCRIPTOR"]
 
@@ -44,6 +45,7 @@ DESCRIPTOR = Descriptor(
         "kushi.profile",
         "memory.enable_memory_arena_shrinkage",
         *SESSION_ENTRIES,
+        *TEXT_PARAMETERS,
     ),
     refused=REFUSED_ENTRIES,
     fields=("model_operations", "optimization.execution_accelerators", "optimization.graph"),

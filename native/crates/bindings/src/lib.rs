@@ -65,6 +65,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(onnx::onnxruntime_providers, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::register_onnxruntime_providers, module)?)?;
     module.add_class::<onnx::OnnxModel>()?;
+    module.add_class::<onnx::OnnxTexts>()?;
     module.add_function(wrap_pyfunction!(openvino::init_openvino, module)?)?;
     module.add_function(wrap_pyfunction!(openvino::openvino_devices, module)?)?;
     module.add_function(wrap_pyfunction!(onnx::onnx_external_files, module)?)?;

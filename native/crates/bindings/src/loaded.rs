@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use kushi_core::{Engine, Error, ErrorKind, ModelSpec, Runner, RunnerOptions};
 use kushi_engine_forest::ForestEngine;
-use kushi_engine_onnx::OnnxEngine;
+use kushi_engine_onnx::{OnnxEngine, TextEngine};
 use kushi_engine_openvino::OpenVinoEngine;
 use kushi_server::Server;
 use pyo3::prelude::*;
 
 use crate::ensemble::Ensemble;
 use crate::forest::PyForestModel;
-use crate::onnx::OnnxModel;
+use crate::onnx::{OnnxModel, OnnxTexts};
 use crate::openvino::OpenVinoCompiled;
 use crate::python_engine::PythonModel;
 use crate::worker::{WorkerModel, start_workers};
@@ -19,6 +19,7 @@ use crate::worker::{WorkerModel, start_workers};
 #[derive(FromPyObject)]
 pub(crate) enum Loaded {
     Onnx(Py<OnnxModel>),
+    Texts(Py<OnnxTexts>),
     OpenVino(Py<OpenVinoCompiled>),
     Forest(Py<PyForestModel>),
     Python(Py<PythonModel>),
@@ -38,6 +39,7 @@ impl Loaded {
     fn engine(&self, spec: &ModelSpec) -> Result<Arc<dyn Engine>, Error> {
         match self {
             Self::Onnx(model) => Ok(Arc::new(OnnxEngine::new(model.get().sessions.clone(), spec)?)),
+            Self::Texts(model) => Ok(Arc::new(TextEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Forest(model) => Ok(Arc::new(ForestEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Python(model) => model.get().make(spec),

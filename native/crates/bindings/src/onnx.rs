@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions, Sessions};
+use kushi_engine_onnx::{GlobalThreads, OnnxSession, SessionOptions, Sessions, TextModel, TextOptions};
 use kushi_engine_python::exit;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::documents::parse;
 use crate::errors::raise;
@@ -113,5 +114,44 @@ impl OnnxModel {
     /// One run on zeros.
     fn rehearse(&self, py: Python<'_>, shapes: HashMap<String, Vec<i64>>) -> PyResult<()> {
         exit::detached(py, || self.session().rehearse(&shapes)).map_err(|error| raise(py, &error, None))
+    }
+}
+
+/// A network that takes tokens, as a model that takes texts.
+#[pyclass(frozen, module = "kushi_native")]
+pub(crate) struct OnnxTexts {
+    pub(crate) model: Own<Arc<TextModel>>,
+}
+
+#[pymethods]
+#[allow(clippy::needless_pass_by_value, reason = "arguments come out of Python as values")]
+impl OnnxTexts {
+    /// `tokenizer`: the content of a `tokenizer.json`.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        network: Py<OnnxModel>,
+        tokenizer: PyBackedBytes,
+        options_json: &str,
+    ) -> PyResult<Self> {
+        let session = Arc::clone(network.get().sessions.largest());
+        let make = || {
+            let options: TextOptions = parse("the options of a model of texts", options_json)?;
+            TextModel::new(session, &tokenizer, options)
+        };
+        let model = exit::detached(py, make).map_err(|error| raise(py, &error, None))?;
+        Ok(Self { model: Own::new(Arc::new(model)) })
+    }
+
+    /// Numbers of an answer.
+    #[getter]
+    fn width(&self) -> usize {
+        self.model.width()
+    }
+
+    /// Tokens of a text at most.
+    #[getter]
+    fn longest(&self) -> usize {
+        self.model.longest()
     }
 }

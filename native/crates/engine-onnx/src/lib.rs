@@ -23,6 +23,7 @@ mod rank;
 mod session;
 mod status;
 mod strings;
+mod texts;
 mod turns;
 mod types;
 mod value;
@@ -36,6 +37,7 @@ pub use options::{Entry, SessionOptions};
 pub use plugin::register_provider_library;
 pub use provider::{Accelerator, Provider, available_providers};
 pub use session::OnnxSession;
+pub use texts::{Activation, Pooling, TextEngine, TextModel, TextOptions};
 
 /// Other processors give such a division a result by themselves.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -45,6 +45,13 @@ impl<'a> InputValue<'a> {
         Ok(Self { value, bytes: PhantomData })
     }
 
+    /// Of these numbers, as many as the shape has.
+    pub(crate) fn of_integers(shape: &[i64], numbers: &'a [i64]) -> Result<Self, OrtFailure> {
+        // SAFETY: any bytes of numbers are bytes, which live as long as they do.
+        let bytes = unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) };
+        Ok(Self { value: borrow(DataType::Int64, shape, bytes)?, bytes: PhantomData })
+    }
+
     /// As `Run` takes its inputs.
     pub(crate) fn as_pointers(inputs: &[Self]) -> *const *const OrtValue {
         // Both layers are transparent around one pointer.
@@ -128,6 +135,18 @@ impl Value {
             _ => Shape::from_slice(unsafe { std::slice::from_raw_parts(dimensions, rank) }),
         };
         Ok((element, shape))
+    }
+
+    /// The elements of a tensor of FP32.
+    pub(crate) fn floats(&self) -> Result<&[f32], OrtFailure> {
+        let (element, shape) = self.element_and_shape()?;
+        assert_eq!(element, to_element(DataType::Fp32) as u32, "whoever asks knows the type");
+        let length = element_count(&shape).unwrap_or(0);
+        if length == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the tensor has so many numbers, aligned to them, which nothing writes to while it is borrowed.
+        Ok(unsafe { std::slice::from_raw_parts(self.data()?.cast_const().cast(), length) })
     }
 
     /// The bytes of a tensor of elements of fixed size.

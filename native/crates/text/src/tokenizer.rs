@@ -1,0 +1,192 @@
+//! A `tokenizer.json`, bounded: of a long text no more is looked at than its tokens need.
+
+use tokenizers::utils::truncation::{TruncationDirection, TruncationParams, TruncationStrategy};
+
+/// A text has more bytes than this for each of its tokens only where it is odd: one word of many characters.
+const USUAL_BYTES: usize = 16;
+const LEAST_BYTES: usize = 4096;
+/// Of one text: what comes behind is not looked at, however few tokens there are.
+const MOST_BYTES: usize = 1 << 20;
+/// Tokens at the end of a text that was cut may be others than those of the whole text.
+const MARGIN: usize = 16;
+const PADS: [&str; 4] = ["[PAD]", "<pad>", "<|endoftext|>", "<|padding|>"];
+
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    longest: usize,
+    pad: u32,
+}
+
+/// What a model takes of one text, or of a pair of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    pub ids: Vec<u32>,
+    /// 1 for what belongs to the second text of a pair.
+    pub types: Vec<u32>,
+}
+
+impl Tokenizer {
+    /// From the content of the file. `longest`: tokens of a text, special ones among them; what comes behind is left
+    /// out. `None`: what the file says, if it says anything.
+    pub fn new(json: &[u8], longest: Option<usize>) -> Result<Self, String> {
+        let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
+        let stated = inner.get_truncation().map(|truncation| truncation.max_length);
+        let Some(longest) = longest.or(stated) else {
+            return Err("nothing says how many tokens a text may have".to_owned());
+        };
+        let pad = match inner.get_padding() {
+            Some(padding) => padding.pad_id,
+            None => PADS.iter().find_map(|token| inner.token_to_id(token)).unwrap_or_default(),
+        };
+        inner.with_padding(None);
+        let truncation = TruncationParams {
+            direction: TruncationDirection::Right,
+            max_length: longest,
+            strategy: TruncationStrategy::LongestFirst,
+            stride: 0,
+        };
+        inner.with_truncation(Some(truncation)).map_err(|error| error.to_string())?;
+        Ok(Self { inner, longest, pad })
+    }
+
+    /// Tokens of a text at most.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// What stands in the place of tokens behind the end of a text.
+    pub fn pad(&self) -> u32 {
+        self.pad
+    }
+
+    /// The tokens of a text, or of a pair.
+    pub fn encode(&self, text: &str, pair: Option<&str>) -> Result<Tokens, String> {
+        let longest_text = text.len().max(pair.map_or(0, str::len));
+        let mut bytes = (self.longest * USUAL_BYTES).clamp(LEAST_BYTES, MOST_BYTES);
+        loop {
+            let is_whole = longest_text <= bytes;
+            let part = cut(text, bytes);
+            let encoding = match pair {
+                Some(pair) => self.inner.encode((part, cut(pair, bytes)), true),
+                None => self.inner.encode(part, true),
+            };
+            let encoding = encoding.map_err(|error| error.to_string())?;
+            let behind: usize = encoding.get_overflowing().iter().map(|part| part.get_ids().len()).sum();
+            if is_whole || bytes == MOST_BYTES || behind >= MARGIN {
+                return Ok(Tokens {
+                    ids: encoding.get_ids().to_vec(),
+                    types: encoding.get_type_ids().to_vec(),
+                });
+            }
+            bytes = (bytes * 4).min(MOST_BYTES);
+        }
+    }
+}
+
+/// Its first bytes, up to where a word ends.
+fn cut(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes {
+        return text;
+    }
+    let end = (0..=bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    let part = &text[..end];
+    match part.rfind(char::is_whitespace) {
+        Some(end) if end >= bytes / 2 => &part[..end],
+        _ => part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of letters, each with a number, between a beginning and an end.
+    const WORDS: &str = r#"{
+        "version": "1.0",
+        "truncation": {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0},
+        "padding": null,
+        "added_tokens": [],
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]
+        },
+        "decoder": null,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4, "b": 5, "c": 6},
+            "unk_token": "[UNK]"
+        }
+    }"#;
+
+    fn words(longest: Option<usize>) -> Tokenizer {
+        Tokenizer::new(WORDS.as_bytes(), longest).expect("a tokenizer")
+    }
+
+    #[test]
+    fn a_text_has_its_tokens_and_the_special_ones() {
+        let tokens = words(None).encode("A b nobody", None).expect("tokens");
+        assert_eq!(tokens, Tokens { ids: vec![2, 4, 5, 1, 3], types: vec![0; 5] });
+    }
+
+    #[test]
+    fn an_empty_text_has_the_special_ones_alone() {
+        assert_eq!(words(None).encode("", None).expect("tokens").ids, [2, 3]);
+    }
+
+    #[test]
+    fn a_pair_has_two_types() {
+        let tokens = words(None).encode("a", Some("b c")).expect("tokens");
+        assert_eq!(tokens, Tokens { ids: vec![2, 4, 3, 5, 6, 3], types: vec![0, 0, 0, 1, 1, 1] });
+    }
+
+    #[test]
+    fn the_file_or_the_caller_says_how_long_a_text_may_be() {
+        let text = "a b c ".repeat(100);
+        for (stated, expected) in [(None, 8), (Some(5), 5)] {
+            let tokenizer = words(stated);
+            assert_eq!(tokenizer.longest(), expected);
+            let tokens = tokenizer.encode(&text, None).expect("tokens");
+            assert_eq!((tokens.ids.len(), tokens.ids[0], *tokens.ids.last().expect("one")), (expected, 2, 3));
+        }
+        let without = WORDS.replace(r#""truncation": {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0},"#, "");
+        assert!(Tokenizer::new(without.as_bytes(), None).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_has_the_tokens_of_the_whole() {
+        let tokenizer = words(Some(64));
+        let long = "a nobody-knows-these c b ".repeat(50_000);
+        let whole = "a nobody-knows-these c b ".repeat(100);
+        assert_eq!(
+            tokenizer.encode(&long, None).expect("tokens"),
+            tokenizer.encode(&whole, None).expect("tokens")
+        );
+    }
+
+    #[test]
+    fn words_without_an_end_are_looked_at_up_to_a_bound() {
+        let tokenizer = words(Some(64));
+        let word = "ä".repeat(10 << 20);
+        assert_eq!(tokenizer.encode(&word, None).expect("tokens").ids, [2, 1, 3]);
+        // Behind the first word stands what is far beyond the usual length of tokens, and still counts.
+        let late = format!("{} a", "b".repeat(100_000));
+        assert_eq!(tokenizer.encode(&late, None).expect("tokens").ids, [2, 1, 4, 3]);
+    }
+
+    #[test]
+    fn the_pad_is_that_of_the_file_or_a_token_of_that_name() {
+        assert_eq!(words(None).pad(), 0);
+        let other = WORDS.replace(
+            r#""padding": null"#,
+            r#""padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": null, "pad_id": 6, "pad_type_id": 0, "pad_token": "c"}"#,
+        );
+        assert_eq!(Tokenizer::new(other.as_bytes(), None).expect("a tokenizer").pad(), 6);
+    }
+
+    #[test]
+    fn what_is_no_tokenizer_is_refused() {
+        assert!(Tokenizer::new(b"{}", Some(8)).is_err());
+        assert!(Tokenizer::new(b"\xff", Some(8)).is_err());
+    }
+}

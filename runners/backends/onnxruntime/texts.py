@@ -1,0 +1,217 @@
+"""
+Models of texts: a network that takes tokens, beside its `tokenizer.json`, is served as one that takes texts.
+
+What the network's answer becomes is said by the files that sentence-transformers and transformers write beside it,
+or by parameters of the configuration, which come first.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import kushi_native
+
+from ...bounded_json import read_json
+from ...errors import ConfigInvalid, Unsupported
+from ...repository.files import read_file
+from ...repository.messages import ModelConfig
+from ...repository.specification import parameter
+from ...repository.tensors import TensorInfo
+from .text_parameters import ACTIVATION, BATCH_TOKENS, MAX_TOKENS, MODE, POOLING
+
+__all__ = ["TextOptions", "batch_tokens", "is_of_texts", "read_text_options"]
+
+_TOKENIZER = "tokenizer.json"
+_TEXT = "text"
+_MAX_BATCH_SIZE = 1024
+"""Texts of a request, where nothing is said: they are divided among batches all the same"""
+_POOLINGS = ("mean", "cls", "max", "last", "none")
+_ACTIVATIONS = ("none", "normalize", "sigmoid", "softmax")
+_BY_MODE = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+}
+_OF_WORDS = ("last_hidden_state", "token_embeddings")
+_OF_TEXTS = ("sentence_embedding", "text_embeds", "pooler_output")
+_SCORES = "logits"
+_LENGTH = 64
+"""Tokens of the texts by which a budget is found"""
+_MOST_ROWS = 32
+_RUNS = 3
+_LONG_SECONDS = 0.25
+_CLOSE = 1.05
+"""A batch is large enough where a larger one would not be cheaper by more than this"""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a network answers texts"""
+
+    pooling: str
+    activation: str
+    output: str
+    """The network's"""
+    longest: int | None
+    batch_tokens: int
+    """0 leaves it to what is measured"""
+    tokenizer: Path
+    name: str
+    """Of the answer"""
+
+    def open(self, network: kushi_native.OnnxModel) -> kushi_native.OnnxTexts:
+        plain = asdict(self)
+        of_core = {key: plain[key] for key in ("pooling", "activation", "output", "longest", "batch_tokens")}
+        return kushi_native.OnnxTexts(network, read_file(self.tokenizer, "tokenizer"), json.dumps(of_core))
+
+    def inputs(self, *, batched: bool) -> list[TensorInfo]:
+        return [TensorInfo(_TEXT, "BYTES", (-1, 1) if batched else (-1,))]
+
+    def outputs(self, width: int) -> list[TensorInfo]:
+        return [TensorInfo(self.name, "FP32", (-1, width))]
+
+    def with_batches(self, config: ModelConfig) -> ModelConfig:
+        """One that says nothing of them gets large ones"""
+        if config.max_batch_size or config.input or config.output:
+            return config
+        completed = ModelConfig()
+        completed.CopyFrom(config)
+        completed.max_batch_size = _MAX_BATCH_SIZE
+        return completed
+
+
+def is_of_texts(config: ModelConfig, path: Path) -> bool:
+    """Whether the model of the file at `path` is to take texts"""
+    mode = config.parameters[MODE].string_value if MODE in config.parameters else "auto"
+    if mode not in {"auto", "no", "yes"}:
+        raise ConfigInvalid(
+            f"parameter '{MODE}' of model '{config.name}': expected 'auto', 'no' or 'yes', got '{mode}'"
+        )
+    is_there = (path.parent / _TOKENIZER).is_file()
+    if mode == "yes" and not is_there:
+        raise ConfigInvalid(f"'{path.parent / _TOKENIZER}' is not there, which parameter '{MODE}' is about")
+    states_texts = [tensor.name for tensor in config.input] == [_TEXT]
+    return mode == "yes" or (mode == "auto" and is_there and (states_texts or not config.input))
+
+
+def read_text_options(config: ModelConfig, path: Path, outputs: Sequence[TensorInfo]) -> TextOptions:
+    """What files and parameters say, each checked. `outputs` are the network's"""
+    directory = path.parent
+    output = _output(outputs)
+    of_words = len(output.dims) == 3
+    is_scores = output.name == _SCORES and not of_words
+    pooling = _chosen(config, POOLING, _POOLINGS) or (_pooling(directory) if of_words else "none")
+    activation = _chosen(config, ACTIVATION, _ACTIVATIONS)
+    if activation is None:
+        activation = _of_scores(directory, output) if is_scores else _of_vectors(directory)
+    return TextOptions(
+        pooling=pooling,
+        activation=activation,
+        output=output.name,
+        longest=parameter(config, MAX_TOKENS, 0) or _longest(directory),
+        batch_tokens=parameter(config, BATCH_TOKENS, 0),
+        tokenizer=directory / _TOKENIZER,
+        name=_name(config, "scores" if is_scores else "embedding"),
+    )
+
+
+def batch_tokens(options: TextOptions, network: kushi_native.OnnxModel) -> TextOptions:
+    """With as many tokens of a batch as make it cheap: a larger one would keep others waiting, for little"""
+    if options.batch_tokens:
+        return options
+    names = [name for name, _, _ in network.inputs]
+    costs: dict[int, float] = {}
+    rows = 1
+    while rows <= _MOST_ROWS:
+        seconds = network.measure({name: [rows, _LENGTH] for name in names}, _RUNS)
+        costs[rows * _LENGTH] = seconds / rows
+        if seconds > _LONG_SECONDS:
+            break
+        rows *= 2
+    cheapest = min(costs.values())
+    return replace(options, batch_tokens=min(tokens for tokens, cost in costs.items() if cost <= _CLOSE * cheapest))
+
+
+def _name(config: ModelConfig, usual: str) -> str:
+    return config.output[0].name if len(config.output) == 1 else usual
+
+
+def _output(outputs: Sequence[TensorInfo]) -> TensorInfo:
+    by_name = {output.name: output for output in outputs}
+    for name in (*_OF_TEXTS[:1], _SCORES, *_OF_WORDS, *_OF_TEXTS[1:]):
+        if name in by_name:
+            return by_name[name]
+    return outputs[0]
+
+
+def _chosen(config: ModelConfig, key: str, known: Sequence[str]) -> str | None:
+    if key not in config.parameters:
+        return None
+    text = config.parameters[key].string_value
+    if text not in known:
+        raise ConfigInvalid(
+            f"parameter '{key}' of model '{config.name}': expected one of {', '.join(known)}, got '{text}'"
+        )
+    return text
+
+
+def _pooling(directory: Path) -> str:
+    stated = [
+        _BY_MODE.get(key, key) for key, value in _file(directory, "1_Pooling/config.json").items() if value is True
+    ]
+    modes = [mode for mode in stated if mode in _POOLINGS or mode.startswith("pooling_mode")]
+    if not modes:
+        return "mean"
+    if len(modes) > 1 or modes[0] not in _POOLINGS:
+        raise Unsupported(
+            f"'{directory / '1_Pooling/config.json'}' wants {' and '.join(modes)}, expected one of "
+            f"{', '.join(_BY_MODE.values())}"
+        )
+    return modes[0]
+
+
+def _of_vectors(directory: Path) -> str:
+    """As the modules say behind the network and its pooling; without them, vectors have the length 1"""
+    if not (directory / "modules.json").is_file():
+        return "normalize"
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in _modules(directory)]
+    if odd := [kind for kind in kinds if kind not in {"Normalize", "Pooling", "Transformer"}]:
+        raise Unsupported(f"'{directory / 'modules.json'}' has a module {odd[0]}, which is not supported")
+    return "normalize" if "Normalize" in kinds else "none"
+
+
+def _of_scores(directory: Path, output: TensorInfo) -> str:
+    stated = _file(directory, "config.json")
+    if output.dims[-1] == 1 or stated.get("problem_type") == "multi_label_classification":
+        return "sigmoid"
+    return "none" if stated.get("problem_type") == "regression" else "softmax"
+
+
+def _longest(directory: Path) -> int | None:
+    """None: the tokenizer's own file may say it"""
+    for file, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        stated = _file(directory, file).get(key)
+        # what transformers writes where there is no limit
+        if isinstance(stated, int) and 0 < stated < 1_000_000:
+            return stated
+    return None
+
+
+def _modules(directory: Path) -> Sequence[Mapping[str, Any]]:
+    read = _read(directory / "modules.json")
+    return [module for module in read if isinstance(module, dict)] if isinstance(read, list) else []
+
+
+def _file(directory: Path, name: str) -> Mapping[str, Any]:
+    read = _read(directory / name) if (directory / name).is_file() else {}
+    return read if isinstance(read, dict) else {}
+
+
+def _read(path: Path) -> object:
+    try:
+        return read_json(read_file(path, "configuration"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigInvalid(f"'{path}' is no JSON: {error}") from None
