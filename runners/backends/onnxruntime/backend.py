@@ -57,7 +57,7 @@ class OnnxBackend(Backend):
         def open_(path: Path) -> Opened:
             sessions = Sessions(path, options, providers, own_threads=own_threads, cores=cores)
             opened = _Opened(sessions, options, providers, model.places, path)
-            return opened.of_texts(model.config) if is_of_texts(model.config, path) else opened
+            return opened.of_texts(model.config) if opened.takes_texts(model.config) else opened
 
         return Prepared(open_, threads=options.intra_op_threads if shared is None else 1)
 
@@ -86,11 +86,14 @@ class _Opened(Opened):
         self._model = sessions.probe(places, self._first)
         self._inputs, self._outputs = tensor_infos(self._model.inputs), tensor_infos(self._model.outputs)
 
+    def takes_texts(self, config: ModelConfig) -> bool:
+        """Whether it is to be served as a model of texts"""
+        on_cpu = self._places[0] is None and len({*self._places}) == 1 and not any(self._providers.values())
+        return is_of_texts(config, self._path, self._inputs, self._outputs, on_cpu=on_cpu)
+
     def of_texts(self, config: ModelConfig) -> Opened:
         """The same network as a model that takes texts"""
-        if any(place is not None for place in self._places) or any(self._providers.values()):
-            raise Unsupported(f"model '{config.name}' takes texts: its instances are on the CPU, without accelerators")
-        return _OfTexts(self._sessions, self._model, read_text_options(config, self._path, self._outputs), self._places)
+        return _OfTexts(self._sessions, self._model, read_text_options(config, self._path, self._outputs))
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         return complete(config, self._inputs, self._outputs, default_max_batch_size)
@@ -124,13 +127,10 @@ class _Opened(Opened):
 class _OfTexts(Opened):
     """A network with its tokenizer. Its instances share one session, and the texts of all requests"""
 
-    def __init__(
-        self, sessions: Sessions, network: kushi_native.OnnxModel, options: TextOptions, places: Sequence[Place]
-    ) -> None:
+    def __init__(self, sessions: Sessions, network: kushi_native.OnnxModel, options: TextOptions) -> None:
         self._sessions = sessions
-        self._options = batch_tokens(options, network)
-        self._model = self._options.open(network)
-        self._places = places
+        self._model = options.open(network)
+        self._options = batch_tokens(options, network, self._model.longest)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         config = self._options.with_batches(config)
@@ -145,5 +145,5 @@ class _OfTexts(Opened):
         )
 
     def _open(self, threads: int) -> Sequence[kushi_native.OnnxTexts]:
-        (network,) = self._sessions.open(self._places, threads)
+        (network,) = self._sessions.open([None], threads)
         return [self._options.open(network)]

@@ -6,6 +6,7 @@ or by parameters of the configuration, which come first.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import kushi_native
 
 from ...bounded_json import read_json
-from ...errors import ConfigInvalid, Unsupported
+from ...errors import ConfigInvalid, EngineFailed, Unsupported
 from ...repository.files import read_file
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
@@ -23,6 +24,7 @@ from .text_parameters import ACTIVATION, BATCH_TOKENS, MAX_TOKENS, MODE, POOLING
 
 __all__ = ["TextOptions", "batch_tokens", "is_of_texts", "read_text_options"]
 
+_LOG = logging.getLogger(__name__)
 _TOKENIZER = "tokenizer.json"
 _TEXT = "text"
 _MAX_BATCH_SIZE = 1024
@@ -35,14 +37,21 @@ _BY_MODE = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
 }
-_OF_WORDS = ("last_hidden_state", "token_embeddings")
-_OF_TEXTS = ("sentence_embedding", "text_embeds", "pooler_output")
+_TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 _SCORES = "logits"
+_RANKS = {"sentence_embedding": 2, _SCORES: 2, "last_hidden_state": 3, "token_embeddings": 3, "text_embeds": 2}
+"""The dimensions of outputs that are answers; the first one that there is is taken"""
+_OF_CROSS_ENCODERS = "sbert_ce_default_activation_function"
+_FUNCTIONS = {"Identity": "none", "Sigmoid": "sigmoid", "Softmax": "softmax"}
+"""Of PyTorch, as cross-encoders name what becomes of their scores"""
 _LENGTH = 64
 """Tokens of the texts by which a budget is found"""
 _MOST_ROWS = 32
 _RUNS = 3
 _LONG_SECONDS = 0.25
+_USUAL_TOKENS = 1024
+"""Where nothing can be measured"""
+_MOST_TOKENS = 1 << 24
 _CLOSE = 1.05
 """A batch is large enough where a larger one would not be cheaper by more than this"""
 
@@ -65,6 +74,7 @@ class TextOptions:
     def open(self, network: kushi_native.OnnxModel) -> kushi_native.OnnxTexts:
         plain = asdict(self)
         of_core = {key: plain[key] for key in ("pooling", "activation", "output", "longest", "batch_tokens")}
+        of_core["batch_tokens"] = self.batch_tokens or _USUAL_TOKENS
         return kushi_native.OnnxTexts(network, read_file(self.tokenizer, "tokenizer"), json.dumps(of_core))
 
     def inputs(self, *, batched: bool) -> list[TensorInfo]:
@@ -83,18 +93,34 @@ class TextOptions:
         return completed
 
 
-def is_of_texts(config: ModelConfig, path: Path) -> bool:
-    """Whether the model of the file at `path` is to take texts"""
+def is_of_texts(
+    config: ModelConfig, path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], *, on_cpu: bool
+) -> bool:
+    """Whether the model of the file at `path` is to take texts; `inputs` and `outputs` are the network's"""
     mode = config.parameters[MODE].string_value if MODE in config.parameters else "auto"
     if mode not in {"auto", "no", "yes"}:
         raise ConfigInvalid(
             f"parameter '{MODE}' of model '{config.name}': expected 'auto', 'no' or 'yes', got '{mode}'"
         )
     is_there = (path.parent / _TOKENIZER).is_file()
-    if mode == "yes" and not is_there:
+    is_wanted = mode == "yes" or (mode == "auto" and is_there and [one.name for one in config.input] == [_TEXT])
+    if is_wanted and not is_there:
         raise ConfigInvalid(f"'{path.parent / _TOKENIZER}' is not there, which parameter '{MODE}' is about")
-    states_texts = [tensor.name for tensor in config.input] == [_TEXT]
-    return mode == "yes" or (mode == "auto" and is_there and (states_texts or not config.input))
+    if is_wanted and not on_cpu:
+        raise Unsupported(f"model '{config.name}' takes texts: its instances are on the CPU, without accelerators")
+    if mode == "no" or is_wanted or not is_there or config.input or config.output:
+        return is_wanted
+    # as it was served before it had a tokenizer beside it
+    return on_cpu and all(map(_is_of_tokens, inputs)) and any(map(_is_answer, outputs))
+
+
+def _is_of_tokens(tensor: TensorInfo) -> bool:
+    return tensor.name in _TOKENS and tensor.datatype == "INT64" and tensor.dims == (-1, -1)
+
+
+def _is_answer(tensor: TensorInfo) -> bool:
+    rank = _RANKS.get(tensor.name)
+    return rank == len(tensor.dims) and tensor.datatype == "FP32" and tensor.dims[-1] > 0
 
 
 def read_text_options(config: ModelConfig, path: Path, outputs: Sequence[TensorInfo]) -> TextOptions:
@@ -111,28 +137,34 @@ def read_text_options(config: ModelConfig, path: Path, outputs: Sequence[TensorI
         pooling=pooling,
         activation=activation,
         output=output.name,
-        longest=parameter(config, MAX_TOKENS, 0) or _longest(directory),
-        batch_tokens=parameter(config, BATCH_TOKENS, 0),
+        longest=parameter(config, MAX_TOKENS, 0, most=_MOST_TOKENS) or _longest(directory),
+        batch_tokens=parameter(config, BATCH_TOKENS, 0, most=_MOST_TOKENS),
         tokenizer=directory / _TOKENIZER,
         name=_name(config, "scores" if is_scores else "embedding"),
     )
 
 
-def batch_tokens(options: TextOptions, network: kushi_native.OnnxModel) -> TextOptions:
+def batch_tokens(options: TextOptions, network: kushi_native.OnnxModel, longest: int) -> TextOptions:
     """With as many tokens of a batch as make it cheap: a larger one would keep others waiting, for little"""
     if options.batch_tokens:
         return options
     names = [name for name, _, _ in network.inputs]
+    length = min(_LENGTH, longest)
     costs: dict[int, float] = {}
     rows = 1
     while rows <= _MOST_ROWS:
-        seconds = network.measure({name: [rows, _LENGTH] for name in names}, _RUNS)
-        costs[rows * _LENGTH] = seconds / rows
+        try:
+            seconds = network.measure({name: [rows, length] for name in names}, _RUNS)
+        except EngineFailed as error:
+            _LOG.debug("%d rows of %d tokens cannot be measured: %s", rows, length, error)
+            break
+        costs[rows * length] = seconds / rows
         if seconds > _LONG_SECONDS:
             break
         rows *= 2
-    cheapest = min(costs.values())
-    return replace(options, batch_tokens=min(tokens for tokens, cost in costs.items() if cost <= _CLOSE * cheapest))
+    cheapest = min(costs.values(), default=0.0)
+    tokens = (tokens for tokens, cost in costs.items() if cost <= _CLOSE * cheapest)
+    return replace(options, batch_tokens=min(tokens, default=_USUAL_TOKENS))
 
 
 def _name(config: ModelConfig, usual: str) -> str:
@@ -140,11 +172,8 @@ def _name(config: ModelConfig, usual: str) -> str:
 
 
 def _output(outputs: Sequence[TensorInfo]) -> TensorInfo:
-    by_name = {output.name: output for output in outputs}
-    for name in (*_OF_TEXTS[:1], _SCORES, *_OF_WORDS, *_OF_TEXTS[1:]):
-        if name in by_name:
-            return by_name[name]
-    return outputs[0]
+    known = [output for name in _RANKS for output in outputs if output.name == name and _is_answer(output)]
+    return known[0] if known else outputs[0]
 
 
 def _chosen(config: ModelConfig, key: str, known: Sequence[str]) -> str | None:
@@ -185,9 +214,16 @@ def _of_vectors(directory: Path) -> str:
 
 def _of_scores(directory: Path, output: TensorInfo) -> str:
     stated = _file(directory, "config.json")
-    if output.dims[-1] == 1 or stated.get("problem_type") == "multi_label_classification":
-        return "sigmoid"
-    return "none" if stated.get("problem_type") == "regression" else "softmax"
+    own = stated.get("sentence_transformers")
+    function = own.get("activation_fn") if isinstance(own, dict) else stated.get(_OF_CROSS_ENCODERS)
+    if isinstance(function, str) and (named := _FUNCTIONS.get(function.rpartition(".")[2])):
+        return named
+    match stated.get("problem_type"):
+        case "regression":
+            return "none"
+        case "multi_label_classification":
+            return "sigmoid"
+    return "sigmoid" if output.dims[-1] == 1 else "softmax"
 
 
 def _longest(directory: Path) -> int | None:

@@ -258,6 +258,13 @@ impl Batch {
         gathered
     }
 
+    /// Tells the statistics that the engine begins with it now: what it has waited since it left the queue counts as
+    /// waiting.
+    pub fn begun(&mut self) {
+        self.dequeued = self.ledger.clock.now();
+        self.started = self.dequeued;
+    }
+
     /// Tells the statistics that the model has run and its outputs are being handed out.
     pub fn computed(&mut self) {
         self.output_started = Some(self.ledger.clock.now());

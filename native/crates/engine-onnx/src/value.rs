@@ -175,6 +175,16 @@ impl AsRef<[u8]> for OwnedBytes {
     }
 }
 
+/// Numbers as the bytes of a tensor.
+pub(crate) struct OwnedFloats(pub(crate) Vec<f32>);
+
+impl AsRef<[u8]> for OwnedFloats {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: any bytes of numbers are bytes, which live as long as they do.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&*self.0)) }
+    }
+}
+
 fn make(create: impl FnOnce(*mut *mut OrtValue) -> Result<(), OrtFailure>) -> Result<Value, OrtFailure> {
     let mut value = null_mut();
     create(&raw mut value)?;

@@ -1,19 +1,24 @@
 //! A `tokenizer.json`, bounded: of a long text no more is looked at than its tokens need.
 
+use tokenizers::PostProcessor;
 use tokenizers::utils::truncation::{TruncationDirection, TruncationParams, TruncationStrategy};
 
 /// A text has more bytes than this for each of its tokens only where it is odd: one word of many characters.
 const USUAL_BYTES: usize = 16;
 const LEAST_BYTES: usize = 4096;
-/// Of one text: what comes behind is not looked at, however few tokens there are.
-const MOST_BYTES: usize = 1 << 20;
-/// Tokens at the end of a text that was cut may be others than those of the whole text.
+/// Of one text, for each of its tokens and in all: what comes behind is not looked at, however few tokens there are.
+const MOST_BYTES: usize = 64;
+const LEAST_OF_MOST: usize = 64 << 10;
+const MOST_OF_ALL: usize = 1 << 20;
+/// Tokens beside a cut may be others than those of the whole text.
 const MARGIN: usize = 16;
 const PADS: [&str; 4] = ["[PAD]", "<pad>", "<|endoftext|>", "<|padding|>"];
 
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     longest: usize,
+    /// Of a text that is too long, its end is kept.
+    keeps_end: bool,
     pad: u32,
 }
 
@@ -26,27 +31,34 @@ pub struct Tokens {
 }
 
 impl Tokenizer {
-    /// From the content of the file. `longest`: tokens of a text, special ones among them; what comes behind is left
-    /// out. `None`: what the file says, if it says anything.
+    /// From the content of the file. `longest`: tokens of a text, special ones among them; the rest is left out. `None`:
+    /// what the file says, if it says anything.
     pub fn new(json: &[u8], longest: Option<usize>) -> Result<Self, String> {
         let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
         let stated = inner.get_truncation().map(|truncation| truncation.max_length);
+        let keeps_end = inner
+            .get_truncation()
+            .is_some_and(|truncation| matches!(truncation.direction, TruncationDirection::Left));
         let Some(longest) = longest.or(stated) else {
             return Err("nothing says how many tokens a text may have".to_owned());
         };
+        let special = inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+        if longest <= special {
+            return Err(format!("a text may have {longest} tokens, {special} of which are special ones"));
+        }
         let pad = match inner.get_padding() {
             Some(padding) => padding.pad_id,
             None => PADS.iter().find_map(|token| inner.token_to_id(token)).unwrap_or_default(),
         };
         inner.with_padding(None);
         let truncation = TruncationParams {
-            direction: TruncationDirection::Right,
+            direction: if keeps_end { TruncationDirection::Left } else { TruncationDirection::Right },
             max_length: longest,
             strategy: TruncationStrategy::LongestFirst,
             stride: 0,
         };
         inner.with_truncation(Some(truncation)).map_err(|error| error.to_string())?;
-        Ok(Self { inner, longest, pad })
+        Ok(Self { inner, longest, keeps_end, pad })
     }
 
     /// Tokens of a text at most.
@@ -59,40 +71,55 @@ impl Tokenizer {
         self.pad
     }
 
+    /// How many bytes of a text are looked at, at most.
+    pub fn most_bytes(&self) -> usize {
+        self.longest.saturating_mul(MOST_BYTES).clamp(LEAST_OF_MOST, MOST_OF_ALL)
+    }
+
     /// The tokens of a text, or of a pair.
     pub fn encode(&self, text: &str, pair: Option<&str>) -> Result<Tokens, String> {
         let longest_text = text.len().max(pair.map_or(0, str::len));
-        let mut bytes = (self.longest * USUAL_BYTES).clamp(LEAST_BYTES, MOST_BYTES);
+        let most = self.most_bytes();
+        let mut bytes = self.longest.saturating_mul(USUAL_BYTES).clamp(LEAST_BYTES, most);
         loop {
             let is_whole = longest_text <= bytes;
-            let part = cut(text, bytes);
+            let part = self.cut(text, bytes);
             let encoding = match pair {
-                Some(pair) => self.inner.encode((part, cut(pair, bytes)), true),
+                Some(pair) => self.inner.encode((part, self.cut(pair, bytes)), true),
                 None => self.inner.encode(part, true),
             };
             let encoding = encoding.map_err(|error| error.to_string())?;
-            let behind: usize = encoding.get_overflowing().iter().map(|part| part.get_ids().len()).sum();
-            if is_whole || bytes == MOST_BYTES || behind >= MARGIN {
+            let left_out: usize = encoding.get_overflowing().iter().map(|part| part.get_ids().len()).sum();
+            if is_whole || bytes == most || left_out >= MARGIN {
                 return Ok(Tokens {
                     ids: encoding.get_ids().to_vec(),
                     types: encoding.get_type_ids().to_vec(),
                 });
             }
-            bytes = (bytes * 4).min(MOST_BYTES);
+            bytes = bytes.saturating_mul(4).min(most);
         }
     }
-}
 
-/// Its first bytes, up to where a word ends.
-fn cut(text: &str, bytes: usize) -> &str {
-    if text.len() <= bytes {
-        return text;
-    }
-    let end = (0..=bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
-    let part = &text[..end];
-    match part.rfind(char::is_whitespace) {
-        Some(end) if end >= bytes / 2 => &part[..end],
-        _ => part,
+    /// The bytes of it that are kept, from where a word begins or up to where one ends.
+    fn cut<'a>(&self, text: &'a str, bytes: usize) -> &'a str {
+        let length = text.len();
+        if length <= bytes {
+            return text;
+        }
+        if self.keeps_end {
+            let begin = (length - bytes..=length).find(|&begin| text.is_char_boundary(begin));
+            let part = &text[begin.unwrap_or(length)..];
+            return match part.find(char::is_whitespace) {
+                Some(begin) if begin <= bytes / 2 => &part[begin..],
+                _ => part,
+            };
+        }
+        let end = (0..=bytes).rev().find(|&end| text.is_char_boundary(end));
+        let part = &text[..end.unwrap_or_default()];
+        match part.rfind(char::is_whitespace) {
+            Some(end) if end >= bytes / 2 => &part[..end],
+            _ => part,
+        }
     }
 }
 
@@ -170,8 +197,25 @@ mod tests {
         let word = "ä".repeat(10 << 20);
         assert_eq!(tokenizer.encode(&word, None).expect("tokens").ids, [2, 1, 3]);
         // Behind the first word stands what is far beyond the usual length of tokens, and still counts.
-        let late = format!("{} a", "b".repeat(100_000));
+        let late = format!("{} a", "b".repeat(30_000));
         assert_eq!(tokenizer.encode(&late, None).expect("tokens").ids, [2, 1, 4, 3]);
+        let too_late = format!("{} a", "b".repeat(100_000));
+        assert_eq!(tokenizer.encode(&too_late, None).expect("tokens").ids, [2, 1, 3]);
+    }
+
+    #[test]
+    fn the_end_of_a_text_is_kept_where_the_file_says_so() {
+        let left = WORDS.replace(r#""direction": "Right""#, r#""direction": "Left""#);
+        let tokenizer = Tokenizer::new(left.as_bytes(), Some(4)).expect("a tokenizer");
+        for text in ["a a a a b c".to_owned(), format!("{}b c", "a ".repeat(100_000))] {
+            assert_eq!(tokenizer.encode(&text, None).expect("tokens").ids, [2, 5, 6, 3]);
+        }
+    }
+
+    #[test]
+    fn a_text_has_room_for_more_than_special_tokens() {
+        assert!(Tokenizer::new(WORDS.as_bytes(), Some(2)).is_err());
+        assert!(Tokenizer::new(WORDS.as_bytes(), Some(3)).is_ok());
     }
 
     #[test]

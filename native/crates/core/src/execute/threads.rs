@@ -55,7 +55,7 @@ fn wake_precisely() {
 }
 
 /// Keeps the calling thread, and those that it starts, on these cores, which were found usable when the model was read.
-fn stay_on(cores: &[usize]) {
+pub fn stay_on(cores: &[usize]) {
     let mut set = CpuSet::new();
     cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| set.set(core));
     if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {

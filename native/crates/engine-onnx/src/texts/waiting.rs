@@ -1,0 +1,172 @@
+//! What an engine has taken out of the runner's queue, and has not run yet: no more than keeps its batches full, so that
+//! what else waits does so in the queue, under its bounds, timeouts and priorities.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kushi_core::{Buffer, SlotToken};
+
+use super::job::Job;
+use super::pool::{BULK_TURN, Budget, Waiting, choose};
+use super::row::Row;
+
+/// So many batches of requests of a few texts.
+const AHEAD: usize = 8;
+/// Requests of many texts, and what they have together, in the same measure.
+const MOST_BULK: usize = 64;
+const BULK_AHEAD: usize = 1024;
+/// Texts and bytes that are made tokens in one go: others wait meanwhile.
+const TEXTS_AT_ONCE: usize = 16;
+const BYTES_AT_ONCE: usize = 64 << 10;
+const MOST_ROWS_OF_A_BATCH: usize = 256;
+
+/// What a thread does next.
+pub(super) enum Work {
+    Tokenise(Arc<Job>, Vec<(usize, Buffer)>),
+    Run(Vec<Row>),
+}
+
+impl Work {
+    pub(super) fn jobs(&self) -> Vec<Arc<Job>> {
+        match self {
+            Self::Tokenise(job, _) => vec![job.clone()],
+            Self::Run(rows) => rows.iter().map(|row| row.job.clone()).collect(),
+        }
+    }
+}
+
+/// Of requests of one kind that have not ended.
+#[derive(Default)]
+struct Owed {
+    requests: usize,
+    weight: usize,
+}
+
+/// Requests whose texts are not all tokens yet.
+struct Arrived {
+    job: Arc<Job>,
+    texts: Vec<Buffer>,
+    /// How many of them are.
+    made: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Room {
+    batch_tokens: usize,
+    arrived: VecDeque<Arrived>,
+    /// In the order in which they came.
+    rows: Vec<Row>,
+    /// Of the rows.
+    tokens: usize,
+    few: Owed,
+    many: Owed,
+    turn: u64,
+    text_turn: u64,
+    /// Slots that come back when there is room.
+    held: Vec<SlotToken>,
+    pub(super) closed: bool,
+}
+
+impl Room {
+    pub(super) fn new(batch_tokens: usize) -> Self {
+        Self { batch_tokens, ..Self::default() }
+    }
+
+    pub(super) fn enter(&mut self, job: Arc<Job>, texts: Vec<Buffer>) {
+        let owed = if job.is_bulk { &mut self.many } else { &mut self.few };
+        owed.requests += 1;
+        owed.weight += job.weight;
+        self.arrived.push_back(Arrived { job, texts, made: 0 });
+    }
+
+    pub(super) fn add(&mut self, rows: Vec<Row>) {
+        self.tokens += rows.iter().map(|row| row.tokens.ids.len()).sum::<usize>();
+        self.rows.extend(rows);
+    }
+
+    /// Keeps the slot until there is room, or gives it back.
+    pub(super) fn hold(&mut self, slot: SlotToken) -> Option<SlotToken> {
+        if self.has_room() {
+            return Some(slot);
+        }
+        self.held.push(slot);
+        None
+    }
+
+    /// A request has ended. Answers the slots that come back, to be dropped under no lock.
+    pub(super) fn leave(&mut self, job: &Job) -> Vec<SlotToken> {
+        let owed = if job.is_bulk { &mut self.many } else { &mut self.few };
+        owed.requests -= 1;
+        owed.weight -= job.weight;
+        if self.has_room() { std::mem::take(&mut self.held) } else { Vec::new() }
+    }
+
+    fn has_room(&self) -> bool {
+        self.few.weight < self.batch_tokens.saturating_mul(AHEAD)
+            && self.many.requests < MOST_BULK
+            && self.many.weight < self.batch_tokens.saturating_mul(BULK_AHEAD)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.rows.is_empty() || !self.arrived.is_empty()
+    }
+
+    /// All requests in it.
+    pub(super) fn clear(&mut self) -> Vec<Arc<Job>> {
+        let arrived = std::mem::take(&mut self.arrived).into_iter().map(|arrived| arrived.job);
+        let jobs = arrived.chain(std::mem::take(&mut self.rows).into_iter().map(|row| row.job)).collect();
+        self.tokens = 0;
+        jobs
+    }
+
+    pub(super) fn next(&mut self) -> Option<Work> {
+        if self.tokens < self.batch_tokens.saturating_mul(AHEAD)
+            && let Some(work) = self.next_texts()
+        {
+            return Some(work);
+        }
+        let waiting: Vec<Waiting> = self
+            .rows
+            .iter()
+            .map(|row| Waiting { tokens: row.tokens.ids.len(), is_bulk: row.job.is_bulk })
+            .collect();
+        let budget = Budget { tokens: self.batch_tokens, rows: MOST_ROWS_OF_A_BATCH };
+        self.turn += 1;
+        let chosen = choose(&waiting, budget, self.turn);
+        if chosen.is_empty() {
+            return None;
+        }
+        let mut is_chosen = vec![false; self.rows.len()];
+        for &at in &chosen {
+            is_chosen[at] = true;
+        }
+        let mut places = is_chosen.into_iter();
+        let rows: Vec<Row> = self.rows.extract_if(.., |_| places.next().unwrap_or_default()).collect();
+        self.tokens -= rows.iter().map(|row| row.tokens.ids.len()).sum::<usize>();
+        Some(Work::Run(rows))
+    }
+
+    /// Those of requests of a few texts first, but for every so many.
+    fn next_texts(&mut self) -> Option<Work> {
+        self.arrived.retain(|arrived| arrived.job.is_open());
+        self.text_turn += 1;
+        let bulk_first = self.text_turn.is_multiple_of(BULK_TURN);
+        let first = self.arrived.iter().position(|arrived| arrived.job.is_bulk == bulk_first);
+        let place = first.unwrap_or_default();
+        let arrived = self.arrived.get_mut(place)?;
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while let Some(text) = arrived.texts.get(arrived.made) {
+            bytes += text.len();
+            if !part.is_empty() && (part.len() == TEXTS_AT_ONCE || bytes > BYTES_AT_ONCE) {
+                break;
+            }
+            part.push((arrived.made, text.clone()));
+            arrived.made += 1;
+        }
+        let job = arrived.job.clone();
+        if arrived.made == arrived.texts.len() {
+            self.arrived.remove(place);
+        }
+        Some(Work::Tokenise(job, part))
+    }
+}
