@@ -131,6 +131,8 @@ def test_the_modules_say_whether_vectors_have_the_length_one(tmp_path: Path) -> 
             {"Pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}},
             "wants cls and max, expected one",
         ),
+        ({"Pooling": {"pooling_mode": "attention"}}, "wants attention, expected one of"),
+        ({"Pooling": {"word_embedding_dimension": 4}}, "wants nothing, expected one of"),
         ({"tokenizer": {}}, "its tokenizer.json cannot be used: "),
         ({"tokenizer": texts.tokenizer(longest=None)}, "nothing says how many tokens a text may have"),
     ],
@@ -389,3 +391,33 @@ def test_what_a_request_may_have_is_bounded(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="a request has 65537 texts, expected at most 65536"):
             engine.infer("m", np.full(65537, "w1", object))
         assert engine.infer("m", np.full(65536, "w1", object))["v"].shape == (65536, 4)
+
+
+def test_a_pooling_may_lie_elsewhere_and_be_a_name(tmp_path: Path) -> None:
+    modules = [{"type": "sentence_transformers.models.Pooling", "path": "2_Pooling"}]
+    folder = write(tmp_path, modules=modules)
+    (folder / "1" / "2_Pooling").mkdir()
+    (folder / "1" / "2_Pooling" / "config.json").write_text('{"pooling_mode": "lasttoken"}')
+    with Engine(tmp_path) as engine:
+        np.testing.assert_allclose(answer(engine, "w1 w2")[0], hidden("w1 w2")[-1], atol=1e-6)
+
+
+def test_what_has_been_taken_out_of_the_queue_ends_with_the_model(tmp_path: Path) -> None:
+    write(tmp_path, text=parameter("batch_tokens", 16) + "instance_group { kind: KIND_CPU count: 1 }")
+    outcomes: list[str] = []
+
+    def ask(engine: Engine) -> None:
+        try:
+            outcomes.append(str(answer(engine, *some(1000)).shape))
+        except KushiError as error:
+            outcomes.append(type(error).__name__)
+
+    engine = Engine(tmp_path)
+    threads = [threading.Thread(target=ask, args=(engine,)) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    engine.close()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 40
+    assert {*outcomes} <= {"(1000, 4)", "ShuttingDown"}

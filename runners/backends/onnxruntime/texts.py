@@ -37,6 +37,8 @@ _BY_MODE = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
 }
+_BY_NAME = {"lasttoken": "last"}
+_MODULES = "modules.json"
 _TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 _SCORES = "logits"
 _RANKS = {"sentence_embedding": 2, _SCORES: 2, "last_hidden_state": 3, "token_embeddings": 3, "text_embeds": 2}
@@ -103,7 +105,8 @@ def is_of_texts(
             f"parameter '{MODE}' of model '{config.name}': expected 'auto', 'no' or 'yes', got '{mode}'"
         )
     is_there = (path.parent / _TOKENIZER).is_file()
-    is_wanted = mode == "yes" or (mode == "auto" and is_there and [one.name for one in config.input] == [_TEXT])
+    states_texts = [one.name for one in config.input] == [_TEXT] and _TEXT not in [one.name for one in inputs]
+    is_wanted = mode == "yes" or (mode == "auto" and is_there and states_texts)
     if is_wanted and not is_there:
         raise ConfigInvalid(f"'{path.parent / _TOKENIZER}' is not there, which parameter '{MODE}' is about")
     if is_wanted and not on_cpu:
@@ -188,32 +191,48 @@ def _chosen(config: ModelConfig, key: str, known: Sequence[str]) -> str | None:
 
 
 def _pooling(directory: Path) -> str:
-    stated = [
-        _BY_MODE.get(key, key) for key, value in _file(directory, "1_Pooling/config.json").items() if value is True
-    ]
-    modes = [mode for mode in stated if mode in _POOLINGS or mode.startswith("pooling_mode")]
-    if not modes:
+    path = directory / _pooling_folder(directory) / "config.json"
+    if not path.is_file():
         return "mean"
-    if len(modes) > 1 or modes[0] not in _POOLINGS:
-        raise Unsupported(
-            f"'{directory / '1_Pooling/config.json'}' wants {' and '.join(modes)}, expected one of "
-            f"{', '.join(_BY_MODE.values())}"
-        )
+    stated = _file(path)
+    modes = [
+        _BY_MODE.get(key, key) for key, value in stated.items() if key.startswith("pooling_mode") and value is True
+    ]
+    if isinstance(mode := stated.get("pooling_mode"), str):
+        modes.append(_BY_NAME.get(mode, mode))
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
+        named = " and ".join(modes) or "nothing"
+        raise Unsupported(f"'{path}' wants {named}, expected one of {', '.join(_BY_MODE.values())}")
     return modes[0]
+
+
+def _pooling_folder(directory: Path) -> str:
+    """As modules.json says, or as it is called mostly"""
+    found = [module for module in _modules(directory) if _kind(module) == "Pooling"] if _has_modules(directory) else []
+    named = str(found[0].get("path", "")) if found else ""
+    return named if named and "/" not in named and named != ".." else "1_Pooling"
+
+
+def _has_modules(directory: Path) -> bool:
+    return (directory / _MODULES).is_file()
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _of_vectors(directory: Path) -> str:
     """As the modules say behind the network and its pooling; without them, vectors have the length 1"""
-    if not (directory / "modules.json").is_file():
+    if not _has_modules(directory):
         return "normalize"
-    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in _modules(directory)]
+    kinds = [_kind(module) for module in _modules(directory)]
     if odd := [kind for kind in kinds if kind not in {"Normalize", "Pooling", "Transformer"}]:
-        raise Unsupported(f"'{directory / 'modules.json'}' has a module {odd[0]}, which is not supported")
+        raise Unsupported(f"'{directory / _MODULES}' has a module {odd[0]}, which is not supported")
     return "normalize" if "Normalize" in kinds else "none"
 
 
 def _of_scores(directory: Path, output: TensorInfo) -> str:
-    stated = _file(directory, "config.json")
+    stated = _file(directory / "config.json")
     own = stated.get("sentence_transformers")
     function = own.get("activation_fn") if isinstance(own, dict) else stated.get(_OF_CROSS_ENCODERS)
     if isinstance(function, str) and (named := _FUNCTIONS.get(function.rpartition(".")[2])):
@@ -229,7 +248,7 @@ def _of_scores(directory: Path, output: TensorInfo) -> str:
 def _longest(directory: Path) -> int | None:
     """None: the tokenizer's own file may say it"""
     for file, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        stated = _file(directory, file).get(key)
+        stated = _file(directory / file).get(key)
         # what transformers writes where there is no limit
         if isinstance(stated, int) and 0 < stated < 1_000_000:
             return stated
@@ -237,12 +256,12 @@ def _longest(directory: Path) -> int | None:
 
 
 def _modules(directory: Path) -> Sequence[Mapping[str, Any]]:
-    read = _read(directory / "modules.json")
+    read = _read(directory / _MODULES)
     return [module for module in read if isinstance(module, dict)] if isinstance(read, list) else []
 
 
-def _file(directory: Path, name: str) -> Mapping[str, Any]:
-    read = _read(directory / name) if (directory / name).is_file() else {}
+def _file(path: Path) -> Mapping[str, Any]:
+    read = _read(path) if path.is_file() else {}
     return read if isinstance(read, dict) else {}
 
 

@@ -22,11 +22,11 @@ pub struct Tokenizer {
     pad: u32,
 }
 
-/// What a model takes of one text, or of a pair of them.
+/// What a model takes of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     pub ids: Vec<u32>,
-    /// 1 for what belongs to the second text of a pair.
+    /// Of the parts of the text, as the tokenizer numbers them.
     pub types: Vec<u32>,
 }
 
@@ -76,21 +76,15 @@ impl Tokenizer {
         self.longest.saturating_mul(MOST_BYTES).clamp(LEAST_OF_MOST, MOST_OF_ALL)
     }
 
-    /// The tokens of a text, or of a pair.
-    pub fn encode(&self, text: &str, pair: Option<&str>) -> Result<Tokens, String> {
-        let longest_text = text.len().max(pair.map_or(0, str::len));
+    /// The tokens of a text.
+    pub fn encode(&self, text: &str) -> Result<Tokens, String> {
         let most = self.most_bytes();
         let mut bytes = self.longest.saturating_mul(USUAL_BYTES).clamp(LEAST_BYTES, most);
         loop {
-            let is_whole = longest_text <= bytes;
-            let part = self.cut(text, bytes);
-            let encoding = match pair {
-                Some(pair) => self.inner.encode((part, self.cut(pair, bytes)), true),
-                None => self.inner.encode(part, true),
-            };
-            let encoding = encoding.map_err(|error| error.to_string())?;
+            let encoding =
+                self.inner.encode(self.cut(text, bytes), true).map_err(|error| error.to_string())?;
             let left_out: usize = encoding.get_overflowing().iter().map(|part| part.get_ids().len()).sum();
-            if is_whole || bytes == most || left_out >= MARGIN {
+            if text.len() <= bytes || bytes == most || left_out >= MARGIN {
                 return Ok(Tokens {
                     ids: encoding.get_ids().to_vec(),
                     types: encoding.get_type_ids().to_vec(),
@@ -152,19 +146,13 @@ mod tests {
 
     #[test]
     fn a_text_has_its_tokens_and_the_special_ones() {
-        let tokens = words(None).encode("A b nobody", None).expect("tokens");
+        let tokens = words(None).encode("A b nobody").expect("tokens");
         assert_eq!(tokens, Tokens { ids: vec![2, 4, 5, 1, 3], types: vec![0; 5] });
     }
 
     #[test]
     fn an_empty_text_has_the_special_ones_alone() {
-        assert_eq!(words(None).encode("", None).expect("tokens").ids, [2, 3]);
-    }
-
-    #[test]
-    fn a_pair_has_two_types() {
-        let tokens = words(None).encode("a", Some("b c")).expect("tokens");
-        assert_eq!(tokens, Tokens { ids: vec![2, 4, 3, 5, 6, 3], types: vec![0, 0, 0, 1, 1, 1] });
+        assert_eq!(words(None).encode("").expect("tokens").ids, [2, 3]);
     }
 
     #[test]
@@ -173,7 +161,7 @@ mod tests {
         for (stated, expected) in [(None, 8), (Some(5), 5)] {
             let tokenizer = words(stated);
             assert_eq!(tokenizer.longest(), expected);
-            let tokens = tokenizer.encode(&text, None).expect("tokens");
+            let tokens = tokenizer.encode(&text).expect("tokens");
             assert_eq!((tokens.ids.len(), tokens.ids[0], *tokens.ids.last().expect("one")), (expected, 2, 3));
         }
         let without = WORDS.replace(r#""truncation": {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0},"#, "");
@@ -185,22 +173,19 @@ mod tests {
         let tokenizer = words(Some(64));
         let long = "a nobody-knows-these c b ".repeat(50_000);
         let whole = "a nobody-knows-these c b ".repeat(100);
-        assert_eq!(
-            tokenizer.encode(&long, None).expect("tokens"),
-            tokenizer.encode(&whole, None).expect("tokens")
-        );
+        assert_eq!(tokenizer.encode(&long).expect("tokens"), tokenizer.encode(&whole).expect("tokens"));
     }
 
     #[test]
     fn words_without_an_end_are_looked_at_up_to_a_bound() {
         let tokenizer = words(Some(64));
         let word = "ä".repeat(10 << 20);
-        assert_eq!(tokenizer.encode(&word, None).expect("tokens").ids, [2, 1, 3]);
+        assert_eq!(tokenizer.encode(&word).expect("tokens").ids, [2, 1, 3]);
         // Behind the first word stands what is far beyond the usual length of tokens, and still counts.
         let late = format!("{} a", "b".repeat(30_000));
-        assert_eq!(tokenizer.encode(&late, None).expect("tokens").ids, [2, 1, 4, 3]);
+        assert_eq!(tokenizer.encode(&late).expect("tokens").ids, [2, 1, 4, 3]);
         let too_late = format!("{} a", "b".repeat(100_000));
-        assert_eq!(tokenizer.encode(&too_late, None).expect("tokens").ids, [2, 1, 3]);
+        assert_eq!(tokenizer.encode(&too_late).expect("tokens").ids, [2, 1, 3]);
     }
 
     #[test]
@@ -208,7 +193,7 @@ mod tests {
         let left = WORDS.replace(r#""direction": "Right""#, r#""direction": "Left""#);
         let tokenizer = Tokenizer::new(left.as_bytes(), Some(4)).expect("a tokenizer");
         for text in ["a a a a b c".to_owned(), format!("{}b c", "a ".repeat(100_000))] {
-            assert_eq!(tokenizer.encode(&text, None).expect("tokens").ids, [2, 5, 6, 3]);
+            assert_eq!(tokenizer.encode(&text).expect("tokens").ids, [2, 5, 6, 3]);
         }
     }
 

@@ -9,7 +9,7 @@ use kushi_core::{
 };
 
 use super::TextModel;
-use super::job::{HasEnded, Job, texts};
+use super::job::{Job, texts};
 use super::row::Row;
 use super::waiting::{Room, Work};
 use crate::options::RunOptions;
@@ -35,7 +35,7 @@ impl TextEngine {
         let fault =
             |text: String| Error::new(ErrorKind::ConfigInvalid, format!("model '{}': {text}", spec.name));
         let run_options = model.run_options().map_err(fault)?;
-        let room = Mutex::new(Room::new(model.batch_tokens()));
+        let room = Mutex::new(Room::new(model.batch_tokens(), model.longest(), spec.instances));
         let engine = Self(Arc::new(Shared {
             name: spec.name.clone(),
             model,
@@ -80,10 +80,15 @@ impl Engine for TextEngine {
         drop(back);
     }
 
+    /// What it has taken out of the queue ends by [`Self::stop_unanswered`].
+    fn stop_run(&self, _slot: usize) -> bool {
+        true
+    }
+
     fn stop_unanswered(&self) {
-        let jobs = self.0.room().clear();
-        let text = format!("model '{}' is being unloaded", self.0.name);
-        self.0.fail(&jobs, &Error::new(ErrorKind::ShuttingDown, text));
+        let (jobs, gone) = self.0.room().stop();
+        drop(gone);
+        self.0.fail(&jobs, &self.0.stopping());
     }
 }
 
@@ -102,13 +107,24 @@ impl Shared {
             let text = format!("a request has {} texts, expected at most {MOST_TEXTS}", texts.len());
             return request.fail(&Error::new(ErrorKind::InvalidInput, text));
         }
-        let weight = texts.iter().map(|text| self.model.weight(text)).sum();
-        let job = Arc::new(Job::new(request, texts.len(), self.model.width(), weight, texts.len() > FEW));
+        let is_bulk = texts.len() > FEW;
+        let weight = if is_bulk { self.model.bytes(&texts) } else { self.model.tokens_at_most(&texts) };
+        let job = Arc::new(Job::new(request, texts.len(), self.model.width(), weight, is_bulk));
         if texts.is_empty() {
             return job.end_empty();
         }
-        self.room().enter(job, texts);
+        let mut room = self.room();
+        if room.stopping {
+            drop(room);
+            return job.fail(&self.stopping());
+        }
+        room.enter(job, texts);
+        drop(room);
         self.news.notify_one();
+    }
+
+    fn stopping(&self) -> Error {
+        Error::new(ErrorKind::ShuttingDown, format!("model '{}' is being unloaded", self.name))
     }
 
     /// On a thread of its own, until the model goes.
@@ -121,7 +137,11 @@ impl Shared {
             };
             if catch_unwind(AssertUnwindSafe(carry_out)).is_err() {
                 let text = format!("the engine of model '{}' panicked", self.name);
-                self.fail(&jobs, &Error::new(ErrorKind::EngineFailed, text));
+                let error = Error::new(ErrorKind::EngineFailed, text);
+                drop(catch_unwind(AssertUnwindSafe(|| self.fail(&jobs, &error))));
+            }
+            for job in &jobs {
+                self.let_leave(job);
             }
         }
     }
@@ -133,6 +153,9 @@ impl Shared {
                 if room.has_work() {
                     self.news.notify_one();
                 }
+                let gone = room.take_gone();
+                drop(room);
+                drop(gone);
                 return Some(work);
             }
             if room.closed {
@@ -145,63 +168,61 @@ impl Shared {
     fn tokenise(&self, job: &Arc<Job>, texts: &[(usize, Buffer)]) {
         let mut rows = Vec::with_capacity(texts.len());
         for (text, content) in texts {
-            self.left(job, job.end_abandoned());
+            job.end_abandoned();
             if !job.is_open() {
                 return;
             }
             match self.model.tokens(content) {
                 Ok(tokens) => rows.push(Row { job: job.clone(), text: *text, tokens }),
-                Err(error) => return self.left(job, job.fail(&error)),
+                Err(error) => return job.fail(&error),
             }
         }
-        self.room().add(rows);
+        let mut room = self.room();
+        if room.stopping {
+            drop(room);
+            return job.fail(&self.stopping());
+        }
+        room.add(rows);
+        drop(room);
         self.news.notify_one();
     }
 
     fn run(&self, mut rows: Vec<Row>) {
         for row in &rows {
-            self.left(&row.job, row.job.end_abandoned());
-        }
-        rows.retain(|row| row.job.is_open());
-        for row in &rows {
+            row.job.end_abandoned();
             row.job.begin();
         }
+        rows.retain(|row| row.job.is_open());
         if rows.is_empty() {
             return;
         }
-        if let Err(error) = self.run_together(&rows) {
-            // One of them may be the reason.
-            for row in &rows {
-                let alone = if rows.len() > 1 {
-                    self.run_together(std::slice::from_ref(row))
-                } else {
-                    Err(error.clone())
-                };
-                if let Err(error) = alone {
-                    self.left(&row.job, row.job.fail(&error));
-                }
+        let Err(error) = self.model.run(&self.run_options, &rows) else { return };
+        if let [row] = &rows[..] {
+            return row.job.fail(&error);
+        }
+        // One of them may be the reason.
+        for row in &rows {
+            row.job.end_abandoned();
+            if row.job.is_open()
+                && let Err(error) = self.model.run(&self.run_options, std::slice::from_ref(row))
+            {
+                row.job.fail(&error);
             }
         }
     }
 
-    fn run_together(&self, rows: &[Row]) -> Result<(), Error> {
-        let answered = self.model.run(&self.run_options, rows)?;
-        for (row, ended) in rows.iter().zip(answered) {
-            self.left(&row.job, ended);
-        }
-        Ok(())
-    }
-
     fn fail(&self, jobs: &[Arc<Job>], error: &Error) {
         for job in jobs {
-            self.left(job, job.fail(error));
+            job.fail(error);
+            self.let_leave(job);
         }
     }
 
-    fn left(&self, job: &Job, ended: HasEnded) {
-        if ended.0 {
-            let back = self.room().leave(job);
-            drop(back);
+    /// Where it has ended, it is owed no more.
+    fn let_leave(&self, job: &Job) {
+        if job.leaves() {
+            let gone = self.room().leave(job);
+            drop(gone);
         }
     }
 

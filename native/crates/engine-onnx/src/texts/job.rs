@@ -1,8 +1,9 @@
 //! A request whose texts are answered one by one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kushi_core::{Batch, Buffer, DataType, Error, Shape, Tensor};
+use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Shape, Tensor};
 
 use crate::value::OwnedFloats;
 
@@ -11,9 +12,10 @@ pub(super) struct Job {
     state: Mutex<State>,
     texts: usize,
     width: usize,
-    /// What it costs, in tokens that are guessed.
+    /// What it adds to what is owed.
     pub(super) weight: usize,
     pub(super) is_bulk: bool,
+    has_left: AtomicBool,
 }
 
 struct State {
@@ -24,16 +26,11 @@ struct State {
     open: usize,
 }
 
-/// Whether a call has ended the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) struct HasEnded(pub(super) bool);
-
 impl Job {
     /// `batch` has one request.
     pub(super) fn new(batch: Batch, texts: usize, width: usize, weight: usize, is_bulk: bool) -> Self {
         let state = State { batch: Some(batch), answers: Vec::new(), open: texts };
-        Self { state: Mutex::new(state), texts, width, weight, is_bulk }
+        Self { state: Mutex::new(state), texts, width, weight, is_bulk, has_left: AtomicBool::new(false) }
     }
 
     /// Whether it has not ended, though perhaps nobody waits for it.
@@ -41,37 +38,57 @@ impl Job {
         self.state().batch.is_some()
     }
 
+    /// Whether it has ended, and nobody has asked so since.
+    pub(super) fn leaves(&self) -> bool {
+        !self.is_open() && !self.has_left.swap(true, Ordering::AcqRel)
+    }
+
     /// Ends it where nobody waits for it any more.
-    pub(super) fn end_abandoned(&self) -> HasEnded {
-        let abandoned = self.state().batch.take_if(|batch| batch.is_abandoned(0));
-        let ended = HasEnded(abandoned.is_some());
-        if let Some(batch) = abandoned {
-            batch.fail(&Error::cancelled());
-        }
-        ended
+    pub(super) fn end_abandoned(&self) {
+        self.end(|batch| batch.is_abandoned(0), &Error::cancelled());
+    }
+
+    pub(super) fn fail(&self, error: &Error) {
+        self.end(|_| true, error);
+    }
+
+    fn end(&self, when: impl FnOnce(&mut Batch) -> bool, error: &Error) {
+        let mut state = self.state();
+        let Some(batch) = state.batch.take_if(when) else { return };
+        let answers = std::mem::take(&mut state.answers);
+        drop(state);
+        drop(answers);
+        batch.fail(error);
     }
 
     /// One of its texts is about to run.
     pub(super) fn begin(&self) {
         let mut state = self.state();
-        if state.answers.is_empty()
-            && let Some(batch) = &mut state.batch
-        {
-            batch.begun();
-            state.answers = vec![0.0; self.texts * self.width];
+        if !state.answers.is_empty() {
+            return;
         }
+        let Some(batch) = &mut state.batch else { return };
+        batch.begun();
+        let size = self.texts * self.width;
+        if state.answers.try_reserve_exact(size).is_ok() {
+            state.answers.resize(size, 0.0);
+            return;
+        }
+        drop(state);
+        let text = format!("there is no memory for {size} numbers of an answer");
+        self.fail(&Error::new(ErrorKind::EngineFailed, text));
     }
 
     /// The answer to the text in this place, which `write` writes.
-    pub(super) fn answer(&self, text: usize, write: impl FnOnce(&mut [f32])) -> HasEnded {
+    pub(super) fn answer(&self, text: usize, write: impl FnOnce(&mut [f32])) {
         let mut state = self.state();
         if state.batch.is_none() {
-            return HasEnded(false);
+            return;
         }
         write(&mut state.answers[text * self.width..(text + 1) * self.width]);
         state.open -= 1;
         if state.open > 0 {
-            return HasEnded(false);
+            return;
         }
         let (batch, answers) = (state.batch.take(), std::mem::take(&mut state.answers));
         drop(state);
@@ -79,7 +96,6 @@ impl Job {
             batch.computed();
             batch.scatter(&[Some(self.tensor(answers))]);
         }
-        HasEnded(true)
     }
 
     /// Of a request without texts.
@@ -88,15 +104,6 @@ impl Job {
         if let Some(batch) = batch {
             batch.scatter(&[Some(self.tensor(Vec::new()))]);
         }
-    }
-
-    pub(super) fn fail(&self, error: &Error) -> HasEnded {
-        let batch = self.state().batch.take();
-        let ended = HasEnded(batch.is_some());
-        if let Some(batch) = batch {
-            batch.fail(error);
-        }
-        ended
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -8,7 +8,6 @@ use kushi_text::{Tokenizer, Tokens};
 use serde::Deserialize;
 use smallvec::SmallVec;
 
-use super::job::HasEnded;
 use super::pooling::{Activation, Pooling, activate, pool};
 use super::row::{Inputs, Row};
 use crate::OnnxSession;
@@ -84,16 +83,21 @@ impl TextModel {
         self.options.batch_tokens
     }
 
-    /// What a text costs at most, in tokens that are guessed by its bytes.
-    pub(super) fn weight(&self, text: &Buffer) -> usize {
-        (text.len() / BYTES_OF_A_TOKEN).min(self.longest()) + 1
+    /// What texts cost at most, in tokens that are guessed by their bytes.
+    pub(super) fn tokens_at_most(&self, texts: &[Buffer]) -> usize {
+        texts.iter().map(|text| (text.len() / BYTES_OF_A_TOKEN).min(self.longest()) + 1).sum()
+    }
+
+    /// What is kept of texts and their answers.
+    pub(super) fn bytes(&self, texts: &[Buffer]) -> usize {
+        texts.iter().map(|text| text.len() + self.width * size_of::<f32>()).sum()
     }
 
     pub(super) fn tokens(&self, text: &Buffer) -> Result<Tokens, Error> {
         let fault = |text: String| Error::new(ErrorKind::InvalidInput, text);
         let text = std::str::from_utf8(text.as_bytes())
             .map_err(|error| fault(format!("a text is no UTF-8: {error}")))?;
-        let tokens = self.tokenizer.encode(text, None);
+        let tokens = self.tokenizer.encode(text);
         let tokens = tokens.map_err(|error| fault(format!("a text cannot be made tokens: {error}")))?;
         if tokens.ids.is_empty() {
             return Err(fault("a text has no tokens".to_owned()));
@@ -101,8 +105,8 @@ impl TextModel {
         Ok(tokens)
     }
 
-    /// Answers these rows; the requests that have ended with that.
-    pub(super) fn run(&self, options: &RunOptions, rows: &[Row]) -> Result<Vec<HasEnded>, Error> {
+    /// Answers these rows.
+    pub(super) fn run(&self, options: &RunOptions, rows: &[Row]) -> Result<(), Error> {
         let inputs = Inputs::of(rows, self.tokenizer.pad());
         let shape = Shape::from_slice(&[rows.len() as i64, inputs.length as i64]);
         let mut values = SmallVec::<[InputValue<'_>; 4]>::new();
@@ -124,13 +128,13 @@ impl TextModel {
             let text = format!("the network answers {} numbers to {} rows", numbers.len(), rows.len());
             return Err(Error::new(ErrorKind::EngineFailed, text));
         }
-        let answered = rows.iter().zip(numbers.chunks_exact(per_row)).map(|(row, given)| {
+        for (row, given) in rows.iter().zip(numbers.chunks_exact(per_row)) {
             row.job.answer(row.text, |answer| {
                 pool(self.options.pooling, given, row.tokens.ids.len(), answer);
                 activate(self.options.activation, answer);
-            })
-        });
-        Ok(answered.collect())
+            });
+        }
+        Ok(())
     }
 }
 
@@ -147,6 +151,12 @@ fn role(input: &TensorInfo) -> Result<(CString, Role), String> {
     };
     if input.datatype != DataType::Int64 {
         return Err(format!("the network takes '{}' as {}, expected INT64", input.name, input.datatype));
+    }
+    if input.shape.as_deref() != Some(&[-1, -1]) {
+        return Err(format!(
+            "the network takes '{}' of the shape {:?}, expected any",
+            input.name, input.shape
+        ));
     }
     Ok((c_string(&input.name), role))
 }

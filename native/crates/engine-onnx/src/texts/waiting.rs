@@ -10,11 +10,11 @@ use super::job::Job;
 use super::pool::{BULK_TURN, Budget, Waiting, choose};
 use super::row::Row;
 
-/// So many batches of requests of a few texts.
+/// So many batches of requests of a few texts, beside one for each instance.
 const AHEAD: usize = 8;
-/// Requests of many texts, and what they have together, in the same measure.
+/// Of requests of many texts there may be so many, and so many bytes in them and their answers, but two in any case.
 const MOST_BULK: usize = 64;
-const BULK_AHEAD: usize = 1024;
+const MOST_BULK_BYTES: usize = 64 << 20;
 /// Texts and bytes that are made tokens in one go: others wait meanwhile.
 const TEXTS_AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 64 << 10;
@@ -53,6 +53,8 @@ struct Arrived {
 #[derive(Default)]
 pub(super) struct Room {
     batch_tokens: usize,
+    /// Of requests of a few texts.
+    most_tokens: usize,
     arrived: VecDeque<Arrived>,
     /// In the order in which they came.
     rows: Vec<Row>,
@@ -62,14 +64,31 @@ pub(super) struct Room {
     many: Owed,
     turn: u64,
     text_turn: u64,
+    /// What was done last were tokens of a request of many texts.
+    was_at_bulk: bool,
     /// Slots that come back when there is room.
     held: Vec<SlotToken>,
+    /// To be dropped under no lock.
+    gone: Vec<Arrived>,
+    /// Nothing comes in any more.
+    pub(super) stopping: bool,
+    /// Threads end when there is nothing to do.
     pub(super) closed: bool,
 }
 
+/// What is to be dropped under no lock.
+#[must_use]
+pub(super) struct Gone {
+    _arrived: Vec<Arrived>,
+    _slots: Vec<SlotToken>,
+}
+
 impl Room {
-    pub(super) fn new(batch_tokens: usize) -> Self {
-        Self { batch_tokens, ..Self::default() }
+    /// `longest`: tokens of a text.
+    pub(super) fn new(batch_tokens: usize, longest: usize, instances: usize) -> Self {
+        let batch_tokens = batch_tokens.max(1);
+        let most_tokens = batch_tokens.max(longest + 1).saturating_mul(AHEAD + instances);
+        Self { batch_tokens, most_tokens, ..Self::default() }
     }
 
     pub(super) fn enter(&mut self, job: Arc<Job>, texts: Vec<Buffer>) {
@@ -86,45 +105,59 @@ impl Room {
 
     /// Keeps the slot until there is room, or gives it back.
     pub(super) fn hold(&mut self, slot: SlotToken) -> Option<SlotToken> {
-        if self.has_room() {
+        if self.stopping || self.has_room() {
             return Some(slot);
         }
         self.held.push(slot);
         None
     }
 
-    /// A request has ended. Answers the slots that come back, to be dropped under no lock.
-    pub(super) fn leave(&mut self, job: &Job) -> Vec<SlotToken> {
+    /// A request has ended.
+    pub(super) fn leave(&mut self, job: &Job) -> Gone {
         let owed = if job.is_bulk { &mut self.many } else { &mut self.few };
         owed.requests -= 1;
         owed.weight -= job.weight;
-        if self.has_room() { std::mem::take(&mut self.held) } else { Vec::new() }
+        let slots = if self.has_room() { std::mem::take(&mut self.held) } else { Vec::new() };
+        Gone { _arrived: Vec::new(), _slots: slots }
     }
 
     fn has_room(&self) -> bool {
-        self.few.weight < self.batch_tokens.saturating_mul(AHEAD)
-            && self.many.requests < MOST_BULK
-            && self.many.weight < self.batch_tokens.saturating_mul(BULK_AHEAD)
+        let has_much = self.many.requests >= MOST_BULK || self.many.weight >= MOST_BULK_BYTES;
+        self.few.weight < self.most_tokens && (self.many.requests < 2 || !has_much)
     }
 
     pub(super) fn has_work(&self) -> bool {
         !self.rows.is_empty() || !self.arrived.is_empty()
     }
 
-    /// All requests in it.
-    pub(super) fn clear(&mut self) -> Vec<Arc<Job>> {
-        let arrived = std::mem::take(&mut self.arrived).into_iter().map(|arrived| arrived.job);
-        let jobs = arrived.chain(std::mem::take(&mut self.rows).into_iter().map(|row| row.job)).collect();
+    /// Nothing comes in any more. Answers all requests that are in it.
+    pub(super) fn stop(&mut self) -> (Vec<Arc<Job>>, Gone) {
+        self.stopping = true;
         self.tokens = 0;
-        jobs
+        let arrived: Vec<Arrived> = std::mem::take(&mut self.arrived).into();
+        let rows = std::mem::take(&mut self.rows);
+        let jobs = arrived.iter().map(|arrived| &arrived.job).chain(rows.iter().map(|row| &row.job));
+        let jobs = jobs.cloned().collect();
+        (jobs, Gone { _arrived: arrived, _slots: std::mem::take(&mut self.held) })
+    }
+
+    pub(super) fn take_gone(&mut self) -> Gone {
+        Gone { _arrived: std::mem::take(&mut self.gone), _slots: Vec::new() }
     }
 
     pub(super) fn next(&mut self) -> Option<Work> {
+        let is_open = |row: &Row| row.job.is_open();
+        self.rows.retain(is_open);
+        self.tokens = self.rows.iter().map(|row| row.tokens.ids.len()).sum();
+        let few_wait = self.rows.iter().any(|row| !row.job.is_bulk);
         if self.tokens < self.batch_tokens.saturating_mul(AHEAD)
+            && !(self.was_at_bulk && few_wait)
             && let Some(work) = self.next_texts()
         {
+            self.was_at_bulk = matches!(&work, Work::Tokenise(job, _) if job.is_bulk);
             return Some(work);
         }
+        self.was_at_bulk = false;
         let waiting: Vec<Waiting> = self
             .rows
             .iter()
@@ -142,13 +175,15 @@ impl Room {
         }
         let mut places = is_chosen.into_iter();
         let rows: Vec<Row> = self.rows.extract_if(.., |_| places.next().unwrap_or_default()).collect();
-        self.tokens -= rows.iter().map(|row| row.tokens.ids.len()).sum::<usize>();
         Some(Work::Run(rows))
     }
 
     /// Those of requests of a few texts first, but for every so many.
     fn next_texts(&mut self) -> Option<Work> {
-        self.arrived.retain(|arrived| arrived.job.is_open());
+        let (open, ended) =
+            std::mem::take(&mut self.arrived).into_iter().partition(|arrived| arrived.job.is_open());
+        self.arrived = open;
+        self.gone.extend::<VecDeque<Arrived>>(ended);
         self.text_turn += 1;
         let bulk_first = self.text_turn.is_multiple_of(BULK_TURN);
         let first = self.arrived.iter().position(|arrived| arrived.job.is_bulk == bulk_first);
@@ -165,7 +200,7 @@ impl Room {
         }
         let job = arrived.job.clone();
         if arrived.made == arrived.texts.len() {
-            self.arrived.remove(place);
+            self.gone.extend(self.arrived.remove(place));
         }
         Some(Work::Tokenise(job, part))
     }
