@@ -100,7 +100,7 @@ def test_a_model_that_keeps_a_state_has_no_self_test(repository: Path) -> None:
             return x + self.count
 
     text = model_config("m", *ONE, extra=parameter("kushi.self_test", "random"))
-    put(repository, "m", torch.jit.script(Counting().eval()), text)
+    put(repository, "m", Counting().eval(), text)
     with Engine(repository, options=EngineOptions(exit_on_error=False)) as engine:
         assert "pytorch alone answers the same request in another way when it is asked again" in str(
             engine.failures["m"]
