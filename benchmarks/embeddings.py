@@ -44,6 +44,8 @@ WORDS: Final = ("time", "way", "year", "work", "day", "thing", "man", "world", "
 
 
 def measure(options: Options) -> Outcome:
+    if not (MODEL / "1" / "model.onnx").exists():
+        raise SystemExit(f"{MODEL} has no model: `make examples` takes it")
     plan = options.plan(Plan(3, 10), Plan(1, 3))
     progress(PART, f"{plan.repeats} repeats, about {plan.repeats * (plan.seconds * 2 + 15):.0f} s")
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))

@@ -21,7 +21,8 @@ from .repository.discovery import descriptors
 from .repository.files import is_within
 from .repository.messages import ModelConfig
 from .repository.resolve import Resolved, resolve_written
-from .repository.supported_fields import ALTERNATIVE, ALTERNATIVES, SAMPLES
+from .repository.said_here import ALTERNATIVE
+from .repository.supported_fields import ALTERNATIVES, SAMPLES
 
 __all__ = ["Candidate", "candidates", "samples_file"]
 

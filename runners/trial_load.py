@@ -8,7 +8,7 @@ from typing import Any
 from .control.check import Finding, check
 from .engine import Engine
 from .repository.backend_config import BackendConfig
-from .repository.self_tests import SELF_TESTED
+from .repository.said_here import SELF_TESTED
 from .settings import EngineOptions, LogOptions, ModelOptions, read_settings
 
 __all__ = ["load_once"]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from runners import Engine
+
 WIDTH: Final = 4
 LONGEST: Final = 16
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -130,3 +132,11 @@ def some(count: int, seed: int = 0) -> list[str]:
     """Texts of many lengths."""
     random = np.random.default_rng(seed)
     return [" ".join(random.choice(WORDS, random.integers(0, LONGEST))) for _ in range(count)]
+
+
+def parameter(key: str, value: object) -> str:
+    return f'parameters {{ key: "kushi.{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def answer(engine: Engine, *given: str, output: str = "embedding") -> NDArray[np.float32]:
+    return np.asarray(engine.infer("m", asked(given))[output])

@@ -88,8 +88,10 @@ def ask_alone(
     if error := came.get("error"):
         raise ConfigInvalid(f"{order.config.backend} alone cannot open it: {error}")
     answered = Path(came["answers"])
-    answers = unpack(answered)
-    answered.unlink()
+    try:
+        answers = unpack(answered)
+    finally:
+        answered.unlink()
     batch = answers.pop(ALL_ROWS, None)
     found = [answers[str(number)] for number in range(len(answers))]
     return Answers(found, batch, came["together"], came["milliseconds"], came["varies"])

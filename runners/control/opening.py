@@ -24,9 +24,10 @@ from ..repository.ensemble import is_ensemble
 from ..repository.layout import ModelSource
 from ..repository.messages import ModelConfig
 from ..repository.resolve import Resolved, resolve_written
+from ..repository.said_here import ALTERNATIVE
 from ..repository.self_tests import SELF_TEST, read_self_test
 from ..repository.specification import instances_of
-from ..repository.supported_fields import ALTERNATIVE, SAMPLES
+from ..repository.supported_fields import SAMPLES
 from ..repository.warm_up import WarmUpSample
 from .load import Load
 from .plan import Shared

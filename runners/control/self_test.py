@@ -22,7 +22,8 @@ from ..backends.pipeline import Loaded
 from ..differences import are_alike, are_numbers, as_plain, close, difference
 from ..errors import ConfigInvalid, KushiError, ShuttingDown, about
 from ..repository.messages import ModelConfig, ModelInstanceGroup
-from ..repository.self_tests import SELF_TEST, SELF_TESTED, SelfTest
+from ..repository.said_here import SELF_TESTED
+from ..repository.self_tests import SELF_TEST, SelfTest
 from ..repository.specification import config_text
 from ..repository.tensors import shape_text
 from ..samples import VARYING, Row, draw, read_arrays, rows_of

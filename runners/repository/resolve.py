@@ -11,7 +11,8 @@ from .kept_routes import WHERE, read_kept
 from .layout import ModelSource
 from .messages import ModelConfig
 from .normalize import fill_backend, fill_defaults
-from .supported_fields import SAID_HERE, check_supported_fields
+from .said_here import SAID_HERE
+from .supported_fields import check_supported_fields
 from .validate import check_model
 from .version_routes import STATED, check_routes, routes_text, with_routes
 from .versions import missing, served

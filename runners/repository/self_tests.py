@@ -13,22 +13,12 @@ from .discovery import descriptor_of
 from .ensemble import is_ensemble
 from .files import is_within
 from .messages import ModelConfig
+from .said_here import ALTERNATIVE
 from .tensors import protocol_type
 
-__all__ = [
-    "ALTERNATIVE",
-    "SELF_TEST",
-    "SELF_TESTED",
-    "SELF_TEST_TOLERANCE",
-    "SelfTest",
-    "check_can_be_tested",
-    "read_self_test",
-]
+__all__ = ["SELF_TEST", "SELF_TEST_TOLERANCE", "SelfTest", "check_can_be_tested", "read_self_test"]
 
-SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED = "kushi.self_test", "kushi.self_test_tolerance", "kushi.self_tested"
-"""The last one says what came of it"""
-ALTERNATIVE = "kushi.alternative"
-"""The form that is served, of a model that has several, and why"""
+SELF_TEST, SELF_TEST_TOLERANCE = "kushi.self_test", "kushi.self_test_tolerance"
 _RANDOM = "random"
 _HALVES = {"BF16", "FP16"}
 _OF_HALVES = Tolerance(1e-2, 1e-2)

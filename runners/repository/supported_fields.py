@@ -21,12 +21,11 @@ from .ensemble import is_ensemble
 from .isolation import ISOLATE, OF_PROCESSES, check_isolation, is_in_processes, is_isolated
 from .messages import ModelConfig
 from .model_metrics import MONITOR
-from .self_tests import ALTERNATIVE, SELF_TEST, SELF_TEST_TOLERANCE, SELF_TESTED, check_can_be_tested
+from .said_here import SAID_HERE
+from .self_tests import SELF_TEST, SELF_TEST_TOLERANCE, check_can_be_tested
 
 __all__ = [
-    "ALTERNATIVE",
     "ALTERNATIVES",
-    "SAID_HERE",
     "SAMPLES",
     "check_supported_fields",
     "own_parameters",
@@ -94,7 +93,6 @@ _NEARLY_OWN = re.compile(r"kushi[._-]", re.IGNORECASE)
 ALTERNATIVES, SAMPLES = f"{_OWN}alternatives", f"{_OWN}samples"
 """The forms that a model has, and what all of them are asked before one is served"""
 _PARAMETERS = (
-    ALTERNATIVE,
     ALTERNATIVES,
     CORES,
     f"{_OWN}inline",
@@ -104,11 +102,8 @@ _PARAMETERS = (
     SAMPLES,
     SELF_TEST,
     SELF_TEST_TOLERANCE,
-    SELF_TESTED,
     VERSIONS,
 )
-SAID_HERE = frozenset({ALTERNATIVE, SELF_TESTED})
-"""Nobody's to say: what a file or a load says of them does not count"""
 
 
 def check_supported_fields(config: ModelConfig) -> None:
@@ -218,7 +213,7 @@ def _check_parameters(config: ModelConfig, descriptor: Descriptor | None) -> Non
 def own_parameters(config: ModelConfig, descriptor: Descriptor | None) -> frozenset[str]:
     """Those of Kushi that mean something for this model"""
     in_processes = is_isolated(config) or (descriptor is not None and is_in_processes(config, descriptor))
-    return frozenset((*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS) - SAID_HERE
+    return frozenset((*_PARAMETERS, *OF_PROCESSES) if in_processes else _PARAMETERS)
 
 
 def _why_without_effect(key: str, own: frozenset[str], descriptor: Descriptor | None) -> str:

@@ -20,7 +20,7 @@ from .files import ModelFiles
 from .library import start
 from .options import SessionOptions, read_options
 from .sessions import Place, Sessions
-from .texts import TextOptions, batch_tokens, is_of_texts, read_text_options
+from .texts import TextOptions, is_of_texts, measured_batch_tokens, read_text_options
 from .values import Provider
 
 __all__ = ["OnnxBackend"]
@@ -129,8 +129,9 @@ class _OfTexts(Opened):
 
     def __init__(self, sessions: Sessions, network: kushi_native.OnnxModel, options: TextOptions) -> None:
         self._sessions = sessions
+        self._options = options
         self._model = options.open(network)
-        self._options = batch_tokens(options, network, self._model.longest)
+        self._batch_tokens = options.batch_tokens or measured_batch_tokens(network, self._model.longest)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
         config = self._options.with_batches(config)
@@ -146,4 +147,4 @@ class _OfTexts(Opened):
 
     def _open(self, threads: int) -> Sequence[kushi_native.OnnxTexts]:
         (network,) = self._sessions.open([None], threads)
-        return [self._options.open(network)]
+        return [self._model.on(network, self._batch_tokens)]

@@ -8,7 +8,7 @@ or by parameters of the configuration, which come first.
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ...repository.specification import parameter
 from ...repository.tensors import TensorInfo
 from .text_parameters import ACTIVATION, BATCH_TOKENS, MAX_TOKENS, MODE, POOLING
 
-__all__ = ["TextOptions", "batch_tokens", "is_of_texts", "read_text_options"]
+__all__ = ["TextOptions", "is_of_texts", "measured_batch_tokens", "read_text_options"]
 
 _LOG = logging.getLogger(__name__)
 _TOKENIZER = "tokenizer.json"
@@ -76,6 +76,7 @@ class TextOptions:
     def open(self, network: kushi_native.OnnxModel) -> kushi_native.OnnxTexts:
         plain = asdict(self)
         of_core = {key: plain[key] for key in ("pooling", "activation", "output", "longest", "batch_tokens")}
+        # it is measured once the network is known to be one of texts
         of_core["batch_tokens"] = self.batch_tokens or _USUAL_TOKENS
         return kushi_native.OnnxTexts(network, read_file(self.tokenizer, "tokenizer"), json.dumps(of_core))
 
@@ -147,10 +148,8 @@ def read_text_options(config: ModelConfig, path: Path, outputs: Sequence[TensorI
     )
 
 
-def batch_tokens(options: TextOptions, network: kushi_native.OnnxModel, longest: int) -> TextOptions:
-    """With as many tokens of a batch as make it cheap: a larger one would keep others waiting, for little"""
-    if options.batch_tokens:
-        return options
+def measured_batch_tokens(network: kushi_native.OnnxModel, longest: int) -> int:
+    """As many tokens of a batch as make it cheap: a larger one would keep others waiting, for little"""
     names = [name for name, _, _ in network.inputs]
     length = min(_LENGTH, longest)
     costs: dict[int, float] = {}
@@ -167,7 +166,7 @@ def batch_tokens(options: TextOptions, network: kushi_native.OnnxModel, longest:
         rows *= 2
     cheapest = min(costs.values(), default=0.0)
     tokens = (tokens for tokens, cost in costs.items() if cost <= _CLOSE * cheapest)
-    return replace(options, batch_tokens=min(tokens, default=_USUAL_TOKENS))
+    return min(tokens, default=_USUAL_TOKENS)
 
 
 def _name(config: ModelConfig, usual: str) -> str:

@@ -143,6 +143,13 @@ impl OnnxTexts {
         Ok(Self { model: Own::new(Arc::new(model)) })
     }
 
+    /// The same on another session of the same file, with batches of so many tokens.
+    fn on(&self, py: Python<'_>, network: Py<OnnxModel>, batch_tokens: usize) -> PyResult<Self> {
+        let session = Arc::clone(network.get().sessions.largest());
+        let model = self.model.on(session, batch_tokens).map_err(|error| raise(py, &error, None))?;
+        Ok(Self { model: Own::new(Arc::new(model)) })
+    }
+
     /// Numbers of an answer.
     #[getter]
     fn width(&self) -> usize {

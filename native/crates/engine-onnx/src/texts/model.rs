@@ -35,7 +35,7 @@ pub struct TextOptions {
 /// A network, and what makes tokens for it.
 pub struct TextModel {
     session: Arc<OnnxSession>,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     options: TextOptions,
     inputs: Vec<(CString, Role)>,
     output: CString,
@@ -53,9 +53,19 @@ enum Role {
 impl TextModel {
     /// `tokenizer`: the content of its file.
     pub fn new(session: Arc<OnnxSession>, tokenizer: &[u8], options: TextOptions) -> Result<Self, Error> {
+        let tokenizer = Tokenizer::new(tokenizer, options.longest).map_err(|text| {
+            Error::new(ErrorKind::ConfigInvalid, format!("its tokenizer.json cannot be used: {text}"))
+        })?;
+        Self::of(session, Arc::new(tokenizer), options)
+    }
+
+    /// The same on another session of the same file, with batches of so many tokens.
+    pub fn on(&self, session: Arc<OnnxSession>, batch_tokens: usize) -> Result<Self, Error> {
+        Self::of(session, self.tokenizer.clone(), TextOptions { batch_tokens, ..self.options.clone() })
+    }
+
+    fn of(session: Arc<OnnxSession>, tokenizer: Arc<Tokenizer>, options: TextOptions) -> Result<Self, Error> {
         let fault = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
-        let tokenizer = Tokenizer::new(tokenizer, options.longest)
-            .map_err(|text| fault(format!("its tokenizer.json cannot be used: {text}")))?;
         let inputs = session.inputs().iter().map(role).collect::<Result<Vec<_>, _>>().map_err(fault)?;
         let output = session.outputs().iter().find(|output| output.name == options.output);
         let output =

@@ -58,8 +58,6 @@ pub(super) struct Room {
     arrived: VecDeque<Arrived>,
     /// In the order in which they came.
     rows: Vec<Row>,
-    /// Of the rows.
-    tokens: usize,
     few: Owed,
     many: Owed,
     turn: u64,
@@ -99,7 +97,6 @@ impl Room {
     }
 
     pub(super) fn add(&mut self, rows: Vec<Row>) {
-        self.tokens += rows.iter().map(|row| row.tokens.ids.len()).sum::<usize>();
         self.rows.extend(rows);
     }
 
@@ -133,7 +130,6 @@ impl Room {
     /// Nothing comes in any more. Answers all requests that are in it.
     pub(super) fn stop(&mut self) -> (Vec<Arc<Job>>, Gone) {
         self.stopping = true;
-        self.tokens = 0;
         let arrived: Vec<Arrived> = std::mem::take(&mut self.arrived).into();
         let rows = std::mem::take(&mut self.rows);
         let jobs = arrived.iter().map(|arrived| &arrived.job).chain(rows.iter().map(|row| &row.job));
@@ -146,11 +142,10 @@ impl Room {
     }
 
     pub(super) fn next(&mut self) -> Option<Work> {
-        let is_open = |row: &Row| row.job.is_open();
-        self.rows.retain(is_open);
-        self.tokens = self.rows.iter().map(|row| row.tokens.ids.len()).sum();
+        self.rows.retain(|row| row.job.is_open());
+        let tokens: usize = self.rows.iter().map(|row| row.tokens.ids.len()).sum();
         let few_wait = self.rows.iter().any(|row| !row.job.is_bulk);
-        if self.tokens < self.batch_tokens.saturating_mul(AHEAD)
+        if tokens < self.batch_tokens.saturating_mul(AHEAD)
             && !(self.was_at_bulk && few_wait)
             && let Some(work) = self.next_texts()
         {
