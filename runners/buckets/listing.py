@@ -89,11 +89,19 @@ def _fault(name: str, files: Mapping[str, Object], folders: set[str]) -> str:
         return f"it has {len(files)} objects, expected at most {MOST}"
     for path in (*files, *folders):
         for part in (name, *path.split("/")):
-            if part in {"", ".", ".."} or "\0" in part or len(part.encode(errors="surrogateescape")) > _LONGEST_NAME:
+            if not _can_be_a_file(part):
                 return f"object {f'{name}/{path}'!r} cannot be a file: a part of its name is {part!r}"
     if both := sorted(files.keys() & folders):
         return f"object '{name}/{both[0]}' lies where other objects have a folder"
     return ""
+
+
+def _can_be_a_file(name: str) -> bool:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return name not in {"", ".", ".."} and "\0" not in name and size <= _LONGEST_NAME
 
 
 def written_listing(models: Mapping[str, ListedModel]) -> str:

@@ -48,6 +48,7 @@ def test_what_is_no_model(name: str) -> None:
         (("m/a//b",), "a part of its name is ''"),
         (("m/./b",), "a part of its name is '.'"),
         (("m/a\0b",), "cannot be a file"),
+        (("m/\ud800/b",), "a part of its name is '\\ud800'"),
         ((f"m/{'x' * 256}",), "cannot be a file"),
         ((f"{'ü' * 128}/a",), "cannot be a file"),
         ((*(f"m/{number}.txt" for number in range(10_001)),), "it has 10001 objects, expected at most 10000"),
