@@ -52,9 +52,11 @@ def tokenizer(*, special: bool = True, longest: int | None = LONGEST) -> dict[st
 def network(kind: str = "words", classes: int = 3) -> onnx.ModelProto:
     """
     The vector of each token, and a tenth of the sum of all of its text: what stands behind the end of a text has to be
-    hidden. Of the kind "texts" it is that sum alone, and of the kind "scores" one of classes.
+    hidden. Of the kind "texts" it is that sum alone, and of the kind "scores" one of classes; of the kind "pairs" it is
+    the same, and tokens of a second text count twice.
     """
-    ints = [models.tensor(name, "INT64", ("batch", "length")) for name in ("input_ids", "attention_mask")]
+    names = ("input_ids", "attention_mask", "token_type_ids")[: 3 if kind == "pairs" else 2]
+    ints = [models.tensor(name, "INT64", ("batch", "length")) for name in names]
     constants = {"vectors": VECTORS, "tenth": np.float32(0.1), "last": np.array([2]), "along": np.array([1])}
     nodes = [
         helper.make_node("Gather", ["vectors", "input_ids"], ["each"]),
@@ -62,6 +64,14 @@ def network(kind: str = "words", classes: int = 3) -> onnx.ModelProto:
         helper.make_node("Cast", ["mask"], ["there"], to=models.DATATYPES["FP32"]),
         helper.make_node("Mul", ["each", "there"], ["shown"]),
     ]
+    if kind == "pairs":
+        nodes[-1] = helper.make_node("Mul", ["each", "there"], ["once"])
+        nodes += [
+            helper.make_node("Unsqueeze", ["token_type_ids", "last"], ["types"]),
+            helper.make_node("Cast", ["types"], ["second"], to=models.DATATYPES["FP32"]),
+            helper.make_node("Mul", ["once", "second"], ["again"]),
+            helper.make_node("Add", ["once", "again"], ["shown"]),
+        ]
     if kind == "words":
         nodes += [
             helper.make_node("ReduceSum", ["shown", "along"], ["sum"], keepdims=1),
@@ -112,6 +122,18 @@ def hidden(text: str, longest: int = LONGEST) -> NDArray[np.float32]:
     each = VECTORS[tokens(text, longest)]
     shown: NDArray[np.float32] = each + np.float32(0.1) * each.sum(axis=0, keepdims=True)
     return shown
+
+
+def pair_scores(first: str, second: str, classes: int = 1, longest: int = LONGEST) -> NDArray[np.float32]:
+    """What the network of the kind "pairs" says of two texts."""
+    made = Tokenizer.from_str(json.dumps(tokenizer(longest=longest))).encode(first, second)
+    weights = 1 + np.array(made.type_ids, np.float32)[:, None]
+    scores: NDArray[np.float32] = ((VECTORS[made.ids] * weights).sum(axis=0) @ CLASSES[:, :classes]).astype(np.float32)
+    return scores
+
+
+def sigmoid(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(1 / (1 + np.exp(-scores)), np.float32)
 
 
 def normal(vector: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests import models
+from tests import models, texts
 from tests.serving import GRPC_LINE, ROOT, Server
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("repository")
     models.write_add_sub(repository)
     models.write_identities(repository)
+    texts.write(repository, "vectors", text=texts.parameter("dimensions", "any"))
+    texts.write(repository, "ranker", made=texts.network("pairs", 1))
     server = Server.start(repository)
     yield server
     server.stop()

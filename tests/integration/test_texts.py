@@ -62,6 +62,19 @@ def test_texts_of_many_requests_meet_and_are_told_apart(tmp_path: Path) -> None:
     assert statistics["inference_stats"]["success"]["count"] == 8 * 20
 
 
+def test_executions_are_batches_that_ran(tmp_path: Path) -> None:
+    write(tmp_path, text=parameter("batch_tokens", 64))
+    with Engine(tmp_path) as engine:
+        answer(engine, *["w1 w2"] * 40)
+        (statistics,) = engine.statistics()["model_stats"]
+    sizes = {one["batch_size"]: one["compute_infer"]["count"] for one in statistics["batch_stats"]}
+    assert sum(size * count for size, count in sizes.items()) == 40
+    # of four tokens each
+    assert max(sizes) == 16
+    assert statistics["execution_count"] == sum(sizes.values())
+    assert statistics["inference_count"] == 40
+
+
 def test_what_is_no_text_is_refused_and_others_are_answered(tmp_path: Path) -> None:
     write(tmp_path)
     with Engine(tmp_path) as engine:
@@ -126,11 +139,13 @@ def test_the_program_of_the_page_and_its_request(tmp_path: Path, start_server: S
     command = [sys.executable, "-c", f"{program}print(vectors.shape)"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "(2, 4)\n"), done.stderr
-    _, curl = blocks(page, "sh")
     server = start_server(tmp_path / "my_models")
-    asking = shlex.split(curl.replace("localhost:8000", f"{server.http[0]}:{server.http[1]}"))
-    answered = subprocess.run(asking, capture_output=True, text=True, check=True).stdout
-    assert json.loads(answered)["outputs"][0]["shape"] == [2, 4]
+    answers = []
+    for curl in blocks(page, "sh")[1:]:
+        asking = shlex.split(curl.replace("localhost:8000", f"{server.http[0]}:{server.http[1]}"))
+        answers.append(json.loads(subprocess.run(asking, capture_output=True, text=True, check=True).stdout))
+    assert answers[0]["outputs"][0]["shape"] == [2, 4]
+    assert [len(one["embedding"]) for one in answers[1]["data"]] == [4, 4]
 
 
 def test_a_text_that_the_network_cannot_take_fails_alone(tmp_path: Path) -> None:

@@ -134,16 +134,11 @@ class _OfTexts(Opened):
         self._batch_tokens = options.batch_tokens or measured_batch_tokens(network, self._model.longest)
 
     def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:
-        config = self._options.with_batches(config)
-        inputs, outputs = self._options.inputs(batched=True), self._options.outputs(self._model.width)
-        return complete(config, inputs, outputs, default_max_batch_size)
+        return self._options.complete(config, self._model.width, default_max_batch_size)
 
     def bind(self, config: ModelConfig) -> Bound:
-        return Bound(
-            sessions=self._open,
-            inputs=self._options.inputs(batched=config.max_batch_size > 0),
-            outputs=self._options.outputs(self._model.width),
-        )
+        self._options.check(config, self._model.width)
+        return Bound(sessions=self._open)
 
     def _open(self, threads: int) -> Sequence[kushi_native.OnnxTexts]:
         (network,) = self._sessions.open([None], threads)

@@ -8,44 +8,33 @@ or by parameters of the configuration, which come first.
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import kushi_native
 
-from ...bounded_json import read_json
 from ...errors import ConfigInvalid, EngineFailed, Unsupported
+from ...repository.complete import check_against_model, complete
 from ...repository.files import read_file
 from ...repository.messages import ModelConfig
 from ...repository.specification import parameter
 from ...repository.tensors import TensorInfo
-from .text_parameters import ACTIVATION, BATCH_TOKENS, MAX_TOKENS, MODE, POOLING
+from .text_files import POOLINGS, TextFiles
+from .text_parameters import ACTIVATION, BATCH_TOKENS, DIMENSIONS, MAX_TOKENS, MODE, POOLING, PROMPT, PROMPT_NAME
 
 __all__ = ["TextOptions", "is_of_texts", "measured_batch_tokens", "read_text_options"]
 
 _LOG = logging.getLogger(__name__)
 _TOKENIZER = "tokenizer.json"
-_TEXT = "text"
-_MAX_BATCH_SIZE = 1024
+_TEXT, _PAIR = "text", "text_pair"
+_MAX_BATCH_SIZE = 2048
 """Texts of a request, where nothing is said: they are divided among batches all the same"""
-_POOLINGS = ("mean", "cls", "max", "last", "none")
 _ACTIVATIONS = ("none", "normalize", "sigmoid", "softmax")
-_BY_MODE = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_lasttoken": "last",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-}
-_BY_NAME = {"lasttoken": "last"}
-_MODULES = "modules.json"
+_ANY = "any"
 _TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 _SCORES = "logits"
 _RANKS = {"sentence_embedding": 2, _SCORES: 2, "last_hidden_state": 3, "token_embeddings": 3, "text_embeds": 2}
 """The dimensions of outputs that are answers; the first one that there is is taken"""
-_OF_CROSS_ENCODERS = "sbert_ce_default_activation_function"
-_FUNCTIONS = {"Identity": "none", "Sigmoid": "sigmoid", "Softmax": "softmax"}
-"""Of PyTorch, as cross-encoders name what becomes of their scores"""
 _LENGTH = 64
 """Tokens of the texts by which a budget is found"""
 _MOST_ROWS = 32
@@ -69,19 +58,42 @@ class TextOptions:
     longest: int | None
     batch_tokens: int
     """0 leaves it to what is measured"""
+    lower_case: bool
+    prompts: Mapping[str, str]
+    """What a request may have put before its texts, by a name"""
+    prompt: str
+    """What is put there otherwise"""
+    dimensions: Sequence[int] | None
+    """To which numbers vectors may be cut: none, any where it is empty, or these"""
+    scores: bool
+    """Whether it answers scores of classes, or vectors"""
+    labels: Sequence[str]
+    """Of the classes of scores"""
     tokenizer: Path
     name: str
     """Of the answer"""
 
     def open(self, network: kushi_native.OnnxModel) -> kushi_native.OnnxTexts:
-        plain = asdict(self)
-        of_core = {key: plain[key] for key in ("pooling", "activation", "output", "longest", "batch_tokens")}
-        # it is measured once the network is known to be one of texts
-        of_core["batch_tokens"] = self.batch_tokens or _USUAL_TOKENS
+        of_core = {
+            "pooling": self.pooling,
+            "activation": self.activation,
+            "output": self.output,
+            "longest": self.longest,
+            # it is measured once the network is known to be one of texts
+            "batch_tokens": self.batch_tokens or _USUAL_TOKENS,
+            "lower_case": self.lower_case,
+            "prompts": dict(self.prompts),
+            "prompt": self.prompt,
+            "dimensions": self.dimensions,
+            "scores": self.scores,
+            "labels": self.labels,
+        }
         return kushi_native.OnnxTexts(network, read_file(self.tokenizer, "tokenizer"), json.dumps(of_core))
 
     def inputs(self, *, batched: bool) -> list[TensorInfo]:
-        return [TensorInfo(_TEXT, "BYTES", (-1, 1) if batched else (-1,))]
+        """Scores may be of two texts that belong together"""
+        names = [_TEXT, _PAIR] if self.scores else [_TEXT]
+        return [TensorInfo(name, "BYTES", (-1, 1) if batched else (-1,)) for name in names]
 
     def outputs(self, width: int) -> list[TensorInfo]:
         return [TensorInfo(self.name, "FP32", (-1, width))]
@@ -95,6 +107,26 @@ class TextOptions:
         completed.max_batch_size = _MAX_BATCH_SIZE
         return completed
 
+    def complete(self, config: ModelConfig, width: int, default_max_batch_size: int) -> ModelConfig:
+        """A second text need not come"""
+        completed = complete(
+            self.with_batches(config), self.inputs(batched=True), self.outputs(width), default_max_batch_size
+        )
+        if not config.input:
+            for tensor in completed.input:
+                tensor.optional = tensor.name == _PAIR
+        return completed
+
+    def check(self, config: ModelConfig, width: int) -> None:
+        """Holds a complete configuration against what the model takes and answers"""
+        held = ModelConfig()
+        held.CopyFrom(config)
+        for tensor in held.input:
+            tensor.optional = tensor.optional and tensor.name != _PAIR
+        stated = {tensor.name for tensor in held.input}
+        inputs = self.inputs(batched=config.max_batch_size > 0)
+        check_against_model(held, [one for one in inputs if one.name != _PAIR or _PAIR in stated], self.outputs(width))
+
 
 def is_of_texts(
     config: ModelConfig, path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], *, on_cpu: bool
@@ -106,7 +138,8 @@ def is_of_texts(
             f"parameter '{MODE}' of model '{config.name}': expected 'auto', 'no' or 'yes', got '{mode}'"
         )
     is_there = (path.parent / _TOKENIZER).is_file()
-    states_texts = [one.name for one in config.input] == [_TEXT] and _TEXT not in [one.name for one in inputs]
+    stated = [one.name for one in config.input]
+    states_texts = stated in ([_TEXT], [_TEXT, _PAIR]) and _TEXT not in [one.name for one in inputs]
     is_wanted = mode == "yes" or (mode == "auto" and is_there and states_texts)
     if is_wanted and not is_there:
         raise ConfigInvalid(f"'{path.parent / _TOKENIZER}' is not there, which parameter '{MODE}' is about")
@@ -129,21 +162,28 @@ def _is_answer(tensor: TensorInfo) -> bool:
 
 def read_text_options(config: ModelConfig, path: Path, outputs: Sequence[TensorInfo]) -> TextOptions:
     """What files and parameters say, each checked. `outputs` are the network's"""
-    directory = path.parent
+    files = TextFiles(path.parent)
     output = _output(outputs)
     of_words = len(output.dims) == 3
     is_scores = output.name == _SCORES and not of_words
-    pooling = _chosen(config, POOLING, _POOLINGS) or (_pooling(directory) if of_words else "none")
+    pooling = _chosen(config, POOLING, POOLINGS) or (files.pooling() if of_words else "none")
     activation = _chosen(config, ACTIVATION, _ACTIVATIONS)
     if activation is None:
-        activation = _of_scores(directory, output) if is_scores else _of_vectors(directory)
+        activation = files.activation_of_scores(output.dims[-1]) if is_scores else files.activation_of_vectors()
+    prompts, prompt = _prompts(config, files)
     return TextOptions(
         pooling=pooling,
         activation=activation,
         output=output.name,
-        longest=parameter(config, MAX_TOKENS, 0, most=_MOST_TOKENS) or _longest(directory),
+        longest=parameter(config, MAX_TOKENS, 0, most=_MOST_TOKENS) or files.longest(),
         batch_tokens=parameter(config, BATCH_TOKENS, 0, most=_MOST_TOKENS),
-        tokenizer=directory / _TOKENIZER,
+        lower_case=files.lower_case(),
+        prompts=prompts,
+        prompt=prompt,
+        dimensions=None if is_scores else _dimensions(config, files),
+        scores=is_scores,
+        labels=files.labels(output.dims[-1]) if is_scores else (),
+        tokenizer=path.parent / _TOKENIZER,
         name=_name(config, "scores" if is_scores else "embedding"),
     )
 
@@ -189,83 +229,26 @@ def _chosen(config: ModelConfig, key: str, known: Sequence[str]) -> str | None:
     return text
 
 
-def _pooling(directory: Path) -> str:
-    path = directory / _pooling_folder(directory) / "config.json"
-    if not path.is_file():
-        return "mean"
-    stated = _file(path)
-    modes = [
-        _BY_MODE.get(key, key) for key, value in stated.items() if key.startswith("pooling_mode") and value is True
-    ]
-    if isinstance(mode := stated.get("pooling_mode"), str):
-        modes.append(_BY_NAME.get(mode, mode))
-    if len(modes) != 1 or modes[0] not in _POOLINGS:
-        named = " and ".join(modes) or "nothing"
-        raise Unsupported(f"'{path}' wants {named}, expected one of {', '.join(_BY_MODE.values())}")
-    return modes[0]
+def _prompts(config: ModelConfig, files: TextFiles) -> tuple[Mapping[str, str], str]:
+    """By their names, and the one that is put before texts where a request names none"""
+    prompts, usual = files.prompts()
+    if PROMPT in config.parameters:
+        return prompts, config.parameters[PROMPT].string_value
+    chosen = _chosen(config, PROMPT_NAME, list(prompts)) or usual
+    return prompts, prompts.get(chosen, "") if chosen else ""
 
 
-def _pooling_folder(directory: Path) -> str:
-    """As modules.json says, or as it is called mostly"""
-    found = [module for module in _modules(directory) if _kind(module) == "Pooling"] if _has_modules(directory) else []
-    named = str(found[0].get("path", "")) if found else ""
-    return named if named and "/" not in named and named != ".." else "1_Pooling"
-
-
-def _has_modules(directory: Path) -> bool:
-    return (directory / _MODULES).is_file()
-
-
-def _kind(module: Mapping[str, Any]) -> str:
-    return str(module.get("type", "")).rpartition(".")[2]
-
-
-def _of_vectors(directory: Path) -> str:
-    """As the modules say behind the network and its pooling; without them, vectors have the length 1"""
-    if not _has_modules(directory):
-        return "normalize"
-    kinds = [_kind(module) for module in _modules(directory)]
-    if odd := [kind for kind in kinds if kind not in {"Normalize", "Pooling", "Transformer"}]:
-        raise Unsupported(f"'{directory / _MODULES}' has a module {odd[0]}, which is not supported")
-    return "normalize" if "Normalize" in kinds else "none"
-
-
-def _of_scores(directory: Path, output: TensorInfo) -> str:
-    stated = _file(directory / "config.json")
-    own = stated.get("sentence_transformers")
-    function = own.get("activation_fn") if isinstance(own, dict) else stated.get(_OF_CROSS_ENCODERS)
-    if isinstance(function, str) and (named := _FUNCTIONS.get(function.rpartition(".")[2])):
-        return named
-    match stated.get("problem_type"):
-        case "regression":
-            return "none"
-        case "multi_label_classification":
-            return "sigmoid"
-    return "sigmoid" if output.dims[-1] == 1 else "softmax"
-
-
-def _longest(directory: Path) -> int | None:
-    """None: the tokenizer's own file may say it"""
-    for file, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        stated = _file(directory / file).get(key)
-        # what transformers writes where there is no limit
-        if isinstance(stated, int) and 0 < stated < 1_000_000:
-            return stated
-    return None
-
-
-def _modules(directory: Path) -> Sequence[Mapping[str, Any]]:
-    read = _read(directory / _MODULES)
-    return [module for module in read if isinstance(module, dict)] if isinstance(read, list) else []
-
-
-def _file(path: Path) -> Mapping[str, Any]:
-    read = _read(path) if path.is_file() else {}
-    return read if isinstance(read, dict) else {}
-
-
-def _read(path: Path) -> object:
-    try:
-        return read_json(read_file(path, "configuration"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigInvalid(f"'{path}' is no JSON: {error}") from None
+def _dimensions(config: ModelConfig, files: TextFiles) -> Sequence[int] | None:
+    """Only vectors of a model that was made for it say something when they are cut"""
+    if DIMENSIONS not in config.parameters:
+        return files.dimensions()
+    text = config.parameters[DIMENSIONS].string_value
+    numbers = [part.strip() for part in text.split(",")]
+    if text == _ANY:
+        return ()
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in numbers):
+        raise ConfigInvalid(
+            f"parameter '{DIMENSIONS}' of model '{config.name}': expected '{_ANY}' or numbers with commas between, got "
+            f"'{text}'"
+        )
+    return [int(part) for part in numbers]

@@ -10,7 +10,7 @@ pub(crate) mod unanswered;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -263,6 +263,16 @@ impl Batch {
     pub fn begun(&mut self) {
         self.dequeued = self.ledger.clock.now();
         self.started = self.dequeued;
+    }
+
+    /// Its engine makes batches of its own: of rows of this one and of others. Executions are what it [has run](Self::ran).
+    pub fn runs_apart(&mut self) {
+        self.counted = true;
+    }
+
+    /// Tells the statistics that such a batch has run. To be called before any of its requests ends.
+    pub fn ran(&self, rows: usize, took: Duration) {
+        self.ledger.record_execution(rows, took);
     }
 
     /// Tells the statistics that the model has run and its outputs are being handed out.

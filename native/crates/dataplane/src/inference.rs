@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Admission, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner};
+use kushi_core::{Admission, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner, Texts};
 
 use crate::version_routes::{RouteKey, VersionRoutes};
 use crate::{AskedVersion, Registry};
@@ -72,6 +72,11 @@ impl Inference {
     /// Of the version that is asked, as far as is known yet.
     pub fn spec(&self) -> &Arc<ModelSpec> {
         self.runner.spec()
+    }
+
+    /// What that version tells of texts, where it takes such.
+    pub fn texts(&self) -> Option<&Arc<dyn Texts>> {
+        self.runner.texts()
     }
 
     /// Says that a request of at least so many bytes is being received. Fails when there will be no place for it: then

@@ -77,7 +77,7 @@ fn failed(trace: Option<&Trace>, error: &Error) -> HttpAnswer {
     answer::error(error)
 }
 
-fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(), Error> {
+pub(crate) fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(), Error> {
     match content_encoding {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
             Err(Error::invalid("Unsupported content-encoding, only 'identity' is supported."))

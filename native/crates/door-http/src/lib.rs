@@ -39,6 +39,7 @@ mod routed;
 mod routes;
 mod shared_memory;
 mod stream;
+mod texts;
 mod verb;
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use kushi_dataplane::Memory;
 use kushi_oip::Category;
 use percent_encoding::percent_decode_str;
 
-use crate::route::{About, Control, InferenceRoute, Management, NoRoute, RegionAction, Route, Settings};
+use crate::route::{
+    About, Control, InferenceRoute, Management, NoRoute, RegionAction, Route, Settings, TextRoute,
+};
 
 /// The route of a request, unless it has none, or `admit` refuses its category, whatever the method. `has_labels`: whether
 /// a version of this model may be named by something else than its number.
@@ -35,7 +37,19 @@ pub(crate) fn resource(path: &str) -> Option<Route<'_>> {
     {
         return model(rest);
     }
-    management(path).map(Route::Management)
+    texts(path).map(Route::Texts).or_else(|| management(path).map(Route::Management))
+}
+
+/// As those call them who made them up: OpenAI, text-embeddings-inference, Cohere and Jina, vLLM.
+fn texts(path: &str) -> Option<TextRoute> {
+    Some(match path {
+        "/v1/embeddings" => TextRoute::Embeddings,
+        "/embed" => TextRoute::Embed,
+        "/rerank" | "/v1/rerank" | "/v2/rerank" => TextRoute::Rerank,
+        "/classify" | "/predict" => TextRoute::Classify,
+        "/tokenize" => TextRoute::Tokenize,
+        _ => return None,
+    })
 }
 
 fn management(path: &str) -> Option<Management<'_>> {

@@ -16,7 +16,20 @@ pub(crate) enum Route<'a> {
         version: &'a str,
         kind: InferenceRoute,
     },
+    /// The model is named in the body.
+    Texts(TextRoute),
     Management(Management<'a>),
+}
+
+/// What is asked of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextRoute {
+    Embeddings,
+    /// The same of text-embeddings-inference.
+    Embed,
+    Rerank,
+    Classify,
+    Tokenize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +127,7 @@ impl Route<'_> {
 
     pub(crate) fn category(&self) -> Category {
         match self {
-            Self::Inference { .. } => Category::Inference,
+            Self::Inference { .. } | Self::Texts(_) => Category::Inference,
             Self::Management(route) => route.category(),
         }
     }
@@ -122,7 +135,7 @@ impl Route<'_> {
     /// The methods that the path takes.
     pub(crate) fn methods(&self) -> &'static str {
         match self {
-            Self::Inference { .. } => "POST",
+            Self::Inference { .. } | Self::Texts(_) => "POST",
             Self::Management(route) => route.methods(),
         }
     }

@@ -17,7 +17,7 @@ use crate::limits::LONG_JSON;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::route::{Control, InferenceRoute, Management, NoRoute, Route};
-use crate::{HttpContext, generate, infer, playground, verb};
+use crate::{HttpContext, generate, infer, playground, texts, verb};
 
 pub(crate) fn answer_metrics(context: &HttpContext, head: &Parts) -> HttpAnswer {
     if head.uri.path() != "/metrics" {
@@ -54,6 +54,7 @@ pub(crate) async fn answer(
             let streams = kind == InferenceRoute::GenerateStream;
             generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
         }
+        Ok(Route::Texts(route)) => texts::answer(context, activity, route, &head.headers, body).await,
         Ok(Route::Management(route)) => management(context, activity, route, body).await,
         Err(reason) => Ok(answer::no_route(&reason)),
     }

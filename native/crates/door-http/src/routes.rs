@@ -3,10 +3,18 @@
 use crate::path::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
-const PATHS: [&str; 40] = [
+const PATHS: [&str; 48] = [
     "/v2",
     "/v2/health/live",
     "/v2/health/ready",
+    "/v1/embeddings",
+    "/embed",
+    "/rerank",
+    "/v1/rerank",
+    "/v2/rerank",
+    "/classify",
+    "/predict",
+    "/tokenize",
     "/v2/models/stats",
     "/metrics",
     "/v2/models/{model}",
@@ -67,7 +75,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::route::{About, Control, InferenceRoute, Management, RegionAction, Route, Settings};
+    use crate::route::{
+        About, Control, InferenceRoute, Management, RegionAction, Route, Settings, TextRoute,
+    };
     use kushi_dataplane::Memory;
 
     /// A route without an arm here does not compile, and an arm without a path fails.
@@ -103,6 +113,11 @@ mod tests {
         Route::Inference { kind: InferenceRoute::Infer, version: _, .. },
         Route::Inference { kind: InferenceRoute::Generate, version: _, .. },
         Route::Inference { kind: InferenceRoute::GenerateStream, version: _, .. },
+        Route::Texts(TextRoute::Embeddings),
+        Route::Texts(TextRoute::Embed),
+        Route::Texts(TextRoute::Rerank),
+        Route::Texts(TextRoute::Classify),
+        Route::Texts(TextRoute::Tokenize),
         Route::Management(Management::Index { repository: false }),
         Route::Management(Management::Index { repository: true }),
         Route::Management(Management::Control { repository: false, action: Control::Load, .. }),

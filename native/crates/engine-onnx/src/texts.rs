@@ -6,6 +6,7 @@
 //! [`pooling`].
 
 mod engine;
+mod face;
 mod job;
 mod model;
 mod pool;

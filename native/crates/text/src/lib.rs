@@ -2,4 +2,4 @@
 
 mod tokenizer;
 
-pub use tokenizer::{Tokenizer, Tokens};
+pub use tokenizer::{Piece, Tokenizer, Tokens};

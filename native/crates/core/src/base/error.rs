@@ -1,4 +1,4 @@
-//! What can go wrong, in one table: kind → HTTP status, gRPC code, name, retryable.
+//! What can go wrong, in one table: kind → HTTP status, that of OpenAI's routes, gRPC code, name, retryable.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -73,6 +73,7 @@ pub enum FailureReason {
 struct Row {
     name: &'static str,
     http: u16,
+    openai: u16,
     grpc: GrpcCode,
     retryable: bool,
     reason: FailureReason,
@@ -110,34 +111,34 @@ impl ErrorKind {
     const fn row(self) -> Row {
         use FailureReason::{Backend, Canceled, Other, Rejected};
         use GrpcCode as G;
-        const fn row(name: &'static str, http: u16, grpc: GrpcCode, retryable: bool, reason: FailureReason) -> Row {
-            Row { name, http, grpc, retryable, reason }
+        const fn row(name: &'static str, http: u16, openai: u16, grpc: GrpcCode, retryable: bool, reason: FailureReason) -> Row {
+            Row { name, http, openai, grpc, retryable, reason }
         }
         match self {
-            Self::InvalidInput     => row("invalid_input",     400, G::InvalidArgument, false, Other),
-            Self::UnreadableInput  => row("invalid_input",     500, G::Internal,        false, Other),
-            Self::RegionNotFound   => row("invalid_input",     404, G::NotFound,        false, Other),
-            Self::ModelNotFound    => row("model_not_found",   404, G::NotFound,        false, Other),
-            Self::AccessDenied     => row("access_denied",     403, G::Unavailable,     false, Other),
-            Self::NotInRepository  => row("model_not_found",   500, G::Internal,        false, Other),
-            Self::ModelNotReady    => row("model_not_ready",   503, G::Unavailable,     true,  Other),
-            Self::ModelBusy        => row("model_not_ready",   500, G::Internal,        false, Other),
-            Self::ModelUnavailable => row("model_unavailable", 503, G::Unavailable,     false, Other),
-            Self::LoadFailed       => row("model_unavailable", 400, G::InvalidArgument, false, Other),
-            Self::Overloaded       => row("overloaded",        503, G::Unavailable,     true,  Rejected),
-            Self::DeadlineExceeded => row("deadline_exceeded", 503, G::Unavailable,     false, Rejected),
-            Self::EngineFailed     => row("engine_failed",     500, G::Internal,        false, Backend),
-            Self::Unsupported      => row("unsupported",       501, G::Unimplemented,   false, Other),
-            Self::ControlDisabled  => row("unsupported",       503, G::Unavailable,     false, Other),
-            Self::UnknownLogFormat => row("invalid_input",     503, G::Unavailable,     false, Other),
-            Self::ShuttingDown     => row("shutting_down",     503, G::Unavailable,     true,  Rejected),
-            Self::Cancelled        => row("cancelled",         400, G::Cancelled,       false, Canceled),
-            Self::UnknownError     => row("invalid_input",     400, G::Unknown,         false, Other),
-            Self::AlreadyExists    => row("invalid_input",     400, G::AlreadyExists,   false, Other),
-            Self::ConnectionLost   => row("connection_lost",   503, G::Unavailable,     true,  Other),
-            Self::ConfigInvalid    => row("config_invalid",    400, G::InvalidArgument, false, Other),
-            Self::UnloadableConfig => row("config_invalid",    500, G::Internal,        false, Other),
-            Self::Internal         => row("internal_error",    500, G::Internal,        false, Other),
+            Self::InvalidInput     => row("invalid_input",     400, 400, G::InvalidArgument, false, Other),
+            Self::UnreadableInput  => row("invalid_input",     500, 400, G::Internal,        false, Other),
+            Self::RegionNotFound   => row("invalid_input",     404, 404, G::NotFound,        false, Other),
+            Self::ModelNotFound    => row("model_not_found",   404, 404, G::NotFound,        false, Other),
+            Self::AccessDenied     => row("access_denied",     403, 403, G::Unavailable,     false, Other),
+            Self::NotInRepository  => row("model_not_found",   500, 404, G::Internal,        false, Other),
+            Self::ModelNotReady    => row("model_not_ready",   503, 503, G::Unavailable,     true,  Other),
+            Self::ModelBusy        => row("model_not_ready",   500, 503, G::Internal,        false, Other),
+            Self::ModelUnavailable => row("model_unavailable", 503, 503, G::Unavailable,     false, Other),
+            Self::LoadFailed       => row("model_unavailable", 400, 503, G::InvalidArgument, false, Other),
+            Self::Overloaded       => row("overloaded",        503, 429, G::Unavailable,     true,  Rejected),
+            Self::DeadlineExceeded => row("deadline_exceeded", 503, 503, G::Unavailable,     false, Rejected),
+            Self::EngineFailed     => row("engine_failed",     500, 500, G::Internal,        false, Backend),
+            Self::Unsupported      => row("unsupported",       501, 400, G::Unimplemented,   false, Other),
+            Self::ControlDisabled  => row("unsupported",       503, 503, G::Unavailable,     false, Other),
+            Self::UnknownLogFormat => row("invalid_input",     503, 503, G::Unavailable,     false, Other),
+            Self::ShuttingDown     => row("shutting_down",     503, 503, G::Unavailable,     true,  Rejected),
+            Self::Cancelled        => row("cancelled",         400, 400, G::Cancelled,       false, Canceled),
+            Self::UnknownError     => row("invalid_input",     400, 400, G::Unknown,         false, Other),
+            Self::AlreadyExists    => row("invalid_input",     400, 400, G::AlreadyExists,   false, Other),
+            Self::ConnectionLost   => row("connection_lost",   503, 503, G::Unavailable,     true,  Other),
+            Self::ConfigInvalid    => row("config_invalid",    400, 400, G::InvalidArgument, false, Other),
+            Self::UnloadableConfig => row("config_invalid",    500, 500, G::Internal,        false, Other),
+            Self::Internal         => row("internal_error",    500, 500, G::Internal,        false, Other),
         }
     }
 
@@ -159,6 +160,11 @@ impl ErrorKind {
 
     pub const fn http_status(self) -> u16 {
         self.row().http
+    }
+
+    /// On routes of OpenAI's API, whose clients ask again where a server says that it is at fault.
+    pub const fn openai_status(self) -> u16 {
+        self.row().openai
     }
 
     pub const fn grpc_code(self) -> GrpcCode {

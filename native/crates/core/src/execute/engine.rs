@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::execute::handover::Indexed;
-use crate::{Attendee, Batch, Error, Readiness, Scratch, SlotToken, Tensor};
+use crate::{Attendee, Batch, Error, Readiness, Scratch, SlotToken, Tensor, Texts};
 
 /// What an engine can do, asked once when its runner starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Asked once, when its runner starts; `None`: it always can. What it answers with does not keep the engine alive.
     fn readiness(&self) -> Option<Arc<dyn Readiness>> {
+        None
+    }
+
+    /// Asked once, when its runner starts, of an engine that takes texts. What it answers with does not keep the engine
+    /// alive.
+    fn texts(&self) -> Option<Arc<dyn Texts>> {
         None
     }
 

@@ -30,7 +30,7 @@ pub(crate) use permits::Marks;
 use crate::{
     Attendee, Backlog, Batch, Clock, ConfigTexts, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
     FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, QueueSpec, RateLimiter, Readiness,
-    Request, Scheduling, Slot, Snapshot, Span, State, SystemClock, Ticket, ask_each,
+    Request, Scheduling, Slot, Snapshot, Span, State, SystemClock, Texts, Ticket, ask_each,
 };
 
 pub struct RunnerOptions {
@@ -61,6 +61,7 @@ pub struct Runner {
     pub(crate) drivers: Option<Arc<dyn Drivers>>,
     /// Of its engines; empty where one of them always can execute.
     readiness: Vec<Arc<dyn Readiness>>,
+    texts: Option<Arc<dyn Texts>>,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
     /// Its engines and its specification let it run inline, as long as no request waits for others.
@@ -196,6 +197,7 @@ impl Runner {
         let binds = spec.binds_instances() && !keeps_slots;
         let readiness =
             engines.iter().map(|engine| engine.readiness()).collect::<Option<_>>().unwrap_or_default();
+        let texts = engines[0].texts();
         let permits = Permits::of(options.limiter.as_ref(), &spec.rates)?;
         let runs = Runs::new(&engines);
         let is_shared = engines.iter().all(|engine| Arc::ptr_eq(engine, &engines[0]));
@@ -236,6 +238,7 @@ impl Runner {
                 handover: if binds { Handover::bound(state, slots) } else { Handover::new(state, slots) },
                 drivers: options.drivers,
                 readiness,
+                texts,
                 keeps_slots,
                 may_run_inline,
                 permits,
@@ -368,6 +371,11 @@ impl Runner {
         } else {
             ask_each(self.readiness.iter(), |one, on_answer| one.ask(on_answer), true, on_answer);
         }
+    }
+
+    /// What it tells of texts, where it takes such.
+    pub fn texts(&self) -> Option<&Arc<dyn Texts>> {
+        self.texts.as_ref()
     }
 
     pub fn statistics(&self) -> Snapshot {

@@ -99,6 +99,10 @@ impl Ledger {
         lock(&self.statistics).record(tally, timings, execution, now);
     }
 
+    pub(crate) fn record_execution(&self, rows: usize, took: Duration) {
+        lock(&self.statistics).record_execution(rows, &Timings { compute_infer: took, ..Timings::default() });
+    }
+
     pub(crate) fn ended(&self, requests: usize) {
         if self.unfinished.end(requests) == 0 {
             self.drain.something_ended();

@@ -88,11 +88,15 @@ impl Snapshot {
             self.compute_output.add(n, timings.compute_output);
         }
         if let Some(size) = execution {
-            self.execution_count += 1;
-            let row = self.batches.entry(size).or_default();
-            row.compute_input.add(1, timings.compute_input);
-            row.compute_infer.add(1, timings.compute_infer);
-            row.compute_output.add(1, timings.compute_output);
+            self.record_execution(size, timings);
         }
+    }
+
+    pub(crate) fn record_execution(&mut self, size: usize, timings: &Timings) {
+        self.execution_count += 1;
+        let row = self.batches.entry(size).or_default();
+        row.compute_input.add(1, timings.compute_input);
+        row.compute_infer.add(1, timings.compute_infer);
+        row.compute_output.add(1, timings.compute_output);
     }
 }

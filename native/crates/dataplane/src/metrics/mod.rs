@@ -8,14 +8,16 @@ mod text;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use kushi_core::{FailureReason, Occupancy, Runner, Snapshot};
+use kushi_core::{FailureReason, Occupancy, Runner, Snapshot, TextCounts};
 
 use crate::histogram::Histogram;
 use crate::plane::InFlight;
 use crate::{DataPlane, DoorKind, MachineMeter, MetricsOptions, Traffic};
 
 pub(crate) use names::is_of_server;
-use names::{BATCH_SIZES, COUNTS, DOORS, FAILURES, GAUGES, INFLIGHT_BYTES, LATENCIES, MACHINE, SHED, TOTALS};
+use names::{
+    BATCH_SIZES, COUNTS, DOORS, FAILURES, GAUGES, INFLIGHT_BYTES, LATENCIES, MACHINE, SHED, TEXTS, TOTALS,
+};
 pub(crate) use text::{escape, number};
 use text::{family, histogram, sample};
 
@@ -79,6 +81,22 @@ fn models(out: &mut String, rows: &[Row], options: &MetricsOptions) {
         }
     }
     batch_sizes(out, rows);
+    texts(out, rows);
+}
+
+/// Of models that take them.
+fn texts(out: &mut String, rows: &[Row]) {
+    let counts = |row: &Row| Some((row.labels.clone(), row.runner.texts()?.counts()));
+    let counts: Vec<(String, TextCounts)> = rows.iter().filter_map(counts).collect();
+    if counts.is_empty() {
+        return;
+    }
+    for (name, help, read) in TEXTS {
+        family(out, name, help, "counter");
+        for (labels, counts) in &counts {
+            sample(out, name, labels, read(counts) as f64);
+        }
+    }
 }
 
 fn batch_sizes(out: &mut String, rows: &[Row]) {

@@ -1,6 +1,6 @@
 //! Every name of a metric of the server, and nowhere else.
 
-use kushi_core::{Occupancy, Snapshot};
+use kushi_core::{Occupancy, Snapshot, TextCounts};
 use kushi_gpu::Reading;
 
 use super::Row;
@@ -111,6 +111,18 @@ pub(super) const GAUGES: [(&str, &str, Gauge); 3] = [
     ("kushi_queue_age_seconds", "For how long the request waits that has waited the longest", |row| {
         row.runner.queue_age().as_secs_f64()
     }),
+];
+
+pub(super) type TextCount = fn(&TextCounts) -> u64;
+
+/// name, help, value
+pub(super) const TEXTS: [(&str, &str, TextCount); 2] = [
+    ("kushi_text_tokens_total", "Tokens of texts that the model has run", |counts| counts.tokens),
+    (
+        "kushi_text_padding_tokens_total",
+        "What stood behind the ends of shorter texts, to be as long as the longest of their batch",
+        |counts| counts.padding,
+    ),
 ];
 
 pub(super) type Count = fn(&Traffic, DoorKind) -> usize;

@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use kushi_core::{
-    Batch, Buffer, Capability, Engine, Error, ErrorKind, ModelSpec, Slot, SlotToken, lower_priority, os_text,
+    Batch, Capability, Engine, Error, ErrorKind, ModelSpec, Slot, SlotToken, Texts, lower_priority, os_text,
     stay_on,
 };
 
 use super::TextModel;
 use super::job::{Job, texts};
+use super::model::Text;
 use super::row::Row;
 use super::waiting::{Room, Work};
 use crate::options::RunOptions;
@@ -80,6 +81,10 @@ impl Engine for TextEngine {
         drop(back);
     }
 
+    fn texts(&self) -> Option<Arc<dyn Texts>> {
+        Some(self.0.model.face().clone())
+    }
+
     /// What it has taken out of the queue ends by [`Self::stop_unanswered`].
     fn stop_run(&self, _slot: usize) -> bool {
         true
@@ -102,14 +107,18 @@ impl Drop for TextEngine {
 impl Shared {
     fn enter(&self, request: Batch) {
         let Some(asked) = request.request(0) else { return };
-        let texts = asked.inputs[0].as_ref().map(texts).unwrap_or_default();
+        let read = texts(&asked.inputs).and_then(|texts| Ok((texts, self.model.wish(&asked.parameters)?)));
+        let (texts, wish) = match read {
+            Ok(read) => read,
+            Err(error) => return request.fail(&error),
+        };
         if texts.len() > MOST_TEXTS {
             let text = format!("a request has {} texts, expected at most {MOST_TEXTS}", texts.len());
             return request.fail(&Error::new(ErrorKind::InvalidInput, text));
         }
         let is_bulk = texts.len() > FEW;
         let weight = if is_bulk { self.model.bytes(&texts) } else { self.model.tokens_at_most(&texts) };
-        let job = Arc::new(Job::new(request, texts.len(), self.model.width(), weight, is_bulk));
+        let job = Arc::new(Job::new(request, texts.len(), &self.model, wish, weight, is_bulk));
         if texts.is_empty() {
             return job.end_empty();
         }
@@ -165,14 +174,14 @@ impl Shared {
         }
     }
 
-    fn tokenise(&self, job: &Arc<Job>, texts: &[(usize, Buffer)]) {
+    fn tokenise(&self, job: &Arc<Job>, texts: &[(usize, Text)]) {
         let mut rows = Vec::with_capacity(texts.len());
         for (text, content) in texts {
             job.end_abandoned();
             if !job.is_open() {
                 return;
             }
-            match self.model.tokens(content) {
+            match self.model.tokens(content, &job.wish) {
                 Ok(tokens) => rows.push(Row { job: job.clone(), text: *text, tokens }),
                 Err(error) => return job.fail(&error),
             }

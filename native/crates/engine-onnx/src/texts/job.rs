@@ -1,17 +1,27 @@
 //! A request whose texts are answered one by one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Shape, Tensor};
+use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Labels, Parameter, Response, Shape, Tensor};
+use smallvec::smallvec;
+
+use super::TextModel;
+use super::model::{Text, Wish};
 
 use crate::value::OwnedFloats;
+
+/// The parameter of an answer that says how many tokens its texts had.
+const INPUT_TOKENS: &str = "input_tokens";
 
 /// Ends its request when all texts are answered, or one cannot be.
 pub(super) struct Job {
     state: Mutex<State>,
     texts: usize,
     width: usize,
+    labels: Option<Arc<[Labels]>>,
+    pub(super) wish: Wish,
     /// What it adds to what is owed.
     pub(super) weight: usize,
     pub(super) is_bulk: bool,
@@ -24,13 +34,32 @@ struct State {
     /// Empty until the first one comes.
     answers: Vec<f32>,
     open: usize,
+    /// Of the texts that are answered.
+    tokens: usize,
 }
 
 impl Job {
     /// `batch` has one request.
-    pub(super) fn new(batch: Batch, texts: usize, width: usize, weight: usize, is_bulk: bool) -> Self {
-        let state = State { batch: Some(batch), answers: Vec::new(), open: texts };
-        Self { state: Mutex::new(state), texts, width, weight, is_bulk, has_left: AtomicBool::new(false) }
+    pub(super) fn new(
+        mut batch: Batch,
+        texts: usize,
+        model: &TextModel,
+        wish: Wish,
+        weight: usize,
+        is_bulk: bool,
+    ) -> Self {
+        batch.runs_apart();
+        let state = State { batch: Some(batch), answers: Vec::new(), open: texts, tokens: 0 };
+        Self {
+            state: Mutex::new(state),
+            texts,
+            width: model.width(),
+            labels: model.labels(),
+            wish,
+            weight,
+            is_bulk,
+            has_left: AtomicBool::new(false),
+        }
     }
 
     /// Whether it has not ended, though perhaps nobody waits for it.
@@ -79,22 +108,29 @@ impl Job {
         self.fail(&Error::new(ErrorKind::EngineFailed, text));
     }
 
-    /// The answer to the text in this place, which `write` writes.
-    pub(super) fn answer(&self, text: usize, write: impl FnOnce(&mut [f32])) {
+    /// A batch with a text of it has run. False where it has ended.
+    pub(super) fn ran(&self, rows: usize, took: Duration) -> bool {
+        self.state().batch.as_ref().inspect(|batch| batch.ran(rows, took)).is_some()
+    }
+
+    /// The answer to the text in this place, which has so many tokens and which `write` writes.
+    pub(super) fn answer(&self, text: usize, tokens: usize, write: impl FnOnce(&mut [f32])) {
         let mut state = self.state();
         if state.batch.is_none() {
             return;
         }
         write(&mut state.answers[text * self.width..(text + 1) * self.width]);
         state.open -= 1;
+        state.tokens += tokens;
         if state.open > 0 {
             return;
         }
         let (batch, answers) = (state.batch.take(), std::mem::take(&mut state.answers));
+        let tokens = state.tokens;
         drop(state);
         if let Some(mut batch) = batch {
             batch.computed();
-            batch.scatter(&[Some(self.tensor(answers))]);
+            self.end_with(batch, answers, tokens);
         }
     }
 
@@ -102,8 +138,17 @@ impl Job {
     pub(super) fn end_empty(&self) {
         let batch = self.state().batch.take();
         if let Some(batch) = batch {
-            batch.scatter(&[Some(self.tensor(Vec::new()))]);
+            self.end_with(batch, Vec::new(), 0);
         }
+    }
+
+    fn end_with(&self, mut batch: Batch, answers: Vec<f32>, tokens: usize) {
+        let mut tensor = self.tensor(answers);
+        let spec = batch.spec();
+        spec.outputs[0].give_shape(&mut tensor, spec.batch_dims());
+        let outputs = smallvec![(0, tensor)];
+        let parameters = vec![(INPUT_TOKENS.to_owned(), Parameter::Int(tokens as i64))];
+        batch.end_with(0, Response { outputs, parameters, labels: self.labels.clone() });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,8 +161,22 @@ impl Job {
     }
 }
 
-/// The texts of a tensor of BYTES.
-pub(super) fn texts(tensor: &Tensor) -> Vec<Buffer> {
+/// The texts of a request, with those that belong to them where a second input has such.
+pub(super) fn texts(inputs: &[Option<Tensor>]) -> Result<Vec<Text>, Error> {
+    let strings = |place: usize| inputs.get(place).and_then(Option::as_ref).map(strings);
+    let first = strings(0).unwrap_or_default();
+    let Some(second) = strings(1) else {
+        return Ok(first.into_iter().map(|first| Text { first, second: None }).collect());
+    };
+    if first.len() != second.len() {
+        let text = format!("{} texts come with {} others, expected as many", first.len(), second.len());
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    let pairs = first.into_iter().zip(second);
+    Ok(pairs.map(|(first, second)| Text { first, second: Some(second) }).collect())
+}
+
+fn strings(tensor: &Tensor) -> Vec<Buffer> {
     let data = tensor.data.as_bytes();
     let mut texts = Vec::new();
     let mut at = 0;

@@ -1,13 +1,18 @@
 //! A network, and what makes tokens for it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::time::Instant;
 
-use kushi_core::{Buffer, DataType, Error, ErrorKind, Shape, TensorInfo};
+use kushi_core::{Buffer, DataType, Error, ErrorKind, Labels, Parameter, Shape, TensorInfo, TextFacts};
 use kushi_text::{Tokenizer, Tokens};
 use serde::Deserialize;
+use serde::de::IntoDeserializer;
 use smallvec::SmallVec;
 
+use super::face::Face;
 use super::pooling::{Activation, Pooling, activate, pool};
 use super::row::{Inputs, Row};
 use crate::OnnxSession;
@@ -15,6 +20,9 @@ use crate::engine::c_string;
 use crate::options::RunOptions;
 use crate::value::InputValue;
 
+/// Of a request: the name of what is put before its texts, and what is done to the numbers of its answers.
+const PROMPT: &str = "prompt_name";
+const ACTIVATION: &str = "activation";
 /// For a guess.
 const BYTES_OF_A_TOKEN: usize = 4;
 
@@ -30,13 +38,48 @@ pub struct TextOptions {
     pub longest: Option<usize>,
     /// Of a batch, those behind the ends of shorter texts among them.
     pub batch_tokens: usize,
+    /// Letters become small ones before all else.
+    pub lower_case: bool,
+    /// What is put before a text, by a name.
+    pub prompts: BTreeMap<String, String>,
+    /// What is put before a text where a request names nothing.
+    pub prompt: String,
+    /// To which numbers vectors may be cut; `None`: they may not, and empty: to any.
+    pub dimensions: Option<Vec<usize>>,
+    /// Whether it answers scores of classes, or vectors.
+    pub scores: bool,
+    /// What the classes of scores are called.
+    pub labels: Vec<String>,
+}
+
+/// A text of a request, and the one that belongs to it.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) first: Buffer,
+    pub(super) second: Option<Buffer>,
+}
+
+impl Text {
+    pub(super) fn bytes(&self) -> usize {
+        self.first.len() + self.second.as_ref().map_or(0, Buffer::len)
+    }
+}
+
+/// What a request wants beside its texts.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    /// Put before each text.
+    pub(super) prompt: String,
+    pub(super) activation: Activation,
 }
 
 /// A network, and what makes tokens for it.
 pub struct TextModel {
     session: Arc<OnnxSession>,
-    tokenizer: Arc<Tokenizer>,
+    face: Arc<Face>,
     options: TextOptions,
+    /// Of its answer.
+    labels: Option<Arc<[Labels]>>,
     inputs: Vec<(CString, Role)>,
     output: CString,
     /// Numbers of an answer.
@@ -56,15 +99,22 @@ impl TextModel {
         let tokenizer = Tokenizer::new(tokenizer, options.longest).map_err(|text| {
             Error::new(ErrorKind::ConfigInvalid, format!("its tokenizer.json cannot be used: {text}"))
         })?;
-        Self::of(session, Arc::new(tokenizer), options)
+        let facts = TextFacts {
+            longest: tokenizer.longest(),
+            dimensions: options.dimensions.clone(),
+            normalized: options.activation == Activation::Normalize,
+            scores: options.scores,
+            prompts: options.prompts.keys().cloned().collect(),
+        };
+        Self::of(session, Arc::new(Face::new(tokenizer, facts)), options)
     }
 
     /// The same on another session of the same file, with batches of so many tokens.
     pub fn on(&self, session: Arc<OnnxSession>, batch_tokens: usize) -> Result<Self, Error> {
-        Self::of(session, self.tokenizer.clone(), TextOptions { batch_tokens, ..self.options.clone() })
+        Self::of(session, self.face.clone(), TextOptions { batch_tokens, ..self.options.clone() })
     }
 
-    fn of(session: Arc<OnnxSession>, tokenizer: Arc<Tokenizer>, options: TextOptions) -> Result<Self, Error> {
+    fn of(session: Arc<OnnxSession>, face: Arc<Face>, options: TextOptions) -> Result<Self, Error> {
         let fault = |text: String| Error::new(ErrorKind::ConfigInvalid, text);
         let inputs = session.inputs().iter().map(role).collect::<Result<Vec<_>, _>>().map_err(fault)?;
         let output = session.outputs().iter().find(|output| output.name == options.output);
@@ -72,7 +122,12 @@ impl TextModel {
             output.ok_or_else(|| fault(format!("the network has no output '{}'", options.output)))?;
         let width = width(output, options.pooling).map_err(fault)?;
         let output = c_string(&output.name);
-        Ok(Self { session, tokenizer, options, inputs, output, width })
+        if !options.labels.is_empty() && options.labels.len() != width {
+            let (labels, name) = (options.labels.len(), &options.output);
+            return Err(fault(format!("{labels} labels are stated, and '{name}' has {width} numbers")));
+        }
+        let labels = (!options.labels.is_empty()).then(|| Arc::from([Labels::from(options.labels.clone())]));
+        Ok(Self { session, face, options, labels, inputs, output, width })
     }
 
     /// Numbers of an answer.
@@ -82,7 +137,7 @@ impl TextModel {
 
     /// Tokens of a text at most.
     pub fn longest(&self) -> usize {
-        self.tokenizer.longest()
+        self.face.tokenizer.longest()
     }
 
     pub(super) fn run_options(&self) -> Result<RunOptions, String> {
@@ -93,21 +148,56 @@ impl TextModel {
         self.options.batch_tokens
     }
 
+    pub(super) fn face(&self) -> &Arc<Face> {
+        &self.face
+    }
+
+    pub(super) fn labels(&self) -> Option<Arc<[Labels]>> {
+        self.labels.clone()
+    }
+
     /// What texts cost at most, in tokens that are guessed by their bytes.
-    pub(super) fn tokens_at_most(&self, texts: &[Buffer]) -> usize {
-        texts.iter().map(|text| (text.len() / BYTES_OF_A_TOKEN).min(self.longest()) + 1).sum()
+    pub(super) fn tokens_at_most(&self, texts: &[Text]) -> usize {
+        texts.iter().map(|text| (text.bytes() / BYTES_OF_A_TOKEN).min(self.longest()) + 1).sum()
     }
 
     /// What is kept of texts and their answers.
-    pub(super) fn bytes(&self, texts: &[Buffer]) -> usize {
-        texts.iter().map(|text| text.len() + self.width * size_of::<f32>()).sum()
+    pub(super) fn bytes(&self, texts: &[Text]) -> usize {
+        texts.iter().map(|text| text.bytes() + self.width * size_of::<f32>()).sum()
     }
 
-    pub(super) fn tokens(&self, text: &Buffer) -> Result<Tokens, Error> {
+    /// What the parameters of a request say.
+    pub(super) fn wish(&self, parameters: &[(String, Parameter)]) -> Result<Wish, Error> {
+        let mut wish = Wish { prompt: self.options.prompt.clone(), activation: self.options.activation };
+        for (name, value) in parameters {
+            let Parameter::String(value) = value else { continue };
+            match name.as_str() {
+                PROMPT => {
+                    let prompt = self.options.prompts.get(value);
+                    let known = || {
+                        let known: Vec<&str> = self.options.prompts.keys().map(String::as_str).collect();
+                        let text = format!("has no prompt '{value}', expected one of: {}", known.join(", "));
+                        Error::new(ErrorKind::InvalidInput, text)
+                    };
+                    wish.prompt.clone_from(prompt.ok_or_else(known)?);
+                }
+                ACTIVATION => {
+                    let read = Activation::deserialize(value.as_str().into_deserializer());
+                    wish.activation = read.map_err(|error: serde::de::value::Error| {
+                        Error::new(ErrorKind::InvalidInput, format!("parameter '{ACTIVATION}': {error}"))
+                    })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(wish)
+    }
+
+    pub(super) fn tokens(&self, text: &Text, wish: &Wish) -> Result<Tokens, Error> {
         let fault = |text: String| Error::new(ErrorKind::InvalidInput, text);
-        let text = std::str::from_utf8(text.as_bytes())
-            .map_err(|error| fault(format!("a text is no UTF-8: {error}")))?;
-        let tokens = self.tokenizer.encode(text);
+        let first = self.read(&text.first, &wish.prompt)?;
+        let second = text.second.as_ref().map(|text| self.read(text, "")).transpose()?;
+        let tokens = self.face.tokenizer.encode(&first, second.as_deref());
         let tokens = tokens.map_err(|error| fault(format!("a text cannot be made tokens: {error}")))?;
         if tokens.ids.is_empty() {
             return Err(fault("a text has no tokens".to_owned()));
@@ -115,9 +205,20 @@ impl TextModel {
         Ok(tokens)
     }
 
+    /// The text that is made tokens.
+    fn read<'a>(&self, text: &'a Buffer, prompt: &str) -> Result<Cow<'a, str>, Error> {
+        let text = std::str::from_utf8(text.as_bytes())
+            .map_err(|error| Error::new(ErrorKind::InvalidInput, format!("a text is no UTF-8: {error}")))?;
+        if prompt.is_empty() && !self.options.lower_case {
+            return Ok(text.into());
+        }
+        let whole = format!("{prompt}{}", self.face.tokenizer.seen(text));
+        Ok(if self.options.lower_case { whole.to_lowercase() } else { whole }.into())
+    }
+
     /// Answers these rows.
     pub(super) fn run(&self, options: &RunOptions, rows: &[Row]) -> Result<(), Error> {
-        let inputs = Inputs::of(rows, self.tokenizer.pad());
+        let inputs = Inputs::of(rows, self.face.tokenizer.pad());
         let shape = Shape::from_slice(&[rows.len() as i64, inputs.length as i64]);
         let mut values = SmallVec::<[InputValue<'_>; 4]>::new();
         let mut names = SmallVec::<[&CStr; 4]>::new();
@@ -130,7 +231,9 @@ impl TextModel {
             values.push(InputValue::of_integers(&shape, numbers)?);
             names.push(name);
         }
+        let begun = Instant::now();
         let outputs = self.session.run(options, &names, &values, &[&self.output])?;
+        let took = begun.elapsed();
         let numbers = outputs[0].floats()?;
         let per_row =
             if self.options.pooling == Pooling::None { self.width } else { self.width * inputs.length };
@@ -138,10 +241,13 @@ impl TextModel {
             let text = format!("the network answers {} numbers to {} rows", numbers.len(), rows.len());
             return Err(Error::new(ErrorKind::EngineFailed, text));
         }
+        self.face.count(rows.iter().map(|row| row.tokens.ids.len()).sum(), inputs.ids.len());
+        // Once, by whichever of them has not ended.
+        rows.iter().any(|row| row.job.ran(rows.len(), took));
         for (row, given) in rows.iter().zip(numbers.chunks_exact(per_row)) {
-            row.job.answer(row.text, |answer| {
+            row.job.answer(row.text, row.tokens.ids.len(), |answer| {
                 pool(self.options.pooling, given, row.tokens.ids.len(), answer);
-                activate(self.options.activation, answer);
+                activate(row.job.wish.activation, answer);
             });
         }
         Ok(())

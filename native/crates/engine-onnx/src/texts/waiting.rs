@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kushi_core::{Buffer, SlotToken};
+use kushi_core::SlotToken;
 
 use super::job::Job;
+use super::model::Text;
 use super::pool::{BULK_TURN, Budget, Waiting, choose};
 use super::row::Row;
 
@@ -22,7 +23,7 @@ const MOST_ROWS_OF_A_BATCH: usize = 256;
 
 /// What a thread does next.
 pub(super) enum Work {
-    Tokenise(Arc<Job>, Vec<(usize, Buffer)>),
+    Tokenise(Arc<Job>, Vec<(usize, Text)>),
     Run(Vec<Row>),
 }
 
@@ -45,7 +46,7 @@ struct Owed {
 /// Requests whose texts are not all tokens yet.
 struct Arrived {
     job: Arc<Job>,
-    texts: Vec<Buffer>,
+    texts: Vec<Text>,
     /// How many of them are.
     made: usize,
 }
@@ -89,7 +90,7 @@ impl Room {
         Self { batch_tokens, most_tokens, ..Self::default() }
     }
 
-    pub(super) fn enter(&mut self, job: Arc<Job>, texts: Vec<Buffer>) {
+    pub(super) fn enter(&mut self, job: Arc<Job>, texts: Vec<Text>) {
         let owed = if job.is_bulk { &mut self.many } else { &mut self.few };
         owed.requests += 1;
         owed.weight += job.weight;
@@ -186,7 +187,7 @@ impl Room {
         let arrived = self.arrived.get_mut(place)?;
         let (mut part, mut bytes) = (Vec::new(), 0);
         while let Some(text) = arrived.texts.get(arrived.made) {
-            bytes += text.len();
+            bytes += text.bytes();
             if !part.is_empty() && (part.len() == TEXTS_AT_ONCE || bytes > BYTES_AT_ONCE) {
                 break;
             }
