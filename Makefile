@@ -15,6 +15,7 @@ FIL := .venv-fil
 BUCKETS := .venv-buckets
 STAND_IN := build/stand-in
 CLIENTS := .venv-clients
+SENTENCES := .venv-sentences
 NEWEST := .venv-bentoml
 WHEEL := .venv-wheel
 SUPPLY := .venv-supply
@@ -56,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-buckets test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
+.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-buckets test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-embeddings bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -418,6 +419,14 @@ bench-torch: setup $(TORCH)/.synced ## What PyTorch costs beside ONNX Runtime, a
 	$(TORCH)/bin/python -m benchmarks.torch_engine $(ARGS)
 	$(TORCH)/bin/python -m benchmarks.isolation $(ARGS)
 
+$(SENTENCES)/.synced: requirements/sentences.txt $(BOOTSTRAPPED)
+	$(PYTHON) -m venv --clear $(SENTENCES)
+	VIRTUAL_ENV=$(CURDIR)/$(SENTENCES) $(UV) pip sync --quiet --require-hashes requirements/sentences.txt
+	@touch $@
+
+bench-embeddings: shipped examples $(SENTENCES)/.synced ## Texts per second of CPU beside ONNX Runtime, an ensemble and sentence-transformers (ARGS="--quick" for a look)
+	$(BIN)/python -m benchmarks.embeddings $(ARGS)
+
 bench-overload: shipped ## Ten times more than a model can do: what is answered, refused, and held in memory (ARGS="--seconds 6" for a look)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install --quiet --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks.overload $(ARGS)
@@ -441,5 +450,5 @@ lock: $(BOOTSTRAPPED) ## Write requirements/*.txt again (ARGS="--upgrade" for ne
 	UV=$(UV) requirements/lock.sh $(ARGS)
 
 clean: ## Remove the environments and all build outputs
-	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(BUCKETS) $(FIL) $(CLIENTS) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
+	rm -rf $(VENV) $(TRITON) $(TORCH) $(TENSORFLOW) $(BUCKETS) $(FIL) $(CLIENTS) $(SENTENCES) $(NEWEST) $(DEPLOY) $(WHEEL) $(SUPPLY) .venv-train native/target dist build wheels
 	git clean -qfX model_repository

@@ -26,6 +26,7 @@ lock clients requirements/clients.in
 lock deploy requirements/deploy.in --constraint requirements/dev.txt
 lock fil requirements/fil.in --constraint requirements/dev.txt
 lock ocr requirements/ocr.in --constraint requirements/dev.txt
+lock sentences requirements/sentences.in --constraint requirements/torch.txt
 lock site requirements/site.in
 lock supply requirements/supply.in
 lock tensorflow requirements/tensorflow.in --constraint requirements/dev.txt

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import bentoml
 import numpy as np
-from embedding import Embedder
 from kushi.bento import depends, engine, service
 from pydantic import BaseModel, Field
 
@@ -26,20 +25,19 @@ class Search:
     models = depends(Models)
 
     def __init__(self) -> None:
-        self.embedder = Embedder(self.models.embedder.async_run, Path("model_repository/embedder/tokenizer.json"))
         self.known: np.ndarray | None = None
 
     @bentoml.api
     async def search(self, text: str, most: Annotated[int, Field(ge=1)] = 3) -> list[Found]:
         """The documents that are nearest to the text, the nearest first"""
         if self.known is None:
-            self.known = await self.embedder.vectors(DOCUMENTS)
-        (asked,) = await self.embedder.vectors([text])
+            self.known = await self.vectors(DOCUMENTS)
+        (asked,) = await self.vectors([text])
         likeness = self.known @ asked
         nearest = np.argsort(-likeness)[:most]
         return [Found(document=DOCUMENTS[each], likeness=round(float(likeness[each]), 2)) for each in nearest]
 
-    @bentoml.api
-    async def vectors(self, texts: list[str]) -> list[list[float]]:
-        """The vector of each text, for a store of vectors elsewhere"""
-        return (await self.embedder.vectors(texts)).tolist()
+    async def vectors(self, texts: list[str]) -> np.ndarray:
+        """float32 [texts, 384], each of length 1: those of texts that mean the same point into the same direction"""
+        answer = await self.models.embedder.async_run(text=np.array([[text] for text in texts], object))
+        return answer["embedding"]

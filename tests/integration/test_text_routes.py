@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from tests import texts
 from tests.serving import Server
@@ -116,8 +120,11 @@ def test_vectors_may_be_cut_where_the_model_says_so(server: Server) -> None:
     answer = ask(server, "/v1/embeddings", model="vectors", input=["w1 w2", "w3"], dimensions=2)
     expected = np.stack([texts.normal(embedding(text)[:2]) for text in ("w1 w2", "w3")])
     np.testing.assert_allclose(vectors(answer), expected, atol=1e-6)
+    whole = ask(server, "/v1/embeddings", model="small", input="w1 w2", dimensions=texts.WIDTH)
+    np.testing.assert_allclose(vectors(whole), [embedding("w1 w2")], atol=1e-6)
     for model, dimensions, text in (
-        ("vectors", 4, "can be cut to 2, 3, not to 4"),
+        ("vectors", 1, "can be cut to 2, 3, not to 1"),
+        ("vectors", 5, "gives 4 numbers for a text, and 5 are asked for"),
         ("small", 2, "cannot be cut: nothing says that it was made for that"),
         ("lengths", 1, "cannot be cut"),
         ("vectors", 0, "expected at least 1"),
@@ -185,6 +192,7 @@ def test_documents_are_ranked(server: Server, path: str) -> None:
     count = sum(3 + 2 + len(text.split()) for text in DOCUMENTS)
     assert answer["usage"] == {"prompt_tokens": count, "total_tokens": count}
     assert answer["meta"] == {"api_version": {"version": "2"}, "tokens": {"input_tokens": count}}
+    assert len(ask(server, path, model="ranker", query="w5", documents=DOCUMENTS, top_n=0)["results"]) == 4
     few = ask(server, path, model="ranker", query="w5 w6", documents=DOCUMENTS, top_n=2)
     assert few["results"] == [{key: one[key] for key in ("index", "relevance_score")} for one in answer["results"][:2]]
 
@@ -271,7 +279,7 @@ def test_texts_become_tokens(server: Server) -> None:
         ("/tokenize", {"model": "lengths", "prompt": "a"}, 400, "has no tokenizer of its own"),
         ("/tokenize", {"model": "nobody", "prompt": "a"}, 404, "nobody"),
         ("/tokenize", {"model": "vectors"}, 400, "expected either 'prompt' or 'inputs'"),
-        ("/tokenize", {"model": "vectors", "prompt": "a" * (2 << 20)}, 400, "expected at most 1048576"),
+        ("/tokenize", {"model": "vectors", "prompt": "a" * (1 << 20)}, 400, "expected at most 131072"),
     ],
 )
 def test_what_is_wrong_is_said_in_the_shape_of_openai(
@@ -280,6 +288,21 @@ def test_what_is_wrong_is_said_in_the_shape_of_openai(
     found, error = refused(server, path, body)
     assert (found, error["type"]) == (status, "invalid_request_error")
     assert text in error["message"]
+
+
+def test_models_are_listed_as_openai_does(server: Server) -> None:
+    listed = server.get("/v1/models").json()
+    assert (listed["object"], [one["id"] for one in listed["data"]]) == (
+        "list",
+        ["classes", "lengths", "ranker", "small", "vectors"],
+    )
+    one = server.get("/v1/models/small").json()
+    assert one == listed["data"][3]
+    assert (one["object"], one["owned_by"]) == ("model", "kushi")
+    assert 0 <= time.time() - one["created"] < 3600
+    missing = server.get("/v1/models/nobody")
+    assert (missing.status, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert server.post("/v1/models", b"{}").status == 405
 
 
 def test_a_query_beside_each_text_is_bounded(server: Server) -> None:
@@ -360,5 +383,80 @@ def test_a_token_is_asked_for_as_for_inference(tmp_path: Path, start_server: Sta
     body = json.dumps({"input": "w1", "inputs": "w1", "prompt": "w1", "query": "w1"}).encode()
     for path in ("/v1/embeddings", "/embed", *RERANK, "/classify", "/predict", "/tokenize"):
         assert server.post(path, body).status == 403
+    assert server.get("/v1/models").status == 403
     body = json.dumps({"input": "w1"}).encode()
     assert server.post("/v1/embeddings", body, [("key", "secret")]).status == 200
+
+
+ODD = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            texts = pb_utils.get_input_tensor_by_name(request, "text").as_numpy().reshape(-1)
+            width = 2 if texts[0] == b"two" else 1
+            odd = np.full((len(texts), width), np.nan if texts[0] == b"nan" else 1, np.float32)
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", odd)]))
+        return answers
+"""
+ODD_CONFIG = """
+backend: "python" max_batch_size: 8
+input [ { name: "text" data_type: TYPE_STRING dims: [1] }, { name: "text_pair" data_type: TYPE_STRING dims: [1] } ]
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+"""
+
+
+def test_what_a_model_cannot_mean_is_an_error(tmp_path: Path, start_server: StartServer) -> None:
+    model = tmp_path / "odd" / "1"
+    model.mkdir(parents=True)
+    (model / "model.py").write_text(ODD)
+    (model.parent / "config.pbtxt").write_text(ODD_CONFIG)
+    server = start_server(tmp_path)
+    for query, text in (("nan", "what is no finite number"), ("two", "answers 2 scores to a text")):
+        answer = server.post("/rerank", json.dumps({"model": "odd", "query": query, "documents": ["a", "b"]}).encode())
+        assert answer.status == 500
+        assert answer.json()["error"]["type"] == "server_error"
+        assert text in answer.json()["error"]["message"]
+    assert len(ask(server, "/rerank", model="odd", query="a", documents=["a"] * 20)["results"]) == 20
+
+
+def test_all_parts_of_a_request_are_answered_by_one_version(tmp_path: Path, start_server: StartServer) -> None:
+    """Which is loaded again all the while, with other weights."""
+    config = "max_batch_size: 1\n"
+    networks = [texts.network("texts"), texts.network("texts")]
+    (vectors_of_the_other,) = (one for one in networks[1].graph.initializer if one.name == "vectors")
+    vectors_of_the_other.CopyFrom(numpy_helper.from_array(texts.VECTORS[:, ::-1].copy(), "vectors"))
+    for name, made in zip(("a", "b"), networks, strict=True):
+        write(tmp_path / "networks", name, made=made)
+    write(tmp_path / "models", "m", made=networks[0], text=config)
+    server = start_server(tmp_path / "models", "--model-control-mode=explicit", "--load-model=m")
+    body = json.dumps({"model": "m", "input": ["w1 w2"] * 200}).encode()
+    is_over = threading.Event()
+
+    def reload() -> int:
+        turn = 0
+        while not is_over.is_set():
+            turn += 1
+            path = tmp_path / "models" / "m" / "1" / "model.onnx"
+            new = path.with_suffix(".new")
+            shutil.copy(tmp_path / "networks" / "ab"[turn % 2] / "1" / "model.onnx", new)
+            new.rename(path)
+            assert server.post("/v2/repository/models/m/load", b"{}").status == 200
+        return turn
+
+    with ThreadPoolExecutor(4) as pool:
+        reloading = pool.submit(reload)
+        answers = [pool.submit(server.post, "/v1/embeddings", body) for _ in range(60)]
+        found = [answer.result() for answer in answers]
+        is_over.set()
+        assert reloading.result() > 1
+    assert {answer.status for answer in found} == {200}
+    seen = set()
+    for answer in found:
+        rows = np.round(vectors(answer.json()), 5)
+        assert len(np.unique(rows, axis=0)) == 1
+        seen.add(tuple(rows[0].tolist()))
+    assert len(seen) == 2

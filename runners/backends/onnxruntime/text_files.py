@@ -60,11 +60,16 @@ class TextFiles:
         return "normalize" if "Normalize" in kinds else "none"
 
     def activation_of_scores(self, count: int) -> str:
+        """Of cross-encoders what sentence-transformers says, of others what transformers does by itself"""
         stated = self._object(_CONFIG)
         own = stated.get("sentence_transformers")
-        function = own.get("activation_fn") if isinstance(own, dict) else stated.get(_OF_CROSS_ENCODERS)
-        if isinstance(function, str) and (named := _FUNCTIONS.get(function.rpartition(".")[2])):
-            return named
+        function = own.get("activation_fn") if isinstance(own, dict) else None
+        function = function or stated.get(_OF_CROSS_ENCODERS)
+        if isinstance(function, str):
+            if function.rpartition(".")[2] not in _FUNCTIONS:
+                path = self._directory / _CONFIG
+                raise Unsupported(f"'{path}' wants {function}, expected one of {', '.join(_FUNCTIONS)}")
+            return _FUNCTIONS[function.rpartition(".")[2]]
         match stated.get("problem_type"):
             case "regression":
                 return "none"

@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from .asgi import Application, Message, Receive, Scope, Send
     from .bodies import Body
 
-__all__ = ["Edge", "EdgeService", "server_for"]
+__all__ = ["OPENAI", "Edge", "EdgeService", "openai_routes", "server_for"]
 
 _LOG = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+OPENAI: Final = ("/v1/models", "/v1/embeddings", "/v1/rerank")
+"""Routes of the engine beside the protocol's"""
 _IDENTITY = re.compile(rb"[!-~]{1,128}")
 
 
@@ -94,6 +96,7 @@ class EdgeService(bentoml.Service[Any]):
             limits=self._limits(settings),
             max_bodies_bytes=self.max_bodies_bytes,
             has_page=settings.engine.http.playground,
+            openai=openai_routes([path for _, path, _ in self.mount_apps], [api.route for api in self.apis.values()]),
         )
 
     @property
@@ -139,6 +142,7 @@ class Edge:
         limits: Limits | None = None,
         max_bodies_bytes: int = MAX_BODY_BYTES + SPARE_BYTES,
         has_page: bool = False,
+        openai: Sequence[str] = OPENAI,
     ) -> None:
         self.limits = limits or Limits()
         self._bodies = Bodies(max_bodies_bytes, self.limits.body_seconds, time.monotonic)
@@ -148,6 +152,7 @@ class Edge:
         self._patience = patience
         self._max_body_bytes = max_body_bytes
         self._has_page = has_page
+        self._openai = frozenset(openai)
         self._relay: Relay | None = None
         self._handover = Handover(origin.handover) if origin and origin.handover else None
 
@@ -167,10 +172,13 @@ class Edge:
                 await self._application(scope, receive, _started(send, watch))
         elif scope["type"] != "http":
             await self._application(scope, receive, send)
-        elif self._relay and (_is_protocol(scope["path"]) or (self._has_page and _is_page(scope["path"]))):
+        elif self._relay and self._is_of_engine(scope["path"]):
             await self._relay(scope, receive, send)
         else:
             await self._guarded(scope, receive, send)
+
+    def _is_of_engine(self, path: str) -> bool:
+        return _is_protocol(path) or path in self._openai or (self._has_page and _is_page(path))
 
     @contextlib.asynccontextmanager
     async def _life(self) -> AsyncIterator[None]:
@@ -229,6 +237,12 @@ class Edge:
 
     def _too_large(self) -> str:
         return f"the body is larger than the {self._max_body_bytes} bytes that are accepted"
+
+
+def openai_routes(mounted: Sequence[str], endpoints: Sequence[str]) -> Sequence[str]:
+    """Those that the engine answers: none where an application of the service, or an endpoint, may be below /v1"""
+    own = any(route == "/v1" or route.startswith("/v1/") for route in (*mounted, *endpoints))
+    return () if own or "/" in mounted else OPENAI
 
 
 def server_for(config: uvicorn.Config) -> Server | None:

@@ -7,6 +7,8 @@ import openai
 
 def main(http: str) -> None:
     client = openai.OpenAI(base_url=f"http://{http}/v1", api_key="none", max_retries=0)
+    assert "vectors" in [one.id for one in client.models.list()]
+    assert client.models.retrieve("vectors").id == "vectors"
     given = ["w1 w2", "w3"]
     encoded = client.embeddings.create(model="vectors", input=given)
     plain = client.embeddings.create(model="vectors", input=given, encoding_format="float")

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from runners.bento import service
-from runners.bento.web.edge import Edge
+from runners.bento.web.edge import OPENAI, Edge, openai_routes
 from runners.bento.web.limits import Limits
 from tests.unit.bento.asgi import Answer, Call, answering, ask
 
@@ -107,3 +107,18 @@ def test_limits_that_cannot_be_right_are_in_the_log_and_the_usual_ones_hold(
     assert service(Empty).limits == Limits()
     wrong = "KUSHI_HTTP_MAX_HEADERS: expected an integer from 8 to 1024, got 'many'"
     assert caplog.messages == [f"{wrong}: this worker goes on with the limits that are usual"]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "endpoints", "is_there"),
+    [
+        ([], ["/search"], True),
+        (["/app"], ["/v10"], True),
+        (["/v1"], [], False),
+        (["/v1/models"], [], False),
+        (["/"], [], False),
+        ([], ["/v1/embeddings"], False),
+    ],
+)
+def test_what_a_service_has_below_v1_is_its_own(mounted: list[str], endpoints: list[str], is_there: bool) -> None:
+    assert openai_routes(mounted, endpoints) == (OPENAI if is_there else ())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Admission, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner, Texts};
+use kushi_core::{Admission, Context, Error, ModelSpec, Parameter, Recipient, Reply, Request, Runner, Texts};
 
 use crate::version_routes::{RouteKey, VersionRoutes};
 use crate::{AskedVersion, Registry};
@@ -44,6 +44,40 @@ pub struct Begun<W, B> {
     pub beside: B,
 }
 
+/// A version to which several requests go that belong together.
+pub struct Together {
+    runner: Arc<Runner>,
+    /// Keeps it for them.
+    context: Context,
+}
+
+impl Together {
+    pub fn spec(&self) -> &Arc<ModelSpec> {
+        self.runner.spec()
+    }
+
+    /// What that version tells of texts, where it takes such.
+    pub fn texts(&self) -> Option<&Arc<dyn Texts>> {
+        self.runner.texts()
+    }
+
+    /// Hands in one of them.
+    pub fn begin<R: Recipient>(
+        &self,
+        recipient: &R,
+        request: impl FnOnce(Reply) -> Request,
+    ) -> Result<R::Waiting, Error> {
+        let (place, reply) = recipient.open();
+        let request = Request { context: self.context.clone(), ..request(reply) };
+        let (ticket, admission) = self.runner.submit(request).map_err(|(error, _)| error)?;
+        let lease = match admission {
+            Admission::Lead(lease) => Some(lease),
+            Admission::Queued => None,
+        };
+        Ok(recipient.queued(place, ticket, lease))
+    }
+}
+
 impl Attempt<'_> {
     /// Those of the request that came back, or the `first` ones.
     pub fn take_parameters(&mut self, first: &mut Vec<(String, Parameter)>) -> Vec<(String, Parameter)> {
@@ -74,11 +108,6 @@ impl Inference {
         self.runner.spec()
     }
 
-    /// What that version tells of texts, where it takes such.
-    pub fn texts(&self) -> Option<&Arc<dyn Texts>> {
-        self.runner.texts()
-    }
-
     /// Says that a request of at least so many bytes is being received. Fails when there will be no place for it: then
     /// it need not come.
     pub fn announce(&self, arrived: Instant, bytes: usize) -> Result<(), Error> {
@@ -87,6 +116,22 @@ impl Inference {
             return Ok(());
         }
         self.runner.announce(arrived, bytes)
+    }
+
+    /// For several requests that belong together: all of them go to one version, also where another one takes its place
+    /// meanwhile. `own`: what they have in common. Where a reload has been faster, the next version is taken.
+    pub fn together(mut self, registry: &Registry, own: &Context) -> Result<Together, Error> {
+        loop {
+            let error = match self.runner.together(own) {
+                Ok(context) => return Ok(Together { runner: self.runner, context }),
+                Err(error) => error,
+            };
+            let key = self.key;
+            match registry.moved(&self.runner, &self.version, |routes| routes.choose(key)) {
+                Some(next) => self.runner = next?,
+                None => return Err(error),
+            }
+        }
     }
 
     /// Hands in the request that `prepare` makes, which is asked again for each version that takes the place of the one

@@ -37,7 +37,20 @@ pub(crate) fn resource(path: &str) -> Option<Route<'_>> {
     {
         return model(rest);
     }
-    texts(path).map(Route::Texts).or_else(|| management(path).map(Route::Management))
+    texts(path)
+        .map(Route::Texts)
+        .or_else(|| listing(path))
+        .or_else(|| management(path).map(Route::Management))
+}
+
+fn listing(path: &str) -> Option<Route<'_>> {
+    match path.strip_prefix("/v1/models")? {
+        "" => Some(Route::Listing(None)),
+        rest => rest
+            .strip_prefix('/')
+            .filter(|name| !name.is_empty())
+            .map(|name| Route::Listing(Some(decode(name)))),
+    }
 }
 
 /// As those call them who made them up: OpenAI, text-embeddings-inference, Cohere and Jina, vLLM.
@@ -178,10 +191,16 @@ mod tests {
         {
             assert_eq!(super::find("POST", path, |model| has_labels && model == "m", |_| Ok(())), expected);
         }
+        assert_eq!(resource("/v1/models/a%2Fb"), Some(Route::Listing(Some("a/b".into()))));
         for path in [
             "/",
             "/v2/",
             "/v1",
+            "/v1/",
+            "/v1/models/",
+            "/v1/modelsx",
+            "/v1/embeddings/",
+            "/rerank/x",
             "/v2/models/",
             "/v2/models/m/",
             "/v2/models/m/versions/1x",

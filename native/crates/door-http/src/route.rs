@@ -18,6 +18,8 @@ pub(crate) enum Route<'a> {
     },
     /// The model is named in the body.
     Texts(TextRoute),
+    /// As clients of OpenAI ask what there is: all models, or one.
+    Listing(Option<Cow<'a, str>>),
     Management(Management<'a>),
 }
 
@@ -127,7 +129,7 @@ impl Route<'_> {
 
     pub(crate) fn category(&self) -> Category {
         match self {
-            Self::Inference { .. } | Self::Texts(_) => Category::Inference,
+            Self::Inference { .. } | Self::Texts(_) | Self::Listing(_) => Category::Inference,
             Self::Management(route) => route.category(),
         }
     }
@@ -136,6 +138,7 @@ impl Route<'_> {
     pub(crate) fn methods(&self) -> &'static str {
         match self {
             Self::Inference { .. } | Self::Texts(_) => "POST",
+            Self::Listing(_) => "GET",
             Self::Management(route) => route.methods(),
         }
     }

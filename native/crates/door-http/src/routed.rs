@@ -55,6 +55,7 @@ pub(crate) async fn answer(
             generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
         }
         Ok(Route::Texts(route)) => texts::answer(context, activity, route, &head.headers, body).await,
+        Ok(Route::Listing(name)) => Ok(texts::list(context, name.as_deref())),
         Ok(Route::Management(route)) => management(context, activity, route, body).await,
         Err(reason) => Ok(answer::no_route(&reason)),
     }

@@ -3,10 +3,12 @@
 use crate::path::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
-const PATHS: [&str; 48] = [
+const PATHS: [&str; 50] = [
     "/v2",
     "/v2/health/live",
     "/v2/health/ready",
+    "/v1/models",
+    "/v1/models/{model}",
     "/v1/embeddings",
     "/embed",
     "/rerank",
@@ -113,6 +115,8 @@ mod tests {
         Route::Inference { kind: InferenceRoute::Infer, version: _, .. },
         Route::Inference { kind: InferenceRoute::Generate, version: _, .. },
         Route::Inference { kind: InferenceRoute::GenerateStream, version: _, .. },
+        Route::Listing(None),
+        Route::Listing(Some(_)),
         Route::Texts(TextRoute::Embeddings),
         Route::Texts(TextRoute::Embed),
         Route::Texts(TextRoute::Rerank),

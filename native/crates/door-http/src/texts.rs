@@ -1,24 +1,27 @@
 //! Texts in, vectors and scores out: the routes that clients of OpenAI, Cohere, vLLM and text-embeddings-inference know.
 //!
-//! A body is read into an [`Asked`] ([`ask`]), whose texts become requests to the model ([`model`]): one, or several where
-//! it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
+//! A body is read into an [`Asked`] ([`ask`]), whose texts become requests to a version of the model ([`model`]): one, or
+//! several where it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
 //! are asked like any others: nothing here knows what is behind them, but for what a model tells of its texts itself.
 
 mod ask;
 mod failure;
 mod given;
+mod listing;
 mod model;
 mod numbers;
 mod tokens;
 mod write;
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use kushi_core::{AskedVersion, Context, Error, ErrorKind, ModelSpec, Request, Texts};
-use kushi_dataplane::{Begun, Event, Inference, RouteKey, Trace};
+use kushi_core::{AskedVersion, Context, Error, ErrorKind, Parameter, Request, Texts};
+use kushi_dataplane::{Event, RouteKey, Together, Trace};
 use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 
 use crate::answer::{self, HttpAnswer};
@@ -32,6 +35,17 @@ use crate::{HttpContext, generate, infer, load_report};
 use ask::Asked;
 use model::{Kind, Manner};
 use numbers::Numbers;
+
+/// Longer bodies are read aside: many short texts cost more than their bytes tell.
+const LONG_BODY: usize = 32 << 10;
+/// So many parts of a request are on their way at a time, for each instance and in any case.
+const PARTS_OF_AN_INSTANCE: usize = 2;
+const FEWEST_PARTS: usize = 4;
+
+/// The models that serve, or the one of this name.
+pub(crate) fn list(context: &HttpContext, name: Option<&str>) -> HttpAnswer {
+    listing::answer(&context.http.plane, name)
+}
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn answer(
@@ -90,12 +104,14 @@ struct Received<'a> {
     trace: Option<Trace>,
 }
 
-/// A part of what is asked, on its way.
-struct Part {
-    waiting: Waiting,
-    spec: Arc<ModelSpec>,
-    manner: Manner,
-    rows: usize,
+/// Where work is done that takes longer than others on this io thread may wait.
+#[derive(Clone, Copy)]
+struct Aside {
+    owner: Owner,
+    /// As many bytes are about as much work.
+    bytes: usize,
+    /// Less is done at once.
+    least: usize,
 }
 
 impl Received<'_> {
@@ -106,124 +122,148 @@ impl Received<'_> {
         answering: &mut Answering,
     ) -> Result<HttpAnswer, Error> {
         if route == TextRoute::Tokenize {
-            return self.tokenize(body).await;
+            return self.tokenize(body, answering).await;
         }
         let length = body.len();
-        let asked = self.aside(length, LONG_JSON, move || ask::read(route, &body)).await??;
+        let reading = Aside { owner: Owner::SERVER, bytes: length, least: LONG_BODY };
+        let asked = self.aside(reading, move || ask::read(route, &body)).await??;
         answering.cover(length.saturating_add(asked.bytes()))?;
-        let decoding = asked.bytes_to_decode();
         let name = model::choose(&self.context.http.plane, asked.model.as_deref(), asked.form.kind())?;
-        let first = self.inference(&name, AskedVersion::Any)?;
-        let texts = first.texts().cloned();
-        let (known, of_model) = (texts.clone(), name.clone());
-        let for_model = move || asked.for_model(&of_model, known.as_deref());
-        let asked = self.aside(decoding, LONG_JSON, for_model).await??;
-        asked.check_size(self.context.http.limits.max_input_bytes)?;
-        answering.cover(asked.bytes_of_requests())?;
         let tag = || self.seen.trace.read();
         self.trace = self.context.http.plane.traces.begin(&name, self.arrived, tag);
         if let Some(trace) = &self.trace {
             trace.mark(Event::HttpReceiveStart, self.arrived);
             trace.mark(Event::HttpReceiveEnd, Instant::now());
         }
-        let parts = self.begin(first, &name, &asked)?;
+        let inherited = self.trace.as_ref().map(Trace::context).unwrap_or_default();
+        let together = self.together(&name, &inherited)?;
         answering.prepared();
-        let (numbers, held) = self.end(parts).await?;
+        let spec = together.spec();
+        spec.check_unary()?;
+        asked.check_model(&name, together.texts().map(|texts| &**texts))?;
+        let owner = Owner::model(spec);
+        let manner = Arc::new(Manner::of(spec, &asked)?);
+        let most = self.context.http.limits.max_input_bytes;
+        let fitting = Aside { owner, bytes: asked.bytes_to_decode(), least: LONG_JSON };
+        let (of_model, texts, width) = (name.clone(), together.texts().cloned(), manner.width);
+        let fit = move || asked.for_model(&of_model, texts.as_deref(), width, most);
+        let asked = Arc::new(self.aside(fitting, fit).await??);
+        answering.cover(asked.bytes_of_requests())?;
+        let (numbers, held) = self.ask(&together, &asked, &manner).await?;
         if let Some(trace) = &self.trace {
             trace.mark(Event::ResponseComplete, Instant::now());
         }
-        let bytes = numbers.bytes() + asked.bytes_said_again();
+        let writing = Aside { owner, bytes: write::bytes(&asked, &numbers), least: LONG_ANSWER };
         let budget = self.context.io.net.budget.clone();
         let write = move || {
             // Others may have been written meanwhile.
             budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
-            Ok(write::answer(&name, &asked, &numbers))
+            write::answer(&name, &asked, &numbers)
         };
-        Ok(answer::long_json(self.aside(bytes, LONG_ANSWER, write).await??))
+        Ok(answer::long_json(self.aside(writing, write).await??))
     }
 
-    /// All of them, to one version of the model.
-    fn begin(&self, first: Inference, name: &str, asked: &Asked) -> Result<Vec<Part>, Error> {
-        let count = asked.count();
-        let mut next = Some(first);
-        let (mut parts, mut begin) = (Vec::new(), 0);
-        let mut version = AskedVersion::Any;
-        while begin < count || parts.is_empty() {
-            let inference = match next.take() {
-                Some(inference) => inference,
-                None => self.inference(name, version.clone())?,
-            };
-            let part = self.begin_part(inference, asked, begin)?;
-            version = Some(part.spec.version).into();
-            begin += part.rows;
-            parts.push(part);
-        }
-        Ok(parts)
-    }
-
-    fn begin_part(&self, inference: Inference, asked: &Asked, begin: usize) -> Result<Part, Error> {
-        let inherited: Context = self.trace.as_ref().map(Trace::context).unwrap_or_default();
-        let registry = &self.context.http.plane.registry;
-        let queued = inference.begin(registry, &*self.context.io, |attempt| {
-            let spec = attempt.spec;
-            spec.check_unary()?;
-            let manner = Manner::of(spec, asked)?;
-            let rows = (asked.count() - begin).min(model::most_rows(spec));
-            let bound = manner.bind(spec, asked, begin..begin + rows)?;
-            let request = Request {
-                parameters: asked.parameters.clone(),
-                deadline: self.deadline,
-                context: inherited.clone(),
-                ..Request::new(bound, self.arrived, attempt.reply)
-            };
-            Ok::<_, Error>((Box::new(request), (manner, rows)))
-        })?;
-        let Begun { waiting, spec, beside: (manner, rows) } = queued;
-        Ok(Part { waiting, spec, manner, rows })
-    }
-
-    /// With what counts them.
-    async fn end(&self, parts: Vec<Part>) -> Result<(Numbers, Vec<Reservation>), Error> {
+    /// Asks for all of it, a few parts at a time. With what counts the answers.
+    async fn ask(
+        &self,
+        together: &Together,
+        asked: &Arc<Asked>,
+        manner: &Arc<Manner>,
+    ) -> Result<(Numbers, Vec<Reservation>), Error> {
+        let spec = together.spec();
+        let (count, most_rows) = (asked.count(), model::most_rows(spec));
+        let most = FEWEST_PARTS.max(spec.instances * PARTS_OF_AN_INSTANCE);
         let (mut numbers, mut held) = (Numbers::default(), Vec::new());
-        for mut part in parts {
-            let OnlyAnswer { response, end, reservation } = part.waiting.only_answer(&part.spec.name).await?;
-            drop(end);
-            numbers.add(&part.spec, &part.manner, part.rows, response)?;
+        let mut parts = VecDeque::new();
+        let mut begin = 0;
+        loop {
+            while begin < count && parts.len() < most {
+                let rows = (count - begin).min(most_rows);
+                let waiting = self.begin(together, asked, manner, begin..begin + rows).await?;
+                parts.push_back((waiting, rows));
+                begin += rows;
+            }
+            let Some((mut waiting, rows)) = parts.pop_front() else {
+                asked.check_numbers(spec, &numbers)?;
+                return Ok((numbers, held));
+            };
+            let OnlyAnswer { response, reservation, .. } = waiting.only_answer(&spec.name).await?;
+            numbers.add(spec, manner, rows, response)?;
             held.extend(reservation);
         }
-        Ok((numbers, held))
     }
 
-    fn inference(&self, name: &str, version: AskedVersion) -> Result<Inference, Error> {
-        let header = |name: &str| Some(RouteKey::of(self.headers.get(name)?.as_bytes()));
-        self.context.http.plane.inference(name, version, header)
+    async fn begin(
+        &self,
+        together: &Together,
+        asked: &Arc<Asked>,
+        manner: &Arc<Manner>,
+        places: Range<usize>,
+    ) -> Result<Waiting, Error> {
+        let spec = together.spec();
+        let is_one_of_many = places.len() < asked.count();
+        let binding =
+            Aside { owner: Owner::model(spec), bytes: asked.bytes_to_copy(places.len()), least: LONG_JSON };
+        let (of_model, texts, how) = (spec.clone(), asked.clone(), manner.clone());
+        let bound = self.aside(binding, move || how.bind(&of_model, &texts, places)).await??;
+        let mut parameters = asked.parameters.clone();
+        parameters.extend(self.forwarded()?);
+        let waiting = together.begin(&*self.context.io, |reply| Request {
+            parameters,
+            deadline: self.deadline,
+            ..Request::new(bound, self.arrived, reply)
+        })?;
+        if is_one_of_many {
+            waiting.count_all();
+        }
+        Ok(waiting)
     }
 
-    async fn tokenize(&self, body: Bytes) -> Result<HttpAnswer, Error> {
-        let bytes = body.len();
-        let asked = self.aside(bytes, LONG_JSON, move || tokens::read(&body)).await??;
+    fn forwarded(&self) -> Result<Vec<(String, Parameter)>, Error> {
+        match &self.context.http.forwarding {
+            Some(forwarding) => forwarding.parameters(self.headers),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// A version of the model, which stays for all that is asked of it.
+    fn together(&self, name: &str, own: &Context) -> Result<Together, Error> {
         let plane = &self.context.http.plane;
-        let name = model::choose(plane, asked.model.as_deref(), Kind::Any)?;
-        let inference = self.inference(&name, AskedVersion::Any)?;
-        let texts: Arc<dyn Texts> = inference.texts().cloned().ok_or_else(|| {
+        let header = |name: &str| Some(RouteKey::of(self.headers.get(name)?.as_bytes()));
+        plane.inference(name, AskedVersion::Any, header)?.together(&plane.registry, own)
+    }
+
+    async fn tokenize(&self, body: Bytes, answering: &mut Answering) -> Result<HttpAnswer, Error> {
+        let reading = Aside { owner: Owner::SERVER, bytes: body.len(), least: LONG_BODY };
+        let asked = self.aside(reading, move || tokens::read(&body)).await??;
+        let name = model::choose(&self.context.http.plane, asked.model.as_deref(), Kind::Any)?;
+        let together = self.together(&name, &Context::default())?;
+        answering.prepared();
+        let texts: Arc<dyn Texts> = together.texts().cloned().ok_or_else(|| {
             let text = format!("model '{name}' has no tokenizer of its own");
             Error::new(ErrorKind::InvalidInput, text)
         })?;
+        let bytes = asked.bytes_of_answer();
+        answering.cover(bytes)?;
         // It takes longer than its bytes tell.
-        let written = self.aside(bytes, 0, move || tokens::answer(&asked, &*texts)).await??;
+        let reading = Aside { owner: Owner::model(together.spec()), bytes, least: 0 };
+        let written = self.aside(reading, move || tokens::answer(&asked, &*texts)).await??;
         Ok(answer::long_json(written))
     }
 
-    /// What takes longer than others on this io thread may wait is done on another thread.
     async fn aside<T: Send + 'static>(
         &self,
-        bytes: usize,
-        at_once_below: usize,
+        how: Aside,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        if bytes < at_once_below {
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Error::expired());
+        }
+        if how.bytes < how.least {
             return Ok(work());
         }
-        Box::pin(self.context.io.net.pool.run(Owner::SERVER, bytes, move |_: &_| work())).await
+        let working = Box::pin(self.context.io.net.pool.run(how.owner, how.bytes, move |_: &_| work()));
+        let Some(deadline) = self.deadline else { return working.await };
+        tokio::time::timeout_at(deadline.into(), working).await.map_err(|_| Error::expired())?
     }
 }

@@ -2,4 +2,4 @@
 
 mod tokenizer;
 
-pub use tokenizer::{Piece, Tokenizer, Tokens};
+pub use tokenizer::{Part, Piece, Tokenizer, Tokens};

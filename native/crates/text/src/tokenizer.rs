@@ -40,6 +40,10 @@ pub struct Piece {
     pub place: Option<(usize, usize)>,
 }
 
+/// A text of two that belong together, made tokens by itself.
+#[derive(Clone)]
+pub struct Part(Encoding);
+
 /// How many tokens are kept of two texts where there is room for so many: the longer one is cut first.
 fn shares(first: usize, second: usize, room: usize) -> (usize, usize) {
     let (short, long) = (first.min(second), first.max(second));
@@ -86,9 +90,13 @@ impl Tokenizer {
         self.pad
     }
 
-    /// As much of a text as is looked at.
-    pub fn seen<'a>(&self, text: &'a str) -> &'a str {
-        self.cut(text, self.most_bytes())
+    /// As much of a text behind a prompt as is looked at.
+    pub fn seen(&self, prompt: &str, text: &str) -> String {
+        if self.keeps_end {
+            let whole = format!("{prompt}{text}");
+            return self.cut(&whole, self.most_bytes()).to_owned();
+        }
+        format!("{prompt}{}", self.cut(text, self.most_bytes()))
     }
 
     /// How many bytes of a text are looked at, at most.
@@ -99,8 +107,12 @@ impl Tokenizer {
     /// The tokens of a text, or of two that belong together, cut where they are more than [`Self::longest`]: of two the
     /// longer one first.
     pub fn encode(&self, text: &str, second: Option<&str>) -> Result<Tokens, String> {
-        let mut first = self.part(text)?;
-        let mut second = second.map(|text| self.part(text)).transpose()?;
+        self.join(self.part(text)?, second.map(|text| self.part(text)).transpose()?)
+    }
+
+    /// The same of what was made of each.
+    pub fn join(&self, Part(mut first): Part, second: Option<Part>) -> Result<Tokens, String> {
+        let mut second = second.map(|Part(second)| second);
         let room = self.longest.checked_sub(self.special(second.is_some())).filter(|&room| room > 0);
         let room = room.ok_or_else(|| "the special tokens leave no room for two texts".to_owned())?;
         let (kept, kept_of_second) = shares(first.len(), second.as_ref().map_or(0, Encoding::len), room);
@@ -138,14 +150,14 @@ impl Tokenizer {
     }
 
     /// The tokens of as much of a text as there may be room for, and of some more.
-    fn part(&self, text: &str) -> Result<Encoding, String> {
+    pub fn part(&self, text: &str) -> Result<Part, String> {
         let most = self.most_bytes();
         let mut bytes = self.longest.saturating_mul(USUAL_BYTES).clamp(LEAST_BYTES, most);
         loop {
             let made = self.inner.encode_fast(self.cut(text, bytes), false);
             let made = made.map_err(|error| error.to_string())?;
             if text.len() <= bytes || bytes == most || made.len() >= self.longest + MARGIN {
-                return Ok(made);
+                return Ok(Part(made));
             }
             bytes = bytes.saturating_mul(4).min(most);
         }

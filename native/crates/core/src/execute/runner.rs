@@ -30,7 +30,7 @@ pub(crate) use permits::Marks;
 use crate::{
     Attendee, Backlog, Batch, Clock, ConfigTexts, Drivers, Due, DynamicBatcher, Engine, Error, ErrorKind,
     FreeSlots, Gate, Lease, ModelSpec, Observer, OnReady, Placement, QueueSpec, RateLimiter, Readiness,
-    Request, Scheduling, Slot, Snapshot, Span, State, SystemClock, Texts, Ticket, ask_each,
+    Request, Scheduling, Slot, Snapshot, Span, State, SystemClock, Texts, Ticket, ask_each, epoch_ms,
 };
 
 pub struct RunnerOptions {
@@ -62,6 +62,7 @@ pub struct Runner {
     /// Of its engines; empty where one of them always can execute.
     readiness: Vec<Arc<dyn Readiness>>,
     texts: Option<Arc<dyn Texts>>,
+    started_at: u64,
     /// Its engines do: see [`Capability::keeps_slots`](crate::Capability::keeps_slots).
     pub(crate) keeps_slots: bool,
     /// Its engines and its specification let it run inline, as long as no request waits for others.
@@ -239,6 +240,7 @@ impl Runner {
                 drivers: options.drivers,
                 readiness,
                 texts,
+                started_at: epoch_ms(Instant::now()) / 1000,
                 keeps_slots,
                 may_run_inline,
                 permits,
@@ -371,6 +373,11 @@ impl Runner {
         } else {
             ask_each(self.readiness.iter(), |one, on_answer| one.ask(on_answer), true, on_answer);
         }
+    }
+
+    /// When it was started, in seconds since 1970.
+    pub fn started_at(&self) -> u64 {
+        self.started_at
     }
 
     /// What it tells of texts, where it takes such.

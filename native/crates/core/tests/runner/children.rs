@@ -64,6 +64,23 @@ fn a_child_keeps_a_drain_waiting_when_its_parent_has_gone() {
 }
 
 #[test]
+fn requests_that_belong_together_are_all_let_in_once_the_first_was() {
+    let scene = Scene::new(echo_spec());
+    let context = scene.runner.together(&Context::default()).unwrap_or_else(|error| panic!("{error}"));
+    scene.runner.stop_admitting();
+    assert_eq!(scene.refused(scene.request(1, 1)).kind, ErrorKind::ShuttingDown);
+    let refused = scene.runner.together(&Context::default()).err().map(|error| error.kind);
+    assert_eq!(refused, Some(ErrorKind::ShuttingDown), "it begins too late");
+    for key in [2, 3] {
+        scene.submit(child(&scene, key, &context));
+        assert!(scene.letters.answer(key).error().is_none());
+    }
+    until("nothing but the context", || scene.runner.drain(Duration::ZERO) == 1);
+    drop(context);
+    assert_eq!(scene.runner.drain(PATIENCE), 0);
+}
+
+#[test]
 fn what_an_engine_asks_of_other_models_is_let_in_while_its_request_goes_on() {
     let (asking, asked) = (Scene::new(echo_spec()), Scene::new(echo_spec()));
     asking.puppet.script([Act::Late]);

@@ -2,12 +2,13 @@
 //!
 //! A member that is not known is refused, and so is one that asks for what is not done: nothing is taken and ignored.
 
-use kushi_core::{Error, Parameter, Texts as OfModel};
+use kushi_core::{Error, ErrorKind, ModelSpec, Parameter, Texts as OfModel};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::given::{Collected, Given, Strings, Texts};
 use super::model::Kind;
+use super::numbers::Numbers;
 use crate::route::TextRoute;
 
 /// Parameters of requests that models of texts know.
@@ -84,24 +85,23 @@ impl Asked {
         }
     }
 
-    /// Of what the answer repeats.
-    pub(super) fn bytes_said_again(&self) -> usize {
-        match self.form {
-            Form::Ranks { with_texts: true, .. } => self.bytes(),
-            _ => 0,
-        }
-    }
-
     /// How long [`Self::for_model`] takes, as if it read so many bytes of JSON.
     pub(super) fn bytes_to_decode(&self) -> usize {
         match &self.texts {
             Texts::Strings(_) => 0,
-            Texts::Tokens(tokens) => tokens.iter().map(Vec::len).sum::<usize>() * BYTES_OF_A_TOKEN,
+            Texts::Tokens(tokens) => {
+                tokens.iter().map(|tokens| tokens.len() + 1).sum::<usize>() * BYTES_OF_A_TOKEN
+            }
         }
     }
 
-    /// The same for the model of this name, which may not do all that is asked. Tokens become texts.
-    pub(super) fn for_model(mut self, name: &str, model: Option<&dyn OfModel>) -> Result<Self, Error> {
+    /// Of a request of so many texts.
+    pub(super) fn bytes_to_copy(&self, texts: usize) -> usize {
+        self.query.as_ref().map_or(0, |query| query.len().saturating_mul(texts))
+    }
+
+    /// Fails where the model of this name does something else by all that it tells of texts.
+    pub(super) fn check_model(&self, name: &str, model: Option<&dyn OfModel>) -> Result<(), Error> {
         if let Some(model) = model {
             let (given, other) = match (model.facts().scores, self.form.kind()) {
                 (true, Kind::Vectors) => ("scores", "vectors"),
@@ -118,14 +118,27 @@ impl Asked {
                 format!("model '{name}' is no model of texts by its tokenizer: it knows no '{parameter}'");
             return Err(Error::invalid(text));
         }
+        Ok(())
+    }
+
+    /// The same for the model of this name, which may not do all that is asked, and gives so many numbers, if that is
+    /// known. Tokens become texts. Fails where it has more bytes than `most`.
+    pub(super) fn for_model(
+        mut self,
+        name: &str,
+        model: Option<&dyn OfModel>,
+        width: Option<usize>,
+        most: usize,
+    ) -> Result<Self, Error> {
         let normalize = self.normalizes(model);
         if let Form::Vectors { cut: Some(cut), .. } = &mut self.form {
-            check_dimensions(name, cut.dimensions, model)?;
+            check_dimensions(name, cut.dimensions, model, width)?;
             cut.normalize = normalize;
         }
         if let Texts::Tokens(tokens) = &self.texts {
-            self.texts = Texts::Strings(decode(name, tokens, model)?);
+            self.texts = Texts::Strings(decode(name, tokens, model, most)?);
         }
+        self.check_size(most)?;
         Ok(self)
     }
 
@@ -143,7 +156,7 @@ impl Asked {
         self.bytes().saturating_add(query.saturating_mul(self.count()))
     }
 
-    pub(super) fn check_size(&self, most: usize) -> Result<(), Error> {
+    fn check_size(&self, most: usize) -> Result<(), Error> {
         let bytes = self.bytes_of_requests();
         if bytes <= most {
             return Ok(());
@@ -153,9 +166,28 @@ impl Asked {
              bytes. Use --http-max-input-size to increase the limit."
         )))
     }
+
+    /// Fails where the model has not answered what is asked.
+    pub(super) fn check_numbers(&self, spec: &ModelSpec, numbers: &Numbers) -> Result<(), Error> {
+        let width = numbers.width();
+        if matches!(self.form, Form::Ranks { .. }) && width != 1 && self.count() > 0 {
+            let text =
+                format!("model '{}' answers {width} scores to a text, and ranks are made of one", spec.name);
+            return Err(Error::new(ErrorKind::EngineFailed, text));
+        }
+        Ok(())
+    }
 }
 
-fn check_dimensions(name: &str, dimensions: usize, model: Option<&dyn OfModel>) -> Result<(), Error> {
+fn check_dimensions(
+    name: &str,
+    dimensions: usize,
+    model: Option<&dyn OfModel>,
+    width: Option<usize>,
+) -> Result<(), Error> {
+    if width == Some(dimensions) {
+        return Ok(());
+    }
     let known = model.and_then(|model| model.facts().dimensions.as_ref());
     let text = match known {
         None => format!("vectors of model '{name}' cannot be cut: nothing says that it was made for that"),
@@ -168,7 +200,12 @@ fn check_dimensions(name: &str, dimensions: usize, model: Option<&dyn OfModel>) 
     Err(Error::invalid(text))
 }
 
-fn decode(name: &str, tokens: &[Vec<u32>], model: Option<&dyn OfModel>) -> Result<Strings, Error> {
+fn decode(
+    name: &str,
+    tokens: &[Vec<u32>],
+    model: Option<&dyn OfModel>,
+    most: usize,
+) -> Result<Strings, Error> {
     let model = model.ok_or_else(|| {
         Error::invalid(format!("model '{name}' has no tokenizer of its own: it takes texts, and no tokens"))
     })?;
@@ -179,7 +216,12 @@ fn decode(name: &str, tokens: &[Vec<u32>], model: Option<&dyn OfModel>) -> Resul
             let count = tokens.len();
             return Err(Error::invalid(format!("a text has {count} tokens, model '{name}' takes {longest}")));
         }
-        strings.push(&model.text_of(tokens)?);
+        strings.push(&if tokens.is_empty() { String::new() } else { model.text_of(tokens)? });
+        if strings.bytes() > most {
+            let text =
+                format!("the texts of these tokens exceed the maximum allowed input size of {most} bytes");
+            return Err(Error::invalid(text));
+        }
     }
     Ok(strings.all())
 }
@@ -254,6 +296,10 @@ pub(super) fn read(route: TextRoute, body: &[u8]) -> Result<Asked, Error> {
 }
 
 pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    // It would take a list of its members, too.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::invalid("the body cannot be read: it is a list, expected an object"));
+    }
     serde_json::from_slice(body).map_err(|error| Error::invalid(format!("the body cannot be read: {error}")))
 }
 
@@ -280,11 +326,10 @@ fn rerank(body: Rerank) -> Result<Asked, Error> {
     check_truncates(truncate)?;
     let plain = texts.is_some();
     let texts = one_of(documents, "documents", texts, "texts")?;
-    if top_n == Some(0) {
-        return Err(Error::invalid("'top_n' is 0, expected at least 1"));
-    }
+    // As vLLM says that all are wanted.
+    let most = top_n.filter(|&most| most > 0);
     let with_texts = return_documents.or(return_text).unwrap_or_default();
-    let form = Form::Ranks { most: top_n, with_texts, plain };
+    let form = Form::Ranks { most, with_texts, plain };
     let (texts, parameters) = (Texts::Strings(texts), raw(raw_scores));
     Ok(Asked { model, texts, query: Some(query), parameters, form })
 }
@@ -336,6 +381,8 @@ fn check_truncates(truncate: Option<bool>) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn asked(route: TextRoute, body: &str) -> Asked {
@@ -391,11 +438,33 @@ mod tests {
             (TextRoute::Rerank, r#"{"query": "q"}"#, "'documents' is missing"),
             (TextRoute::Rerank, r#"{"query": "q", "documents": [], "texts": []}"#, "are the same"),
             (TextRoute::Rerank, r#"{"query": "q", "documents": [[1]]}"#, "expected texts, got tokens"),
-            (TextRoute::Rerank, r#"{"query": "q", "documents": [], "top_n": 0}"#, "expected at least 1"),
+            (TextRoute::Rerank, r#"["m", "q", []]"#, "it is a list"),
             (TextRoute::Classify, r#"{"input": "a", "inputs": "a"}"#, "are the same"),
         ] {
             let text = fault(route, body);
             assert!(text.contains(expected), "{body}: {text}");
+        }
+    }
+
+    const ROUTES: [TextRoute; 4] =
+        [TextRoute::Embeddings, TextRoute::Embed, TextRoute::Rerank, TextRoute::Classify];
+    const VALID: &str = r#"{"model":"m","input":["a\u00e9",{"text":""}],"inputs":[[1,2],[]],"query":"q","documents":["d"],"texts":"t"}"#;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for route in ROUTES {
+                let _ = read(route, &bytes);
+            }
+        }
+
+        #[test]
+        fn any_change_of_a_valid_document_is_answered(at in 0..VALID.len(), byte: u8) {
+            let mut bytes = VALID.as_bytes().to_vec();
+            bytes[at] = byte;
+            for route in ROUTES {
+                let _ = read(route, &bytes);
+            }
         }
     }
 }

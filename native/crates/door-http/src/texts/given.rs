@@ -33,6 +33,10 @@ impl Collected {
         self.ends.push(self.bytes.len());
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn all(self) -> Strings {
         Strings { bytes: self.bytes.into(), ends: self.ends }
     }

@@ -55,6 +55,8 @@ pub(super) struct Manner {
     has_pairs: bool,
     /// The place of the answer among its outputs.
     pub(super) output: u16,
+    /// Numbers of an answer, if that is known.
+    pub(super) width: Option<usize>,
 }
 
 impl Manner {
@@ -92,7 +94,8 @@ impl Manner {
         {
             return Err(fault(&format!("gives {width} scores for a text, and ranks are made of one")));
         }
-        Ok(Self { text: text.name.clone(), has_pairs, output: output as u16 })
+        let width = width.map(|width| width as usize);
+        Ok(Self { text: text.name.clone(), has_pairs, output: output as u16, width })
     }
 
     /// The texts in these places, as the model takes them.

@@ -57,8 +57,24 @@ impl Numbers {
         self.parts.iter().map(|part| part.data.len()).sum()
     }
 
+    /// Of no texts there are none.
     pub(super) fn tokens(&self) -> Option<i64> {
-        self.tokens
+        if self.parts.is_empty() { Some(0) } else { self.tokens }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.parts.iter().map(|part| part.shape[0] as usize).sum()
+    }
+
+    /// The first text whose numbers are not all numbers.
+    pub(super) fn not_a_number(&self) -> Option<usize> {
+        self.rows().position(|row| {
+            !row.as_chunks::<4>().0.iter().all(|bytes| f32::from_le_bytes(*bytes).is_finite())
+        })
     }
 
     /// Of each text, as bytes.

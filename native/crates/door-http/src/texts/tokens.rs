@@ -8,7 +8,9 @@ use super::ask::json;
 use super::given::{Given, Strings, Texts as GivenTexts};
 
 /// Of all texts of a request: nothing cuts them.
-const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES: usize = 128 << 10;
+/// Of the answer, for each byte of texts at most, about: each may be a token.
+const BYTES_OF_A_BYTE: usize = 72;
 
 /// Of vLLM with `prompt`; of text-embeddings-inference with `inputs`.
 #[derive(Deserialize)]
@@ -56,6 +58,13 @@ pub(super) fn read(body: &[u8]) -> Result<Asked, Error> {
         return Err(Error::invalid(format!("the texts are {bytes} bytes, expected at most {MOST_BYTES}")));
     }
     Ok(Asked { model, texts, special: add_special_tokens.unwrap_or(true), form })
+}
+
+impl Asked {
+    /// At most, about.
+    pub(super) fn bytes_of_answer(&self) -> usize {
+        self.texts.bytes() * BYTES_OF_A_BYTE
+    }
 }
 
 pub(super) fn answer(asked: &Asked, model: &dyn Texts) -> Result<Vec<u8>, Error> {

@@ -2,15 +2,32 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kushi_core::{DataType, Labels};
+use kushi_core::{DataType, Error, ErrorKind, Labels};
 use kushi_oip::json::write;
 use kushi_oip::tensor_json;
 
 use super::ask::{Asked, Cut, Form};
 use super::numbers::{Numbers, cut, floats};
 
-/// `name`: of the model.
-pub(super) fn answer(name: &str, asked: &Asked, numbers: &Numbers) -> Vec<u8> {
+/// What stands around a score, about.
+const BYTES_OF_A_SCORE: usize = 64;
+
+/// How much work it is, in bytes of tensors.
+pub(super) fn bytes(asked: &Asked, numbers: &Numbers) -> usize {
+    match asked.form {
+        Form::Vectors { .. } => numbers.bytes(),
+        Form::Ranks { with_texts: true, .. } => asked.bytes() + numbers.count() * BYTES_OF_A_SCORE,
+        Form::Ranks { .. } => numbers.count() * BYTES_OF_A_SCORE,
+        Form::Classes { .. } => numbers.count() * numbers.width().max(1) * BYTES_OF_A_SCORE,
+    }
+}
+
+/// `name`: of the model. Fails where it has answered what is no number, which JSON cannot say.
+pub(super) fn answer(name: &str, asked: &Asked, numbers: &Numbers) -> Result<Vec<u8>, Error> {
+    if let Some(place) = numbers.not_a_number() {
+        let text = format!("model '{name}' answers the text {place} with what is no finite number");
+        return Err(Error::new(ErrorKind::EngineFailed, text));
+    }
     let mut out = Vec::new();
     match asked.form {
         Form::Vectors { plain: true, cut, .. } => plain_vectors(&mut out, numbers, cut),
@@ -28,7 +45,7 @@ pub(super) fn answer(name: &str, asked: &Asked, numbers: &Numbers) -> Vec<u8> {
         Form::Classes { plain: true, is_single } => plain_classes(&mut out, numbers, is_single),
         Form::Classes { .. } => classes(&mut out, name, numbers),
     }
-    out
+    Ok(out)
 }
 
 fn vectors(out: &mut Vec<u8>, name: &str, numbers: &Numbers, base64: bool, wanted: Option<Cut>) {

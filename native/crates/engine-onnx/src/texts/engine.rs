@@ -176,12 +176,13 @@ impl Shared {
 
     fn tokenise(&self, job: &Arc<Job>, texts: &[(usize, Text)]) {
         let mut rows = Vec::with_capacity(texts.len());
+        let mut last = None;
         for (text, content) in texts {
             job.end_abandoned();
             if !job.is_open() {
                 return;
             }
-            match self.model.tokens(content, &job.wish) {
+            match self.model.tokens(content, &job.wish, &mut last) {
                 Ok(tokens) => rows.push(Row { job: job.clone(), text: *text, tokens }),
                 Err(error) => return job.fail(&error),
             }

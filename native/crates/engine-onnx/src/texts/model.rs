@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kushi_core::{Buffer, DataType, Error, ErrorKind, Labels, Parameter, Shape, TensorInfo, TextFacts};
-use kushi_text::{Tokenizer, Tokens};
+use kushi_text::{Part, Tokenizer, Tokens};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use smallvec::SmallVec;
@@ -169,8 +169,10 @@ impl TextModel {
     /// What the parameters of a request say.
     pub(super) fn wish(&self, parameters: &[(String, Parameter)]) -> Result<Wish, Error> {
         let mut wish = Wish { prompt: self.options.prompt.clone(), activation: self.options.activation };
-        for (name, value) in parameters {
-            let Parameter::String(value) = value else { continue };
+        for (name, value) in parameters.iter().filter(|(name, _)| name == PROMPT || name == ACTIVATION) {
+            let Parameter::String(value) = value else {
+                return Err(Error::new(ErrorKind::InvalidInput, format!("parameter '{name}' is no string")));
+            };
             match name.as_str() {
                 PROMPT => {
                     let prompt = self.options.prompts.get(value);
@@ -193,12 +195,31 @@ impl TextModel {
         Ok(wish)
     }
 
-    pub(super) fn tokens(&self, text: &Text, wish: &Wish) -> Result<Tokens, Error> {
+    /// `last`: the first text of the row before, which often is that of the next one.
+    pub(super) fn tokens(
+        &self,
+        text: &Text,
+        wish: &Wish,
+        last: &mut Option<(Buffer, Part)>,
+    ) -> Result<Tokens, Error> {
         let fault = |text: String| Error::new(ErrorKind::InvalidInput, text);
-        let first = self.read(&text.first, &wish.prompt)?;
+        let odd = |error: String| fault(format!("a text cannot be made tokens: {error}"));
+        let tokenizer = &self.face.tokenizer;
+        let is_known = text.second.is_some()
+            && last.as_ref().is_some_and(|(known, _)| known.as_bytes() == text.first.as_bytes());
+        if !is_known {
+            let part = tokenizer.part(&self.read(&text.first, &wish.prompt)?).map_err(odd)?;
+            *last = Some((text.first.clone(), part));
+        }
         let second = text.second.as_ref().map(|text| self.read(text, "")).transpose()?;
-        let tokens = self.face.tokenizer.encode(&first, second.as_deref());
-        let tokens = tokens.map_err(|error| fault(format!("a text cannot be made tokens: {error}")))?;
+        let second = second.map(|text| tokenizer.part(&text)).transpose().map_err(odd)?;
+        let first = if second.is_some() {
+            last.as_ref().map(|(_, part)| part.clone())
+        } else {
+            last.take().map(|(_, part)| part)
+        };
+        let Some(first) = first else { return Err(fault("a text has no tokens".to_owned())) };
+        let tokens = tokenizer.join(first, second).map_err(odd)?;
         if tokens.ids.is_empty() {
             return Err(fault("a text has no tokens".to_owned()));
         }
@@ -212,7 +233,7 @@ impl TextModel {
         if prompt.is_empty() && !self.options.lower_case {
             return Ok(text.into());
         }
-        let whole = format!("{prompt}{}", self.face.tokenizer.seen(text));
+        let whole = self.face.tokenizer.seen(prompt, text);
         Ok(if self.options.lower_case { whole.to_lowercase() } else { whole }.into())
     }
 

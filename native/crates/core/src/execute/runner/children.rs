@@ -8,6 +8,16 @@ use crate::request::context::Pin;
 use crate::{Batch, Context, Error, Runner, State};
 
 impl Runner {
+    /// For several requests that belong together and have no parent: a drain that begins after this takes all of them in.
+    /// The span is that of `own`.
+    pub fn together(&self, own: &Context) -> Result<Context, Error> {
+        let pin = self.handover.with(|_| match self.ledger.state() {
+            State::Ready => Ok(Pin::new(&self.ledger)),
+            _ => Err(Error::shutting_down()),
+        })?;
+        Ok(Context::pinning([pin]).below(own))
+    }
+
     /// From now on a drain waits for what comes of this. On behalf of a request that was admitted: where a child would be
     /// taken in.
     pub(crate) fn pin(&self) -> Result<Pin, Error> {
