@@ -42,7 +42,12 @@ class Batcher:
             batch = [await self._waiting.get()]
             while len(batch) < MOST_TEXTS and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
-            vectors = await asyncio.to_thread(self._encode, [text for text, _ in batch])
+            try:
+                vectors = await asyncio.to_thread(self._encode, [text for text, _ in batch])
+            except Exception as error:  # noqa: BLE001 - whoever asked hears of it
+                for _, answer in batch:
+                    answer.set_exception(error)
+                continue
             for (_, answer), vector in zip(batch, vectors, strict=True):
                 if not answer.done():
                     answer.set_result(vector)

@@ -55,6 +55,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("repository")
     write(repository, "vectors", text=parameter("dimensions", "2, 3"), config_sentence_transformers=PROMPTS)
     write(repository, "small", text="max_batch_size: 4\n")
+    short = "dynamic_batching { default_queue_policy { max_queue_size: 2 } }\n"
+    write(repository, "short", text=f"max_batch_size: 1\n{short}")
     write(repository, "ranker", made=texts.network("pairs", 1))
     write(repository, "classes", made=texts.network("scores"), config=LABELS)
     model = repository / "lengths" / "1"
@@ -139,6 +141,10 @@ def test_more_texts_than_the_model_takes_at_once(server: Server) -> None:
     answer = ask(server, "/v1/embeddings", model="small", input=given)
     np.testing.assert_allclose(vectors(answer), np.stack([embedding(text) for text in given]), atol=1e-6)
     assert answer["usage"]["prompt_tokens"] == sum(len(texts.tokens(text)) for text in given)
+
+
+def test_a_request_of_many_parts_does_not_fill_the_queue_by_itself(server: Server) -> None:
+    assert len(ask(server, "/v1/embeddings", model="short", input=["w1"] * 50)["data"]) == 50
 
 
 def test_no_texts_have_no_vectors(server: Server) -> None:
@@ -268,7 +274,7 @@ def test_texts_become_tokens(server: Server) -> None:
         ("/v1/embeddings", {"model": "vectors", "input": "a", "seed": 1}, 400, "unknown field `seed`"),
         ("/v1/embeddings", {"model": "vectors", "input": ["a", 1]}, 400, "texts and tokens are mixed"),
         ("/v1/embeddings", {"model": "ranker", "input": "a"}, 400, "gives scores, expected one that gives vectors"),
-        ("/v1/embeddings", {"input": "a"}, 400, "'model' is missing, expected one of: small, vectors"),
+        ("/v1/embeddings", {"input": "a"}, 400, "'model' is missing, expected one of: short, small, vectors"),
         ("/v1/embeddings", b"{", 400, "the body cannot be read: EOF"),
         ("/v1/embeddings", b"", 400, "the body cannot be read: EOF"),
         ("/v1/embeddings", b'{"input": "\xff"}', 400, "the body cannot be read"),
@@ -294,10 +300,10 @@ def test_models_are_listed_as_openai_does(server: Server) -> None:
     listed = server.get("/v1/models").json()
     assert (listed["object"], [one["id"] for one in listed["data"]]) == (
         "list",
-        ["classes", "lengths", "ranker", "small", "vectors"],
+        ["classes", "lengths", "ranker", "short", "small", "vectors"],
     )
     one = server.get("/v1/models/small").json()
-    assert one == listed["data"][3]
+    assert one == listed["data"][4]
     assert (one["object"], one["owned_by"]) == ("model", "kushi")
     assert 0 <= time.time() - one["created"] < 3600
     missing = server.get("/v1/models/nobody")

@@ -96,7 +96,10 @@ class EdgeService(bentoml.Service[Any]):
             limits=self._limits(settings),
             max_bodies_bytes=self.max_bodies_bytes,
             has_page=settings.engine.http.playground,
-            openai=openai_routes([path for _, path, _ in self.mount_apps], [api.route for api in self.apis.values()]),
+            openai=openai_routes(
+                [path for _, path, _ in self.mount_apps],
+                [f"{self.path_prefix}/{api.route}" for api in self.apis.values()],
+            ),
         )
 
     @property
@@ -178,7 +181,8 @@ class Edge:
             await self._guarded(scope, receive, send)
 
     def _is_of_engine(self, path: str) -> bool:
-        return _is_protocol(path) or path in self._openai or (self._has_page and _is_page(path))
+        is_openai = path in self._openai or (bool(self._openai) and _is_model_of_openai(path))
+        return _is_protocol(path) or is_openai or (self._has_page and _is_page(path))
 
     @contextlib.asynccontextmanager
     async def _life(self) -> AsyncIterator[None]:
@@ -241,8 +245,8 @@ class Edge:
 
 def openai_routes(mounted: Sequence[str], endpoints: Sequence[str]) -> Sequence[str]:
     """Those that the engine answers: none where an application of the service, or an endpoint, may be below /v1"""
-    own = any(route == "/v1" or route.startswith("/v1/") for route in (*mounted, *endpoints))
-    return () if own or "/" in mounted else OPENAI
+    own = {tuple(filter(None, route.split("/")))[:1] for route in (*mounted, *endpoints)}
+    return () if ("v1",) in own or any(not path.strip("/") for path in mounted) else OPENAI
 
 
 def server_for(config: uvicorn.Config) -> Server | None:
@@ -281,6 +285,11 @@ def _is_protocol(path: str) -> bool:
     """Whether the path is below /v2 for whoever reads it: a server elsewhere may take `..` for a step up"""
     parts = path.split("/")
     return parts[:2] == ["", "v2"] and ".." not in parts
+
+
+def _is_model_of_openai(path: str) -> bool:
+    parts = path.split("/")
+    return parts[:3] == ["", "v1", "models"] and ".." not in parts
 
 
 def _is_page(path: str) -> bool:

@@ -116,7 +116,10 @@ def test_limits_that_cannot_be_right_are_in_the_log_and_the_usual_ones_hold(
         (["/app"], ["/v10"], True),
         (["/v1"], [], False),
         (["/v1/models"], [], False),
+        (["v1"], [], False),
+        ([], ["/v1//embeddings"], False),
         (["/"], [], False),
+        ([""], [], False),
         ([], ["/v1/embeddings"], False),
     ],
 )

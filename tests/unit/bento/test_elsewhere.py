@@ -96,12 +96,13 @@ def test_it_is_addressed_by_its_name_on_one_connection() -> None:
                     edge, Call("/v2/a%2Fb", method="GET", headers=[(b"host", b"bento"), (b"x-mine", b"1")])
                 )
                 assert answer.status == 200
-            assert (await ask(edge, Call("/v1/embeddings"))).status == 200
+            for path in ("/v1/embeddings", "/v1/models/a"):
+                assert (await ask(edge, Call(path))).status == 200
             # what is none of the protocol's is the service's own
-            for path in ("/v3", "/v1", "/v1/embeddings/x", "/v1/../v2"):
+            for path in ("/v3", "/v1", "/v1/embeddings/x", "/v1/../v2", "/v1/models/../x"):
                 assert (await ask(edge, Call(path))).body == b"done"
         assert remote.connections == 1
-        assert len(remote.heads) == 6
+        assert len(remote.heads) == 7
         first, *lines = remote.heads[0].decode().split("\r\n")
         assert first == "GET /team/v2/a%2Fb HTTP/1.1"
         assert lines[0].startswith("host: 127.0.0.1:")

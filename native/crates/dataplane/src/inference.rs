@@ -44,14 +44,13 @@ pub struct Begun<W, B> {
     pub beside: B,
 }
 
-/// A version to which several requests go that belong together.
-pub struct Together {
+/// A version to which several requests go that belong together. Its drain waits for them.
+pub struct KeptVersion {
     runner: Arc<Runner>,
-    /// Keeps it for them.
     context: Context,
 }
 
-impl Together {
+impl KeptVersion {
     pub fn spec(&self) -> &Arc<ModelSpec> {
         self.runner.spec()
     }
@@ -118,12 +117,12 @@ impl Inference {
         self.runner.announce(arrived, bytes)
     }
 
-    /// For several requests that belong together: all of them go to one version, also where another one takes its place
-    /// meanwhile. `own`: what they have in common. Where a reload has been faster, the next version is taken.
-    pub fn together(mut self, registry: &Registry, own: &Context) -> Result<Together, Error> {
+    /// Keeps the version for several requests that belong together: all of them go there, also where another one takes its
+    /// place meanwhile. `own`: what they have in common. Where a reload has been faster, the next version is kept.
+    pub fn keep(mut self, registry: &Registry, own: &Context) -> Result<KeptVersion, Error> {
         loop {
-            let error = match self.runner.together(own) {
-                Ok(context) => return Ok(Together { runner: self.runner, context }),
+            let error = match self.runner.keep(own) {
+                Ok(context) => return Ok(KeptVersion { runner: self.runner, context }),
                 Err(error) => error,
             };
             let key = self.key;

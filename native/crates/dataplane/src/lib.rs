@@ -29,7 +29,7 @@ mod traffic;
 mod version_routes;
 
 pub use call_cycles::CallCycles;
-pub use inference::{Attempt, Begun, Inference, Refused, Together};
+pub use inference::{Attempt, Begun, Inference, KeptVersion, Refused};
 pub use kushi_core::AskedVersion;
 pub use kushi_gpu::GpuOptions;
 pub use kushi_shm::{CudaHandle, CudaRegistration, Memory, Registration};

@@ -1,7 +1,7 @@
 //! Texts in, vectors and scores out: the routes that clients of OpenAI, Cohere, vLLM and text-embeddings-inference know.
 //!
-//! A body is read into an [`Asked`] ([`ask`]), whose texts become requests to a version of the model ([`model`]): one, or
-//! several where it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
+//! A body is read into an [`Asked`] ([`ask`]). Its texts become requests to a version of the model ([`model`]): one, or several
+//! where it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
 //! are asked like any others: nothing here knows what is behind them, but for what a model tells of its texts itself.
 
 mod ask;
@@ -20,14 +20,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use kushi_core::{AskedVersion, Context, Error, ErrorKind, Parameter, Request, Texts};
-use kushi_dataplane::{Event, RouteKey, Together, Trace};
+use kushi_core::{AskedVersion, Context, Error, ErrorKind, ModelSpec, Parameter, Request, Texts};
+use kushi_dataplane::{Event, KeptVersion, RouteKey, Trace};
 use kushi_net::{Activity, Answering, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 
 use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
 use crate::infer_headers::InferHeaders;
-use crate::limits::{LONG_ANSWER, LONG_JSON, json_too_large};
+use crate::limits::{LARGE_BODY, LONG_ANSWER, LONG_JSON, json_too_large};
 use crate::refusal::Refusal;
 use crate::route::TextRoute;
 use crate::{HttpContext, generate, infer, load_report};
@@ -104,14 +104,23 @@ struct Received<'a> {
     trace: Option<Trace>,
 }
 
+/// No more than have a place where nobody else asks.
+fn most_parts(spec: &ModelSpec) -> usize {
+    let most = FEWEST_PARTS.max(spec.instances * PARTS_OF_AN_INSTANCE);
+    match spec.queue.levels[spec.queue.level(0)].max_requests {
+        0 => most,
+        bound => most.min(bound),
+    }
+}
+
 /// Where work is done that takes longer than others on this io thread may wait.
 #[derive(Clone, Copy)]
 struct Aside {
     owner: Owner,
-    /// As many bytes are about as much work.
-    bytes: usize,
-    /// Less is done at once.
-    least: usize,
+    /// How much it is, as if so many bytes were read.
+    work_bytes: usize,
+    /// Less is done at once, on this thread.
+    inline_below: usize,
 }
 
 impl Received<'_> {
@@ -125,7 +134,7 @@ impl Received<'_> {
             return self.tokenize(body, answering).await;
         }
         let length = body.len();
-        let reading = Aside { owner: Owner::SERVER, bytes: length, least: LONG_BODY };
+        let reading = Aside { owner: Owner::SERVER, work_bytes: length, inline_below: LONG_BODY };
         let asked = self.aside(reading, move || ask::read(route, &body)).await??;
         answering.cover(length.saturating_add(asked.bytes()))?;
         let name = model::choose(&self.context.http.plane, asked.model.as_deref(), asked.form.kind())?;
@@ -136,58 +145,68 @@ impl Received<'_> {
             trace.mark(Event::HttpReceiveEnd, Instant::now());
         }
         let inherited = self.trace.as_ref().map(Trace::context).unwrap_or_default();
-        let together = self.together(&name, &inherited)?;
+        let kept = self.keep(&name, &inherited)?;
         answering.prepared();
-        let spec = together.spec();
+        let spec = kept.spec();
         spec.check_unary()?;
-        asked.check_model(&name, together.texts().map(|texts| &**texts))?;
+        asked.check_model(&name, kept.texts().map(|texts| &**texts))?;
         let owner = Owner::model(spec);
         let manner = Arc::new(Manner::of(spec, &asked)?);
         let most = self.context.http.limits.max_input_bytes;
-        let fitting = Aside { owner, bytes: asked.bytes_to_decode(), least: LONG_JSON };
-        let (of_model, texts, width) = (name.clone(), together.texts().cloned(), manner.width);
-        let fit = move || asked.for_model(&of_model, texts.as_deref(), width, most);
+        let fitting = Aside { owner, work_bytes: asked.bytes_to_decode(), inline_below: LONG_JSON };
+        let (named, texts, width) = (name.clone(), kept.texts().cloned(), manner.width);
+        let fit = move || asked.for_model(&named, texts.as_deref(), width, most);
         let asked = Arc::new(self.aside(fitting, fit).await??);
         answering.cover(asked.bytes_of_requests())?;
-        let (numbers, held) = self.ask(&together, &asked, &manner).await?;
+        let (numbers, held) = self.ask(&kept, &asked, &manner).await?;
         if let Some(trace) = &self.trace {
             trace.mark(Event::ResponseComplete, Instant::now());
         }
-        let writing = Aside { owner, bytes: write::bytes(&asked, &numbers), least: LONG_ANSWER };
+        let writing = Aside { owner, work_bytes: write::bytes(&asked, &numbers), inline_below: LONG_ANSWER };
         let budget = self.context.io.net.budget.clone();
         let write = move || {
             // Others may have been written meanwhile.
             budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
-            write::answer(&name, &asked, &numbers)
+            write::answer(&name, &asked, &numbers).map(|text| (text, held))
         };
-        Ok(answer::long_json(self.aside(writing, write).await??))
+        let (text, held) = self.aside(writing, write).await??;
+        answering.owe_in_all(text.len());
+        drop(held);
+        Ok(answer::long_json(text))
     }
 
     /// Asks for all of it, a few parts at a time. With what counts the answers.
     async fn ask(
         &self,
-        together: &Together,
+        kept: &KeptVersion,
         asked: &Arc<Asked>,
         manner: &Arc<Manner>,
     ) -> Result<(Numbers, Vec<Reservation>), Error> {
-        let spec = together.spec();
+        let spec = kept.spec();
         let (count, most_rows) = (asked.count(), model::most_rows(spec));
-        let most = FEWEST_PARTS.max(spec.instances * PARTS_OF_AN_INSTANCE);
+        let most = most_parts(spec);
         let (mut numbers, mut held) = (Numbers::default(), Vec::new());
         let mut parts = VecDeque::new();
         let mut begin = 0;
         loop {
             while begin < count && parts.len() < most {
                 let rows = (count - begin).min(most_rows);
-                let waiting = self.begin(together, asked, manner, begin..begin + rows).await?;
-                parts.push_back((waiting, rows));
+                match self.begin(kept, asked, manner, begin..begin + rows).await {
+                    Ok(waiting) => parts.push_back((waiting, rows)),
+                    // There is a place for it once an earlier one has ended.
+                    Err(error) if error.kind == ErrorKind::Overloaded && !parts.is_empty() => break,
+                    Err(error) => return Err(error),
+                }
                 begin += rows;
             }
             let Some((mut waiting, rows)) = parts.pop_front() else {
                 asked.check_numbers(spec, &numbers)?;
                 return Ok((numbers, held));
             };
-            let OnlyAnswer { response, reservation, .. } = waiting.only_answer(&spec.name).await?;
+            let OnlyAnswer { response, end, reservation } = waiting.only_answer(&spec.name).await?;
+            if asked.bytes_to_copy(rows) >= LARGE_BODY {
+                self.context.io.net.pool.drop_there(end.request.inputs);
+            }
             numbers.add(spec, manner, rows, response)?;
             held.extend(reservation);
         }
@@ -195,23 +214,28 @@ impl Received<'_> {
 
     async fn begin(
         &self,
-        together: &Together,
+        kept: &KeptVersion,
         asked: &Arc<Asked>,
         manner: &Arc<Manner>,
         places: Range<usize>,
     ) -> Result<Waiting, Error> {
-        let spec = together.spec();
+        let spec = kept.spec();
         let is_one_of_many = places.len() < asked.count();
-        let binding =
-            Aside { owner: Owner::model(spec), bytes: asked.bytes_to_copy(places.len()), least: LONG_JSON };
-        let (of_model, texts, how) = (spec.clone(), asked.clone(), manner.clone());
-        let bound = self.aside(binding, move || how.bind(&of_model, &texts, places)).await??;
+        let binding = Aside {
+            owner: Owner::model(spec),
+            work_bytes: asked.bytes_to_copy(places.len()),
+            inline_below: LONG_JSON,
+        };
+        // A later part has not waited since the first one came.
+        let arrived = if places.start == 0 { self.arrived } else { Instant::now() };
+        let (model, texts, way) = (spec.clone(), asked.clone(), manner.clone());
+        let bound = self.aside(binding, move || way.bind(&model, &texts, places)).await??;
         let mut parameters = asked.parameters.clone();
         parameters.extend(self.forwarded()?);
-        let waiting = together.begin(&*self.context.io, |reply| Request {
+        let waiting = kept.begin(&*self.context.io, |reply| Request {
             parameters,
             deadline: self.deadline,
-            ..Request::new(bound, self.arrived, reply)
+            ..Request::new(bound, arrived, reply)
         })?;
         if is_one_of_many {
             waiting.count_all();
@@ -227,27 +251,27 @@ impl Received<'_> {
     }
 
     /// A version of the model, which stays for all that is asked of it.
-    fn together(&self, name: &str, own: &Context) -> Result<Together, Error> {
+    fn keep(&self, name: &str, own: &Context) -> Result<KeptVersion, Error> {
         let plane = &self.context.http.plane;
         let header = |name: &str| Some(RouteKey::of(self.headers.get(name)?.as_bytes()));
-        plane.inference(name, AskedVersion::Any, header)?.together(&plane.registry, own)
+        plane.inference(name, AskedVersion::Any, header)?.keep(&plane.registry, own)
     }
 
     async fn tokenize(&self, body: Bytes, answering: &mut Answering) -> Result<HttpAnswer, Error> {
-        let reading = Aside { owner: Owner::SERVER, bytes: body.len(), least: LONG_BODY };
+        let reading = Aside { owner: Owner::SERVER, work_bytes: body.len(), inline_below: LONG_BODY };
         let asked = self.aside(reading, move || tokens::read(&body)).await??;
         let name = model::choose(&self.context.http.plane, asked.model.as_deref(), Kind::Any)?;
-        let together = self.together(&name, &Context::default())?;
+        let kept = self.keep(&name, &Context::default())?;
         answering.prepared();
-        let texts: Arc<dyn Texts> = together.texts().cloned().ok_or_else(|| {
+        let texts: Arc<dyn Texts> = kept.texts().cloned().ok_or_else(|| {
             let text = format!("model '{name}' has no tokenizer of its own");
             Error::new(ErrorKind::InvalidInput, text)
         })?;
         let bytes = asked.bytes_of_answer();
         answering.cover(bytes)?;
         // It takes longer than its bytes tell.
-        let reading = Aside { owner: Owner::model(together.spec()), bytes, least: 0 };
-        let written = self.aside(reading, move || tokens::answer(&asked, &*texts)).await??;
+        let tokenising = Aside { owner: Owner::model(kept.spec()), work_bytes: bytes, inline_below: 0 };
+        let written = self.aside(tokenising, move || tokens::answer(&asked, &*texts)).await??;
         Ok(answer::long_json(written))
     }
 
@@ -259,10 +283,10 @@ impl Received<'_> {
         if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(Error::expired());
         }
-        if how.bytes < how.least {
+        if how.work_bytes < how.inline_below {
             return Ok(work());
         }
-        let working = Box::pin(self.context.io.net.pool.run(how.owner, how.bytes, move |_: &_| work()));
+        let working = Box::pin(self.context.io.net.pool.run(how.owner, how.work_bytes, move |_: &_| work()));
         let Some(deadline) = self.deadline else { return working.await };
         tokio::time::timeout_at(deadline.into(), working).await.map_err(|_| Error::expired())?
     }

@@ -92,11 +92,12 @@ impl Tokenizer {
 
     /// As much of a text behind a prompt as is looked at.
     pub fn seen(&self, prompt: &str, text: &str) -> String {
-        if self.keeps_end {
-            let whole = format!("{prompt}{text}");
-            return self.cut(&whole, self.most_bytes()).to_owned();
+        let part = self.cut(text, self.most_bytes());
+        if self.keeps_end && part.len() < text.len() {
+            // What stands before it is cut off as well.
+            return part.to_owned();
         }
-        format!("{prompt}{}", self.cut(text, self.most_bytes()))
+        format!("{prompt}{part}")
     }
 
     /// How many bytes of a text are looked at, at most.

@@ -66,10 +66,10 @@ fn a_child_keeps_a_drain_waiting_when_its_parent_has_gone() {
 #[test]
 fn requests_that_belong_together_are_all_let_in_once_the_first_was() {
     let scene = Scene::new(echo_spec());
-    let context = scene.runner.together(&Context::default()).unwrap_or_else(|error| panic!("{error}"));
+    let context = scene.runner.keep(&Context::default()).unwrap_or_else(|error| panic!("{error}"));
     scene.runner.stop_admitting();
     assert_eq!(scene.refused(scene.request(1, 1)).kind, ErrorKind::ShuttingDown);
-    let refused = scene.runner.together(&Context::default()).err().map(|error| error.kind);
+    let refused = scene.runner.keep(&Context::default()).err().map(|error| error.kind);
     assert_eq!(refused, Some(ErrorKind::ShuttingDown), "it begins too late");
     for key in [2, 3] {
         scene.submit(child(&scene, key, &context));

@@ -9,7 +9,7 @@ use kushi_oip::json::write;
 use super::failure;
 use crate::answer::{self, HttpAnswer};
 
-/// Where that is a name of OpenAI's.
+/// What `owned_by` says; OpenAI writes its own name there.
 const OWNER: &str = "kushi";
 
 /// All of them, or the one of this name.

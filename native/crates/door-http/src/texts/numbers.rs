@@ -38,7 +38,11 @@ impl Numbers {
             Parameter::Int(tokens) if name == INPUT_TOKENS => Some(*tokens),
             _ => None,
         });
-        self.tokens = if is_first { said } else { self.tokens.zip(said).map(|(one, other)| one + other) };
+        self.tokens = if is_first {
+            said
+        } else {
+            self.tokens.zip(said).and_then(|(one, other)| one.checked_add(other))
+        };
         let output = response.outputs.into_iter().find(|(place, _)| *place == manner.output);
         let (_, tensor) = output.ok_or_else(|| fault("has left its answer out".to_owned()))?;
         let width = match tensor.shape[..] {
@@ -70,8 +74,8 @@ impl Numbers {
         self.parts.iter().map(|part| part.shape[0] as usize).sum()
     }
 
-    /// The first text whose numbers are not all numbers.
-    pub(super) fn not_a_number(&self) -> Option<usize> {
+    /// The first text of whose numbers one is infinite or none.
+    pub(super) fn not_finite(&self) -> Option<usize> {
         self.rows().position(|row| {
             !row.as_chunks::<4>().0.iter().all(|bytes| f32::from_le_bytes(*bytes).is_finite())
         })
@@ -96,10 +100,10 @@ pub(super) fn floats(row: &[u8]) -> Vec<f32> {
 pub(super) fn cut(row: &[u8], cut: Cut) -> Vec<u8> {
     let mut kept = floats(row);
     kept.truncate(cut.dimensions);
-    let length = kept.iter().map(|value| value * value).sum::<f32>().sqrt();
+    let length = kept.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
     if cut.normalize && length > 0.0 {
         for value in &mut kept {
-            *value /= length;
+            *value = (f64::from(*value) / length) as f32;
         }
     }
     kept.iter().flat_map(|value| value.to_le_bytes()).collect()

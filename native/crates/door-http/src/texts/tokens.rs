@@ -9,8 +9,8 @@ use super::given::{Given, Strings, Texts as GivenTexts};
 
 /// Of all texts of a request: nothing cuts them.
 const MOST_BYTES: usize = 128 << 10;
-/// Of the answer, for each byte of texts at most, about: each may be a token.
-const BYTES_OF_A_BYTE: usize = 72;
+/// Of an answer whose tokens are a byte each.
+const ANSWER_BYTES_OF_A_TEXT_BYTE: usize = 72;
 
 /// Of vLLM with `prompt`; of text-embeddings-inference with `inputs`.
 #[derive(Deserialize)]
@@ -61,9 +61,9 @@ pub(super) fn read(body: &[u8]) -> Result<Asked, Error> {
 }
 
 impl Asked {
-    /// At most, about.
+    /// Hardly more.
     pub(super) fn bytes_of_answer(&self) -> usize {
-        self.texts.bytes() * BYTES_OF_A_BYTE
+        self.texts.bytes() * ANSWER_BYTES_OF_A_TEXT_BYTE
     }
 }
 

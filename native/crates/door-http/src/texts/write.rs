@@ -22,9 +22,10 @@ pub(super) fn bytes(asked: &Asked, numbers: &Numbers) -> usize {
     }
 }
 
-/// `name`: of the model. Fails where it has answered what is no number, which JSON cannot say.
+/// `name`: of the model. Fails where it has answered what is no finite number: JSON cannot say it, and base64 had better
+/// not.
 pub(super) fn answer(name: &str, asked: &Asked, numbers: &Numbers) -> Result<Vec<u8>, Error> {
-    if let Some(place) = numbers.not_a_number() {
+    if let Some(place) = numbers.not_finite() {
         let text = format!("model '{name}' answers the text {place} with what is no finite number");
         return Err(Error::new(ErrorKind::EngineFailed, text));
     }

@@ -176,7 +176,7 @@ impl Shared {
 
     fn tokenise(&self, job: &Arc<Job>, texts: &[(usize, Text)]) {
         let mut rows = Vec::with_capacity(texts.len());
-        let mut last = None;
+        let mut last = job.take_first();
         for (text, content) in texts {
             job.end_abandoned();
             if !job.is_open() {
@@ -187,6 +187,7 @@ impl Shared {
                 Err(error) => return job.fail(&error),
             }
         }
+        job.keep_first(last);
         let mut room = self.room();
         if room.stopping {
             drop(room);

@@ -8,7 +8,7 @@ use kushi_core::{Batch, Buffer, DataType, Error, ErrorKind, Labels, Parameter, R
 use smallvec::smallvec;
 
 use super::TextModel;
-use super::model::{Text, Wish};
+use super::model::{FirstText, Text, Wish};
 
 use crate::value::OwnedFloats;
 
@@ -22,6 +22,8 @@ pub(super) struct Job {
     width: usize,
     labels: Option<Arc<[Labels]>>,
     pub(super) wish: Wish,
+    /// The first text of the last pair, made tokens.
+    first: Mutex<Option<FirstText>>,
     /// What it adds to what is owed.
     pub(super) weight: usize,
     pub(super) is_bulk: bool,
@@ -56,10 +58,20 @@ impl Job {
             width: model.width(),
             labels: model.labels(),
             wish,
+            first: Mutex::new(None),
             weight,
             is_bulk,
             has_left: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn take_first(&self) -> Option<FirstText> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// For the next pair.
+    pub(super) fn keep_first(&self, first: Option<FirstText>) {
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = first;
     }
 
     /// Whether it has not ended, though perhaps nobody waits for it.

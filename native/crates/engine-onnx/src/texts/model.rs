@@ -60,10 +60,18 @@ pub(super) struct Text {
 }
 
 impl Text {
+    /// Of a pair: its first text is made tokens already.
+    pub(super) fn repeats_first_of(&self, before: &Self) -> bool {
+        self.second.is_some() && self.first.as_bytes() == before.first.as_bytes()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.first.len() + self.second.as_ref().map_or(0, Buffer::len)
     }
 }
+
+/// The first text of a pair, which often is that of the next pair too, and what it has become.
+pub(super) type FirstText = (Buffer, Part);
 
 /// What a request wants beside its texts.
 #[derive(Clone, Debug)]
@@ -195,12 +203,12 @@ impl TextModel {
         Ok(wish)
     }
 
-    /// `last`: the first text of the row before, which often is that of the next one.
+    /// `last`: of the pair before.
     pub(super) fn tokens(
         &self,
         text: &Text,
         wish: &Wish,
-        last: &mut Option<(Buffer, Part)>,
+        last: &mut Option<FirstText>,
     ) -> Result<Tokens, Error> {
         let fault = |text: String| Error::new(ErrorKind::InvalidInput, text);
         let odd = |error: String| fault(format!("a text cannot be made tokens: {error}"));

@@ -185,9 +185,12 @@ impl Room {
         let first = self.arrived.iter().position(|arrived| arrived.job.is_bulk == bulk_first);
         let place = first.unwrap_or_default();
         let arrived = self.arrived.get_mut(place)?;
-        let (mut part, mut bytes) = (Vec::new(), 0);
+        let (mut part, mut bytes) = (Vec::<(usize, Text)>::new(), 0);
         while let Some(text) = arrived.texts.get(arrived.made) {
-            bytes += text.bytes();
+            bytes += match part.last() {
+                Some((_, before)) if text.repeats_first_of(before) => text.bytes() - text.first.len(),
+                _ => text.bytes(),
+            };
             if !part.is_empty() && (part.len() == TEXTS_AT_ONCE || bytes > BYTES_AT_ONCE) {
                 break;
             }

@@ -9,8 +9,8 @@ use crate::{Batch, Context, Error, Runner, State};
 
 impl Runner {
     /// For several requests that belong together and have no parent: a drain that begins after this takes all of them in.
-    /// The span is that of `own`.
-    pub fn together(&self, own: &Context) -> Result<Context, Error> {
+    /// They get a context of this, whose span is that of `own`.
+    pub fn keep(&self, own: &Context) -> Result<Context, Error> {
         let pin = self.handover.with(|_| match self.ledger.state() {
             State::Ready => Ok(Pin::new(&self.ledger)),
             _ => Err(Error::shutting_down()),
