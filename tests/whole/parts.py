@@ -36,9 +36,12 @@ def parts_of_test() -> list[Part]:
 
 def _part(name: str) -> Part:
     runs = [name, f"{name}.clock", f"{name}.alone"] if name == "test-python" else [name]
-    return Part(name, ("setup",), () if name in WITHOUT_PYTEST else tuple(runs))
+    limit_s = TIERS_LIMIT_S if len(runs) > 1 else Part.limit_s
+    return Part(name, ("setup",), () if name in WITHOUT_PYTEST else tuple(runs), limit_s)
 
 
+TIERS_LIMIT_S: Final = 55 * 60
+"""Of the tests that run in three tiers, one behind the other: a slow machine needs more than half an hour for them"""
 WITHOUT_PYTEST: Final = {"lint", "test-rust", "site"}
 SLOWER: Final = (
     *(
