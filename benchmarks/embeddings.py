@@ -77,7 +77,7 @@ class Found:
 def measure(options: Options) -> Outcome:
     if not (MODEL / "1" / "model.onnx").exists():
         raise SystemExit(f"{MODEL} has no model: `make examples` takes it")
-    plan = options.plan(Plan(3, 10), Plan(1, 3))
+    plan = options.plan(Plan(8, 4), Plan(5, 2))
     has_sentences = PYTHON.exists()
     servers = 4 if has_sentences else 2
     progress(PART, f"{plan.repeats} repeats, about {plan.repeats * ((plan.seconds + 2) * servers + 20):.0f} s")
