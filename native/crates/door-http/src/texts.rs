@@ -1,10 +1,11 @@
 //! Texts in, vectors and scores out: the routes that clients of OpenAI, Cohere, vLLM and text-embeddings-inference know.
 //!
-//! A body is read into an [`Asked`] ([`ask`]). Its texts become requests to a version of the model ([`model`]): one, or several
+//! A body is read ([`bodies`]) into an [`Asked`]. Its texts become requests to a version of the model ([`model`]): one, or several
 //! where it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
 //! are asked like any others: nothing here knows what is behind them, but for what a model tells of its texts itself.
 
 mod ask;
+mod bodies;
 mod failure;
 mod given;
 mod listing;
@@ -135,7 +136,7 @@ impl Received<'_> {
         }
         let length = body.len();
         let reading = Aside { owner: Owner::SERVER, work_bytes: length, inline_below: LONG_BODY };
-        let asked = self.aside(reading, move || ask::read(route, &body)).await??;
+        let asked = self.aside(reading, move || bodies::read(route, &body)).await??;
         answering.cover(length.saturating_add(asked.bytes()))?;
         let name = model::choose(&self.context.http.plane, asked.model.as_deref(), asked.form.kind())?;
         let tag = || self.seen.trace.read();
@@ -156,7 +157,9 @@ impl Received<'_> {
         let fitting = Aside { owner, work_bytes: asked.bytes_to_decode(), inline_below: LONG_JSON };
         let (named, texts, width) = (name.clone(), kept.texts().cloned(), manner.width);
         let fit = move || asked.for_model(&named, texts.as_deref(), width, most);
-        let asked = Arc::new(self.aside(fitting, fit).await??);
+        let mut asked = self.aside(fitting, fit).await??;
+        asked.parameters.extend(self.forwarded()?);
+        let asked = Arc::new(asked);
         answering.cover(asked.bytes_of_requests())?;
         let (numbers, held) = self.ask(&kept, &asked, &manner).await?;
         if let Some(trace) = &self.trace {
@@ -230,10 +233,8 @@ impl Received<'_> {
         let arrived = if places.start == 0 { self.arrived } else { Instant::now() };
         let (model, texts, way) = (spec.clone(), asked.clone(), manner.clone());
         let bound = self.aside(binding, move || way.bind(&model, &texts, places)).await??;
-        let mut parameters = asked.parameters.clone();
-        parameters.extend(self.forwarded()?);
         let waiting = kept.begin(&*self.context.io, |reply| Request {
-            parameters,
+            parameters: asked.parameters.clone(),
             deadline: self.deadline,
             ..Request::new(bound, arrived, reply)
         })?;

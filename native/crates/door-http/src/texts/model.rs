@@ -69,7 +69,7 @@ impl Manner {
         let only = || required().next().filter(|_| required().count() == 1);
         let text = named.or_else(only);
         let text = text.ok_or_else(|| fault("takes no texts: it has no input 'text' of BYTES"))?;
-        let has_pairs = asked.query().is_some();
+        let has_pairs = asked.query.is_some();
         if has_pairs && !spec.inputs.iter().filter(is_text).any(|input| input.name == PAIR) {
             return Err(fault("ranks no texts: it has no input 'text_pair' of BYTES"));
         }
@@ -103,7 +103,7 @@ impl Manner {
         let rows = places.len();
         let strings = asked.strings().ok_or_else(|| Error::invalid("tokens are no texts"))?;
         let texts = Buffer::host(strings.part(places));
-        let drafts: SmallVec<[InputDraft<'_>; 4]> = match asked.query().filter(|_| self.has_pairs) {
+        let drafts: SmallVec<[InputDraft<'_>; 4]> = match asked.query.as_deref().filter(|_| self.has_pairs) {
             None => [draft(spec, &self.text, rows, texts)].into_iter().collect(),
             Some(query) => {
                 let mut queries = Vec::with_capacity(rows * (query.len() + size_of::<u32>()));

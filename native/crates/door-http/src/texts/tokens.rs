@@ -4,7 +4,7 @@ use kushi_core::{Error, TextPiece, Texts};
 use kushi_oip::json::write;
 use serde::Deserialize;
 
-use super::ask::json;
+use super::bodies::json;
 use super::given::{Given, Strings, Texts as GivenTexts};
 
 /// Of all texts of a request: nothing cuts them.

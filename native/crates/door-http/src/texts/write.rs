@@ -68,13 +68,7 @@ fn vectors(out: &mut Vec<u8>, name: &str, numbers: &Numbers, base64: bool, wante
     });
     out.extend_from_slice(b",\"model\":");
     write::string(out, name.as_bytes());
-    if let Some(tokens) = numbers.tokens() {
-        out.extend_from_slice(b",\"usage\":{\"prompt_tokens\":");
-        write::integer(out, tokens);
-        out.extend_from_slice(b",\"total_tokens\":");
-        write::integer(out, tokens);
-        out.push(b'}');
-    }
+    usage(out, numbers.tokens());
     out.push(b'}');
 }
 
@@ -122,16 +116,24 @@ fn write_ranks<'a>(
         }
         out.push(b'}');
     });
+    usage(out, tokens);
     out.extend_from_slice(b",\"meta\":{\"api_version\":{\"version\":\"2\"}");
     if let Some(tokens) = tokens {
         out.extend_from_slice(b",\"tokens\":{\"input_tokens\":");
         write::integer(out, tokens);
-        out.extend_from_slice(b"}},\"usage\":{\"prompt_tokens\":");
-        write::integer(out, tokens);
-        out.extend_from_slice(b",\"total_tokens\":");
-        write::integer(out, tokens);
+        out.push(b'}');
     }
     out.extend_from_slice(b"}}");
+}
+
+/// A member behind others, where the model says how many tokens it has read.
+fn usage(out: &mut Vec<u8>, tokens: Option<i64>) {
+    let Some(tokens) = tokens else { return };
+    out.extend_from_slice(b",\"usage\":{\"prompt_tokens\":");
+    write::integer(out, tokens);
+    out.extend_from_slice(b",\"total_tokens\":");
+    write::integer(out, tokens);
+    out.push(b'}');
 }
 
 fn plain_ranks<'a>(out: &mut Vec<u8>, ranks: &[(usize, f32)], text: impl Fn(usize) -> Option<&'a str>) {
@@ -168,13 +170,7 @@ fn classes(out: &mut Vec<u8>, name: &str, numbers: &Numbers) {
         write::integer(out, scores.len());
         out.push(b'}');
     });
-    if let Some(tokens) = numbers.tokens() {
-        out.extend_from_slice(b",\"usage\":{\"prompt_tokens\":");
-        write::integer(out, tokens);
-        out.extend_from_slice(b",\"total_tokens\":");
-        write::integer(out, tokens);
-        out.push(b'}');
-    }
+    usage(out, numbers.tokens());
     out.push(b'}');
 }
 

@@ -186,7 +186,10 @@ impl TextModel {
                     let prompt = self.options.prompts.get(value);
                     let known = || {
                         let known: Vec<&str> = self.options.prompts.keys().map(String::as_str).collect();
-                        let text = format!("has no prompt '{value}', expected one of: {}", known.join(", "));
+                        let text = format!(
+                            "the model has no prompt '{value}', expected one of: {}",
+                            known.join(", ")
+                        );
                         Error::new(ErrorKind::InvalidInput, text)
                     };
                     wish.prompt.clone_from(prompt.ok_or_else(known)?);
@@ -213,20 +216,18 @@ impl TextModel {
         let fault = |text: String| Error::new(ErrorKind::InvalidInput, text);
         let odd = |error: String| fault(format!("a text cannot be made tokens: {error}"));
         let tokenizer = &self.face.tokenizer;
-        let is_known = text.second.is_some()
-            && last.as_ref().is_some_and(|(known, _)| known.as_bytes() == text.first.as_bytes());
-        if !is_known {
-            let part = tokenizer.part(&self.read(&text.first, &wish.prompt)?).map_err(odd)?;
-            *last = Some((text.first.clone(), part));
-        }
-        let second = text.second.as_ref().map(|text| self.read(text, "")).transpose()?;
-        let second = second.map(|text| tokenizer.part(&text)).transpose().map_err(odd)?;
-        let first = if second.is_some() {
-            last.as_ref().map(|(_, part)| part.clone())
-        } else {
-            last.take().map(|(_, part)| part)
+        let made = |text: &Buffer, prompt: &str| tokenizer.part(&self.read(text, prompt)?).map_err(odd);
+        let (first, second) = match &text.second {
+            None => (made(&text.first, &wish.prompt)?, None),
+            Some(second) => {
+                let known = last.take().filter(|(known, _)| known.as_bytes() == text.first.as_bytes());
+                let (_, first) = match known {
+                    Some(known) => last.insert(known),
+                    None => last.insert((text.first.clone(), made(&text.first, &wish.prompt)?)),
+                };
+                (first.clone(), Some(made(second, "")?))
+            }
         };
-        let Some(first) = first else { return Err(fault("a text has no tokens".to_owned())) };
         let tokens = tokenizer.join(first, second).map_err(odd)?;
         if tokens.ids.is_empty() {
             return Err(fault("a text has no tokens".to_owned()));
