@@ -67,10 +67,10 @@ fn a_shorter_delay_holds_for_those_that_wait_and_a_longer_one_as_well() {
     scene.clock.advance(2 * MS);
     scene.ask([3]);
     assert_eq!(scene.runner.backlog().requests, 3);
+    // of one that comes when the delay is over it is not known whether it comes before the thread that looks
     scene.clock.advance(14 * MS);
-    scene.ask([4]);
-    scene.letters.answers(4);
-    assert_eq!(batches(&scene), [[1, 2, 3, 4]]);
+    scene.letters.answers(3);
+    assert_eq!(batches(&scene), [[1, 2, 3]]);
 }
 
 #[test]
