@@ -13,7 +13,7 @@ lock() {
 lock bootstrap requirements/bootstrap.in
 lock cpu --extra cpu --excludes requirements/absent.in pyproject.toml
 lock gpu --extra gpu --excludes requirements/absent.in pyproject.toml
-lock dev --extra cpu --extra openvino --extra bento --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
+lock dev --extra cpu --extra openvino --extra llm --extra bento --group dev --constraint requirements/cpu.txt --constraint requirements/bootstrap.txt \
     --excludes requirements/absent.in pyproject.toml
 lock bento-cpu --extra cpu --extra bento --group service --constraint requirements/dev.txt \
     --excludes requirements/absent.in --excludes requirements/unused.in pyproject.toml

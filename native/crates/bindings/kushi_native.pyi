@@ -147,6 +147,10 @@ class WorkerModel:
     ) -> str: ...
 
 @final
+class GenerativeModel:
+    def __new__(cls, tokens: WorkerModel, tokenizer: bytes, options_json: str) -> Self: ...
+
+@final
 class Timings:
     @property
     def queue_us(self) -> float: ...

@@ -13,6 +13,7 @@ mod documents;
 mod ensemble;
 mod errors;
 mod forest;
+mod generative;
 mod infer;
 mod loaded;
 mod local_array;
@@ -77,6 +78,7 @@ fn kushi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<python_engine::PythonModel>()?;
     module.add_class::<ensemble::Ensemble>()?;
     module.add_class::<worker::WorkerModel>()?;
+    module.add_class::<generative::GenerativeModel>()?;
     module.add_class::<core::Core>()?;
     module.add_class::<started::StartedVersion>()?;
     module.add_class::<stream::Stream>()?;

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::ensemble::Ensemble;
 use crate::forest::PyForestModel;
+use crate::generative::GenerativeModel;
 use crate::onnx::{OnnxModel, OnnxTexts};
 use crate::openvino::OpenVinoCompiled;
 use crate::python_engine::PythonModel;
@@ -25,6 +26,7 @@ pub(crate) enum Loaded {
     Python(Py<PythonModel>),
     Worker(Py<WorkerModel>),
     Ensemble(Py<Ensemble>),
+    Generative(Py<GenerativeModel>),
 }
 
 impl Loaded {
@@ -43,7 +45,7 @@ impl Loaded {
             Self::OpenVino(model) => Ok(Arc::new(OpenVinoEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Forest(model) => Ok(Arc::new(ForestEngine::new(Arc::clone(&model.get().model), spec)?)),
             Self::Python(model) => model.get().make(spec),
-            Self::Worker(_) | Self::Ensemble(_) => {
+            Self::Worker(_) | Self::Ensemble(_) | Self::Generative(_) => {
                 let text = format!("model '{}' is made of more than one kind of engine", spec.name);
                 Err(Error::new(ErrorKind::ConfigInvalid, text))
             }
@@ -60,6 +62,10 @@ pub(crate) fn start(
 ) -> Result<Arc<Runner>, Error> {
     match loaded {
         [Loaded::Ensemble(ensemble)] => server.start_ensemble(spec, &ensemble.get().steps, options),
+        [Loaded::Generative(model)] => {
+            server.forget_ring(&spec.name);
+            model.get().start(server, spec, options)
+        }
         _ => {
             server.forget_ring(&spec.name);
             let engines = engines(server, loaded, &spec)?;

@@ -150,6 +150,26 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|error| error.to_string())
     }
 
+    /// All tokens of a text, with the special ones around it. Fails where it cannot have [`Self::longest`] or fewer, in
+    /// time that does not grow with it.
+    pub fn whole(&self, text: &str) -> Result<Vec<u32>, String> {
+        if text.len() > self.most_bytes() {
+            return Err(format!("it has {} bytes, which are more than {} tokens", text.len(), self.longest));
+        }
+        let made = self.inner.encode_fast(text, true).map_err(|error| error.to_string())?;
+        Ok(made.get_ids().to_vec())
+    }
+
+    /// What one token stands for, by itself.
+    pub fn token_text(&self, token: u32) -> String {
+        self.text_of(&[token], false).unwrap_or_default()
+    }
+
+    /// The text of tokens, whatever they are: those that it does not know have none.
+    pub(crate) fn text_of(&self, ids: &[u32], skip_special: bool) -> Result<String, String> {
+        self.inner.decode(ids, skip_special).map_err(|error| error.to_string())
+    }
+
     /// The tokens of as much of a text as there may be room for, and of some more.
     pub fn part(&self, text: &str) -> Result<Part, String> {
         let most = self.most_bytes();

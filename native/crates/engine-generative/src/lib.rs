@@ -1,0 +1,18 @@
+//! Generative models: texts in, texts out, as they come.
+//!
+//! What makes tokens is another engine behind a runner of its own, which takes tokens and gives tokens ([`exchange`]).
+//! All that is text is done here, once for every way in: a thread makes prompts tokens, another one makes tokens text,
+//! finds where an answer ends, and sends it.
+
+mod answers;
+mod ask;
+mod elements;
+mod engine;
+mod exchange;
+mod places;
+mod run;
+mod sampling;
+mod threads;
+
+pub use engine::{GenerativeEngine, GenerativeOptions};
+pub use exchange::token_spec;

@@ -1,0 +1,312 @@
+//! How tokens follow one another: what a request may say of it, by the names of vLLM.
+
+use kushi_core::Parameter;
+use kushi_text::{LONGEST_STOP, MOST_STOPS};
+use serde_json::{Map, Value, json};
+
+const USUAL_TOKENS: usize = 16;
+const MOST_SEQUENCES: u64 = 64;
+const MOST_STOP_TOKENS: usize = 64;
+
+/// What vLLM has and the engine cannot do.
+const REFUSED: [&str; 17] = [
+    "allowed_token_ids",
+    "bad_words",
+    "beam_width",
+    "best_of",
+    "extra_args",
+    "guided_decoding",
+    "length_penalty",
+    "logit_bias",
+    "logits_processors",
+    "lora_name",
+    "output_kind",
+    "prompt_logprobs",
+    "spaces_between_special_tokens",
+    "structured_outputs",
+    "truncate_prompt_tokens",
+    "use_beam_search",
+    "vllm_xargs",
+];
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sampling {
+    pub sequences: usize,
+    pub max_tokens: usize,
+    pub min_tokens: usize,
+    pub stops: Vec<String>,
+    pub include_stop: bool,
+    pub skip_special: bool,
+    /// How many of the likeliest tokens are to be told beside each.
+    pub log_probabilities: Option<u64>,
+    stop_tokens: Vec<u32>,
+    ignore_end: bool,
+    temperature: f64,
+    top_p: f64,
+    top_k: u64,
+    min_p: f64,
+    presence_penalty: f64,
+    frequency_penalty: f64,
+    repetition_penalty: f64,
+    seed: Option<u64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            sequences: 1,
+            max_tokens: USUAL_TOKENS,
+            min_tokens: 0,
+            stops: Vec::new(),
+            include_stop: false,
+            skip_special: true,
+            log_probabilities: None,
+            stop_tokens: Vec::new(),
+            ignore_end: false,
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
+            seed: None,
+        }
+    }
+}
+
+impl Sampling {
+    /// From a JSON object.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let members: Map<String, Value> = serde_json::from_str(text)
+            .map_err(|error| format!("'sampling_parameters' is no JSON object: {error}"))?;
+        let mut sampling = Self::default();
+        for (name, value) in &members {
+            sampling.set(name, value)?;
+        }
+        sampling.check()?;
+        Ok(sampling)
+    }
+
+    /// From the parameters of a request.
+    pub(crate) fn of(parameters: &[(String, Parameter)]) -> Result<Self, String> {
+        let mut sampling = Self::default();
+        // a header that came with the request is none of them
+        for (name, value) in parameters.iter().filter(|(name, _)| !name.contains('-')) {
+            let value = match value {
+                Parameter::Bool(value) => json!(value),
+                Parameter::Int(value) => json!(value),
+                Parameter::Double(value) => json!(value),
+                Parameter::String(value) => json!(value),
+            };
+            sampling.set(name, &value)?;
+        }
+        sampling.check()?;
+        Ok(sampling)
+    }
+
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        if value.is_null() {
+            return Ok(());
+        }
+        match name {
+            "n" => {
+                let count = whole(name, value)?;
+                if !(1..=MOST_SEQUENCES).contains(&count) {
+                    return Err(format!("n must be at least 1 and at most {MOST_SEQUENCES}, got {count}."));
+                }
+                self.sequences = count as usize;
+            }
+            "max_tokens" => {
+                self.max_tokens = whole(name, value)? as usize;
+                if self.max_tokens == 0 {
+                    return Err("max_tokens must be at least 1, got 0.".to_owned());
+                }
+            }
+            "min_tokens" => self.min_tokens = whole(name, value)? as usize,
+            "temperature" => {
+                self.temperature = within(name, value, 0.0..=f64::MAX, "must be non-negative")?;
+            }
+            "top_p" => {
+                self.top_p = within(name, value, f64::MIN_POSITIVE..=1.0, "must be in (0, 1]")?;
+            }
+            "min_p" => self.min_p = within(name, value, 0.0..=1.0, "must be in [0, 1]")?,
+            "presence_penalty" => {
+                self.presence_penalty = within(name, value, -2.0..=2.0, "must be in [-2, 2]")?;
+            }
+            "frequency_penalty" => {
+                self.frequency_penalty = within(name, value, -2.0..=2.0, "must be in [-2, 2]")?;
+            }
+            "repetition_penalty" => {
+                let range = f64::MIN_POSITIVE..=f64::MAX;
+                self.repetition_penalty = within(name, value, range, "must be greater than zero")?;
+            }
+            "top_k" => self.top_k = if is_minus_one(value) { 0 } else { whole(name, value)? },
+            "seed" => self.seed = if is_minus_one(value) { None } else { Some(whole(name, value)?) },
+            "ignore_eos" => self.ignore_end = flag(name, value)?,
+            "include_stop_str_in_output" => self.include_stop = flag(name, value)?,
+            "skip_special_tokens" => self.skip_special = flag(name, value)?,
+            // as it always is
+            "detokenize" if flag(name, value)? => {}
+            "stop" => self.stops = stops(value)?,
+            "stop_token_ids" => self.stop_tokens = stop_tokens(value)?,
+            "logprobs" => self.log_probabilities = Some(whole(name, value)?),
+            "detokenize" => return Err(unable(name)),
+            _ if REFUSED.contains(&name) => return Err(unable(name)),
+            _ => return Err(format!("Unexpected keyword argument '{name}' of the sampling parameters")),
+        }
+        Ok(())
+    }
+
+    /// What no parameter says alone.
+    fn check(&self) -> Result<(), String> {
+        if self.min_tokens > self.max_tokens {
+            let (least, most) = (self.min_tokens, self.max_tokens);
+            return Err(format!("min_tokens must be less than or equal to max_tokens={most}, got {least}."));
+        }
+        if self.is_greedy() && self.sequences > 1 {
+            return Err(format!("n must be 1 when using greedy sampling, got {}.", self.sequences));
+        }
+        // of the engine only the probability of the token is known that it took
+        let known = u64::from(self.is_greedy() && !self.is_bent());
+        match self.log_probabilities {
+            Some(asked) if asked > known => Err(format!(
+                "logprobs must be at most {known} here, got {asked}: the engine knows the probability of the token that it takes, \
+                 and no other"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature == 0.0
+    }
+
+    /// Whether another token may be taken than the likeliest one, though it is greedy.
+    fn is_bent(&self) -> bool {
+        let penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty);
+        penalties != (0.0, 0.0, 1.0) || self.min_tokens > 0
+    }
+
+    /// As the engine's own configuration has it. `ends`: the tokens with which the model ends an answer;
+    /// `likely`: whether it is asked how likely each token was.
+    pub(crate) fn order(
+        &self,
+        max_tokens: usize,
+        ends: &[u32],
+        likely: bool,
+        seed: impl FnOnce() -> u64,
+    ) -> String {
+        let mut stop_tokens = self.stop_tokens.clone();
+        if !self.ignore_end {
+            stop_tokens.extend_from_slice(ends);
+        }
+        stop_tokens.sort_unstable();
+        stop_tokens.dedup();
+        let mut order = json!({
+            "max_new_tokens": max_tokens,
+            "min_new_tokens": self.min_tokens.min(max_tokens),
+            "ignore_eos": self.ignore_end,
+            "stop_token_ids": stop_tokens,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "repetition_penalty": self.repetition_penalty,
+            "logprobs": u8::from(likely),
+        });
+        if !self.is_greedy() {
+            order["do_sample"] = json!(true);
+            order["num_return_sequences"] = json!(self.sequences);
+            order["temperature"] = json!(self.temperature);
+            order["top_p"] = json!(self.top_p);
+            order["min_p"] = json!(self.min_p);
+            order["rng_seed"] = json!(self.seed.unwrap_or_else(seed));
+            if self.top_k > 0 {
+                order["top_k"] = json!(self.top_k);
+            }
+        }
+        order.to_string()
+    }
+}
+
+fn unable(name: &str) -> String {
+    format!("sampling parameter '{name}' is none that this engine can do")
+}
+
+/// Numbers come as texts, too: Triton's own examples write them so.
+fn number(name: &str, value: &Value) -> Result<f64, String> {
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_f64(),
+    };
+    number
+        .filter(|number: &f64| number.is_finite())
+        .ok_or_else(|| format!("{name} must be a number, got {value}"))
+}
+
+fn whole(name: &str, value: &Value) -> Result<u64, String> {
+    let exact = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_u64(),
+    };
+    let number = match exact {
+        Some(number) => return Ok(number),
+        None => number(name, value)?,
+    };
+    let is_whole = number >= 0.0 && number.fract() == 0.0 && number < 9e15;
+    if is_whole {
+        Ok(number as u64)
+    } else {
+        Err(format!("{name} must be a whole number from 0 on, got {value}"))
+    }
+}
+
+fn within(
+    name: &str,
+    value: &Value,
+    range: std::ops::RangeInclusive<f64>,
+    rule: &str,
+) -> Result<f64, String> {
+    let number = number(name, value)?;
+    if range.contains(&number) { Ok(number) } else { Err(format!("{name} {rule}, got {number}.")) }
+}
+
+fn is_minus_one(value: &Value) -> bool {
+    value.as_i64() == Some(-1) || value.as_str().is_some_and(|text| text.trim() == "-1")
+}
+
+fn flag(name: &str, value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(flag) => Ok(*flag),
+        Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err(format!("{name} must be true or false, got {value}")),
+    }
+}
+
+fn stops(value: &Value) -> Result<Vec<String>, String> {
+    let wrong = || format!("stop must be a text or a list of texts, got {value}");
+    let stops: Vec<String> = match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(texts) => {
+            let texts = texts.iter().map(|text| text.as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().ok_or_else(wrong)?
+        }
+        _ => return Err(wrong()),
+    };
+    if stops.iter().any(String::is_empty) {
+        return Err("stop cannot contain an empty string.".to_owned());
+    }
+    if stops.len() > MOST_STOPS || stops.iter().any(|stop| stop.len() > LONGEST_STOP) {
+        return Err(format!("stop may have {MOST_STOPS} texts of {LONGEST_STOP} bytes each at most"));
+    }
+    Ok(stops)
+}
+
+fn stop_tokens(value: &Value) -> Result<Vec<u32>, String> {
+    let token = |value: &Value| value.as_u64().and_then(|token| i32::try_from(token).ok());
+    let tokens = value.as_array().filter(|tokens| tokens.len() <= MOST_STOP_TOKENS);
+    let tokens: Option<Vec<i32>> = tokens.and_then(|tokens| tokens.iter().map(token).collect());
+    tokens.map(|tokens| tokens.into_iter().map(i32::cast_unsigned).collect()).ok_or_else(|| {
+        format!("stop_token_ids must be a list of {MOST_STOP_TOKENS} tokens at most, got {value}")
+    })
+}

@@ -1,0 +1,170 @@
+//! Two threads of a model: one makes prompts tokens, which may take long, the other one has all that goes on.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use kushi_core::{Afterwards, Batch, Error, ErrorKind, Mail, Mailbox, Runner, SlotToken, os_text};
+
+use crate::engine::Model;
+use crate::run::{Prepared, Run};
+
+/// Has a run looked at again.
+pub(crate) type Wake = Box<dyn FnOnce() + Send>;
+
+pub(crate) enum Event {
+    Begin(Box<Prepared>),
+    Mail(Vec<Mail>),
+    /// There may be room for more, or nobody waits any more.
+    Look(u64),
+    /// All that goes on ends.
+    Stop,
+    /// The same, and nothing follows.
+    Close,
+}
+
+/// Where the engine of tokens answers: it only collects.
+pub(crate) struct AnswerMail(Sender<Event>);
+
+impl Mailbox for AnswerMail {
+    fn deliver(&self, mail: Vec<Mail>) {
+        let _ = self.0.send(Event::Mail(mail));
+    }
+}
+
+impl AnswerMail {
+    pub(crate) fn wake(&self, key: u64) -> Wake {
+        let news = self.0.clone();
+        Box::new(move || drop(news.send(Event::Look(key))))
+    }
+}
+
+/// The ends of both threads. They go when these do.
+pub(crate) struct Threads {
+    pub prompts: Sender<(SlotToken, Batch)>,
+    pub news: Sender<Event>,
+}
+
+impl Threads {
+    pub(crate) fn start(model: &Arc<Model>, tokens: Arc<Runner>) -> Result<Self, Error> {
+        let (prompts, arrived) = channel();
+        let (news, heard) = channel();
+        let (of_prompts, to_answers) = (model.clone(), news.clone());
+        spawn(&model.name, "prompts", move || prepare(&of_prompts, &arrived, &to_answers))?;
+        let answers =
+            Answers { model: model.clone(), tokens, news: news.clone(), runs: HashMap::new(), next: 0 };
+        spawn(&model.name, "answers", move || answers.run(&heard))?;
+        Ok(Self { prompts, news })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let _ = self.news.send(Event::Close);
+    }
+}
+
+fn spawn(model: &str, what: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let thread = std::thread::Builder::new().name(format!("{model}_{what}"));
+    let started = thread.spawn(work).map(drop);
+    started.map_err(|error| {
+        let text = format!("cannot start a thread of a generative model: {}", os_text(&error));
+        Error::new(ErrorKind::Internal, text)
+    })
+}
+
+fn prepare(model: &Model, arrived: &Receiver<(SlotToken, Batch)>, answers: &Sender<Event>) {
+    while let Ok((slot, batch)) = arrived.recv() {
+        // what it was about is dropped where it panics, and ends by that
+        let prepared = catch_unwind(AssertUnwindSafe(|| Prepared::new(model, slot, batch)));
+        match prepared {
+            Ok(Some(prepared)) => drop(answers.send(Event::Begin(Box::new(prepared)))),
+            Ok(None) => {}
+            Err(_) => log::error!("a prompt of model '{}' ended in a panic", model.name),
+        }
+    }
+}
+
+struct Answers {
+    model: Arc<Model>,
+    tokens: Arc<Runner>,
+    news: Sender<Event>,
+    runs: HashMap<u64, Run>,
+    next: u64,
+}
+
+impl Answers {
+    fn run(mut self, heard: &Receiver<Event>) {
+        while let Ok(first) = heard.recv() {
+            let _afterwards = Afterwards::open();
+            let mut looked_at = Vec::new();
+            let mut event = Some(first);
+            while let Some(next) = event {
+                if matches!(next, Event::Close) {
+                    return self.stop();
+                }
+                self.take(next, &mut looked_at);
+                event = heard.try_recv().ok();
+            }
+            looked_at.sort_unstable();
+            looked_at.dedup();
+            for key in looked_at {
+                self.go_on(key);
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event, looked_at: &mut Vec<u64>) {
+        match event {
+            Event::Begin(prepared) => {
+                let key = self.next;
+                self.next += 1;
+                let mail = AnswerMail(self.news.clone());
+                let begun = || Run::begin(&self.model, &self.tokens, *prepared, mail, key);
+                if let Some(Some(run)) = self.guarded(begun) {
+                    self.runs.insert(key, run);
+                    looked_at.push(key);
+                }
+            }
+            Event::Mail(mail) => {
+                for mail in mail {
+                    let key = mail.key;
+                    let Some(mut run) = self.runs.remove(&key) else { continue };
+                    if self.guarded(|| run.take(&self.model.tokenizer, mail)).is_some() {
+                        self.runs.insert(key, run);
+                        looked_at.push(key);
+                    }
+                }
+            }
+            Event::Look(key) => looked_at.push(key),
+            Event::Stop | Event::Close => self.stop(),
+        }
+    }
+
+    fn go_on(&mut self, key: u64) {
+        let Some(mut run) = self.runs.remove(&key) else { return };
+        let wake = || AnswerMail(self.news.clone()).wake(key);
+        if self.guarded(|| run.go_on(&self.model, wake)) == Some(true) {
+            self.runs.insert(key, run);
+        }
+    }
+
+    fn stop(&mut self) {
+        let text = format!("model '{}' is being stopped", self.model.name);
+        for (key, mut run) in std::mem::take(&mut self.runs) {
+            run.close(Err(Error::new(ErrorKind::ShuttingDown, text.clone())));
+            // one that has no room for its last answer goes without it
+            run.go_on(&self.model, || AnswerMail(self.news.clone()).wake(key));
+        }
+    }
+
+    /// `None` where it panics: what it was about is dropped, and ends by that.
+    fn guarded<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(act)).ok();
+        if done.is_none() {
+            log::error!("an answer of model '{}' ended in a panic", self.model.name);
+        }
+        done
+    }
+}
