@@ -4,8 +4,8 @@ The import law of the crates, read from `cargo metadata`: python -m tests.crate_
 bindings → {server, client, engine-*, arrays, onnx-file}, server → {door-*, net, otlp}, otlp → {trace, tls}, door-* →
 {net, verbs, oip, dataplane} and never one another, verbs → {oip, dataplane}, dataplane → {trace, gpu}, {oip, trace} →
 core, net → {core, tls} and no protocol, {door-*, client, dataplane, engine-worker} → shm, client → {oip, tls},
-engine-python → arrays, engine-onnx → {onnx-file, text}, testkit → core, gpu, onnx-file and text → nothing. A layer may
-skip one below it; tests of any crate may use testkit and shm.
+engine-python → arrays, engine-generative → text, engine-onnx → {onnx-file, text}, testkit → core, gpu, onnx-file and
+text → nothing. A layer may skip one below it; tests of any crate may use testkit and shm.
 """
 
 import json
@@ -40,6 +40,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "dataplane": frozenset({"trace", "core", "shm", "gpu"}),
     "client": frozenset({"core", "shm", "oip", "tls"}),
     "engine": frozenset({"core"}),
+    "engine-generative": frozenset({"text", "core"}),
     "engine-onnx": frozenset({"onnx-file", "text", "core"}),
     "engine-python": frozenset({"arrays", "core"}),
     "engine-worker": frozenset({"shm", "core"}),

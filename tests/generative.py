@@ -1,17 +1,25 @@
-"""Small generative models with random weights, as GGUF files"""
+"""Small generative models with random weights, as GGUF files, and what their pipeline answers by itself"""
 
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from gguf import GGUFWriter
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 
-__all__ = ["CONTEXT", "END", "byte_names", "write_model"]
+__all__ = ["CONTEXT", "END_ID", "bare", "byte_names", "ids_of", "text_of", "write_directory", "write_model"]
 
 CONTEXT = 512
 _WIDTH, _LAYERS, _HEADS, _OF_HEAD, _INNER = 64, 2, 4, 16, 128
 _WORDS = ("the", " the", " cat", " dog", " sat", "ing", " \u00e4", "\u2603")
-END = "<|end|>"
-_START = "<|start|>"
+_START, _END = "<|start|>", "<|end|>"
 _NORMAL, _CONTROL = 1, 3
 
 
@@ -37,10 +45,14 @@ def _vocabulary() -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(tokens)), list(dict.fromkeys(merges))
 
 
-def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str = "gpt2", end: bool = True) -> Path:
-    """A Llama of 0.7 MB; `end`: whether it knows a token that ends an answer"""
+END_ID = len(_vocabulary()[0]) + 1
+"""The token that ends an answer"""
+
+
+def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str = "gpt2") -> Path:
+    """A Llama of 0.7 MB"""
     tokens, merges = _vocabulary()
-    tokens += [_START, END]
+    tokens += [_START, _END]
     drawn = np.random.default_rng(seed)
     writer = GGUFWriter(path, "llama")
     writer.add_context_length(context)
@@ -58,7 +70,7 @@ def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str 
     writer.add_token_types([_NORMAL] * (len(tokens) - 2) + [_CONTROL] * 2)
     writer.add_token_merges(merges)
     writer.add_bos_token_id(len(tokens) - 2)
-    writer.add_eos_token_id(len(tokens) - (1 if end else 2))
+    writer.add_eos_token_id(END_ID)
     writer.add_add_bos_token(value=False)
     kept = _OF_HEAD * _HEADS // 2
     shapes = {"token_embd": (len(tokens), _WIDTH), "output": (len(tokens), _WIDTH)}
@@ -84,3 +96,87 @@ def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str 
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+_EXPORT = """
+import sys
+import openvino_genai as genai
+scheduler = genai.SchedulerConfig()
+scheduler.num_kv_blocks = 4
+genai.ContinuousBatchingPipeline(sys.argv[1], scheduler, "CPU", {"enable_save_ov_model": True})
+"""
+
+
+def write_directory(directory: Path) -> None:
+    """The same model as `optimum-cli` leaves one: in OpenVINO's format, beside its tokenizer and configuration"""
+    path = write_model(directory / "model.gguf")
+    subprocess.run([sys.executable, "-c", _EXPORT, str(path)], check=True)
+    path.unlink()
+    _tokenizer().save(str(directory / "tokenizer.json"))
+    said = {
+        "model_type": "llama",
+        "hidden_size": _WIDTH,
+        "max_position_embeddings": CONTEXT,
+        "num_attention_heads": _HEADS,
+        "num_hidden_layers": _LAYERS,
+        "num_key_value_heads": _HEADS // 2,
+        "vocab_size": END_ID + 1,
+        "eos_token_id": END_ID,
+    }
+    (directory / "config.json").write_text(json.dumps(said))
+
+
+_BARE = """
+import json, sys
+import numpy as np, openvino as ov, openvino_genai as genai
+path, properties, orders = json.loads(sys.argv[1])
+scheduler = genai.SchedulerConfig()
+scheduler.num_kv_blocks, scheduler.max_num_batched_tokens = 256, 128
+pipeline = genai.ContinuousBatchingPipeline(path, scheduler, "CPU", properties)
+answers = []
+for number, (ids, settings) in enumerate(orders):
+    config = genai.GenerationConfig()
+    for name, value in settings.items():
+        setattr(config, name, set(value) if name == "stop_token_ids" else value)
+    handle = pipeline.add_request(number, ov.Tensor(np.array([ids], np.int64)), config)
+    tokens = []
+    while pipeline.has_non_finished_requests():
+        pipeline.step()
+        if handle.can_read():
+            tokens += handle.read()[0].generated_ids
+    answers.append(tokens)
+print(json.dumps(answers))
+"""
+
+
+def bare(path: Path, *orders: tuple[Sequence[int], Mapping[str, object]]) -> list[list[int]]:
+    """What the pipeline answers by itself, one prompt after the other, in 32 bits and in a process of its own"""
+    exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+    order = json.dumps([str(path), exact, [[list(ids), settings] for ids, settings in orders]])
+    done = subprocess.run([sys.executable, "-c", _BARE, order], stdout=subprocess.PIPE, text=True, check=True)
+    answers: list[list[int]] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def ids_of(text: str) -> list[int]:
+    """The tokens of a text, by the library of Python"""
+    return list(_tokenizer().encode(text, add_special_tokens=False).ids)
+
+
+def text_of(ids: Sequence[int]) -> str:
+    """The text of tokens, all bytes taken together"""
+    tokens, _ = _vocabulary()
+    bytes_of = {name: byte for byte, name in enumerate(byte_names())}
+    known = [tokens[number] for number in ids if number < len(tokens)]
+    return bytes(bytes_of[name] for token in known for name in token).decode("utf-8", "replace")
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    tokens, merges = _vocabulary()
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    made = Tokenizer(BPE(vocab=vocabulary, merges=[(one, other) for one, other in map(str.split, merges)]))
+    made.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    made.decoder = ByteLevelDecoder()
+    made.add_special_tokens([_START, _END])
+    return made

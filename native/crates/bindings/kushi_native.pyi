@@ -220,7 +220,9 @@ class Core:
         self,
         name: str,
         spec: str,
-        loaded: Sequence[Ensemble | ForestModel | OnnxModel | OnnxTexts | OpenVinoCompiled | PythonModel | WorkerModel],
+        loaded: Sequence[
+            Ensemble | ForestModel | GenerativeModel | OnnxModel | OnnxTexts | OpenVinoCompiled | PythonModel | WorkerModel
+        ],
     ) -> StartedVersion: ...
     def publish(
         self, name: str, versions: Sequence[StartedVersion], kept: Sequence[int] = ..., routes: str | None = ...

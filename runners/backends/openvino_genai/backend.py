@@ -44,8 +44,8 @@ class GenerativeBackend(Backend):
     def prepare(self, model: Placed) -> Prepared:
         if len(model.places) > 1:
             raise Unsupported(
-                f"model '{model.config.name}' has {len(model.places)} instances, expected 1: a generative model runs its "
-                "requests side by side, so many at a time as 'kushi.max_sequences' says"
+                f"model '{model.config.name}' has {len(model.places)} instances, expected 1: "
+                "a generative model runs its requests side by side, so many at a time as 'kushi.max_sequences' says"
             )
         settings = read_settings(model.config)
         return Prepared(partial(_Opened, model=model, settings=settings), threads=settings.threads)
@@ -53,8 +53,8 @@ class GenerativeBackend(Backend):
     def locate(self, directory: Path, name: str) -> Path:
         if not (directory / name).exists() and any(directory.glob("*.safetensors")):
             raise Unsupported(
-                f"'{directory}' has a model as PyTorch keeps it: `optimum-cli export openvino --model {directory} OUT` makes "
-                "one of OpenVINO's of it"
+                f"'{directory}' has a model as PyTorch keeps it: "
+                f"`optimum-cli export openvino --model {directory} OUT` makes one of OpenVINO's of it"
             )
         return super().locate(directory, name)
 
@@ -68,7 +68,7 @@ class _Opened(Opened):
         self._settings = settings
         self._facts = read_facts(path)
 
-    def complete(self, config: ModelConfig, default_max_batch_size: int) -> ModelConfig:  # noqa: ARG002 - it has no batches
+    def complete(self, config: ModelConfig, _default_max_batch_size: int) -> ModelConfig:
         return complete(config)
 
     def bind(self, config: ModelConfig) -> Bound:
@@ -83,6 +83,7 @@ class _Opened(Opened):
         options = {
             "context": self._settings.context or self._facts.context,
             "kept_tokens": (blocks - 1) * _BLOCK,
+            "vocabulary": self._facts.vocabulary,
             "ends": self._facts.ends,
             "most_running": self._settings.sequences,
         }
@@ -98,7 +99,8 @@ def _blocks(config: ModelConfig, facts: Facts, settings: GenerativeSettings) -> 
     """So many blocks of tokens can be kept: as the bytes allow, and no more than all requests can use"""
     if settings.context > facts.context:
         raise ConfigInvalid(
-            f"model '{config.name}' can look back {facts.context} tokens, and 'kushi.max_tokens' says {settings.context}"
+            f"model '{config.name}' can look back {facts.context} tokens, "
+            f"and 'kushi.max_tokens' says {settings.context}"
         )
     context = settings.context or facts.context
     bytes_of_block = int(facts.numbers_of_token * _BYTES_OF_NUMBER[settings.deterministic] * _BLOCK)
@@ -106,8 +108,8 @@ def _blocks(config: ModelConfig, facts: Facts, settings: GenerativeSettings) -> 
     blocks = min(settings.cache_bytes // bytes_of_block, useful)
     if blocks < _LEAST_BLOCKS:
         raise ConfigInvalid(
-            f"model '{config.name}' keeps {bytes_of_block} bytes of {_BLOCK} tokens, so 'kushi.kv_cache_bytes' must be at least "
-            f"{_LEAST_BLOCKS * bytes_of_block}, got {settings.cache_bytes}"
+            f"model '{config.name}' keeps {bytes_of_block} bytes of {_BLOCK} tokens, "
+            f"so 'kushi.kv_cache_bytes' must be at least {_LEAST_BLOCKS * bytes_of_block}, got {settings.cache_bytes}"
         )
     return blocks
 
@@ -123,7 +125,8 @@ def _pipeline(settings: GenerativeSettings, blocks: int) -> dict[str, object]:
         "num_kv_blocks": blocks,
         "max_num_seqs": settings.sequences,
         "max_num_batched_tokens": settings.step_tokens,
-        "enable_prefix_caching": settings.prefixes,
+        # the pipeline of 2026.4 gives wrong tokens with it where equal prompts run side by side
+        "enable_prefix_caching": False,
         "dynamic_split_fuse": True,
     }
     return {"properties": properties, "scheduler": scheduler}

@@ -1,7 +1,7 @@
 """What the rest of the package knows about generative models before one is loaded"""
 
 from ...repository.descriptor import Descriptor
-from .options import PARAMETERS
+from .parameters import PARAMETERS
 
 __all__ = ["DESCRIPTOR"]
 

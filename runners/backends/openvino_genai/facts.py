@@ -14,6 +14,8 @@ __all__ = ["Facts", "read_facts"]
 
 _TOKENIZER = "tokenizer.json"
 _MOST_BYTES = 256 << 20
+_MOST = 1 << 30
+"""Of whatever a model has"""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Facts:
     """Tokens as far as it can look back"""
     ends: Sequence[int]
     """The tokens with which it ends an answer"""
+    vocabulary: int
+    """How many different tokens it knows"""
     numbers_of_token: int
     """That are kept of each token: keys and values of all layers"""
 
@@ -38,53 +42,66 @@ def read_facts(path: Path) -> Facts:
 def _of_gguf(path: Path) -> Facts:
     metadata = read_metadata(path)
     kind = metadata.get("general.architecture")
-
-    def number(name: str) -> int | None:
-        value = metadata.get(f"{kind}.{name}")
-        return value if isinstance(value, int) and value > 0 else None
-
-    heads, width = number("attention.head_count"), number("embedding_length")
-    layers, context = number("block_count"), number("context_length")
-    if not (heads and width and layers and context):
-        raise ConfigInvalid(f"'{path}' does not say how large the model is: it is none of a language")
-    of_head = number("attention.key_length") or width // heads
+    said = _Said(str(path), {name.removeprefix(f"{kind}."): value for name, value in metadata.items()})
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    vocabulary = len(tokens) if isinstance(tokens, list) else said.number("vocab_size")
     beside = path.with_name(_TOKENIZER)
     try:
         tokenizer = _read(beside) if beside.is_file() else tokenizer_json(metadata)
     except Unsupported as error:
         raise Unsupported(f"'{path}': {error}") from None
-    ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")]
+    heads = said.number("attention.head_count")
+    of_head = said.number("attention.key_length", said.number("embedding_length") // heads)
     return Facts(
         tokenizer=tokenizer,
-        context=context,
-        ends=sorted({end for end in ends if isinstance(end, int)}),
-        numbers_of_token=2 * layers * (number("attention.head_count_kv") or heads) * of_head,
+        context=said.number("context_length"),
+        ends=_known([metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")], vocabulary),
+        vocabulary=vocabulary,
+        numbers_of_token=2 * said.number("block_count") * said.number("attention.head_count_kv", heads) * of_head,
     )
 
 
 def _of_directory(directory: Path) -> Facts:
     if not (directory / _TOKENIZER).is_file():
         raise ConfigInvalid(f"'{directory}' has no {_TOKENIZER}: it is part of every model that `optimum-cli` exports")
-    said = _json(directory / "config.json")
-    said = {**said, **said.get("text_config", {})}
-
-    def number(*names: str) -> int:
-        found = next((said[name] for name in names if isinstance(said.get(name), int) and said[name] > 0), None)
-        if found is None:
-            raise ConfigInvalid(f"'{directory / 'config.json'}' does not say '{names[0]}'")
-        return found
-
-    heads = number("num_attention_heads")
-    of_head = said.get("head_dim") or number("hidden_size") // heads
-    kept = said.get("num_key_value_heads") or heads
+    config = _json(directory / "config.json")
+    of_text = config.get("text_config")
+    said = _Said(str(directory / "config.json"), {**config, **(of_text if isinstance(of_text, dict) else {})})
     generation = directory / "generation_config.json"
-    ends = (_json(generation) if generation.is_file() else {}).get("eos_token_id", said.get("eos_token_id"))
+    ends = (_json(generation) if generation.is_file() else {}).get("eos_token_id")
+    if ends is None:
+        ends = said.values.get("eos_token_id")
+    vocabulary, heads = said.number("vocab_size"), said.number("num_attention_heads")
+    of_head = said.number("head_dim", said.number("hidden_size") // heads)
+    kept = said.number("num_hidden_layers") * said.number("num_key_value_heads", heads)
     return Facts(
         tokenizer=_read(directory / _TOKENIZER),
-        context=number("max_position_embeddings"),
-        ends=sorted(end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int)),
-        numbers_of_token=2 * number("num_hidden_layers") * kept * of_head,
+        context=said.number("max_position_embeddings"),
+        ends=_known(ends if isinstance(ends, list) else [ends], vocabulary),
+        vocabulary=vocabulary,
+        numbers_of_token=2 * kept * of_head,
     )
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a file says of its model"""
+
+    file: str
+    values: Mapping[str, Any]
+
+    def number(self, name: str, usual: int = 0) -> int:
+        """One above 0; `usual` where the file leaves it out, 0: it must not"""
+        value = self.values.get(name)
+        if value is None and usual:
+            return usual
+        if not isinstance(value, int) or not 0 < value <= _MOST:
+            raise ConfigInvalid(f"'{self.file}' must say '{name}', a number from 1 to {_MOST}, got {value!r}"[:500])
+        return value
+
+
+def _known(ends: Sequence[object], vocabulary: int) -> list[int]:
+    return sorted({end for end in ends if isinstance(end, int) and 0 <= end < vocabulary})
 
 
 def _read(path: Path) -> bytes:

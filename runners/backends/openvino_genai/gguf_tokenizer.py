@@ -36,19 +36,22 @@ def tokenizer_json(metadata: Mapping[str, Any]) -> bytes:
         raise Unsupported(f"its tokenizer is of the kind '{kind}', expected 'gpt2': {_INSTEAD}")
     pieces = metadata.get("tokenizer.ggml.pre", "default")
     if pieces not in _PIECES:
-        raise Unsupported(f"its tokenizer takes texts into pieces as '{pieces}' does, which is unknown here: {_INSTEAD}")
+        raise Unsupported(
+            f"its tokenizer takes texts into pieces as '{pieces}' does, which is unknown here: {_INSTEAD}"
+        )
     tokens, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
-    if not tokens or not isinstance(merges, list):
+    kinds = metadata.get("tokenizer.ggml.token_type") or []
+    if not (tokens and all(map(_is_list, (tokens, merges, kinds)))):
         raise Unsupported(f"it has no tokens or no merges of them: {_INSTEAD}")
     how = _PIECES[pieces]
     file = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": _added(tokens, metadata.get("tokenizer.ggml.token_type") or []),
+        "added_tokens": _added(tokens, kinds),
         "normalizer": {"type": "NFC"} if how == _QWEN2 else None,
         "pre_tokenizer": _pre_tokenizer(how),
-        "post_processor": _beginning(metadata, tokens),
+        "post_processor": _beginning(metadata, tokens, usual=how == _LLAMA3),
         "decoder": _bytes(use_regex=True),
         "model": {
             "type": "BPE",
@@ -64,6 +67,10 @@ def tokenizer_json(metadata: Mapping[str, Any]) -> bytes:
         },
     }
     return json.dumps(file).encode()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
 
 
 def _bytes(*, use_regex: bool) -> dict[str, Any]:
@@ -97,10 +104,12 @@ def _added(tokens: Sequence[str], kinds: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _beginning(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, Any] | None:
-    """The token in front of each text, if there is one"""
+def _beginning(metadata: Mapping[str, Any], tokens: Sequence[str], *, usual: bool) -> dict[str, Any] | None:
+    """The token in front of each text, if there is one; `usual`: whether there is where the file does not say so"""
     number = metadata.get("tokenizer.ggml.bos_token_id")
-    if not metadata.get("tokenizer.ggml.add_bos_token") or number is None or number >= len(tokens):
+    if not (
+        metadata.get("tokenizer.ggml.add_bos_token", usual) and isinstance(number, int) and number in range(len(tokens))
+    ):
         return None
     token = tokens[number]
     special = {"SpecialToken": {"id": token, "type_id": 0}}

@@ -1,18 +1,12 @@
-"""The parameters of generative models"""
+"""How generative models run, as their configurations state it"""
 
 from dataclasses import dataclass
 
 from ...errors import ConfigInvalid
 from ...repository.messages import ModelConfig
+from .parameters import CACHE_BYTES, CONTEXT, DETERMINISTIC, SEQUENCES, STEP, THREADS
 
-__all__ = ["PARAMETERS", "GenerativeSettings", "read_settings"]
-
-_CACHE_BYTES, _CONTEXT, _DETERMINISTIC = "kushi.kv_cache_bytes", "kushi.max_tokens", "kushi.deterministic"
-_PREFIXES, _SEQUENCES, _STEP = "kushi.prefix_cache", "kushi.max_sequences", "kushi.step_tokens"
-_THREADS = "INFERENCE_NUM_THREADS"
-PARAMETERS = tuple(
-    sorted((_CACHE_BYTES, _CONTEXT, _DETERMINISTIC, _PREFIXES, _SEQUENCES, _STEP, _THREADS)),
-)
+__all__ = ["GenerativeSettings", "read_settings"]
 
 _USUAL_CACHE_BYTES = 1 << 30
 _USUAL_SEQUENCES = 64
@@ -30,8 +24,6 @@ class GenerativeSettings:
     """Tokens of a prompt and its answer; 0: what the model says"""
     deterministic: bool
     """Whether an answer does not depend on what else runs: in 32 bits"""
-    prefixes: bool
-    """Whether what prompts have in common at their beginning is computed once"""
     sequences: int
     """Requests that run at the same time"""
     step_tokens: int
@@ -43,13 +35,12 @@ class GenerativeSettings:
 def read_settings(config: ModelConfig) -> GenerativeSettings:
     """Those that the configuration states, and the usual ones"""
     return GenerativeSettings(
-        cache_bytes=_count(config, _CACHE_BYTES, _USUAL_CACHE_BYTES),
-        context=_count(config, _CONTEXT, 0),
-        deterministic=_flag(config, _DETERMINISTIC, usual=False),
-        prefixes=_flag(config, _PREFIXES, usual=True),
-        sequences=_count(config, _SEQUENCES, _USUAL_SEQUENCES, most=1024),
-        step_tokens=_count(config, _STEP, _USUAL_STEP),
-        threads=_count(config, _THREADS, 0),
+        cache_bytes=_count(config, CACHE_BYTES, _USUAL_CACHE_BYTES),
+        context=_count(config, CONTEXT, 0),
+        deterministic=_flag(config, DETERMINISTIC),
+        sequences=_count(config, SEQUENCES, _USUAL_SEQUENCES, most=1024),
+        step_tokens=_count(config, STEP, _USUAL_STEP),
+        threads=_count(config, THREADS, 0),
     )
 
 
@@ -61,17 +52,17 @@ def _count(config: ModelConfig, name: str, usual: int, *, most: int = 1 << 50) -
     text = _stated(config, name)
     if text is None:
         return usual
-    if not (text.isascii() and text.isdecimal() and len(text) < 18 and 0 < int(text) <= most):  # noqa: PLR2004 - digits
+    if not (text.isascii() and text.isdecimal() and len(text) < 18 and 0 < int(text) <= most):
         raise ConfigInvalid(
             f"parameter '{name}' of model '{config.name}' must be a number from 1 to {most}, got '{text}'"
         )
     return int(text)
 
 
-def _flag(config: ModelConfig, name: str, *, usual: bool) -> bool:
+def _flag(config: ModelConfig, name: str) -> bool:
     text = _stated(config, name)
     if text is None:
-        return usual
+        return False
     if text not in {"true", "false"}:
         raise ConfigInvalid(f"parameter '{name}' of model '{config.name}' must be 'true' or 'false', got '{text}'")
     return text == "true"

@@ -47,7 +47,7 @@ def of_tokens(config: ModelConfig) -> ModelConfig:
     del inner.output[:]
     inner.input.add(name="PROMPT", data_type=DataType.Value("TYPE_INT32"), dims=[-1])
     inner.input.add(name="ORDER", data_type=DataType.Value("TYPE_STRING"), dims=[1])
-    inner.output.add(name="TOKENS", data_type=DataType.Value("TYPE_INT32"), dims=[-1, 2])
+    inner.output.add(name="TOKENS", data_type=DataType.Value("TYPE_INT32"), dims=[-1])
     inner.output.add(name="LOG_PROBABILITIES", data_type=DataType.Value("TYPE_FP32"), dims=[-1])
-    inner.output.add(name="ENDS", data_type=DataType.Value("TYPE_INT32"), dims=[-1, 2])
+    inner.output.add(name="END", data_type=DataType.Value("TYPE_INT32"), dims=[-1])
     return inner

@@ -84,18 +84,17 @@ class TokenModel:
             os._exit(_LOST)
 
     def _steps(self) -> None:
-        running: list[_Generation] = []
+        running: dict[str, _Generation] = {}
         while True:
             for request in self._taken(wait=not running):
                 if request is None:
                     return
-                generation = self._begun(request)
-                if generation is not None:
-                    running.append(generation)
-            running = [generation for generation in running if not generation.is_given_up()]
+                self._take(request, running)
             if self._pipeline.has_non_finished_requests():
                 self._pipeline.step()
-            running = [generation for generation in running if not generation.has_ended()]
+            for number, generation in [*running.items()]:
+                if generation.has_ended():
+                    del running[number]
 
     def _taken(self, *, wait: bool) -> list[Any]:
         taken = [self._arrived.get()] if wait else []
@@ -105,16 +104,20 @@ class TokenModel:
             except Empty:
                 return taken
 
-    def _begun(self, request: Any) -> _Generation | None:  # noqa: ANN401 - of the worker
-        sender = request.get_response_sender()
+    def _take(self, request: Any, running: dict[str, _Generation]) -> None:  # noqa: ANN401 - of the worker
+        """Begins it. One without an order says that the one of its id is to be given up"""
+        number, sender = request.request_id(), request.get_response_sender()
         prompt, order = (_API.get_input_tensor_by_name(request, name).as_numpy() for name in ("PROMPT", "ORDER"))
+        text = order.reshape(-1)[0]
+        if not text:
+            if number in running:
+                running.pop(number).give_up()
+            sender.send(flags=_FINAL)
+            return
         try:
-            config = _config(json.loads(order.reshape(-1)[0]))
-            return _Generation(sender, self._add(prompt.reshape(-1).tolist(), config))
+            running[number] = _Generation(sender, self._add(prompt.reshape(-1).tolist(), _config(json.loads(text))))
         except Exception as error:  # noqa: BLE001 - of the pipeline, about what was asked
-            error_of = _API.TritonError(_first_line(error), _API.TritonError.INVALID_ARG)
-            sender.send(_API.InferenceResponse(error=error_of), flags=_FINAL)
-            return None
+            _fail(sender, _last_line(error), _API.TritonError.INVALID_ARG)
 
 
 class _Generation:
@@ -125,25 +128,40 @@ class _Generation:
         # the request is cancelled with the last reference to it
         self._handle = handle
 
-    def is_given_up(self) -> bool:
-        """Whether nobody waits for it any more; its memory is free with the next step then"""
-        if not self._sender.is_cancelled():
-            return False
+    def give_up(self) -> None:
+        """Nobody waits for it any more; its memory is free with the next step"""
         self._handle.cancel()
         self._sender.send(flags=_FINAL)
-        return True
 
     def has_ended(self) -> bool:
         """Sends what the last step gave"""
         status = self._handle.get_status()
-        outputs: dict[int, Any] = self._handle.read() if self._handle.can_read() else {}
-        has_ended = status != genai.GenerationStatus.RUNNING
-        if outputs:
-            self._sender.send(_response(outputs), flags=_FINAL if has_ended else 0)
-        elif has_ended:
-            error = _API.TritonError("the cache of the model has no room for the request", _API.TritonError.UNAVAILABLE)
-            self._sender.send(_API.InferenceResponse(error=error), flags=_FINAL)
-        return has_ended
+        steps: list[Any] = []
+        while self._handle.can_read():
+            steps.extend(self._handle.read().values())
+        if status == genai.GenerationStatus.RUNNING:
+            return not all(self._has_left(output) for output in steps)
+        if status == genai.GenerationStatus.FINISHED and steps:
+            if all(self._has_left(output) for output in steps[:-1]):
+                self._sender.send(_response(steps[-1]), flags=_FINAL)
+        elif status == genai.GenerationStatus.IGNORED:
+            _fail(self._sender, "the cache of the model has no room for the request", _API.TritonError.UNAVAILABLE)
+        else:
+            _fail(self._sender, f"the pipeline ended the request: {status.name}", _API.TritonError.INTERNAL)
+        return True
+
+    def _has_left(self, output: Any) -> bool:  # noqa: ANN401 - of the pipeline
+        """False: nobody waits for it any more, who may have said so while it waited for room"""
+        try:
+            self._sender.send(_response(output))
+        except _API.TritonModelException:
+            self.give_up()
+            return False
+        return True
+
+
+def _fail(sender: Any, text: str, code: int) -> None:  # noqa: ANN401 - of the worker
+    sender.send(_API.InferenceResponse(error=_API.TritonError(text, code)), flags=_FINAL)
 
 
 def _open(order: Mapping[str, Any]) -> genai.ContinuousBatchingPipeline:
@@ -161,28 +179,24 @@ def _config(order: Mapping[str, Any]) -> genai.GenerationConfig:
     return config
 
 
-def _response(outputs: Mapping[int, Any]) -> Any:  # noqa: ANN401 - of the worker
-    tokens: list[tuple[int, int]] = []
-    likely: list[float] = []
-    ends: list[tuple[int, int]] = []
-    for sequence, output in outputs.items():
-        ids = output.generated_ids
-        tokens.extend((sequence, token) for token in ids)
-        known = output.generated_log_probs
-        likely.extend(known if len(known) == len(ids) else [0.0] * len(ids))
-        if output.finish_reason != genai.GenerationFinishReason.NONE:
-            is_length = output.finish_reason == genai.GenerationFinishReason.LENGTH
-            ends.append((sequence, _LENGTH if is_length else _STOP))
+def _response(output: Any) -> Any:  # noqa: ANN401 - of the pipeline and the worker
+    tokens, likely = output.generated_ids, output.generated_log_probs
+    if len(likely) != len(tokens):
+        # nobody has asked for them
+        likely = [0.0] * len(tokens)
+    ends: list[int] = []
+    if output.finish_reason != genai.GenerationFinishReason.NONE:
+        ends.append(_LENGTH if output.finish_reason == genai.GenerationFinishReason.LENGTH else _STOP)
     return _API.InferenceResponse(
         [
-            _API.Tensor("TOKENS", np.array(tokens, np.int32).reshape(1, -1, 2)),
-            _API.Tensor("LOG_PROBABILITIES", np.array(likely, np.float32).reshape(1, -1)),
-            _API.Tensor("ENDS", np.array(ends, np.int32).reshape(1, -1, 2)),
+            _API.Tensor("TOKENS", np.array([tokens], np.int32)),
+            _API.Tensor("LOG_PROBABILITIES", np.array([likely], np.float32)),
+            _API.Tensor("END", np.array([ends], np.int32)),
         ]
     )
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """OpenVINO's texts begin with where they come from"""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

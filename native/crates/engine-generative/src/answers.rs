@@ -10,17 +10,36 @@ use crate::ask::Ask;
 use crate::elements::{numbers, texts};
 use crate::exchange::Finish;
 use crate::places::{Output, Places};
+use crate::sampling::Sampling;
 
 /// One of the texts that answer a request.
 pub(crate) struct Sequence {
     stream: TextStream,
     stops: Stops,
     tokens: usize,
+    /// That end it, and have a text where the stop is part of it.
+    stop_tokens: Arc<[u32]>,
+    include_stop: bool,
     /// So many tokens come before a stop is looked for.
     min_tokens: usize,
     cumulative: f64,
     pub finish: Option<Finish>,
     news: News,
+}
+
+/// What ends each of the texts of a request.
+pub(crate) struct Ends {
+    texts: Arc<[String]>,
+    tokens: Arc<[u32]>,
+}
+
+impl Ends {
+    /// `ends`: with which the model ends an answer.
+    pub(crate) fn of(sampling: &Sampling, ends: &[u32]) -> Self {
+        let ends = if sampling.ignore_end { &[] } else { ends };
+        let tokens = sampling.stop_tokens.iter().chain(ends).copied().collect();
+        Self { texts: sampling.stops.clone().into(), tokens }
+    }
 }
 
 /// Since the last answer.
@@ -32,16 +51,13 @@ struct News {
 }
 
 impl Sequence {
-    pub(crate) fn new(
-        tokenizer: &Tokenizer,
-        prompt: &[u32],
-        ask: &Ask,
-        stops: &Arc<[String]>,
-    ) -> Result<Self, String> {
+    pub(crate) fn new(tokenizer: &Tokenizer, prompt: &[u32], ask: &Ask, ends: &Ends) -> Result<Self, String> {
         Ok(Self {
             stream: TextStream::after(tokenizer, prompt, ask.sampling.skip_special)?,
-            stops: Stops::new(stops.clone(), ask.sampling.include_stop),
+            stops: Stops::new(ends.texts.clone(), ask.sampling.include_stop),
             tokens: 0,
+            stop_tokens: ends.tokens.clone(),
+            include_stop: ask.sampling.include_stop,
             min_tokens: ask.sampling.min_tokens,
             cumulative: 0.0,
             finish: None,
@@ -63,9 +79,12 @@ impl Sequence {
         self.cumulative += f64::from(log_probability);
         self.news.tokens += 1;
         self.news.log_probabilities.push((token, log_probability));
-        let text = self.stream.push(tokenizer, token)?;
-        self.add(&text);
-        Ok(())
+        let ends = self.tokens > self.min_tokens && self.stop_tokens.contains(&token);
+        if !ends || self.include_stop {
+            let text = self.stream.push(tokenizer, token)?;
+            self.add(&text);
+        }
+        if ends { self.end(tokenizer, Finish::Stop) } else { Ok(()) }
     }
 
     fn add(&mut self, text: &str) {
@@ -137,7 +156,7 @@ pub(crate) fn response(
             }
             Output::Cumulative => {
                 let sums = sequences.iter().map(|sequence| (sequence.cumulative as f32).to_le_bytes());
-                numbers(DataType::Fp32, None, sums)
+                numbers(DataType::Fp32, sums)
             }
             Output::LogProbabilities => {
                 let rank = ask.sampling.is_greedy().then_some(1);
@@ -156,7 +175,7 @@ pub(crate) fn response(
 }
 
 fn count(number: usize) -> kushi_core::Tensor {
-    numbers(DataType::Uint32, None, std::iter::once((number as u32).to_le_bytes()))
+    numbers(DataType::Uint32, std::iter::once((number as u32).to_le_bytes()))
 }
 
 /// A list with an object for each token, as vLLM's is.

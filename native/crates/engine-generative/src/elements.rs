@@ -32,18 +32,10 @@ pub(crate) fn texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Tensor
     Tensor { datatype: DataType::Bytes, shape, data: Buffer::host(bytes) }
 }
 
-/// A vector of numbers, or as many rows of `width` as there are.
-pub(crate) fn numbers<const N: usize>(
-    datatype: DataType,
-    width: Option<usize>,
-    numbers: impl Iterator<Item = [u8; N]>,
-) -> Tensor {
+/// A vector of numbers.
+pub(crate) fn numbers<const N: usize>(datatype: DataType, numbers: impl Iterator<Item = [u8; N]>) -> Tensor {
     let bytes: Vec<u8> = numbers.flatten().collect();
-    let count = bytes.len() / N;
-    let shape = match width {
-        Some(width) => Shape::from_slice(&[(count / width) as i64, width as i64]),
-        None => Shape::from_slice(&[count as i64]),
-    };
+    let shape = Shape::from_slice(&[(bytes.len() / N) as i64]);
     Tensor { datatype, shape, data: Buffer::host(bytes) }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kushi_core::{
     Batch, Capability, Engine, Error, ErrorKind, ModelSpec, OnReady, Readiness, Runner, Slot, SlotToken,
+    WatchingThread,
 };
 use kushi_text::Tokenizer;
 use serde::Deserialize;
@@ -22,7 +23,9 @@ pub struct GenerativeOptions {
     pub context: usize,
     /// Tokens that the engine can keep, of all requests together.
     pub kept_tokens: usize,
-    /// With which of them the model ends an answer.
+    /// How many different ones the model knows.
+    pub vocabulary: usize,
+    /// With which of them it ends an answer.
     pub ends: Vec<u32>,
     /// How many requests run at the same time; others wait in the queue.
     pub most_running: usize,
@@ -67,8 +70,8 @@ impl GenerativeEngine {
 }
 
 impl Model {
-    /// The tokens of the prompt, and what the engine of tokens is told.
-    pub(crate) fn prepare(&self, ask: Ask) -> Result<(Ask, Vec<u32>, String), Error> {
+    /// The tokens of the prompt, and what the engine of tokens is told of each text that answers it.
+    pub(crate) fn prepare(&self, ask: Ask) -> Result<(Ask, Vec<u32>, Vec<String>), Error> {
         let longest = self.tokenizer.longest();
         let too_long = |text: String| {
             let of = format!(
@@ -80,24 +83,34 @@ impl Model {
         if prompt.is_empty() {
             return Err(Error::invalid("The prompt cannot be empty"));
         }
+        if let Some(token) = prompt.iter().chain(&ask.sampling.stop_tokens).find(|&&token| !self.knows(token))
+        {
+            let text = format!("{token} is none of the {} tokens of the model", self.options.vocabulary);
+            return Err(Error::invalid(text));
+        }
         let room = longest.saturating_sub(prompt.len());
         if room == 0 {
             return Err(too_long(format!("it has {} tokens", prompt.len())));
         }
         let max_tokens = ask.sampling.max_tokens.min(room);
-        let kept = prompt.len() + max_tokens.saturating_mul(ask.sampling.sequences);
-        if kept > self.options.kept_tokens {
-            return Err(Error::invalid(format!(
-                "the prompt and its {} answers may have {kept} tokens, and the cache of the model has {}: ask for fewer by \
-                 'max_tokens' or 'n'",
-                ask.sampling.sequences, self.options.kept_tokens
-            )));
-        }
         // enough for one that nobody has to be able to guess
-        let seed = || self.seeds.hash_one(std::time::Instant::now()) & u64::from(u32::MAX);
-        let order =
-            ask.sampling.order(max_tokens, &self.options.ends, tells_of_likelihood(&self.places, &ask), seed);
-        Ok((ask, prompt, order))
+        let seeds =
+            ask.sampling.seeds(|| self.seeds.hash_one(std::time::Instant::now()) & u64::from(u32::MAX));
+        let likely = tells_of_likelihood(&self.places, &ask);
+        let order = |seed| ask.sampling.order(max_tokens, &self.options.ends, likely, seed);
+        let orders = seeds.map(order).collect();
+        Ok((ask, prompt, orders))
+    }
+}
+
+impl Model {
+    /// The tokens with which it ends an answer.
+    pub(crate) fn ends(&self) -> &[u32] {
+        &self.options.ends
+    }
+
+    fn knows(&self, token: u32) -> bool {
+        usize::try_from(token).is_ok_and(|token| token < self.options.vocabulary)
     }
 }
 
@@ -137,7 +150,16 @@ impl Engine for GenerativeEngine {
 impl Drop for GenerativeEngine {
     fn drop(&mut self) {
         let _ = self.threads.news.send(Event::Close);
-        self.tokens.retire(Duration::ZERO);
+        let tokens = self.tokens.clone();
+        let retire = move || {
+            tokens.retire(Duration::ZERO);
+        };
+        // It waits, which an io thread must not, and the thread of the answers may be what it waits for.
+        if WatchingThread::number() > 0 || self.threads.is_one_of_them() {
+            drop(std::thread::Builder::new().name("kushi-retire".into()).spawn(retire));
+        } else {
+            retire();
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What goes to the engine of tokens, and what comes from it. The other end is a program of the backend's.
 //!
-//! A request has the tokens of a prompt and, as JSON, how others follow them. Each answer has what one step gave: tokens
-//! with the sequences to which they belong, how likely each was, and which sequences have ended.
+//! A request has the tokens of a prompt and, as JSON, how others follow them; without both it cancels the one of its id.
+//! Each answer has what one step gave: tokens, how likely each was, and once why no other one follows. Several texts that
+//! answer one prompt are as many requests here.
 
 use kushi_core::{
     Batching, Bound, DataType, Error, ErrorKind, Inputs, Labels, MetricsSpec, ModelSpec, QueuePolicy,
@@ -14,7 +15,7 @@ use crate::elements::{floats, int32s, numbers, texts};
 const MOST_AT_ONCE: usize = 64;
 const TOKENS: u16 = 0;
 const LOG_PROBABILITIES: u16 = 1;
-const ENDS: u16 = 2;
+const END: u16 = 2;
 
 /// Why a sequence has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +36,9 @@ impl Finish {
 /// What a step gave one request.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// The sequence, the token, and the logarithm of its probability.
-    pub tokens: Vec<(usize, u32, f32)>,
-    pub ends: Vec<(usize, Finish)>,
+    /// Each with the logarithm of its probability.
+    pub tokens: Vec<(u32, f32)>,
+    pub end: Option<Finish>,
 }
 
 /// The specification under which the engine of tokens of `model` runs: nobody but this engine asks it.
@@ -58,9 +59,9 @@ pub fn token_spec(model: &ModelSpec) -> ModelSpec {
         max_batch_size: MOST_AT_ONCE,
         inputs: vec![tensor("PROMPT", DataType::Int32, &[-1]), tensor("ORDER", DataType::Bytes, &[1])],
         outputs: vec![
-            tensor("TOKENS", DataType::Int32, &[-1, 2]),
+            tensor("TOKENS", DataType::Int32, &[-1]),
             tensor("LOG_PROBABILITIES", DataType::Fp32, &[-1]),
-            tensor("ENDS", DataType::Int32, &[-1, 2]),
+            tensor("END", DataType::Int32, &[-1]),
         ],
         batching: Some(Batching {
             preferred_batch_sizes: Vec::new(),
@@ -95,35 +96,26 @@ pub(crate) fn request(prompt: &[u32], order: &str) -> Bound {
         tensor.shape.insert(0, 1);
         tensor
     };
-    let prompt = numbers(DataType::Int32, None, prompt.iter().map(|&token| (token as i32).to_le_bytes()));
+    let prompt = numbers(DataType::Int32, prompt.iter().map(|&token| (token as i32).to_le_bytes()));
     let order = texts([order].into_iter());
     let inputs: Inputs = [Some(row(prompt)), Some(row(order))].into_iter().collect();
     Bound { inputs, wanted: Wanted::new(), rows: 1 }
 }
 
-/// Reads an answer; `sequences`: how many the request has.
-pub(crate) fn step(response: &Response, sequences: usize) -> Result<Step, Error> {
+/// Has the engine give up the request of the same id.
+pub(crate) fn cancellation() -> Bound {
+    request(&[], "")
+}
+
+pub(crate) fn step(response: &Response) -> Result<Step, Error> {
     let wrong =
         || Error::new(ErrorKind::EngineFailed, "the engine of tokens gave an answer that makes no sense");
     let find = |place| response.outputs.iter().find(|(at, _)| *at == place).map(|(_, tensor)| tensor);
-    let (Some(tokens), Some(log_probabilities), Some(ends)) =
-        (find(TOKENS), find(LOG_PROBABILITIES), find(ENDS))
-    else {
+    let (Some(tokens), Some(likely), Some(end)) = (find(TOKENS), find(LOG_PROBABILITIES), find(END)) else {
         return Err(wrong());
     };
-    let sequence = |number: i32| usize::try_from(number).ok().filter(|&number| number < sequences);
-    let mut step = Step::default();
-    let pairs: Vec<i32> = int32s(tokens).collect();
-    for (pair, log_probability) in pairs.as_chunks::<2>().0.iter().zip(floats(log_probabilities)) {
-        let (Some(sequence), Ok(token)) = (sequence(pair[0]), u32::try_from(pair[1])) else {
-            return Err(wrong());
-        };
-        step.tokens.push((sequence, token, log_probability));
-    }
-    let pairs: Vec<i32> = int32s(ends).collect();
-    for pair in pairs.as_chunks::<2>().0 {
-        let finish = if pair[1] == 0 { Finish::Stop } else { Finish::Length };
-        step.ends.push((sequence(pair[0]).ok_or_else(wrong)?, finish));
-    }
-    Ok(step)
+    let tokens = int32s(tokens).map(u32::try_from).zip(floats(likely));
+    let tokens = tokens.map(|(token, likely)| token.map(|token| (token, likely)).map_err(|_| wrong()));
+    let end = int32s(end).next().map(|reason| if reason == 0 { Finish::Stop } else { Finish::Length });
+    Ok(Step { tokens: tokens.collect::<Result<_, _>>()?, end })
 }

@@ -13,6 +13,7 @@ mod places;
 mod run;
 mod sampling;
 mod threads;
+mod tokens;
 
 pub use engine::{GenerativeEngine, GenerativeOptions};
 pub use exchange::token_spec;

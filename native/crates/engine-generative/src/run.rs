@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use kushi_core::{
-    Admission, Batch, Error, ErrorKind, Lease, Mail, Reply, Request, Response, Runner, Sent, SlotToken,
-    Ticket,
-};
+use kushi_core::{Batch, Error, ErrorKind, Mail, Response, Runner, Sent, SlotToken};
 use kushi_text::Tokenizer;
 
-use crate::answers::{Sequence, response, tells_of_tokens};
+use crate::answers::{Ends, Sequence, response, tells_of_tokens};
 use crate::ask::Ask;
 use crate::engine::Model;
 use crate::exchange;
 use crate::threads::{AnswerMail, Wake};
+use crate::tokens::{Tokens, key_of};
 
 /// A request whose prompt has become tokens.
 pub(crate) struct Prepared {
@@ -20,8 +18,8 @@ pub(crate) struct Prepared {
     pub batch: Batch,
     pub ask: Ask,
     pub prompt: Vec<u32>,
-    /// For the engine of tokens.
-    pub order: String,
+    /// For the engine of tokens, one for each text that answers.
+    pub orders: Vec<String>,
 }
 
 pub(crate) struct Run {
@@ -31,8 +29,9 @@ pub(crate) struct Run {
     ask: Ask,
     prompt_tokens: usize,
     tells_of_tokens: bool,
+    /// The texts that answer, each with its tokens.
     sequences: Vec<Sequence>,
-    ticket: Option<Ticket>,
+    tokens: Vec<Tokens>,
     /// Found no room.
     unsent: Option<Box<Response>>,
     outcome: Option<Result<(), Error>>,
@@ -41,10 +40,14 @@ pub(crate) struct Run {
 impl Prepared {
     pub(crate) fn new(model: &Model, slot: SlotToken, mut batch: Batch) -> Option<Self> {
         batch.begun();
+        if batch.is_abandoned(0) {
+            batch.fail(&Error::cancelled());
+            return None;
+        }
         let request = batch.request(0)?;
         let made = Ask::read(&model.places, request).and_then(|ask| model.prepare(ask));
         match made {
-            Ok((ask, prompt, order)) => Some(Self { slot, batch, ask, prompt, order }),
+            Ok((ask, prompt, orders)) => Some(Self { slot, batch, ask, prompt, orders }),
             Err(error) => {
                 let error = error.of_request(&request.id);
                 batch.fail(&error);
@@ -58,35 +61,31 @@ impl Run {
     /// Hands it in to the engine of tokens. `None`: it has ended.
     pub(crate) fn begin(
         model: &Model,
-        tokens: &Arc<Runner>,
+        engine: &Arc<Runner>,
         prepared: Prepared,
         mail: AnswerMail,
         key: u64,
     ) -> Option<Self> {
-        let Prepared { slot, mut batch, ask, prompt, order } = prepared;
-        let stops: Arc<[String]> = ask.sampling.stops.clone().into();
-        let sequence = |_| Sequence::new(&model.tokenizer, &prompt, &ask, &stops);
-        let sequences: Result<Vec<_>, _> = (0..ask.sampling.sequences).map(sequence).collect();
-        let begun =
-            sequences.map_err(|text| Error::new(ErrorKind::EngineFailed, text)).and_then(|sequences| {
-                let context = batch.child_context(0).ok_or_else(Error::cancelled)?;
-                let id = batch.request(0).map(|request| request.id.clone()).unwrap_or_default();
-                let wake = mail.wake(key);
-                let reply = Reply::new(Arc::new(mail), key);
-                let request = Request {
-                    id,
-                    context,
-                    ..Request::new(exchange::request(&prompt, &order), tokens.now(), reply)
-                };
-                let (ticket, admission) = tokens.submit(request).map_err(|(error, _)| error)?;
-                Ok((sequences, ticket, admission, wake))
-            });
+        let Prepared { slot, mut batch, ask, prompt, orders } = prepared;
+        let ends = Ends::of(&ask.sampling, model.ends());
+        let sequence = |_| Sequence::new(&model.tokenizer, &prompt, &ask, &ends);
+        let sequences: Result<Vec<_>, _> = orders.iter().map(sequence).collect();
+        let fault = |text| Error::new(ErrorKind::EngineFailed, text);
+        let wake = mail.wake(key);
+        let begun = sequences.map_err(fault).and_then(|sequences| {
+            let context = batch.child_context(0).ok_or_else(Error::cancelled)?;
+            let mailbox = Arc::new(mail);
+            let begin = |(number, order): (usize, &String)| {
+                let asked = exchange::request(&prompt, order);
+                Tokens::begin(engine, &mailbox, key_of(key, number), context.clone(), asked)
+            };
+            // where one is refused, those before it are cancelled by being dropped
+            let tokens = orders.iter().enumerate().map(begin).collect::<Result<Vec<_>, _>>()?;
+            Ok((sequences, tokens))
+        });
         match begun {
-            Ok((sequences, ticket, admission, wake)) => {
+            Ok((sequences, tokens)) => {
                 batch.when_abandoned(0, wake);
-                if let Admission::Lead(lease) = admission {
-                    Lease::run_afterwards(lease);
-                }
                 Some(Self {
                     slot: Some(slot),
                     batch,
@@ -94,7 +93,7 @@ impl Run {
                     ask,
                     prompt_tokens: prompt.len(),
                     sequences,
-                    ticket: Some(ticket),
+                    tokens,
                     unsent: None,
                     outcome: None,
                 })
@@ -106,47 +105,44 @@ impl Run {
         }
     }
 
-    pub(crate) fn take(&mut self, tokenizer: &Tokenizer, mail: Mail) {
+    /// Mail of the text with this number.
+    pub(crate) fn take(&mut self, tokenizer: &Tokenizer, number: usize, mail: Mail) {
         if self.outcome.is_some() {
             return;
         }
         let Mail { response, end, .. } = mail;
-        let taken = response.map_or(Ok(()), |response| self.step(tokenizer, &response));
-        let all_ended = self.sequences.iter().all(|sequence| sequence.finish.is_some());
-        match (taken, end) {
-            (Err(error), _) => self.close(Err(error)),
-            (Ok(()), Some(end)) => {
-                // its request has come back
-                self.ticket = None;
-                let early = || {
-                    Error::new(ErrorKind::EngineFailed, "the engine of tokens ended before its answer did")
-                };
-                self.close(end.result.and_then(|()| if all_ended { Ok(()) } else { Err(early()) }));
+        let (sequence, tokens) = (&mut self.sequences[number], &mut self.tokens[number]);
+        let mut taken = response.map_or(Ok(()), |response| step(sequence, tokenizer, &response));
+        if let Some(end) = end {
+            tokens.have_ended();
+            taken = taken.and(end.result);
+            if taken.is_ok() && sequence.finish.is_none() {
+                let text = "the engine of tokens ended before its answer did";
+                taken = Err(Error::new(ErrorKind::EngineFailed, text));
             }
-            (Ok(()), None) if all_ended => self.close(Ok(())),
-            (Ok(()), None) => {}
         }
-    }
-
-    fn step(&mut self, tokenizer: &Tokenizer, response: &Response) -> Result<(), Error> {
-        let step = exchange::step(response, self.sequences.len())?;
-        let fault = |text| Error::new(ErrorKind::EngineFailed, text);
-        for (sequence, token, log_probability) in step.tokens {
-            self.sequences[sequence].push(tokenizer, token, log_probability).map_err(fault)?;
+        if let Err(error) = taken {
+            return self.close(Err(error));
         }
-        for (sequence, finish) in step.ends {
-            self.sequences[sequence].end(tokenizer, finish).map_err(fault)?;
+        if sequence.finish.is_some() {
+            tokens.cancel();
         }
-        Ok(())
+        if self.sequences.iter().all(|sequence| sequence.finish.is_some()) {
+            self.close(Ok(()));
+        }
     }
 
     /// Nothing is wanted of the engine of tokens any more.
-    pub(crate) fn close(&mut self, outcome: Result<(), Error>) {
-        if let Some(ticket) = self.ticket.take() {
-            ticket.cancel();
-        }
+    fn close(&mut self, outcome: Result<(), Error>) {
+        self.tokens.iter_mut().for_each(Tokens::cancel);
         self.slot = None;
         self.outcome.get_or_insert(outcome);
+    }
+
+    /// Ends it without what has not been sent.
+    pub(crate) fn stop(mut self, error: &Error) {
+        self.close(Err(error.clone()));
+        self.batch.end(0, Err(error.clone()));
     }
 
     /// Sends what there is, as far as there is room. False: it has ended.
@@ -197,4 +193,13 @@ impl Run {
     fn response(&mut self, model: &Model) -> Response {
         response(&model.places, &self.ask, &model.tokenizer, self.prompt_tokens, &mut self.sequences)
     }
+}
+
+fn step(sequence: &mut Sequence, tokenizer: &Tokenizer, response: &Response) -> Result<(), Error> {
+    let fault = |text| Error::new(ErrorKind::EngineFailed, text);
+    let step = exchange::step(response)?;
+    for (token, log_probability) in step.tokens {
+        sequence.push(tokenizer, token, log_probability).map_err(fault)?;
+    }
+    step.end.map_or(Ok(()), |finish| sequence.end(tokenizer, finish).map_err(fault))
 }

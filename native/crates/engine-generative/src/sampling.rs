@@ -5,8 +5,15 @@ use kushi_text::{LONGEST_STOP, MOST_STOPS};
 use serde_json::{Map, Value, json};
 
 const USUAL_TOKENS: usize = 16;
-const MOST_SEQUENCES: u64 = 64;
+pub(crate) const MOST_SEQUENCES: u64 = 64;
 const MOST_STOP_TOKENS: usize = 64;
+/// More than any model has tokens.
+const MOST_TOP_K: u64 = 1 << 30;
+const LARGEST_MIN_P: f64 = 0.999;
+/// What is below it means the likeliest token, as in vLLM.
+const NO_TEMPERATURE: f64 = 1e-5;
+/// The engine divides by it, in 32 bits.
+const TEMPERATURES: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 
 /// What vLLM has and the engine cannot do.
 const REFUSED: [&str; 17] = [
@@ -39,8 +46,8 @@ pub(crate) struct Sampling {
     pub skip_special: bool,
     /// How many of the likeliest tokens are to be told beside each.
     pub log_probabilities: Option<u64>,
-    stop_tokens: Vec<u32>,
-    ignore_end: bool,
+    pub stop_tokens: Vec<u32>,
+    pub ignore_end: bool,
     temperature: f64,
     top_p: f64,
     top_k: u64,
@@ -125,12 +132,12 @@ impl Sampling {
             }
             "min_tokens" => self.min_tokens = whole(name, value)? as usize,
             "temperature" => {
-                self.temperature = within(name, value, 0.0..=f64::MAX, "must be non-negative")?;
+                self.temperature = temperature(name, value)?;
             }
             "top_p" => {
-                self.top_p = within(name, value, f64::MIN_POSITIVE..=1.0, "must be in (0, 1]")?;
+                self.top_p = within(name, value, 1e-6..=1.0, "must be in (0, 1]")?;
             }
-            "min_p" => self.min_p = within(name, value, 0.0..=1.0, "must be in [0, 1]")?,
+            "min_p" => self.min_p = within(name, value, 0.0..=LARGEST_MIN_P, "must be in [0, 1)")?,
             "presence_penalty" => {
                 self.presence_penalty = within(name, value, -2.0..=2.0, "must be in [-2, 2]")?;
             }
@@ -138,10 +145,9 @@ impl Sampling {
                 self.frequency_penalty = within(name, value, -2.0..=2.0, "must be in [-2, 2]")?;
             }
             "repetition_penalty" => {
-                let range = f64::MIN_POSITIVE..=f64::MAX;
-                self.repetition_penalty = within(name, value, range, "must be greater than zero")?;
+                self.repetition_penalty = within(name, value, 0.01..=100.0, "must be in [0.01, 100]")?;
             }
-            "top_k" => self.top_k = if is_minus_one(value) { 0 } else { whole(name, value)? },
+            "top_k" => self.top_k = if is_minus_one(value) { 0 } else { whole(name, value)?.min(MOST_TOP_K) },
             "seed" => self.seed = if is_minus_one(value) { None } else { Some(whole(name, value)?) },
             "ignore_eos" => self.ignore_end = flag(name, value)?,
             "include_stop_str_in_output" => self.include_stop = flag(name, value)?,
@@ -188,21 +194,23 @@ impl Sampling {
         penalties != (0.0, 0.0, 1.0) || self.min_tokens > 0
     }
 
+    /// What each of the texts is drawn with.
+    pub(crate) fn seeds(&self, drawn: impl FnOnce() -> u64) -> impl Iterator<Item = u64> {
+        let first = self.seed.unwrap_or_else(drawn);
+        (0..self.sequences as u64).map(move |number| first.wrapping_add(number))
+    }
+
     /// As the engine's own configuration has it. `ends`: the tokens with which the model ends an answer;
     /// `likely`: whether it is asked how likely each token was.
-    pub(crate) fn order(
-        &self,
-        max_tokens: usize,
-        ends: &[u32],
-        likely: bool,
-        seed: impl FnOnce() -> u64,
-    ) -> String {
-        let mut stop_tokens = self.stop_tokens.clone();
+    pub(crate) fn order(&self, max_tokens: usize, ends: &[u32], likely: bool, seed: u64) -> String {
+        // one that ignores its end ignores all others: they are found by whoever reads its tokens
+        let mut stop_tokens = Vec::new();
         if !self.ignore_end {
+            stop_tokens.extend_from_slice(&self.stop_tokens);
             stop_tokens.extend_from_slice(ends);
+            stop_tokens.sort_unstable();
+            stop_tokens.dedup();
         }
-        stop_tokens.sort_unstable();
-        stop_tokens.dedup();
         let mut order = json!({
             "max_new_tokens": max_tokens,
             "min_new_tokens": self.min_tokens.min(max_tokens),
@@ -213,13 +221,15 @@ impl Sampling {
             "repetition_penalty": self.repetition_penalty,
             "logprobs": u8::from(likely),
         });
+        if let Some(end) = stop_tokens.first() {
+            order["eos_token_id"] = json!(end);
+        }
         if !self.is_greedy() {
             order["do_sample"] = json!(true);
-            order["num_return_sequences"] = json!(self.sequences);
             order["temperature"] = json!(self.temperature);
             order["top_p"] = json!(self.top_p);
             order["min_p"] = json!(self.min_p);
-            order["rng_seed"] = json!(self.seed.unwrap_or_else(seed));
+            order["rng_seed"] = json!(seed);
             if self.top_k > 0 {
                 order["top_k"] = json!(self.top_k);
             }
@@ -268,6 +278,13 @@ fn within(
 ) -> Result<f64, String> {
     let number = number(name, value)?;
     if range.contains(&number) { Ok(number) } else { Err(format!("{name} {rule}, got {number}.")) }
+}
+
+/// One that is nearly nothing is none.
+fn temperature(name: &str, value: &Value) -> Result<f64, String> {
+    let temperature =
+        within(name, value, 0.0..=*TEMPERATURES.end(), "must be non-negative, and 100 at most")?;
+    Ok(if temperature < NO_TEMPERATURE { 0.0 } else { temperature.max(*TEMPERATURES.start()) })
 }
 
 fn is_minus_one(value: &Value) -> bool {

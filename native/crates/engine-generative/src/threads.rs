@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::ThreadId;
 
 use kushi_core::{Afterwards, Batch, Error, ErrorKind, Mail, Mailbox, Runner, SlotToken, os_text};
 
 use crate::engine::Model;
 use crate::run::{Prepared, Run};
+use crate::tokens::place_of;
 
 /// Has a run looked at again.
 pub(crate) type Wake = Box<dyn FnOnce() + Send>;
@@ -44,18 +46,31 @@ impl AnswerMail {
 pub(crate) struct Threads {
     pub prompts: Sender<(SlotToken, Batch)>,
     pub news: Sender<Event>,
+    ids: [ThreadId; 2],
 }
 
 impl Threads {
     pub(crate) fn start(model: &Arc<Model>, tokens: Arc<Runner>) -> Result<Self, Error> {
         let (prompts, arrived) = channel();
         let (news, heard) = channel();
-        let (of_prompts, to_answers) = (model.clone(), news.clone());
-        spawn(&model.name, "prompts", move || prepare(&of_prompts, &arrived, &to_answers))?;
-        let answers =
-            Answers { model: model.clone(), tokens, news: news.clone(), runs: HashMap::new(), next: 0 };
-        spawn(&model.name, "answers", move || answers.run(&heard))?;
-        Ok(Self { prompts, news })
+        let (model_of_prompts, to_answers) = (model.clone(), news.clone());
+        let of_prompts =
+            spawn(&model.name, "prompts", move || prepare(&model_of_prompts, &arrived, &to_answers))?;
+        let answers = Answers {
+            model: model.clone(),
+            tokens,
+            news: news.clone(),
+            runs: HashMap::new(),
+            next: 0,
+            stopped: false,
+        };
+        let of_answers = spawn(&model.name, "answers", move || answers.run(&heard))?;
+        Ok(Self { prompts, news, ids: [of_prompts, of_answers] })
+    }
+
+    /// Whether the caller is one of the two.
+    pub(crate) fn is_one_of_them(&self) -> bool {
+        self.ids.contains(&std::thread::current().id())
     }
 }
 
@@ -65,9 +80,9 @@ impl Drop for Threads {
     }
 }
 
-fn spawn(model: &str, what: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+fn spawn(model: &str, what: &str, work: impl FnOnce() + Send + 'static) -> Result<ThreadId, Error> {
     let thread = std::thread::Builder::new().name(format!("{model}_{what}"));
-    let started = thread.spawn(work).map(drop);
+    let started = thread.spawn(work).map(|started| started.thread().id());
     started.map_err(|error| {
         let text = format!("cannot start a thread of a generative model: {}", os_text(&error));
         Error::new(ErrorKind::Internal, text)
@@ -92,6 +107,8 @@ struct Answers {
     news: Sender<Event>,
     runs: HashMap<u64, Run>,
     next: u64,
+    /// Nothing begins any more.
+    stopped: bool,
 }
 
 impl Answers {
@@ -117,6 +134,7 @@ impl Answers {
 
     fn take(&mut self, event: Event, looked_at: &mut Vec<u64>) {
         match event {
+            Event::Begin(prepared) if self.stopped => prepared.batch.fail(&self.stopping()),
             Event::Begin(prepared) => {
                 let key = self.next;
                 self.next += 1;
@@ -129,9 +147,9 @@ impl Answers {
             }
             Event::Mail(mail) => {
                 for mail in mail {
-                    let key = mail.key;
+                    let (key, number) = place_of(mail.key);
                     let Some(mut run) = self.runs.remove(&key) else { continue };
-                    if self.guarded(|| run.take(&self.model.tokenizer, mail)).is_some() {
+                    if self.guarded(|| run.take(&self.model.tokenizer, number, mail)).is_some() {
                         self.runs.insert(key, run);
                         looked_at.push(key);
                     }
@@ -151,12 +169,15 @@ impl Answers {
     }
 
     fn stop(&mut self) {
-        let text = format!("model '{}' is being stopped", self.model.name);
-        for (key, mut run) in std::mem::take(&mut self.runs) {
-            run.close(Err(Error::new(ErrorKind::ShuttingDown, text.clone())));
-            // one that has no room for its last answer goes without it
-            run.go_on(&self.model, || AnswerMail(self.news.clone()).wake(key));
+        self.stopped = true;
+        let error = self.stopping();
+        for run in std::mem::take(&mut self.runs).into_values() {
+            self.guarded(|| run.stop(&error));
         }
+    }
+
+    fn stopping(&self) -> Error {
+        Error::new(ErrorKind::ShuttingDown, format!("model '{}' is being stopped", self.model.name))
     }
 
     /// `None` where it panics: what it was about is dropped, and ends by that.

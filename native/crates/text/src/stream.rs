@@ -30,10 +30,13 @@ impl TextStream {
 
     /// The text that the next token adds: nothing where it is part of a character.
     pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<String, String> {
+        if tokenizer.is_silent(token, self.skip_special) {
+            return Ok(String::new());
+        }
         self.window.push(token);
         let text = tokenizer.text_of(&self.window, self.skip_special)?;
-        let is_whole = !text.ends_with(NO_CHARACTER) || self.window.len() - self.out >= MOST_WITHOUT_TEXT;
-        if is_whole && text.len() > self.text_out.len() {
+        let has_more = text.len() > self.text_out.len() && !text.ends_with(NO_CHARACTER);
+        if has_more || self.window.len() - self.out >= MOST_WITHOUT_TEXT {
             self.let_out(tokenizer, &text)
         } else {
             Ok(String::new())

@@ -153,11 +153,18 @@ impl Tokenizer {
     /// All tokens of a text, with the special ones around it. Fails where it cannot have [`Self::longest`] or fewer, in
     /// time that does not grow with it.
     pub fn whole(&self, text: &str) -> Result<Vec<u32>, String> {
-        if text.len() > self.most_bytes() {
-            return Err(format!("it has {} bytes, which are more than {} tokens", text.len(), self.longest));
+        let most = self.longest.saturating_mul(MOST_BYTES).max(LEAST_OF_MOST);
+        if text.len() > most {
+            return Err(format!("it has {} bytes, expected at most {most}", text.len()));
         }
         let made = self.inner.encode_fast(text, true).map_err(|error| error.to_string())?;
         Ok(made.get_ids().to_vec())
+    }
+
+    /// Whether a token never has a text: a special one, where those are left out, and one that there is not.
+    pub(crate) fn is_silent(&self, token: u32, skip_special: bool) -> bool {
+        let Some(text) = self.inner.id_to_token(token) else { return true };
+        skip_special && self.inner.get_added_vocabulary().is_special_token(&text)
     }
 
     /// What one token stands for, by itself.
