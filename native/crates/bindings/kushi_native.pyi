@@ -14,6 +14,7 @@ __all__ = [
     "Exchange",
     "Forest",
     "ForestModel",
+    "GenerativeModel",
     "LocalClient",
     "OnnxModel",
     "OnnxTexts",

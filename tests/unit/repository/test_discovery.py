@@ -78,7 +78,7 @@ def test_every_folder_of_backends_has_a_descriptor_and_none_is_refused() -> None
     assert not discovery.found().refused
 
 
-OWN = ["tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python", "fil"]
+OWN = ["tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python", "fil", "openvino_genai"]
 """The backends of this package, in the order in which their files are looked for"""
 
 

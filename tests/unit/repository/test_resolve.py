@@ -54,7 +54,8 @@ def test_an_empty_version_directory_is_told_what_belongs_there(tmp_path: Path, v
     with pytest.raises(ConfigInvalid) as raised:
         resolve(source, auto_complete=True)
     names = ("savedmodel", "graphdef", "plan", "onnx", "ort", "xml", "pt", "pt2", "py")
-    files = " or ".join([*(f"'model.{suffix}'" for suffix in names), "'checkpoint.tl'"])
+    others = ("checkpoint.tl", "model.gguf", "openvino_model.xml")
+    files = " or ".join(f"'{file}'" for file in (*(f"model.{suffix}" for suffix in names), *others))
     assert f"no model file found in '{expected}', expected {files}: Invalid model name" in str(raised.value)
 
 

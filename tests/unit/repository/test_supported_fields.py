@@ -236,5 +236,6 @@ def test_a_backend_that_is_not_there_is_refused_before_its_parameters() -> None:
     assert str(raised.value) == f"backend 'dali' is native code of Triton's and not supported, {instead}"
     with pytest.raises(Unsupported) as raised:
         check_supported_fields(config('backend: "mine"'))
-    expected = "expected 'tensorflow' or 'tensorrt' or 'onnxruntime' or 'openvino' or 'pytorch' or 'python' or 'fil'"
+    names = ("tensorflow", "tensorrt", "onnxruntime", "openvino", "pytorch", "python", "fil", "openvino_genai")
+    expected = f"expected {' or '.join(map(repr, names))}"
     assert str(raised.value) == f"backend 'mine' is not supported by this version, {expected}"

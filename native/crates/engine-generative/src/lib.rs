@@ -9,11 +9,14 @@ mod ask;
 mod elements;
 mod engine;
 mod exchange;
+mod mail;
+mod model;
 mod places;
 mod run;
 mod sampling;
 mod threads;
 mod tokens;
 
-pub use engine::{GenerativeEngine, GenerativeOptions};
+pub use engine::GenerativeEngine;
 pub use exchange::token_spec;
+pub use model::GenerativeOptions;

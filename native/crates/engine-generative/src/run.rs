@@ -7,9 +7,9 @@ use kushi_text::Tokenizer;
 
 use crate::answers::{Ends, Sequence, response, tells_of_tokens};
 use crate::ask::Ask;
-use crate::engine::Model;
 use crate::exchange;
-use crate::threads::{AnswerMail, Wake};
+use crate::mail::{AnswerMail, Wake};
+use crate::model::Model;
 use crate::tokens::{Tokens, key_of};
 
 /// A request whose prompt has become tokens.

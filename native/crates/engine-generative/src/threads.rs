@@ -6,40 +6,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::ThreadId;
 
-use kushi_core::{Afterwards, Batch, Error, ErrorKind, Mail, Mailbox, Runner, SlotToken, os_text};
+use kushi_core::{Afterwards, Batch, Error, ErrorKind, Runner, SlotToken, os_text};
 
-use crate::engine::Model;
+use crate::mail::{AnswerMail, News};
+use crate::model::Model;
 use crate::run::{Prepared, Run};
 use crate::tokens::place_of;
 
-/// Has a run looked at again.
-pub(crate) type Wake = Box<dyn FnOnce() + Send>;
-
 pub(crate) enum Event {
     Begin(Box<Prepared>),
-    Mail(Vec<Mail>),
-    /// There may be room for more, or nobody waits any more.
-    Look(u64),
+    News(News),
     /// All that goes on ends.
     Stop,
     /// The same, and nothing follows.
     Close,
-}
-
-/// Where the engine of tokens answers: it only collects.
-pub(crate) struct AnswerMail(Sender<Event>);
-
-impl Mailbox for AnswerMail {
-    fn deliver(&self, mail: Vec<Mail>) {
-        let _ = self.0.send(Event::Mail(mail));
-    }
-}
-
-impl AnswerMail {
-    pub(crate) fn wake(&self, key: u64) -> Wake {
-        let news = self.0.clone();
-        Box::new(move || drop(news.send(Event::Look(key))))
-    }
 }
 
 /// The ends of both threads. They go when these do.
@@ -138,14 +118,14 @@ impl Answers {
             Event::Begin(prepared) => {
                 let key = self.next;
                 self.next += 1;
-                let mail = AnswerMail(self.news.clone());
+                let mail = self.mail();
                 let begun = || Run::begin(&self.model, &self.tokens, *prepared, mail, key);
                 if let Some(Some(run)) = self.guarded(begun) {
                     self.runs.insert(key, run);
                     looked_at.push(key);
                 }
             }
-            Event::Mail(mail) => {
+            Event::News(News::Mail(mail)) => {
                 for mail in mail {
                     let (key, number) = place_of(mail.key);
                     let Some(mut run) = self.runs.remove(&key) else { continue };
@@ -155,14 +135,14 @@ impl Answers {
                     }
                 }
             }
-            Event::Look(key) => looked_at.push(key),
+            Event::News(News::Look(key)) => looked_at.push(key),
             Event::Stop | Event::Close => self.stop(),
         }
     }
 
     fn go_on(&mut self, key: u64) {
         let Some(mut run) = self.runs.remove(&key) else { return };
-        let wake = || AnswerMail(self.news.clone()).wake(key);
+        let wake = || self.mail().wake(key);
         if self.guarded(|| run.go_on(&self.model, wake)) == Some(true) {
             self.runs.insert(key, run);
         }
@@ -174,6 +154,12 @@ impl Answers {
         for run in std::mem::take(&mut self.runs).into_values() {
             self.guarded(|| run.stop(&error));
         }
+    }
+
+    /// Where news of its runs go.
+    fn mail(&self) -> AnswerMail {
+        let news = self.news.clone();
+        AnswerMail::new(move |one| drop(news.send(Event::News(one))))
     }
 
     fn stopping(&self) -> Error {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kushi_core::{Admission, Bound, Context, Error, Reply, Request, Runner, Ticket};
 
 use crate::exchange;
+use crate::mail::AnswerMail;
 use crate::sampling::MOST_SEQUENCES;
-use crate::threads::AnswerMail;
 
 /// Whose mail nobody reads.
 const NOBODY: u64 = u64::MAX;
