@@ -57,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-buckets test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-embeddings bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
+.PHONY: help setup models examples environments wheel bento image dist licences sbom serve serve-models test test-rust test-rebuild test-triton test-triton-examples test-torch test-tensorrt test-tensorflow test-fil test-buckets test-browser test-clients test-bentoml-newest test-gpu gpu-kit test-deploy test-packages test-containers test-python test-unit scheduled coverage coverage-rust fuzz sanitize miri hostile pictures lint lint-python lint-rust bench bench-page bench-embeddings bench-generative bench-reading bench-service bench-torch bench-triton bench-overload soak chaos docs site fmt lock train clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -423,6 +423,9 @@ $(SENTENCES)/.synced: requirements/sentences.txt $(BOOTSTRAPPED)
 	$(PYTHON) -m venv --clear $(SENTENCES)
 	VIRTUAL_ENV=$(CURDIR)/$(SENTENCES) $(UV) pip sync --quiet --require-hashes requirements/sentences.txt
 	@touch $@
+
+bench-generative: shipped ## Tokens per second of a language model beside its pipeline alone (ARGS="--quick" for a look)
+	$(BIN)/python -m benchmarks.generative $(ARGS)
 
 bench-embeddings: shipped examples $(SENTENCES)/.synced ## Texts per second of CPU beside ONNX Runtime, an ensemble and sentence-transformers (ARGS="--quick" for a look)
 	$(BIN)/python -m benchmarks.embeddings $(ARGS)

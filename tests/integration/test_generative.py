@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import queue
+import shlex
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +19,16 @@ from runners import Engine
 from tests import generative
 from tests.generative import ids_of, text_of, write_model
 from tests.integration.grpc_doors import port_of
-from tests.serving import Server
+from tests.integration.test_docs_python import blocks, environment
+from tests.serving import ROOT, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tritonclient.grpc import InferResult
+
+    from tests.conftest import StartServer
 
 PROMPTS = ("the cat", "the dog sat", "\u2603 \u00e4", "a", "x" * 100, " the the", "1 2 3 ...", "\u00e4\u00f6")
 GREEDY = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
@@ -270,3 +276,28 @@ def test_more_than_run_at_once_wait_in_the_queue(generating: Server, truth: dict
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: ask(generating, "the cat")["text_output"], range(40)))
     assert set(answers) == {"the cat" + truth["the cat"]}
+
+
+def test_what_the_page_says_is_so(tmp_path: Path, start_server: StartServer) -> None:
+    page = (ROOT / "docs" / "generative.md").read_text(encoding="utf-8")
+    directory = tmp_path / "my_models" / "writer" / "1"
+    directory.mkdir(parents=True)
+    write_model(directory / "model.gguf")
+    (program,) = blocks(page, "python")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    server = start_server(tmp_path / "my_models")
+    whole, pieces = (
+        subprocess.run(
+            shlex.split(curl.replace("localhost:8000", f"{server.http[0]}:{server.http[1]}")),
+            capture_output=True,
+            check=True,
+        ).stdout
+        for curl in blocks(page, "sh")[1:]
+    )
+    events = [json.loads(event.removeprefix(b"data: ")) for event in pieces.split(b"\n\n") if event]
+    text = "".join(event["text_output"] for event in events)
+    assert json.loads(whole)["text_output"] == "The cat sat on" + text
+    assert done.stdout.decode() == text
