@@ -129,4 +129,4 @@ def _pipeline(settings: GenerativeSettings, blocks: int) -> dict[str, object]:
         "enable_prefix_caching": False,
         "dynamic_split_fuse": True,
     }
-    return {"properties": properties, "scheduler": scheduler}
+    return {"properties": properties, "scheduler": scheduler, "blocks": blocks - 1, "block_tokens": _BLOCK}

@@ -159,7 +159,7 @@ pub(crate) fn response(
                 numbers(DataType::Fp32, sums)
             }
             Output::LogProbabilities => {
-                let rank = ask.sampling.is_greedy().then_some(1);
+                let rank = ask.sampling.takes_the_likeliest().then_some(1);
                 let lists: Vec<String> = news
                     .iter()
                     .map(|news| log_probabilities(tokenizer, &news.log_probabilities, rank))

@@ -69,7 +69,8 @@ pub fn token_spec(model: &ModelSpec) -> ModelSpec {
             preserve_ordering: false,
         }),
         queue: QueueSpec {
-            max_bytes: model.queue.max_bytes,
+            // what is inside is bounded by the queue of the model
+            max_bytes: usize::MAX,
             levels: vec![QueuePolicy {
                 max_requests: 0,
                 default_timeout_us: 0,

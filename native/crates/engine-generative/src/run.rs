@@ -115,10 +115,12 @@ impl Run {
         let mut taken = response.map_or(Ok(()), |response| step(sequence, tokenizer, &response));
         if let Some(end) = end {
             tokens.have_ended();
-            taken = taken.and(end.result);
-            if taken.is_ok() && sequence.finish.is_none() {
-                let text = "the engine of tokens ended before its answer did";
-                taken = Err(Error::new(ErrorKind::EngineFailed, text));
+            // One that has come to its end here was cancelled there.
+            if sequence.finish.is_none() {
+                let early = || {
+                    Error::new(ErrorKind::EngineFailed, "the engine of tokens ended before its answer did")
+                };
+                taken = taken.and(end.result).and_then(|()| Err(early()));
             }
         }
         if let Err(error) = taken {

@@ -174,7 +174,7 @@ impl Sampling {
             return Err(format!("n must be 1 when using greedy sampling, got {}.", self.sequences));
         }
         // of the engine only the probability of the token is known that it took
-        let known = u64::from(self.is_greedy() && !self.is_bent());
+        let known = u64::from(self.takes_the_likeliest());
         match self.log_probabilities {
             Some(asked) if asked > known => Err(format!(
                 "logprobs must be at most {known} here, got {asked}: the engine knows the probability of the token that it takes, \
@@ -184,14 +184,14 @@ impl Sampling {
         }
     }
 
-    pub(crate) fn is_greedy(&self) -> bool {
+    fn is_greedy(&self) -> bool {
         self.temperature == 0.0
     }
 
-    /// Whether another token may be taken than the likeliest one, though it is greedy.
-    fn is_bent(&self) -> bool {
+    /// Whether each token is the likeliest one.
+    pub(crate) fn takes_the_likeliest(&self) -> bool {
         let penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty);
-        penalties != (0.0, 0.0, 1.0) || self.min_tokens > 0
+        self.is_greedy() && penalties == (0.0, 0.0, 1.0) && self.min_tokens == 0
     }
 
     /// What each of the texts is drawn with.
