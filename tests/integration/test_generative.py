@@ -89,6 +89,46 @@ def stream(server: Server, prompt: str, sampling: dict[str, Any] = GREEDY, **mor
     return [json.loads(event) for event in events]
 
 
+OF_VLLM = {
+    "text_input": "BYTES",
+    "stream": "BOOL",
+    "sampling_parameters": "BYTES",
+    "exclude_input_in_output": "BOOL",
+    "return_finish_reason": "BOOL",
+    "return_cumulative_logprob": "BOOL",
+    "return_logprobs": "BOOL",
+    "return_num_input_tokens": "BOOL",
+    "return_num_output_tokens": "BOOL",
+    "text_output": "BYTES",
+    "finish_reason": "BYTES",
+    "cumulative_logprob": "FP32",
+    "logprobs": "BYTES",
+    "num_input_tokens": "UINT32",
+    "num_output_tokens": "UINT32",
+}
+"""What Triton's vLLM backend calls its inputs and outputs; `image` and `embedding_request` are none of a text's"""
+
+
+def test_inputs_and_outputs_are_those_of_tritons_vllm_backend(generating: Server) -> None:
+    metadata = generating.get("/v2/models/m").json()
+    assert {one["name"]: one["datatype"] for one in (*metadata["inputs"], *metadata["outputs"])} == OF_VLLM
+    config = generating.get("/v2/models/m/config").json()
+    assert [one["name"] for one in config["input"] if not one["optional"]] == ["text_input"]
+    assert config["model_transaction_policy"] == {"decoupled": True}
+
+
+@pytest.mark.parametrize("name", ["image", "embedding_request"])
+def test_inputs_that_it_cannot_use_are_refused_by_name(generating: Server, name: str) -> None:
+    given = GrpcInput(name, [1], "BYTES")
+    given.set_data_from_numpy(np.array([b"x"], object))
+    arrived: queue.Queue[tuple[InferResult, Exception | None]] = queue.Queue()
+    with GrpcClient(f"127.0.0.1:{port_of(generating)}") as client:
+        client.start_stream(lambda result, error: arrived.put((result, error)))
+        client.async_stream_infer("m", [*grpc_inputs("the cat", GREEDY, streams=False), given])
+        _, error = next_of(arrived)
+    assert f"unexpected inference input '{name}' for model 'm'" in str(error)
+
+
 def test_the_text_is_what_the_pipeline_makes_by_itself(generating: Server, truth: dict[str, str]) -> None:
     for prompt, expected in truth.items():
         assert ask(generating, prompt)["text_output"] == prompt + expected

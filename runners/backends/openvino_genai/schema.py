@@ -40,7 +40,7 @@ def complete(config: ModelConfig) -> ModelConfig:
 
 
 def of_tokens(config: ModelConfig) -> ModelConfig:
-    """What the process of the pipeline takes and gives: the other end is `tokens.py`, and the native crate"""
+    """What the process of the pipeline takes and gives: the other ends are `crowd.py`, and the native crate"""
     inner = ModelConfig()
     inner.CopyFrom(config)
     del inner.input[:]

@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Close,
 }
 
-/// The ends of both threads. They go when these do.
+/// The ways to both threads. That of prompts goes when its way does, the other one by [`Event::Close`].
 pub(crate) struct Threads {
     pub prompts: Sender<(SlotToken, Batch)>,
     pub news: Sender<Event>,
@@ -51,12 +51,6 @@ impl Threads {
     /// Whether the caller is one of the two.
     pub(crate) fn is_one_of_them(&self) -> bool {
         self.ids.contains(&std::thread::current().id())
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        let _ = self.news.send(Event::Close);
     }
 }
 
