@@ -54,7 +54,7 @@ impl Stops {
 }
 
 /// How many bytes at the end of a text are the beginning of `stop`, and not all of it.
-fn overlap(text: &str, stop: &str) -> usize {
+pub(crate) fn overlap(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
     (1..=longest)
         .rev()

@@ -150,14 +150,24 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|error| error.to_string())
     }
 
-    /// All tokens of a text, with the special ones around it. Fails where it cannot have [`Self::longest`] or fewer, in
+    /// Bytes of a text at most that is not cut.
+    pub fn longest_text(&self) -> usize {
+        self.longest.saturating_mul(MOST_BYTES).max(LEAST_OF_MOST)
+    }
+
+    /// Whether texts leave out this token.
+    pub fn is_special(&self, token: &str) -> bool {
+        self.inner.get_added_vocabulary().is_special_token(token)
+    }
+
+    /// All tokens of a text, with the special ones around it where they are wanted. Fails where it cannot have [`Self::longest`] or fewer, in
     /// time that does not grow with it.
-    pub fn whole(&self, text: &str) -> Result<Vec<u32>, String> {
-        let most = self.longest.saturating_mul(MOST_BYTES).max(LEAST_OF_MOST);
+    pub fn whole(&self, text: &str, special: bool) -> Result<Vec<u32>, String> {
+        let most = self.longest_text();
         if text.len() > most {
             return Err(format!("it has {} bytes, expected at most {most}", text.len()));
         }
-        let made = self.inner.encode_fast(text, true).map_err(|error| error.to_string())?;
+        let made = self.inner.encode_fast(text, special).map_err(|error| error.to_string())?;
         Ok(made.get_ids().to_vec())
     }
 
@@ -173,7 +183,7 @@ impl Tokenizer {
     }
 
     /// The text of tokens, whatever they are: those that it does not know have none.
-    pub(crate) fn text_of(&self, ids: &[u32], skip_special: bool) -> Result<String, String> {
+    pub fn text_of(&self, ids: &[u32], skip_special: bool) -> Result<String, String> {
         self.inner.decode(ids, skip_special).map_err(|error| error.to_string())
     }
 
