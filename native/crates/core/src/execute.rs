@@ -31,7 +31,7 @@ pub use readiness::{OnReady, Readiness, ask_each};
 pub use recipient::Recipient;
 pub use runner::{Admission, Occupancy, Runner, RunnerOptions};
 pub use slot_token::SlotToken;
-pub use texts::{TextCounts, TextFacts, TextPiece, Texts};
+pub use texts::{TextAnswer, TextCounts, TextFacts, TextPiece, Texts, Times, Writing};
 pub use threads::{lower_priority, stay_on};
 pub use ticket::Ticket;
 pub use trial::{TrialInputs, best_time, rehearse};

@@ -22,8 +22,9 @@ pub use batch::{Batch, Gathered, Scratch, Sent, UNANSWERED_PER_SLOT};
 pub use execute::{
     Admission, Afterwards, Alarm, Attendance, Attendee, Capability, Drivers, Engine, FollowUp, Gate, Lease,
     Look, Occupancy, OnReady, Placement, RateLimiter, Readiness, Recipient, ResourceCount, Runner,
-    RunnerOptions, Slot, SlotToken, Step, TextCounts, TextFacts, TextPiece, Texts, Ticket, Told, TrialInputs,
-    WarmUpSample, Watched, Watcher, WatchingThread, ask_each, best_time, lower_priority, rehearse, stay_on,
+    RunnerOptions, Slot, SlotToken, Step, TextAnswer, TextCounts, TextFacts, TextPiece, Texts, Ticket, Times,
+    Told, TrialInputs, WarmUpSample, Watched, Watcher, WatchingThread, Writing, ask_each, best_time,
+    lower_priority, rehearse, stay_on,
 };
 pub use model::{
     Batching, Bound, Buffer, ConfigTexts, DataType, InputData, InputDraft, Inputs, InstanceRate, Labels,

@@ -15,6 +15,13 @@ impl Histogram {
         Self { counts: vec![0; bounds.len() + 1], bounds, sum: 0.0 }
     }
 
+    /// One whose values have been counted: one number more than there are bounds.
+    pub(crate) fn counted(bounds: &[f64], counts: &[u64], sum: f64) -> Self {
+        let mut counts = counts.to_vec();
+        counts.resize(bounds.len() + 1, 0);
+        Self { bounds: bounds.to_vec(), counts, sum }
+    }
+
     pub(crate) fn bounds(&self) -> &[f64] {
         &self.bounds
     }

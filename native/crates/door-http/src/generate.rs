@@ -11,19 +11,18 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use kushi_core::{Bound, Context, Error, ModelSpec, Parameter, Request, Response};
-use kushi_dataplane::{Attempt, Begun, DoorKind, Event, Inference, Trace};
+use kushi_dataplane::{Attempt, Begun, Event, Inference, Trace};
 use kushi_net::{Activity, Answering, Net, OnlyAnswer, Owner, Reservation, Stage, Waiting};
 use kushi_oip::tensor_json;
-use tokio::sync::mpsc;
 
 use crate::answer::{self, HttpAnswer};
 use crate::body::{self, Plan, RequestBody};
-use crate::context::Http;
+use crate::events::{EventSource, Events, event};
 use crate::generate_json::{self, GenerateBody};
 use crate::infer_headers::InferHeaders;
 use crate::limits::{HttpLimits, LONG_ANSWER, LONG_JSON, json_too_large};
 use crate::refusal::Refusal;
-use crate::{HttpContext, infer, load_report};
+use crate::{HttpContext, events, infer, load_report};
 
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn generate(
@@ -54,7 +53,7 @@ pub(crate) async fn generate(
     answering.prepared();
     let answer = match submitted {
         Err(error) => failed(trace.as_ref(), &error),
-        Ok(generation) if streams => generation.stream(context, activity).await,
+        Ok(generation) if streams => events::stream(generation, context, activity).await,
         Ok(generation) => {
             let answer = generation.only_answer(context, &mut answering, asked.tells_timings).await;
             answer.unwrap_or_else(|error| failed(trace.as_ref(), &error))
@@ -85,9 +84,6 @@ pub(crate) fn check_encoding(content_encoding: Option<&HeaderValue>) -> Result<(
         _ => Ok(()),
     }
 }
-
-/// Events that come together leave together, unless they are longer.
-const JOINED_BYTES: usize = 16 << 10;
 
 struct Received {
     body: Bytes,
@@ -148,39 +144,6 @@ struct Generation {
     id: String,
 }
 
-/// What one piece of mail becomes.
-#[derive(Default)]
-struct Events {
-    text: Vec<u8>,
-    /// Counts a large text.
-    reservation: Option<Reservation>,
-    /// That of the first event.
-    error: Option<Error>,
-    ended: bool,
-}
-
-impl Events {
-    fn fail(&mut self, error: Error) {
-        generate_json::event(&mut self.text, |text| generate_json::write_error(text, &error));
-        self.error.get_or_insert(error);
-        self.ended = true;
-    }
-
-    fn takes_more(&self) -> bool {
-        !self.ended && self.reservation.is_none() && self.text.len() < JOINED_BYTES
-    }
-
-    fn join(&mut self, next: Self) {
-        self.text.extend_from_slice(&next.text);
-        self.reservation = next.reservation;
-        self.ended = next.ended;
-    }
-
-    fn into_bytes(self, net: &Net) -> Bytes {
-        answer::counted(self.text, self.reservation, &net.budget)
-    }
-}
-
 impl Generation {
     async fn only_answer(
         mut self,
@@ -205,88 +168,6 @@ impl Generation {
             answer::tell_timings(&mut answer, &timings);
         }
         Ok(answer)
-    }
-
-    /// Waits for the first event, which has the status.
-    async fn stream(mut self, context: &HttpContext, activity: &Rc<Activity>) -> HttpAnswer {
-        let net = &context.io.net;
-        let mut first = self.next_events(net).await;
-        while first.text.is_empty() && !first.ended {
-            first = self.next_events(net).await;
-        }
-        let head = first.error.as_ref().map_or_else(|| answer::empty(200), answer::error);
-        let (sender, more) = mpsc::channel(1);
-        if !first.ended {
-            tokio::task::spawn_local(self.follow(
-                sender,
-                context.http.clone(),
-                net.clone(),
-                activity.clone(),
-            ));
-        }
-        answer::events(head, first.into_bytes(net), more)
-    }
-
-    /// Sends what comes until all has come, or nobody takes it any more. Until then the connection waits
-    /// for the server, not for its client.
-    async fn follow(
-        mut self,
-        sender: mpsc::Sender<Bytes>,
-        http: Arc<Http>,
-        net: Arc<Net>,
-        activity: Rc<Activity>,
-    ) {
-        let _open = http.plane.traffic.stream(DoorKind::Http);
-        activity.enter(Stage::Work);
-        let mut ended = false;
-        while !ended {
-            let mut events = tokio::select! {
-                events = self.next_events(&net) => events,
-                () = sender.closed() => return,
-            };
-            // What has come meanwhile leaves with it.
-            while events.takes_more() && self.waiting.has_small_mail(LONG_ANSWER) {
-                events.join(self.next_events(&net).await);
-            }
-            ended = events.ended;
-            if !events.text.is_empty() && sender.send(events.into_bytes(&net)).await.is_err() {
-                return;
-            }
-        }
-        activity.enter(Stage::Idle);
-    }
-
-    async fn next_events(&mut self, net: &Net) -> Events {
-        let mut events = Events::default();
-        match self.waiting.next().await {
-            Err(error) => events.fail(error),
-            Ok((mail, reservation)) => {
-                if let Some(response) = mail.response {
-                    let write = |text: &mut Vec<u8>, spec: &_, id: &_, response: &_| {
-                        generate_json::event(text, |text| generate_json::write(text, spec, id, response));
-                    };
-                    match self.write(response, reservation.as_ref(), net, write).await {
-                        Ok(text) => (events.text, events.reservation) = (text, reservation),
-                        // What comes behind it would come as little.
-                        Err(error) => {
-                            events.fail(error);
-                            return events;
-                        }
-                    }
-                }
-                if let Some(end) = mail.end {
-                    events.ended = true;
-                    let first = events.text.is_empty();
-                    if let Err(error) = end.result {
-                        events.fail(error);
-                        if !first {
-                            events.error = None;
-                        }
-                    }
-                }
-            }
-        }
-        events
     }
 
     /// The text of a response, unless others hold too much for it.
@@ -314,4 +195,53 @@ impl Generation {
         }
         Box::pin(net.pool.run(Owner::model(&self.spec), bytes, move |_: &_| work())).await?
     }
+}
+
+impl EventSource for Generation {
+    async fn next(&mut self, net: &Net) -> Events {
+        let mut events = Events::default();
+        match self.waiting.next().await {
+            Err(error) => fail(&mut events, error),
+            Ok((mail, reservation)) => {
+                if let Some(response) = mail.response {
+                    let write = |text: &mut Vec<u8>, spec: &_, id: &_, response: &_| {
+                        event(text, |text| generate_json::write(text, spec, id, response));
+                    };
+                    match self.write(response, reservation.as_ref(), net, write).await {
+                        Ok(text) => (events.text, events.reservation) = (text, reservation),
+                        // What comes behind it would come as little.
+                        Err(error) => {
+                            fail(&mut events, error);
+                            return events;
+                        }
+                    }
+                }
+                if let Some(end) = mail.end {
+                    events.ended = true;
+                    let first = events.text.is_empty();
+                    if let Err(error) = end.result {
+                        fail(&mut events, error);
+                        if !first {
+                            events.error = None;
+                        }
+                    }
+                }
+            }
+        }
+        events
+    }
+
+    fn has_more_now(&self) -> bool {
+        self.waiting.has_small_mail(LONG_ANSWER)
+    }
+
+    fn failure(&self, error: &Error) -> HttpAnswer {
+        answer::error(error)
+    }
+}
+
+fn fail(events: &mut Events, error: Error) {
+    event(&mut events.text, |text| generate_json::write_error(text, &error));
+    events.error.get_or_insert(error);
+    events.ended = true;
 }

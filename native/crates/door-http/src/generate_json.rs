@@ -272,13 +272,6 @@ pub(crate) fn write_error(out: &mut Vec<u8>, error: &Error) {
     out.push(b'}');
 }
 
-/// What `write` writes, as one event.
-pub(crate) fn event(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(b"data: ");
-    write(out);
-    out.extend_from_slice(b"\n\n");
-}
-
 #[cfg(test)]
 mod tests {
     use kushi_testkit::{echo_spec, tensor_spec};

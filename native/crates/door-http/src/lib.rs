@@ -11,6 +11,7 @@ mod connection;
 mod context;
 mod document;
 mod door;
+mod events;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod generate;

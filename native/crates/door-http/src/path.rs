@@ -56,6 +56,8 @@ fn listing(path: &str) -> Option<Route<'_>> {
 /// As those call them who made them up: OpenAI, text-embeddings-inference, Cohere and Jina, vLLM.
 fn texts(path: &str) -> Option<TextRoute> {
     Some(match path {
+        "/v1/chat/completions" => TextRoute::ChatCompletions,
+        "/v1/completions" => TextRoute::Completions,
         "/v1/embeddings" => TextRoute::Embeddings,
         "/embed" => TextRoute::Embed,
         "/rerank" | "/v1/rerank" | "/v2/rerank" => TextRoute::Rerank,

@@ -32,6 +32,8 @@ pub(crate) enum TextRoute {
     Rerank,
     Classify,
     Tokenize,
+    ChatCompletions,
+    Completions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,10 @@ pub(crate) async fn answer(
             let streams = kind == InferenceRoute::GenerateStream;
             generate::generate(context, activity, (&model, version), streams, &head.headers, body).await
         }
-        Ok(Route::Texts(route)) => texts::answer(context, activity, route, &head.headers, body).await,
+        Ok(Route::Texts(route)) => {
+            // most connections ask for something else
+            Box::pin(texts::answer(context, activity, route, &head.headers, body)).await
+        }
         Ok(Route::Listing(name)) => Ok(texts::list(context, name.as_deref())),
         Ok(Route::Management(route)) => management(context, activity, route, body).await,
         Err(reason) => Ok(answer::no_route(&reason)),

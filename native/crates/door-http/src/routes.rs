@@ -3,12 +3,14 @@
 use crate::path::resource;
 
 /// Paths as a reader would write them; a name in braces stands for any.
-const PATHS: [&str; 50] = [
+const PATHS: [&str; 52] = [
     "/v2",
     "/v2/health/live",
     "/v2/health/ready",
     "/v1/models",
     "/v1/models/{model}",
+    "/v1/chat/completions",
+    "/v1/completions",
     "/v1/embeddings",
     "/embed",
     "/rerank",
@@ -117,6 +119,8 @@ mod tests {
         Route::Inference { kind: InferenceRoute::GenerateStream, version: _, .. },
         Route::Listing(None),
         Route::Listing(Some(_)),
+        Route::Texts(TextRoute::ChatCompletions),
+        Route::Texts(TextRoute::Completions),
         Route::Texts(TextRoute::Embeddings),
         Route::Texts(TextRoute::Embed),
         Route::Texts(TextRoute::Rerank),

@@ -1,4 +1,4 @@
-//! Texts in, vectors and scores out: the routes that clients of OpenAI, Cohere, vLLM and text-embeddings-inference know.
+//! Texts in, vectors, scores and texts out: the routes that clients of OpenAI, Cohere, vLLM and text-embeddings-inference know.
 //!
 //! A body is read ([`bodies`]) into an [`Asked`]. Its texts become requests to a version of the model ([`model`]): one, or several
 //! where it takes no more at once. What comes back is joined ([`numbers`]) and written as the route has it ([`write`]). Models
@@ -13,9 +13,11 @@ mod model;
 mod numbers;
 mod tokens;
 mod write;
+mod writing;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,8 +36,9 @@ use crate::route::TextRoute;
 use crate::{HttpContext, generate, infer, load_report};
 
 use ask::Asked;
-use model::{Kind, Manner};
+use model::Manner;
 use numbers::Numbers;
+use writing::Style;
 
 /// Longer bodies are read aside: many short texts cost more than their bytes tell.
 const LONG_BODY: usize = 32 << 10;
@@ -51,7 +54,7 @@ pub(crate) fn list(context: &HttpContext, name: Option<&str>) -> HttpAnswer {
 /// Fails before the request has been received; afterwards an error is an answer like any other.
 pub(crate) async fn answer(
     context: &HttpContext,
-    activity: &Activity,
+    activity: &Rc<Activity>,
     route: TextRoute,
     headers: &HeaderMap,
     body: &mut RequestBody,
@@ -73,7 +76,7 @@ pub(crate) async fn answer(
     };
     activity.enter(Stage::Work);
     let deadline = timeout.and_then(|timeout| arrived.checked_add(timeout));
-    let mut received = Received { context, headers, seen: &asked, arrived, deadline, trace: None };
+    let mut received = Received { context, activity, headers, seen: &asked, arrived, deadline, trace: None };
     let answered = received.answer(route, bytes, &mut answering).await;
     answering.prepared();
     let mut answer = match answered {
@@ -98,6 +101,7 @@ pub(crate) async fn answer(
 /// A request that is here, and what it says beside its body.
 struct Received<'a> {
     context: &'a HttpContext,
+    activity: &'a Rc<Activity>,
     headers: &'a HeaderMap,
     seen: &'a InferHeaders<'a>,
     arrived: Instant,
@@ -131,14 +135,19 @@ impl Received<'_> {
         body: Bytes,
         answering: &mut Answering,
     ) -> Result<HttpAnswer, Error> {
-        if route == TextRoute::Tokenize {
-            return self.tokenize(body, answering).await;
+        match route {
+            TextRoute::Tokenize => return self.tokenize(body, answering).await,
+            // there are more connections that ask for something else, and each holds what this one needs
+            TextRoute::ChatCompletions => return Box::pin(self.write(Style::Chat, body, answering)).await,
+            TextRoute::Completions => return Box::pin(self.write(Style::Completion, body, answering)).await,
+            _ => {}
         }
         let length = body.len();
         let reading = Aside { owner: Owner::SERVER, work_bytes: length, inline_below: LONG_BODY };
         let asked = self.aside(reading, move || bodies::read(route, &body)).await??;
         answering.cover(length.saturating_add(asked.bytes()))?;
-        let name = model::choose(&self.context.http.plane, asked.model.as_deref(), asked.form.kind())?;
+        let name =
+            model::choose(&self.context.http.plane, asked.model.as_deref(), Some(asked.form.answer()))?;
         let tag = || self.seen.trace.read();
         self.trace = self.context.http.plane.traces.begin(&name, self.arrived, tag);
         if let Some(trace) = &self.trace {
@@ -261,7 +270,7 @@ impl Received<'_> {
     async fn tokenize(&self, body: Bytes, answering: &mut Answering) -> Result<HttpAnswer, Error> {
         let reading = Aside { owner: Owner::SERVER, work_bytes: body.len(), inline_below: LONG_BODY };
         let asked = self.aside(reading, move || tokens::read(&body)).await??;
-        let name = model::choose(&self.context.http.plane, asked.model.as_deref(), Kind::Any)?;
+        let name = model::choose(&self.context.http.plane, asked.model.as_deref(), None)?;
         let kept = self.keep(&name, &Context::default())?;
         answering.prepared();
         let texts: Arc<dyn Texts> = kept.texts().cloned().ok_or_else(|| {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kushi_core::{DataType, Response};
-use kushi_text::{Stops, TextStream, Tokenizer};
+use kushi_core::{DataType, Parameter, Response};
+use kushi_text::{Stops, TextStream, Tokenizer, ToolCall, ToolStream};
 use serde_json::{Value, json};
 
 use crate::ask::Ask;
@@ -12,10 +12,15 @@ use crate::exchange::Finish;
 use crate::places::{Output, Places};
 use crate::sampling::Sampling;
 
+/// The parameter of a response that has the calls of tools: a JSON list for each text.
+const TOOL_CALLS: &str = "tool_calls";
+
 /// One of the texts that answer a request.
 pub(crate) struct Sequence {
     stream: TextStream,
     stops: Stops,
+    /// `None`: none are offered.
+    tools: Option<ToolStream>,
     tokens: usize,
     /// That end it, and have a text where the stop is part of it.
     stop_tokens: Arc<[u32]>,
@@ -48,6 +53,7 @@ struct News {
     text: String,
     tokens: usize,
     log_probabilities: Vec<(u32, f32)>,
+    calls: Vec<ToolCall>,
 }
 
 impl Sequence {
@@ -55,6 +61,7 @@ impl Sequence {
         Ok(Self {
             stream: TextStream::after(tokenizer, prompt, ask.sampling.skip_special)?,
             stops: Stops::new(ends.texts.clone(), ask.sampling.include_stop),
+            tools: ask.tools.clone(),
             tokens: 0,
             stop_tokens: ends.tokens.clone(),
             include_stop: ask.sampling.include_stop,
@@ -89,13 +96,32 @@ impl Sequence {
 
     fn add(&mut self, text: &str) {
         if self.tokens <= self.min_tokens {
-            self.news.text.push_str(text);
+            self.let_out(text);
             return;
         }
         let out = self.stops.take(text);
-        self.news.text.push_str(&out.text);
+        self.let_out(&out.text);
         if out.stop.is_some() {
-            self.finish = Some(Finish::Stop);
+            self.close(Finish::Stop);
+        }
+    }
+
+    fn let_out(&mut self, text: &str) {
+        let Some(tools) = &mut self.tools else { return self.news.text.push_str(text) };
+        self.news.text.push_str(&tools.take(text));
+        if tools.has_all() {
+            self.close(Finish::Stop);
+        }
+    }
+
+    fn close(&mut self, finish: Finish) {
+        if self.finish.is_some() {
+            return;
+        }
+        self.finish = Some(finish);
+        if let Some(tools) = &mut self.tools {
+            self.news.text.push_str(&tools.finish());
+            self.news.calls = tools.calls().to_vec();
         }
     }
 
@@ -107,8 +133,9 @@ impl Sequence {
         let rest = self.stream.finish(tokenizer)?;
         self.add(&rest);
         if self.finish.is_none() {
-            self.news.text.push_str(&self.stops.finish());
-            self.finish = Some(finish);
+            let rest = self.stops.finish();
+            self.let_out(&rest);
+            self.close(finish);
         }
         Ok(())
     }
@@ -142,7 +169,7 @@ pub(crate) fn response(
     sequences: &mut [Sequence],
 ) -> Response {
     let news: Vec<News> = sequences.iter_mut().map(|sequence| std::mem::take(&mut sequence.news)).collect();
-    let before = if ask.with_prompt { &*ask.text } else { "" };
+    let before = if ask.with_prompt { &*ask.prompt } else { "" };
     let asked = places.outputs.iter().zip(&ask.answered).enumerate().filter(|(_, (_, answered))| **answered);
     let outputs = asked.map(|(at, (output, _))| {
         let tensor = match output {
@@ -171,7 +198,18 @@ pub(crate) fn response(
         };
         (at as u16, tensor)
     });
-    Response { outputs: outputs.collect(), ..Response::default() }
+    let outputs = outputs.collect();
+    Response { outputs, parameters: tool_calls(&news).into_iter().collect(), ..Response::default() }
+}
+
+/// Those of each text, where one has any.
+fn tool_calls(news: &[News]) -> Option<(String, Parameter)> {
+    if news.iter().all(|news| news.calls.is_empty()) {
+        return None;
+    }
+    let call = |call: &ToolCall| json!({"name": call.name, "arguments": call.arguments});
+    let lists: Value = news.iter().map(|news| news.calls.iter().map(call).collect::<Value>()).collect();
+    Some((TOOL_CALLS.to_owned(), Parameter::String(lists.to_string())))
 }
 
 fn count(number: usize) -> kushi_core::Tensor {

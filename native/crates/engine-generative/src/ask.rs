@@ -1,14 +1,20 @@
 //! What a request asks.
 
 use kushi_core::{Error, Request, Tensor};
+use kushi_text::ToolStream;
 
 use crate::elements::{flag, text};
 use crate::places::{Input, Output, Places};
+use crate::prompt_kind::PromptKind;
 use crate::sampling::Sampling;
 
 pub(crate) struct Ask {
-    pub text: String,
+    /// As it was given, and then as a text.
+    pub prompt: String,
+    pub kind: PromptKind,
     pub sampling: Sampling,
+    /// Finds calls of tools in an answer.
+    pub tools: Option<ToolStream>,
     pub streams: bool,
     /// Whether an answer begins with what was asked.
     pub with_prompt: bool,
@@ -24,9 +30,10 @@ impl Ask {
         };
         let said = |input| find(input).map(flag);
         let prompt = find(Input::Prompt).ok_or_else(|| Error::invalid("input 'text_input' is missing"))?;
+        let kind = PromptKind::of(&request.parameters).map_err(Error::invalid)?;
         let sampling = match find(Input::Sampling) {
-            Some(tensor) => Sampling::read(text("sampling_parameters", tensor)?),
-            None => Sampling::of(&request.parameters),
+            Some(tensor) => Sampling::read(text("sampling_parameters", tensor)?, kind),
+            None => Sampling::of(&request.parameters, kind),
         };
         let streams = said(Input::Stream).unwrap_or_default();
         let excluded = said(Input::ExcludePrompt);
@@ -48,10 +55,12 @@ impl Ask {
                 || request.wanted.contains(&(at as u16))
         });
         Ok(Self {
-            text: text("text_input", prompt)?.to_owned(),
+            prompt: text("text_input", prompt)?.to_owned(),
+            kind,
+            tools: None,
             sampling: sampling.map_err(Error::invalid)?,
             streams,
-            with_prompt: !streams && excluded != Some(true),
+            with_prompt: !streams && excluded.map_or(kind == PromptKind::Text, |excluded| !excluded),
             answered: answered.collect(),
         })
     }

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use kushi_core::{
     Batch, Capability, Engine, Error, ErrorKind, ModelSpec, OnReady, Readiness, Runner, Slot, SlotToken,
-    WatchingThread,
+    Texts, WatchingThread,
 };
 
+use crate::face::Face;
 use crate::model::{GenerativeOptions, Model};
 use crate::threads::{Event, Threads};
 
 pub struct GenerativeEngine {
+    face: Arc<Face>,
     threads: Threads,
     tokens: Arc<Runner>,
 }
@@ -26,7 +28,7 @@ impl GenerativeEngine {
         options: GenerativeOptions,
     ) -> Result<Self, Error> {
         let model = Arc::new(Model::new(spec, tokenizer, options)?);
-        Ok(Self { threads: Threads::start(&model, tokens.clone())?, tokens })
+        Ok(Self { face: model.face.clone(), threads: Threads::start(&model, tokens.clone())?, tokens })
     }
 }
 
@@ -37,6 +39,10 @@ impl Engine for GenerativeEngine {
 
     fn readiness(&self) -> Option<Arc<dyn Readiness>> {
         Some(Arc::new(OfTokens(Arc::downgrade(&self.tokens))))
+    }
+
+    fn texts(&self) -> Option<Arc<dyn Texts>> {
+        Some(self.face.clone())
     }
 
     /// Never called: the slot is kept until the answer has its end.

@@ -7,19 +7,17 @@ use kushi_text::Tokenizer;
 
 use crate::answers::{Ends, Sequence, response, tells_of_tokens};
 use crate::ask::Ask;
+use crate::counts::CountedText;
 use crate::exchange;
 use crate::mail::{AnswerMail, Wake};
-use crate::model::Model;
+use crate::model::{Asked, Model};
 use crate::tokens::{Tokens, key_of};
 
 /// A request whose prompt has become tokens.
 pub(crate) struct Prepared {
     pub slot: SlotToken,
     pub batch: Batch,
-    pub ask: Ask,
-    pub prompt: Vec<u32>,
-    /// For the engine of tokens, one for each text that answers.
-    pub orders: Vec<String>,
+    pub asked: Asked,
 }
 
 pub(crate) struct Run {
@@ -47,7 +45,7 @@ impl Prepared {
         let request = batch.request(0)?;
         let made = Ask::read(&model.places, request).and_then(|ask| model.prepare(ask));
         match made {
-            Ok((ask, prompt, orders)) => Some(Self { slot, batch, ask, prompt, orders }),
+            Ok(asked) => Some(Self { slot, batch, asked }),
             Err(error) => {
                 let error = error.of_request(&request.id);
                 batch.fail(&error);
@@ -66,18 +64,22 @@ impl Run {
         mail: AnswerMail,
         key: u64,
     ) -> Option<Self> {
-        let Prepared { slot, mut batch, ask, prompt, orders } = prepared;
+        let Prepared { slot, mut batch, asked } = prepared;
+        let Asked { ask, prompt, orders, needed } = asked;
+        let face = &model.face;
         let ends = Ends::of(&ask.sampling, model.ends());
-        let sequence = |_| Sequence::new(&model.tokenizer, &prompt, &ask, &ends);
+        let sequence = |_| Sequence::new(&face.tokenizer, &prompt, &ask, &ends);
         let sequences: Result<Vec<_>, _> = orders.iter().map(sequence).collect();
         let fault = |text| Error::new(ErrorKind::EngineFailed, text);
         let wake = mail.wake(key);
         let begun = sequences.map_err(fault).and_then(|sequences| {
             let context = batch.child_context(0).ok_or_else(Error::cancelled)?;
+            let arrived = batch.request(0).ok_or_else(Error::cancelled)?.arrived;
             let mailbox = Arc::new(mail);
             let begin = |(number, order): (usize, &String)| {
                 let asked = exchange::request(&prompt, order);
-                Tokens::begin(engine, &mailbox, key_of(key, number), context.clone(), asked)
+                let counted = CountedText::begin(face, needed, arrived);
+                Tokens::begin(engine, &mailbox, key_of(key, number), context.clone(), asked, counted)
             };
             // where one is refused, those before it are cancelled by being dropped
             let tokens = orders.iter().enumerate().map(begin).collect::<Result<Vec<_>, _>>()?;
@@ -86,6 +88,7 @@ impl Run {
         match begun {
             Ok((sequences, tokens)) => {
                 batch.when_abandoned(0, wake);
+                face.counts.read_prompt(prompt.len());
                 Some(Self {
                     slot: Some(slot),
                     batch,
@@ -112,7 +115,7 @@ impl Run {
         }
         let Mail { response, end, .. } = mail;
         let (sequence, tokens) = (&mut self.sequences[number], &mut self.tokens[number]);
-        let mut taken = response.map_or(Ok(()), |response| step(sequence, tokenizer, &response));
+        let mut taken = response.map_or(Ok(()), |response| step(sequence, tokens, tokenizer, &response));
         if let Some(end) = end {
             tokens.have_ended();
             // One that has come to its end here was cancelled there.
@@ -193,13 +196,19 @@ impl Run {
     }
 
     fn response(&mut self, model: &Model) -> Response {
-        response(&model.places, &self.ask, &model.tokenizer, self.prompt_tokens, &mut self.sequences)
+        response(&model.places, &self.ask, &model.face.tokenizer, self.prompt_tokens, &mut self.sequences)
     }
 }
 
-fn step(sequence: &mut Sequence, tokenizer: &Tokenizer, response: &Response) -> Result<(), Error> {
+fn step(
+    sequence: &mut Sequence,
+    tokens: &mut Tokens,
+    tokenizer: &Tokenizer,
+    response: &Response,
+) -> Result<(), Error> {
     let fault = |text| Error::new(ErrorKind::EngineFailed, text);
     let step = exchange::step(response)?;
+    tokens.count(step.tokens.len());
     for (token, log_probability) in step.tokens {
         sequence.push(tokenizer, token, log_probability).map_err(fault)?;
     }

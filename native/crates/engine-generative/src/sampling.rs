@@ -4,6 +4,10 @@ use kushi_core::Parameter;
 use kushi_text::{LONGEST_STOP, MOST_STOPS};
 use serde_json::{Map, Value, json};
 
+use crate::prompt_kind::{self, PromptKind};
+
+/// Of all parameters, as JSON.
+const MOST_BYTES: usize = 256 << 10;
 const USUAL_TOKENS: usize = 16;
 pub(crate) const MOST_SEQUENCES: u64 = 64;
 const MOST_STOP_TOKENS: usize = 64;
@@ -44,6 +48,8 @@ pub(crate) struct Sampling {
     pub stops: Vec<String>,
     pub include_stop: bool,
     pub skip_special: bool,
+    /// Whether a prompt gets the special tokens around it; `None`: as is usual for its kind.
+    pub add_special: Option<bool>,
     /// How many of the likeliest tokens are to be told beside each.
     pub log_probabilities: Option<u64>,
     pub stop_tokens: Vec<u32>,
@@ -67,6 +73,7 @@ impl Default for Sampling {
             stops: Vec::new(),
             include_stop: false,
             skip_special: true,
+            add_special: None,
             log_probabilities: None,
             stop_tokens: Vec::new(),
             ignore_end: false,
@@ -83,11 +90,21 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// The answer in a chat may be as long as there is room.
+    fn usual(kind: PromptKind) -> Self {
+        let max_tokens = if kind == PromptKind::Chat { usize::MAX } else { USUAL_TOKENS };
+        Self { max_tokens, ..Self::default() }
+    }
+
     /// From a JSON object.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str, kind: PromptKind) -> Result<Self, String> {
+        if text.len() > MOST_BYTES {
+            let bytes = text.len();
+            return Err(format!("'sampling_parameters' has {bytes} bytes, expected at most {MOST_BYTES}"));
+        }
         let members: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| format!("'sampling_parameters' is no JSON object: {error}"))?;
-        let mut sampling = Self::default();
+        let mut sampling = Self::usual(kind);
         for (name, value) in &members {
             sampling.set(name, value)?;
         }
@@ -96,10 +113,11 @@ impl Sampling {
     }
 
     /// From the parameters of a request.
-    pub(crate) fn of(parameters: &[(String, Parameter)]) -> Result<Self, String> {
-        let mut sampling = Self::default();
+    pub(crate) fn of(parameters: &[(String, Parameter)], kind: PromptKind) -> Result<Self, String> {
+        let mut sampling = Self::usual(kind);
         // a header that came with the request is none of them
-        for (name, value) in parameters.iter().filter(|(name, _)| !name.contains('-')) {
+        let is_one = |name: &str| !name.contains('-') && name != prompt_kind::PARAMETER;
+        for (name, value) in parameters.iter().filter(|(name, _)| is_one(name)) {
             let value = match value {
                 Parameter::Bool(value) => json!(value),
                 Parameter::Int(value) => json!(value),
@@ -151,6 +169,7 @@ impl Sampling {
             "seed" => self.seed = if is_minus_one(value) { None } else { Some(whole(name, value)?) },
             "ignore_eos" => self.ignore_end = flag(name, value)?,
             "include_stop_str_in_output" => self.include_stop = flag(name, value)?,
+            "add_special_tokens" => self.add_special = Some(flag(name, value)?),
             "skip_special_tokens" => self.skip_special = flag(name, value)?,
             // as it always is
             "detokenize" if flag(name, value)? => {}

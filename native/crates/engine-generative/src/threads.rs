@@ -13,6 +13,9 @@ use crate::model::Model;
 use crate::run::{Prepared, Run};
 use crate::tokens::place_of;
 
+/// A template may make values of any depth, and what is deep takes much of it to be dropped.
+const STACK_BYTES: usize = 64 << 20;
+
 pub(crate) enum Event {
     Begin(Box<Prepared>),
     News(News),
@@ -55,7 +58,7 @@ impl Threads {
 }
 
 fn spawn(model: &str, what: &str, work: impl FnOnce() + Send + 'static) -> Result<ThreadId, Error> {
-    let thread = std::thread::Builder::new().name(format!("{model}_{what}"));
+    let thread = std::thread::Builder::new().name(format!("{model}_{what}")).stack_size(STACK_BYTES);
     let started = thread.spawn(work).map(|started| started.thread().id());
     started.map_err(|error| {
         let text = format!("cannot start a thread of a generative model: {}", os_text(&error));
@@ -123,7 +126,7 @@ impl Answers {
                 for mail in mail {
                     let (key, number) = place_of(mail.key);
                     let Some(mut run) = self.runs.remove(&key) else { continue };
-                    if self.guarded(|| run.take(&self.model.tokenizer, number, mail)).is_some() {
+                    if self.guarded(|| run.take(&self.model.face.tokenizer, number, mail)).is_some() {
                         self.runs.insert(key, run);
                         looked_at.push(key);
                     }

@@ -1,9 +1,11 @@
 //! What the engine of tokens does for one text: asked once, and told where nobody wants it any more.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kushi_core::{Admission, Bound, Context, Error, Reply, Request, Runner, Ticket};
 
+use crate::counts::CountedText;
 use crate::exchange;
 use crate::mail::AnswerMail;
 use crate::sampling::MOST_SEQUENCES;
@@ -18,6 +20,7 @@ pub(crate) struct Tokens {
     key: u64,
     /// `None` once it has ended.
     ticket: Option<Ticket>,
+    counted: Option<CountedText>,
 }
 
 /// That of a text, by the key of its request.
@@ -37,8 +40,10 @@ impl Tokens {
         key: u64,
         context: Context,
         asked: Bound,
+        counted: CountedText,
     ) -> Result<Self, Error> {
-        let mut tokens = Self { engine: engine.clone(), mailbox: mailbox.clone(), key, ticket: None };
+        let (engine, mailbox, counted) = (engine.clone(), mailbox.clone(), Some(counted));
+        let mut tokens = Self { engine, mailbox, key, ticket: None, counted };
         tokens.ticket = Some(tokens.submit(key, context, asked)?);
         Ok(tokens)
     }
@@ -55,12 +60,21 @@ impl Tokens {
         Ok(ticket)
     }
 
+    /// So many have come.
+    pub(crate) fn count(&mut self, tokens: usize) {
+        if let Some(counted) = &mut self.counted {
+            counted.add(tokens, Instant::now());
+        }
+    }
+
     pub(crate) fn have_ended(&mut self) {
         self.ticket = None;
+        self.counted = None;
     }
 
     /// Its process asks nobody whether it is waited for, at every step: it is told.
     pub(crate) fn cancel(&mut self) {
+        self.counted = None;
         let Some(ticket) = self.ticket.take() else { return };
         if ticket.cancel() {
             // where it cannot be told, it hears so when it sends what nobody takes

@@ -7,7 +7,7 @@ use kushi_core::{
     Batch, Bound, Buffer, Capability, DataType, Engine, Error, ErrorKind, ModelSpec, Reply, Request,
     Response, Runner, RunnerOptions, Sent, Shape, Slot, SlotToken, Tensor, Ticket, Wanted, Window,
 };
-use kushi_engine_generative::{GenerativeEngine, GenerativeOptions, token_spec};
+use kushi_engine_generative::{ChatOptions, GenerativeEngine, GenerativeOptions, token_spec};
 use kushi_testkit::{Answer, Letterbox, echo_spec, int32, tensor_spec, until};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,6 +104,7 @@ impl Scene {
             vocabulary: 256,
             ends: vec![0],
             most_running: 2,
+            chat: ChatOptions::default(),
         };
         let engine =
             GenerativeEngine::new(&spec(), inner.expect("a runner"), tokenizer().as_bytes(), options);

@@ -12,21 +12,38 @@ pub trait Texts: Send + Sync {
     /// The text of these tokens, without the special ones. Fails where one of them is none of its own.
     fn text_of(&self, tokens: &[u32]) -> Result<String, Error>;
 
-    fn counts(&self) -> TextCounts;
+    /// `None`: it writes texts, and tells [`Self::writing`].
+    fn counts(&self) -> Option<TextCounts> {
+        None
+    }
+
+    /// `None`: it writes none.
+    fn writing(&self) -> Option<Writing> {
+        None
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextFacts {
-    /// Tokens of a text that are looked at, special ones among them.
+    /// Tokens of a text that are looked at, special ones among them; of one who writes, those of the answer as well.
     pub longest: usize,
     /// To which numbers its vectors may be cut; `None`: they may not, and empty: to any.
     pub dimensions: Option<Vec<usize>>,
     /// Whether its vectors have the length 1.
     pub normalized: bool,
-    /// Whether it answers scores of classes, or vectors.
-    pub scores: bool,
+    pub answer: TextAnswer,
     /// The names of what it can put before a text.
     pub prompts: Vec<String>,
+}
+
+/// What a model answers to texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextAnswer {
+    #[default]
+    Vectors,
+    /// Of classes.
+    Scores,
+    Texts,
 }
 
 /// A token, and what it stands for.
@@ -46,4 +63,28 @@ pub struct TextCounts {
     pub tokens: u64,
     /// What stood behind the ends of shorter texts in their batches.
     pub padding: u64,
+}
+
+/// How a model writes, so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Writing {
+    pub prompt_tokens: u64,
+    pub generated_tokens: u64,
+    /// From the arrival of a request to the first token of each of its texts.
+    pub to_first_token: Times,
+    pub between_tokens: Times,
+    /// Texts that are being written now.
+    pub texts: u64,
+    /// What those may need of all that can be kept of tokens. More than 1: some of them wait for room.
+    pub promised: f64,
+}
+
+/// How often something took how long.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// In seconds, ascending.
+    pub bounds: &'static [f64],
+    /// Of each bound, those that took no longer and more than the bound before; at last those that took longer.
+    pub counts: Vec<u64>,
+    pub seconds: f64,
 }

@@ -4,6 +4,7 @@ mod gpus;
 mod names;
 mod observed;
 mod text;
+mod writing;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -82,11 +83,12 @@ fn models(out: &mut String, rows: &[Row], options: &MetricsOptions) {
     }
     batch_sizes(out, rows);
     texts(out, rows);
+    writing::write(out, rows);
 }
 
 /// Of models that take them.
 fn texts(out: &mut String, rows: &[Row]) {
-    let counts = |row: &Row| Some((row.labels.clone(), row.runner.texts()?.counts()));
+    let counts = |row: &Row| Some((row.labels.clone(), row.runner.texts()?.counts()?));
     let counts: Vec<(String, TextCounts)> = rows.iter().filter_map(counts).collect();
     if counts.is_empty() {
         return;

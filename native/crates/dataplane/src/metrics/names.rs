@@ -1,9 +1,10 @@
 //! Every name of a metric of the server, and nowhere else.
 
-use kushi_core::{Occupancy, Snapshot, TextCounts};
+use kushi_core::{Occupancy, Snapshot, TextCounts, Times, Writing};
 use kushi_gpu::Reading;
 
 use super::Row;
+use super::writing::Writer;
 use crate::observed::PARTS;
 use crate::{DoorKind, Traffic};
 
@@ -125,6 +126,62 @@ pub(super) const TEXTS: [(&str, &str, TextCount); 2] = [
     ),
 ];
 
+pub(super) type WritingCount = fn(&Writing) -> u64;
+
+/// name, help, value
+pub(super) const WRITING_COUNTS: [(&str, &str, WritingCount); 2] = [
+    ("kushi_prompt_tokens_total", "Tokens of prompts, of requests that have begun", |writing| {
+        writing.prompt_tokens
+    }),
+    ("kushi_generated_tokens_total", "Tokens that the model has written", |writing| writing.generated_tokens),
+];
+
+pub(super) type WritingTimes = fn(&Writing) -> &Times;
+
+/// name, help, value
+pub(super) const WRITING_TIMES: [(&str, &str, WritingTimes); 2] = [
+    (
+        "kushi_time_to_first_token_seconds",
+        "From the arrival of a request to the first token of each of its texts",
+        |writing| &writing.to_first_token,
+    ),
+    ("kushi_time_between_tokens_seconds", "From a token to the next one of the same text", |writing| {
+        &writing.between_tokens
+    }),
+];
+
+pub(super) type WritingGauge = fn(&Writer<'_>) -> f64;
+
+/// name, help, value
+pub(super) const WRITING_GAUGES: [(&str, &str, WritingGauge); 3] = [
+    ("kushi_generation_waiting_requests", "Requests that wait in the queue of the model", |writer| {
+        writer.row.occupancy.waiting as f64
+    }),
+    ("kushi_generation_running_texts", "Texts that are being written", |writer| writer.writing.texts as f64),
+    (
+        "kushi_kv_cache_promised_ratio",
+        "What these texts may need of all that can be kept of tokens; more than 1: some of them wait for room",
+        |writer| writer.writing.promised,
+    ),
+];
+
+pub(super) type OfWriters = fn(&[Writer<'_>]) -> f64;
+
+/// name, help, value of all models together
+pub(super) const OF_VLLM: [(&str, &str, OfWriters); 3] = [
+    ("vllm:num_requests_waiting", "Requests that wait in queues of models that write", |writers| {
+        writers.iter().map(|writer| writer.row.occupancy.waiting as f64).sum()
+    }),
+    ("vllm:num_requests_running", "Texts that are being written", |writers| {
+        writers.iter().map(|writer| writer.writing.texts as f64).sum()
+    }),
+    (
+        "vllm:kv_cache_usage_perc",
+        "What these may need of all that can be kept of tokens, 1 at most",
+        |writers| writers.iter().map(|writer| writer.writing.promised.min(1.0)).fold(0.0, f64::max),
+    ),
+];
+
 pub(super) type Count = fn(&Traffic, DoorKind) -> usize;
 
 /// name, help, value
@@ -172,10 +229,21 @@ pub(crate) fn is_of_server(name: &str) -> bool {
     let of_gpus = GPUS.iter().map(|(name, ..)| *name);
     let others = [FAILURES, INFLIGHT_BYTES];
     let told = [CLASSES, SHED].into_iter().chain(MACHINE).map(|(name, _)| name);
-    let spread = SUMMARIES.iter().chain(&[FIRST_RESPONSES, CONFIDENCES, BATCH_SIZES]);
+    let times = WRITING_TIMES.map(|(name, help, _)| (name, help));
+    let spread = SUMMARIES.iter().chain(&[FIRST_RESPONSES, CONFIDENCES, BATCH_SIZES]).chain(&times);
     let is_of = |(own, _): &(&str, &str)| {
         name.strip_prefix(own).is_some_and(|rest| ["", "_bucket", "_count", "_sum"].contains(&rest))
     };
-    counters.chain(gauges).chain(totals).chain(of_gpus).chain(others).chain(told).any(|own| own == name)
+    let texts = TEXTS.iter().map(|(name, ..)| *name).chain(WRITING_COUNTS.iter().map(|(name, ..)| *name));
+    let writing = WRITING_GAUGES.iter().map(|(name, ..)| *name).chain(OF_VLLM.iter().map(|(name, ..)| *name));
+    counters
+        .chain(texts)
+        .chain(writing)
+        .chain(gauges)
+        .chain(totals)
+        .chain(of_gpus)
+        .chain(others)
+        .chain(told)
+        .any(|own| own == name)
         || spread.into_iter().any(is_of)
 }

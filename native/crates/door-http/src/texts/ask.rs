@@ -1,9 +1,8 @@
 //! What is asked of a model, whatever the words were: texts, parameters, and what the answer is to look like.
 
-use kushi_core::{Error, ErrorKind, ModelSpec, Parameter, Texts as OfModel};
+use kushi_core::{Error, ErrorKind, ModelSpec, Parameter, TextAnswer, Texts as OfModel};
 
 use super::given::{Collected, Strings, Texts};
-use super::model::Kind;
 use super::numbers::Numbers;
 
 /// Parameters of requests that models of texts know.
@@ -43,11 +42,20 @@ pub(super) struct Cut {
 }
 
 impl Form {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn answer(&self) -> TextAnswer {
         match self {
-            Self::Vectors { .. } => Kind::Vectors,
-            Self::Ranks { .. } | Self::Classes { .. } => Kind::Scores,
+            Self::Vectors { .. } => TextAnswer::Vectors,
+            Self::Ranks { .. } | Self::Classes { .. } => TextAnswer::Scores,
         }
+    }
+}
+
+/// What a model gives.
+pub(super) fn called(answer: TextAnswer) -> &'static str {
+    match answer {
+        TextAnswer::Vectors => "vectors",
+        TextAnswer::Scores => "scores",
+        TextAnswer::Texts => "texts",
     }
 }
 
@@ -93,14 +101,11 @@ impl Asked {
     /// Fails where the model of this name does something else by all that it tells of texts.
     pub(super) fn check_model(&self, name: &str, model: Option<&dyn OfModel>) -> Result<(), Error> {
         if let Some(model) = model {
-            let (given, other) = match (model.facts().scores, self.form.kind()) {
-                (true, Kind::Vectors) => ("scores", "vectors"),
-                (false, Kind::Scores) => ("vectors", "scores"),
-                _ => ("", ""),
-            };
-            if !other.is_empty() {
+            let (given, expected) = (model.facts().answer, self.form.answer());
+            if given != expected {
+                let [given, expected] = [given, expected].map(called);
                 return Err(Error::invalid(format!(
-                    "model '{name}' gives {given}, expected one that gives {other}"
+                    "model '{name}' gives {given}, expected one that gives {expected}"
                 )));
             }
         } else if let Some((parameter, _)) = self.parameters.first() {

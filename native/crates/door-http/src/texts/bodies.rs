@@ -75,7 +75,9 @@ pub(super) fn read(route: TextRoute, body: &[u8]) -> Result<Asked, Error> {
         TextRoute::Embed => json(body).and_then(embed),
         TextRoute::Rerank => json(body).and_then(rerank),
         TextRoute::Classify => json(body).and_then(classify),
-        TextRoute::Tokenize => Err(Error::invalid("it asks for no model")),
+        TextRoute::ChatCompletions | TextRoute::Completions | TextRoute::Tokenize => {
+            Err(Error::invalid("it asks for no numbers"))
+        }
     }
 }
 

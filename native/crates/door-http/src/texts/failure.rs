@@ -11,22 +11,8 @@ const ERROR: HeaderName = HeaderName::from_static("kushi-error");
 
 pub(super) fn answer(error: &Error) -> HttpAnswer {
     let status = error.kind.openai_status();
-    let kind = match status {
-        429 => "rate_limit_error",
-        500.. => "server_error",
-        _ => "invalid_request_error",
-    };
-    let code = if error.kind == ErrorKind::InvalidInput { None } else { Some(error.kind.name()) };
-    let mut body = b"{\"error\":{\"message\":".to_vec();
-    write::string(&mut body, error.message.as_bytes());
-    body.extend_from_slice(b",\"type\":");
-    write::string(&mut body, kind.as_bytes());
-    body.extend_from_slice(b",\"param\":null,\"code\":");
-    match code {
-        Some(code) => write::string(&mut body, code.as_bytes()),
-        None => body.extend_from_slice(b"null"),
-    }
-    body.extend_from_slice(b"}}");
+    let mut body = Vec::new();
+    write(&mut body, error);
     let mut answer = answer::json(status, body);
     let headers = answer.headers_mut();
     headers.insert(ERROR, HeaderValue::from_static(error.kind.name()));
@@ -34,4 +20,23 @@ pub(super) fn answer(error: &Error) -> HttpAnswer {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     answer
+}
+
+pub(super) fn write(body: &mut Vec<u8>, error: &Error) {
+    let kind = match error.kind.openai_status() {
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    let code = if error.kind == ErrorKind::InvalidInput { None } else { Some(error.kind.name()) };
+    body.extend_from_slice(b"{\"error\":{\"message\":");
+    write::string(body, error.message.as_bytes());
+    body.extend_from_slice(b",\"type\":");
+    write::string(body, kind.as_bytes());
+    body.extend_from_slice(b",\"param\":null,\"code\":");
+    match code {
+        Some(code) => write::string(body, code.as_bytes()),
+        None => body.extend_from_slice(b"null"),
+    }
+    body.extend_from_slice(b"}}");
 }

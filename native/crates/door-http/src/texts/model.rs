@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
-use kushi_core::{Bound, Buffer, DataType, Error, ErrorKind, InputDraft, ModelSpec, Shape, TensorSpec};
+use kushi_core::{
+    Bound, Buffer, DataType, Error, ErrorKind, InputDraft, ModelSpec, Shape, TensorSpec, TextAnswer, Texts,
+};
 use kushi_dataplane::DataPlane;
 use smallvec::SmallVec;
 
@@ -13,28 +16,19 @@ use super::ask::{Asked, Form};
 const TEXT: &str = "text";
 const PAIR: &str = "text_pair";
 
-/// What a model answers to texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Vectors,
-    Scores,
-    Any,
-}
-
-/// The one that is named, or the only one of this kind.
-pub(super) fn choose(plane: &DataPlane, model: Option<&str>, kind: Kind) -> Result<String, Error> {
+/// The one that is named, or the only one that answers this; `None`: whatever it answers.
+pub(super) fn choose(
+    plane: &DataPlane,
+    model: Option<&str>,
+    answer: Option<TextAnswer>,
+) -> Result<String, Error> {
     if let Some(name) = model {
         return Ok(name.to_owned());
     }
-    let fits = |scores: bool| match kind {
-        Kind::Vectors => !scores,
-        Kind::Scores => scores,
-        Kind::Any => true,
-    };
+    let fits = |texts: &Arc<dyn Texts>| answer.is_none_or(|answer| texts.facts().answer == answer);
     let runners = plane.registry.runners();
-    let of_kind =
-        runners.iter().filter(|runner| runner.texts().is_some_and(|texts| fits(texts.facts().scores)));
-    let names: BTreeSet<&str> = of_kind.map(|runner| runner.spec().name.as_str()).collect();
+    let fitting = runners.iter().filter(|runner| runner.texts().is_some_and(fits));
+    let names: BTreeSet<&str> = fitting.map(|runner| runner.spec().name.as_str()).collect();
     let mut found = names.iter();
     match (found.next(), found.next()) {
         (Some(&name), None) => Ok(name.to_owned()),

@@ -45,11 +45,11 @@ impl Texts for Face {
         self.tokenizer.decode(tokens).map_err(fault)
     }
 
-    fn counts(&self) -> TextCounts {
-        TextCounts {
+    fn counts(&self) -> Option<TextCounts> {
+        Some(TextCounts {
             tokens: self.tokens.load(Ordering::Relaxed),
             padding: self.padding.load(Ordering::Relaxed),
-        }
+        })
     }
 }
 

@@ -6,7 +6,9 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kushi_core::{Buffer, DataType, Error, ErrorKind, Labels, Parameter, Shape, TensorInfo, TextFacts};
+use kushi_core::{
+    Buffer, DataType, Error, ErrorKind, Labels, Parameter, Shape, TensorInfo, TextAnswer, TextFacts,
+};
 use kushi_text::{Part, Tokenizer, Tokens};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -111,7 +113,7 @@ impl TextModel {
             longest: tokenizer.longest(),
             dimensions: options.dimensions.clone(),
             normalized: options.activation == Activation::Normalize,
-            scores: options.scores,
+            answer: if options.scores { TextAnswer::Scores } else { TextAnswer::Vectors },
             prompts: options.prompts.keys().cloned().collect(),
         };
         Self::of(session, Arc::new(Face::new(tokenizer, facts)), options)

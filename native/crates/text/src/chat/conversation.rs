@@ -46,8 +46,11 @@ impl Conversation {
             let count = messages.len();
             return Err(format!("there are {count} messages, expected at most {MOST_MESSAGES}"));
         }
-        let messages: Vec<Value> =
-            messages.iter().enumerate().map(|(at, message)| read_message(at, message)).collect::<Result<_, _>>()?;
+        let messages: Vec<Value> = messages
+            .iter()
+            .enumerate()
+            .map(|(at, message)| read_message(at, message))
+            .collect::<Result<_, _>>()?;
         let tools = tools.unwrap_or_default();
         check_tools(&tools)?;
         let offers = offers_tools(tool_choice.as_ref())? && !tools.is_empty();
@@ -101,10 +104,14 @@ fn content(place: &str, content: &Value) -> Result<Value, String> {
                 let kind = member(&part, "type");
                 let kind = kind.as_str().unwrap_or_default();
                 if !matches!(kind, "text" | "input_text") {
-                    return Err(format!("{place} has a part of the type '{kind}': the model takes texts alone"));
+                    return Err(format!(
+                        "{place} has a part of the type '{kind}': the model takes texts alone"
+                    ));
                 }
                 let text = member(&part, "text");
-                texts.push(text.as_str().ok_or_else(|| format!("{place} has a part without a text"))?.to_owned());
+                texts.push(
+                    text.as_str().ok_or_else(|| format!("{place} has a part without a text"))?.to_owned(),
+                );
             }
             Ok(texts.join("\n").into())
         }
@@ -122,7 +129,8 @@ fn calls(place: &str, calls: &Value) -> Result<Value, String> {
 }
 
 fn parsed(arguments: &Value) -> Value {
-    let object = |text| serde_json::from_str::<Value>(text).ok().filter(|value| value.kind() == ValueKind::Map);
+    let object =
+        |text| serde_json::from_str::<Value>(text).ok().filter(|value| value.kind() == ValueKind::Map);
     arguments.as_str().and_then(object).unwrap_or_else(|| arguments.clone())
 }
 
@@ -203,7 +211,8 @@ mod tests {
     #[test]
     fn parts_that_are_texts_become_one() {
         let parts = r#"[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]"#;
-        let read = Conversation::read(&format!(r#"{{"messages": [{{"role": "user", "content": {parts}}}]}}"#));
+        let read =
+            Conversation::read(&format!(r#"{{"messages": [{{"role": "user", "content": {parts}}}]}}"#));
         let messages = read.expect("a chat").messages;
         assert_eq!(messages.to_string(), r"[{'role': 'user', 'content': 'a\nb'}]");
     }
@@ -211,15 +220,21 @@ mod tests {
     #[test]
     fn arguments_of_calls_become_what_they_say() {
         let call = r#"{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": 2}"}}"#;
-        let json = format!(r#"{{"messages": [{{"role": "assistant", "content": null, "tool_calls": [{call}]}}]}}"#);
+        let json =
+            format!(r#"{{"messages": [{{"role": "assistant", "content": null, "tool_calls": [{call}]}}]}}"#);
         let messages = Conversation::read(&json).expect("a chat").messages.to_string();
-        assert!(messages.ends_with("'function': {'name': 'f', 'arguments': {'b': 1, 'a': 2}}}]}]"), "{messages}");
+        assert!(
+            messages.ends_with("'function': {'name': 'f', 'arguments': {'b': 1, 'a': 2}}}]}]"),
+            "{messages}"
+        );
     }
 
     #[test]
     fn tools_are_offered_unless_none_is_to_be_called() {
         let tools = r#""tools": [{"type": "function", "function": {"name": "f"}}]"#;
-        for (choice, offered) in [("", true), (r#", "tool_choice": "auto""#, true), (r#", "tool_choice": "none""#, false)] {
+        for (choice, offered) in
+            [("", true), (r#", "tool_choice": "auto""#, true), (r#", "tool_choice": "none""#, false)]
+        {
             let json = format!(r#"{{"messages": [{{"role": "user", "content": "a"}}], {tools}{choice}}}"#);
             assert_eq!(Conversation::read(&json).expect("a chat").offers_tools(), offered);
         }

@@ -20,8 +20,14 @@ pub(super) fn filter(value: &Value, options: Kwargs) -> Result<String, Error> {
         Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "there are two separators")),
     };
     let indent = indent.map(|indent| indent.min(16));
-    let mut writer =
-        Writer { out: String::new(), item, key, indent, sorted: sorted == Some(true), ascii: ascii == Some(true) };
+    let mut writer = Writer {
+        out: String::new(),
+        item,
+        key,
+        indent,
+        sorted: sorted == Some(true),
+        ascii: ascii == Some(true),
+    };
     writer.write(value, 0)?;
     Ok(writer.out)
 }

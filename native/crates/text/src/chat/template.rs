@@ -162,7 +162,10 @@ mod tests {
             ("{{ bos_token }}{{ messages[0].content.strip().upper() }}", "<s>HELLO"),
             ("{% if tools %}t{% else %}n{% endif %}{{ tools is none }}", "nTrue"),
             ("{% if 'Hello'.startswith('He') and messages[-1]['role'] == 'user' %}y{% endif %}", "y"),
-            ("{% set ns = namespace(a=1) %}{% for m in messages %}{% set ns.a = ns.a + 1 %}{% endfor %}{{ ns.a }}", "2"),
+            (
+                "{% set ns = namespace(a=1) %}{% for m in messages %}{% set ns.a = ns.a + 1 %}{% endfor %}{{ ns.a }}",
+                "2",
+            ),
             ("{% generation %}a{%- endgeneration -%} b", "ab"),
             ("{% for i in [1, 2, 3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "13"),
             ("{{ strftime_now('%Y') | length }}", "4"),
@@ -170,7 +173,10 @@ mod tests {
             ("{{ [1, 2] | tojson }}{{ 'ä\"' | tojson }}", r#"[1, 2]"ä\"""#),
             ("{{ {'b': [1.0, true, none], 'a': {}} | tojson }}", r#"{"b": [1.0, true, null], "a": {}}"#),
             ("{{ {'b': [1], 'a': []} | tojson(indent=2) }}", "{\n  \"b\": [\n    1\n  ],\n  \"a\": []\n}"),
-            ("{{ {'b': 1, 'a': 'ä'} | tojson(sort_keys=true, ensure_ascii=true) }}", r#"{"a": "\u00e4", "b": 1}"#),
+            (
+                "{{ {'b': 1, 'a': 'ä'} | tojson(sort_keys=true, ensure_ascii=true) }}",
+                r#"{"a": "\u00e4", "b": 1}"#,
+            ),
             ("{{ {'b': 1, 'a': 2} | tojson(separators=(',', ':')) }}", r#"{"b":1,"a":2}"#),
             ("{{ nobody }}x", "x"),
         ] {
@@ -182,7 +188,10 @@ mod tests {
     fn what_goes_wrong_is_said() {
         for (source, expected) in [
             ("{{ raise_exception('only users') }}", "the chat template refuses it: only users"),
-            ("{% for i in range(10000) %}{% for k in range(10000) %}{% endfor %}{% endfor %}", "too many steps"),
+            (
+                "{% for i in range(10000) %}{% for k in range(10000) %}{% endfor %}{% endfor %}",
+                "too many steps",
+            ),
             ("{% for i in range(10000) %}0123456789{% endfor %}", "more than 10000 bytes"),
             ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "the chat template"),
             ("{% if %}", "the chat template fails"),

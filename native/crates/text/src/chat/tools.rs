@@ -256,7 +256,10 @@ mod tests {
     #[test]
     fn text_is_let_out_at_once() {
         let mut stream = ToolStream::new(ToolForm::Hermes, true);
-        assert_eq!(["Hello", " wor", "ld<", "b>"].map(|piece| stream.take(piece)), ["Hello", " wor", "ld", "<b>"]);
+        assert_eq!(
+            ["Hello", " wor", "ld<", "b>"].map(|piece| stream.take(piece)),
+            ["Hello", " wor", "ld", "<b>"]
+        );
         let mut stream = ToolStream::new(ToolForm::Llama, true);
         assert_eq!(["He", "llo"].map(|piece| stream.take(piece)), ["He", "llo"]);
     }
