@@ -5,16 +5,29 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from gguf import GGUFWriter
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-__all__ = ["CONTEXT", "END_ID", "bare", "byte_names", "ids_of", "text_of", "write_directory", "write_model"]
+__all__ = [
+    "CHATML",
+    "CONTEXT",
+    "END_ID",
+    "bare",
+    "byte_names",
+    "ids_of",
+    "text_of",
+    "write_directory",
+    "write_model",
+    "write_scripted",
+]
 
 CONTEXT = 512
 _WIDTH, _LAYERS, _HEADS, _OF_HEAD, _INNER = 64, 2, 4, 16, 128
@@ -54,6 +67,19 @@ def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str 
     tokens, merges = _vocabulary()
     tokens += [_START, _END]
     drawn = np.random.default_rng(seed)
+    kinds = [_NORMAL] * (len(tokens) - 2) + [_CONTROL] * 2
+    scale = {"token_embd": 1.0}
+    shapes = _shapes(len(tokens))
+    weights = {name: drawn.standard_normal(shape) * scale.get(name, 0.2) for name, shape in shapes.items()}
+    writer = _writer(path, dict(zip(tokens, kinds, strict=True)), merges, context=context, kind=kind)
+    _write(writer, weights)
+    return path
+
+
+def _writer(
+    path: Path, tokens: Mapping[str, int], merges: Sequence[str], *, context: int = CONTEXT, kind: str = "gpt2"
+) -> GGUFWriter:
+    """With all but the weights; `tokens`: each with its kind, the last two those of the beginning and of the end"""
     writer = GGUFWriter(path, "llama")
     writer.add_context_length(context)
     writer.add_embedding_length(_WIDTH)
@@ -66,35 +92,77 @@ def write_model(path: Path, *, seed: int = 0, context: int = CONTEXT, kind: str 
     writer.add_file_type(1)
     writer.add_tokenizer_model(kind)
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([_NORMAL] * (len(tokens) - 2) + [_CONTROL] * 2)
+    writer.add_token_list(list(tokens))
+    writer.add_token_types(list(tokens.values()))
     writer.add_token_merges(merges)
     writer.add_bos_token_id(len(tokens) - 2)
-    writer.add_eos_token_id(END_ID)
+    writer.add_eos_token_id(len(tokens) - 1)
     writer.add_add_bos_token(value=False)
+    return writer
+
+
+def _shapes(tokens: int) -> dict[str, tuple[int, int]]:
+    """Of all weights but those of norms"""
     kept = _OF_HEAD * _HEADS // 2
-    shapes = {"token_embd": (len(tokens), _WIDTH), "output": (len(tokens), _WIDTH)}
+    shapes = {"token_embd": (tokens, _WIDTH), "output": (tokens, _WIDTH)}
+    of_layer = {
+        "attn_q": (_WIDTH, _WIDTH),
+        "attn_k": (kept, _WIDTH),
+        "attn_v": (kept, _WIDTH),
+        "attn_output": (_WIDTH, _WIDTH),
+        "ffn_gate": (_INNER, _WIDTH),
+        "ffn_up": (_INNER, _WIDTH),
+        "ffn_down": (_WIDTH, _INNER),
+    }
     for layer in range(_LAYERS):
-        of = {
-            "attn_q": (_WIDTH, _WIDTH),
-            "attn_k": (kept, _WIDTH),
-            "attn_v": (kept, _WIDTH),
-            "attn_output": (_WIDTH, _WIDTH),
-            "ffn_gate": (_INNER, _WIDTH),
-            "ffn_up": (_INNER, _WIDTH),
-            "ffn_down": (_WIDTH, _INNER),
-        }
-        shapes |= {f"blk.{layer}.{name}": shape for name, shape in of.items()}
+        shapes |= {f"blk.{layer}.{name}": shape for name, shape in of_layer.items()}
+    return shapes
+
+
+def _write(writer: GGUFWriter, weights: Mapping[str, NDArray[np.float64]]) -> None:
+    for layer in range(_LAYERS):
         for name in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(_WIDTH, np.float32))
-    for name, shape in shapes.items():
-        weights = drawn.standard_normal(shape) * (1.0 if name == "token_embd" else 0.2)
-        writer.add_tensor(f"{name}.weight", weights.astype(np.float16))
+    for name, values in weights.items():
+        writer.add_tensor(f"{name}.weight", values.astype(np.float16))
     writer.add_tensor("output_norm.weight", np.ones(_WIDTH, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+CHATML = """\
+{%- for message in messages %}{{ message.role + ':' + (message.content or '') + '\\n' }}{% endfor %}
+{%- if tools %}{{ 'tools:' + (tools | tojson) + '\\n' }}{% endif %}
+{%- if add_generation_prompt %}{{ 'assistant:' + messages[-1].content }}{% endif %}"""
+"""The template of a scripted model: the prompt ends with what was said last"""
+
+
+def write_scripted(path: Path, scripts: Mapping[str, Sequence[str]]) -> Path:
+    """A model that answers a prompt behind `<|NAME|>` with the pieces of that script, each of them one token"""
+    names = byte_names()
+    usual, merges = _vocabulary()
+    lines = {
+        name: ["".join(names[byte] for byte in piece.encode()) for piece in script] for name, script in scripts.items()
+    }
+    pieces = [piece for line in lines.values() for piece in line]
+    assert len({*pieces}) == len(pieces), "each piece comes once: what follows depends on it alone"
+    marks = {name: f"<|{name}|>" for name in scripts}
+    kinds = dict.fromkeys([*usual, *pieces], _NORMAL) | dict.fromkeys([*marks.values(), _START, _END], _CONTROL)
+    places = {token: place for place, token in enumerate(kinds)}
+    drawn = np.random.default_rng(0)
+    of_token = drawn.standard_normal((len(kinds), _WIDTH))
+    of_token /= np.linalg.norm(of_token, axis=1, keepdims=True)
+    follows = np.zeros_like(of_token)
+    for name, line in lines.items():
+        for before, token in pairwise([marks[name], *line, _END]):
+            follows[places[token]] += of_token[places[before]]
+    writer = _writer(path, kinds, merges)
+    writer.add_chat_template(CHATML)
+    # nothing but the last token counts
+    weights = {name: np.zeros(shape) for name, shape in _shapes(len(kinds)).items()}
+    _write(writer, {**weights, "token_embd": of_token, "output": 8 * follows})
     return path
 
 

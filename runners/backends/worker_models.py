@@ -40,6 +40,8 @@ class ProcessLimits:
     max_requests: int
     call_seconds: float = _CALL_SECONDS
     """How long a model may take no answer of another one that waits for that"""
+    silence_seconds: float = 0
+    """How long a process may say nothing while it owes answers"""
 
 
 def process_limits(config: ModelConfig) -> ProcessLimits:
@@ -121,6 +123,7 @@ class Workers:
             "outputs": len(config.output),
             "start_seconds": self.start_seconds,
             "execute_seconds": self.limits.execute_seconds,
+            "silence_seconds": self.limits.silence_seconds,
             "finalize_seconds": _FINALIZE_SECONDS,
             "call_seconds": self.limits.call_seconds,
             "max_requests": self.limits.max_requests,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests import models, texts
+from tests import generative, models, texts
 from tests.serving import GRPC_LINE, ROOT, Server
 
 if TYPE_CHECKING:
@@ -27,6 +27,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     models.write_add_sub(repository)
     models.write_identities(repository)
     texts.write(repository, "vectors", text=texts.parameter("dimensions", "any"))
+    (repository / "writer" / "1").mkdir(parents=True)
+    scripts = {
+        "hello": ("Hello", ",", " world", "!"),
+        "call": ("<tool_call>", '{"name": "add", "arguments"', ': {"a": 1}}</tool_call>'),
+    }
+    generative.write_scripted(repository / "writer" / "1" / "model.gguf", scripts)
+    (repository / "writer" / "config.pbtxt").write_text(
+        'parameters { key: "kushi.tool_calls" value { string_value: "hermes" } }'
+    )
     texts.write(repository, "ranker", made=texts.network("pairs", 1))
     server = Server.start(repository)
     yield server

@@ -339,13 +339,14 @@ def test_what_the_page_says_is_so(tmp_path: Path, start_server: StartServer) -> 
     directory = tmp_path / "my_models" / "writer" / "1"
     directory.mkdir(parents=True)
     write_model(directory / "model.gguf")
+    (directory / "chat_template.jinja").write_text("{{ messages[0].content }}")
     (program,) = blocks(page, "python")
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
     server = start_server(tmp_path / "my_models")
-    whole, pieces = (
+    whole, pieces, chat, completion, by_protocol = (
         subprocess.run(
             shlex.split(curl.replace("localhost:8000", f"{server.http[0]}:{server.http[1]}")),
             capture_output=True,
@@ -357,3 +358,7 @@ def test_what_the_page_says_is_so(tmp_path: Path, start_server: StartServer) -> 
     text = "".join(event["text_output"] for event in events)
     assert json.loads(whole)["text_output"] == "The cat sat on" + text
     assert done.stdout.decode() == text
+    for answer in (chat, by_protocol):
+        assert json.loads(answer).get("error") is None, answer
+    assert completion.endswith(b"data: [DONE]\n\n")
+    assert json.loads(chat)["choices"][0]["message"]["role"] == "assistant"

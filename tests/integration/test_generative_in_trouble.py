@@ -128,6 +128,27 @@ def test_a_process_that_dies_ends_its_streams_and_another_one_follows(
     eventually(lambda: not lives(process), "it has gone")
 
 
+def test_a_process_that_hangs_ends_its_streams_and_another_one_follows(
+    tmp_path: Path, start_server: StartServer
+) -> None:
+    # long enough for one that only waits for its turn
+    write(tmp_path, parameter("step_timeout", 10), context=60_000)
+    server = start_server(tmp_path)
+    expected = ask(server, "the cat")["text_output"]
+    with ThreadPoolExecutor(8) as pool, ExitStack() as opened:
+        streams = [opened.enter_context(begin(server, f"the cat {number}")) for number in range(8)]
+        eventually(lambda: all(stream.has_answer() for stream in streams), "all have begun")
+        (process,) = children(server.pid)
+        os.kill(process, signal.SIGSTOP)
+        answers = list(pool.map(lambda stream: stream.receive(), streams))
+    for answer in answers:
+        _, errors = texts_of(answer)
+        assert len(errors) == 1
+        assert "it has said nothing for more than 10 s" in errors[0]
+    assert ask(server, "the cat")["text_output"] == expected
+    eventually(lambda: not lives(process), "it has gone")
+
+
 def test_a_reload_leaves_open_streams_alone(tmp_path: Path, start_server: StartServer) -> None:
     write(tmp_path, context=2_000)
     server = start_server(tmp_path, "--model-control-mode=explicit", "--load-model=m")

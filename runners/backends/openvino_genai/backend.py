@@ -12,7 +12,7 @@ from kushi_native import GenerativeModel
 from ...errors import ConfigInvalid, Unsupported
 from ...repository.messages import ModelConfig
 from .. import Backend, Bound, Opened, Placed, Prepared
-from ..worker_models import of_this_program
+from ..worker_models import ProcessLimits, of_this_program
 from .facts import Facts, read_facts
 from .options import GenerativeSettings, read_settings
 from .schema import complete, of_tokens
@@ -78,7 +78,8 @@ class _Opened(Opened):
     def _sessions(self, config: ModelConfig, blocks: int, _threads: int) -> Sequence[GenerativeModel]:
         order = json.dumps({"path": self._opened_path(), **_pipeline(self._settings, blocks)})
         workers = of_this_program(_ENTRY, self._model.source, _START_SECONDS)
-        workers = replace(workers, arguments=lambda _number: {"generative": order})
+        limits = ProcessLimits(0, 0, silence_seconds=self._settings.step_seconds)
+        workers = replace(workers, arguments=lambda _number: {"generative": order}, limits=limits)
         (tokens,) = workers.models(self._model, of_tokens(config))
         options = {
             "context": self._settings.context or self._facts.context,
@@ -86,6 +87,7 @@ class _Opened(Opened):
             "vocabulary": self._facts.vocabulary,
             "ends": self._facts.ends,
             "most_running": self._settings.sequences,
+            "chat": self._facts.chats.options(self._settings.tool_calls),
         }
         return [GenerativeModel(tokens, self._facts.tokenizer, json.dumps(options))]
 

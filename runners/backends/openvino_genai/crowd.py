@@ -15,7 +15,7 @@ import openvino as ov
 import openvino_genai as genai
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,6 +78,7 @@ class Crowd:
         for generation in self._given_up:
             self._blocks_left += generation.blocks
         self._given_up.clear()
+        has_sent = False
         for number, generation in [*self._running.items()]:
             try:
                 has_ended = generation.has_ended()
@@ -85,9 +86,22 @@ class Crowd:
                 # nobody waits for it any more, who has said so while it waited for room
                 self._give_up(number)
             else:
+                has_sent |= generation.has_sent
                 if has_ended:
                     del self._running[number]
                     self._blocks_left += generation.blocks
+        if not has_sent:
+            self._say_nothing()
+
+    def _say_nothing(self) -> None:
+        """A step that reads prompts gives no tokens: whoever minds this process hears that it was made"""
+        for number, generation in [*self._running.items()]:
+            try:
+                generation.say_nothing()
+            except _API.TritonModelException:
+                self._give_up(number)
+            else:
+                return
 
     def _begin(self) -> None:
         """Those that came first; none passes another that needs more"""
@@ -126,6 +140,12 @@ class _Generation:
         # the request is cancelled with the last reference to it
         self._handle = handle
         self.blocks = blocks
+        self.has_sent = False
+        """Whether the last step gave something"""
+
+    def say_nothing(self) -> None:
+        """Sends that there is nothing yet; TritonModelException: nobody waits for it"""
+        self._sender.send(_API.InferenceResponse(_tensors((), (), ())))
 
     def give_up(self) -> None:
         """Nobody waits for it any more"""
@@ -139,6 +159,7 @@ class _Generation:
         while self._handle.can_read():
             steps.extend(self._handle.read().values())
         has_ended = bool(status != genai.GenerationStatus.RUNNING)
+        self.has_sent = has_ended or bool(steps)
         is_whole = bool(status == genai.GenerationStatus.FINISHED and steps)
         for output in steps[:-1] if is_whole else steps:
             self._sender.send(_response(output))
@@ -169,13 +190,15 @@ def _response(output: Any) -> Any:  # noqa: ANN401 - of the pipeline and the wor
     ends: list[int] = []
     if output.finish_reason != genai.GenerationFinishReason.NONE:
         ends.append(_LENGTH if output.finish_reason == genai.GenerationFinishReason.LENGTH else _STOP)
-    return _API.InferenceResponse(
-        [
-            _API.Tensor("TOKENS", np.array([tokens], np.int32)),
-            _API.Tensor("LOG_PROBABILITIES", np.array([likely], np.float32)),
-            _API.Tensor("END", np.array([ends], np.int32)),
-        ]
-    )
+    return _API.InferenceResponse(_tensors(tokens, likely, ends))
+
+
+def _tensors(tokens: Sequence[int], likely: Sequence[float], ends: Sequence[int]) -> list[Any]:
+    return [
+        _API.Tensor("TOKENS", np.array([tokens], np.int32)),
+        _API.Tensor("LOG_PROBABILITIES", np.array([likely], np.float32)),
+        _API.Tensor("END", np.array([ends], np.int32)),
+    ]
 
 
 def _last_line(error: Exception) -> str:

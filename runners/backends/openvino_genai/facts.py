@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...bounded_json import read_json
 from ...errors import ConfigInvalid, Unsupported
+from .chat import Chats, chats_of_directory, chats_of_gguf
+from .files import read_file, read_object
 from .gguf import read_metadata
 from .gguf_tokenizer import tokenizer_json
 
 __all__ = ["Facts", "read_facts"]
 
 _TOKENIZER = "tokenizer.json"
-_MOST_BYTES = 256 << 20
 _MOST = 1 << 30
 """Of whatever a model has"""
 
@@ -32,6 +32,7 @@ class Facts:
     """How many different tokens it knows"""
     numbers_of_token: int
     """That are kept of each token: keys and values of all layers"""
+    chats: Chats
 
 
 def read_facts(path: Path) -> Facts:
@@ -47,7 +48,7 @@ def _of_gguf(path: Path) -> Facts:
     vocabulary = len(tokens) if isinstance(tokens, list) else said.number("vocab_size")
     beside = path.with_name(_TOKENIZER)
     try:
-        tokenizer = _read(beside) if beside.is_file() else tokenizer_json(metadata)
+        tokenizer = read_file(beside) if beside.is_file() else tokenizer_json(metadata)
     except Unsupported as error:
         raise Unsupported(f"'{path}': {error}") from None
     heads = said.number("attention.head_count")
@@ -58,28 +59,30 @@ def _of_gguf(path: Path) -> Facts:
         ends=_known([metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")], vocabulary),
         vocabulary=vocabulary,
         numbers_of_token=2 * said.number("block_count") * said.number("attention.head_count_kv", heads) * of_head,
+        chats=chats_of_gguf(path, metadata),
     )
 
 
 def _of_directory(directory: Path) -> Facts:
     if not (directory / _TOKENIZER).is_file():
         raise ConfigInvalid(f"'{directory}' has no {_TOKENIZER}: it is part of every model that `optimum-cli` exports")
-    config = _json(directory / "config.json")
+    config = read_object(directory / "config.json")
     of_text = config.get("text_config")
     said = _Said(str(directory / "config.json"), {**config, **(of_text if isinstance(of_text, dict) else {})})
     generation = directory / "generation_config.json"
-    ends = (_json(generation) if generation.is_file() else {}).get("eos_token_id")
+    ends = (read_object(generation) if generation.is_file() else {}).get("eos_token_id")
     if ends is None:
         ends = said.values.get("eos_token_id")
     vocabulary, heads = said.number("vocab_size"), said.number("num_attention_heads")
     of_head = said.number("head_dim", said.number("hidden_size") // heads)
     kept = said.number("num_hidden_layers") * said.number("num_key_value_heads", heads)
     return Facts(
-        tokenizer=_read(directory / _TOKENIZER),
+        tokenizer=read_file(directory / _TOKENIZER),
         context=said.number("max_position_embeddings"),
         ends=_known(ends if isinstance(ends, list) else [ends], vocabulary),
         vocabulary=vocabulary,
         numbers_of_token=2 * kept * of_head,
+        chats=chats_of_directory(directory),
     )
 
 
@@ -102,23 +105,3 @@ class _Said:
 
 def _known(ends: Sequence[object], vocabulary: int) -> list[int]:
     return sorted({end for end in ends if isinstance(end, int) and 0 <= end < vocabulary})
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ConfigInvalid(f"'{path}' has more than {_MOST_BYTES} bytes")
-    return content
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        said = read_json(_read(path))
-    except FileNotFoundError:
-        raise ConfigInvalid(f"unable to find '{path}'") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigInvalid(f"'{path}' is no JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise ConfigInvalid(f"'{path}' is no JSON object")
-    return said

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 from ...errors import ConfigInvalid
 from ...repository.messages import ModelConfig
-from .parameters import CACHE_BYTES, CONTEXT, DETERMINISTIC, SEQUENCES, STEP, THREADS
+from .chat import FORMS
+from .parameters import CACHE_BYTES, CONTEXT, DETERMINISTIC, SEQUENCES, STEP, STEP_SECONDS, THREADS, TOOL_CALLS
 
 __all__ = ["GenerativeSettings", "read_settings"]
 
 _USUAL_CACHE_BYTES = 1 << 30
 _USUAL_SEQUENCES = 64
+_USUAL_STEP_SECONDS = 120
 _USUAL_STEP = 128
 """A step is not interrupted: so many tokens of prompts hold up all that is being written"""
 
@@ -30,6 +32,10 @@ class GenerativeSettings:
     """That one step takes, of prompts and answers together"""
     threads: int
     """0: as many as the process may use"""
+    tool_calls: str | None
+    """The form in which the model calls tools; `None`: its chat template tells"""
+    step_seconds: int
+    """A step that takes longer is taken for one that never ends"""
 
 
 def read_settings(config: ModelConfig) -> GenerativeSettings:
@@ -41,6 +47,8 @@ def read_settings(config: ModelConfig) -> GenerativeSettings:
         sequences=_count(config, SEQUENCES, _USUAL_SEQUENCES, most=1024),
         step_tokens=_count(config, STEP, _USUAL_STEP),
         threads=_count(config, THREADS, 0),
+        tool_calls=_form(config),
+        step_seconds=_count(config, STEP_SECONDS, _USUAL_STEP_SECONDS, most=86400),
     )
 
 
@@ -57,6 +65,15 @@ def _count(config: ModelConfig, name: str, usual: int, *, most: int = 1 << 50) -
             f"parameter '{name}' of model '{config.name}' must be a number from 1 to {most}, got '{text}'"
         )
     return int(text)
+
+
+def _form(config: ModelConfig) -> str | None:
+    text = _stated(config, TOOL_CALLS)
+    if text is not None and text not in FORMS:
+        raise ConfigInvalid(
+            f"parameter '{TOOL_CALLS}' of model '{config.name}' must be one of {', '.join(FORMS)}, got '{text}'"
+        )
+    return text
 
 
 def _flag(config: ModelConfig, name: str) -> bool:

@@ -51,7 +51,7 @@ __all__ = ["OPENAI", "Edge", "EdgeService", "openai_routes", "server_for"]
 
 _LOG = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-OPENAI: Final = ("/v1/models", "/v1/embeddings", "/v1/rerank")
+OPENAI: Final = ("/v1/models", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank")
 """Routes of the engine beside the protocol's"""
 _IDENTITY = re.compile(rb"[!-~]{1,128}")
 

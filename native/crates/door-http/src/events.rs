@@ -24,8 +24,11 @@ pub(crate) trait EventSource: 'static {
     /// Whether the next ones are there, and hold little.
     fn has_more_now(&self) -> bool;
 
-    /// The answer where the first event is an error: its status and its headers count.
+    /// The answer where there is nothing but this error.
     fn failure(&self, error: &Error) -> HttpAnswer;
+
+    /// Whether that answer is events as well, and only its status and headers count.
+    fn fails_by_events(&self) -> bool;
 }
 
 /// Some of them.
@@ -72,6 +75,9 @@ pub(crate) async fn stream(
     let mut first = source.next(net).await;
     while first.text.is_empty() && !first.ended {
         first = source.next(net).await;
+    }
+    if let Some(error) = first.error.as_ref().filter(|_| !source.fails_by_events()) {
+        return source.failure(error);
     }
     let head = first.error.as_ref().map_or_else(|| answer::empty(200), |error| source.failure(error));
     let (sender, more) = mpsc::channel(1);

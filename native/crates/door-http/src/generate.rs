@@ -238,6 +238,10 @@ impl EventSource for Generation {
     fn failure(&self, error: &Error) -> HttpAnswer {
         answer::error(error)
     }
+
+    fn fails_by_events(&self) -> bool {
+        true
+    }
 }
 
 fn fail(events: &mut Events, error: Error) {

@@ -28,6 +28,7 @@ pub(crate) fn take(shared: &Arc<Shared>, head: Head, payload: &Bytes) -> Result<
         if head.id >= state.next_batch {
             return Err(Garbage("answers to a batch that there is not"));
         }
+        state.answers += 1;
         state.batches.remove(&head.id)
     };
     // All its requests have their ends: an error was one, and the model says once more that it is done, or goes on.

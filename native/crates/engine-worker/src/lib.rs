@@ -25,6 +25,7 @@ mod readiness;
 mod reading;
 mod running;
 mod share;
+mod silence;
 mod state;
 mod supervisor;
 mod worker;

@@ -24,6 +24,8 @@ pub(crate) struct WorkerState {
     /// Not sent yet.
     pub(crate) waiting: Vec<(SlotToken, Batch)>,
     pub(crate) next_batch: u64,
+    /// So many answers have come, of all processes.
+    pub(crate) answers: u64,
     /// Of the process that is there.
     pub(crate) share: Share,
     /// It goes because it has had its share, and the next one is on its way.

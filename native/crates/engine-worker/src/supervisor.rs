@@ -16,6 +16,7 @@ use crate::outgoing::{OutgoingFrames, Released};
 use crate::process::{Process, timespec};
 use crate::readiness;
 use crate::reading::{Heard, HeardEnd, Reading};
+use crate::silence::Silence;
 use crate::state::{Phase, WorkerState};
 use crate::worker::Shared;
 
@@ -107,6 +108,7 @@ impl Supervisor {
             reading: &reading,
             is_renewed: false,
             has_complained: false,
+            silence: Silence::new(Instant::now()),
         };
         let why = watch.run();
         let is_renewed = watch.is_renewed;
@@ -171,6 +173,7 @@ struct Watch<'a> {
     is_renewed: bool,
     /// It was said that it keeps too much.
     has_complained: bool,
+    silence: Silence,
 }
 
 impl Watch<'_> {
@@ -240,8 +243,16 @@ impl Watch<'_> {
         let overdue = overdue
             .map(|patience| format!("it has executed a batch for more than {} s", patience.as_secs_f64()));
         let broken = broken.map(|error| format!("nothing can be sent to it: {}", os_text(&error)));
+        let owes = state.batches.values().any(|running| running.batch.is_open());
+        let silence = self.silence.look(now, owes, state.answers);
+        let silent = self
+            .shared
+            .silence_patience()
+            .filter(|patience| !self.process.is_thread() && silence >= *patience);
+        let silent =
+            silent.map(|patience| format!("it has said nothing for more than {} s", patience.as_secs_f64()));
         let stands_still = stands_still.then(|| "its is_ready does not come back".to_string());
-        (is_blocked, is_closing, overdue.or(broken).or(stands_still))
+        (is_blocked, is_closing, overdue.or(broken).or(silent).or(stands_still))
     }
 
     /// Says once why the model gets nothing more.

@@ -39,6 +39,8 @@ pub struct WorkerOptions {
     pub start_seconds: f64,
     /// How long a batch may take; 0: as long as it does.
     pub execute_seconds: f64,
+    /// How long it may say nothing while it owes answers; 0: as long as it does.
+    pub silence_seconds: f64,
     /// How long it may take to end.
     pub finalize_seconds: f64,
     /// How long the model may take none of the answers of another one that waits for that.
@@ -388,6 +390,10 @@ impl Shared {
 
     pub(crate) fn call_patience(&self) -> Duration {
         Duration::from_secs_f64(self.options.call_seconds)
+    }
+
+    pub(crate) fn silence_patience(&self) -> Option<Duration> {
+        (self.options.silence_seconds > 0.0).then(|| Duration::from_secs_f64(self.options.silence_seconds))
     }
 
     pub(crate) fn execute_patience(&self) -> Option<Duration> {

@@ -114,4 +114,8 @@ impl EventSource for Flow {
     fn failure(&self, error: &Error) -> HttpAnswer {
         failure::answer(error)
     }
+
+    fn fails_by_events(&self) -> bool {
+        false
+    }
 }
