@@ -31,13 +31,15 @@ PROMPTS = ("the cat", "the dog sat", "\u2603 \u00e4")
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("chats")
-    for name in ("script", "m"):
+    for name in ("script", "m", "free"):
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "config.pbtxt").write_text(CONFIG)
     with (repository / "script" / "config.pbtxt").open("a") as config:
         config.write('parameters { key: "kushi.tool_calls" value { string_value: "hermes" } }\n')
     write_scripted(repository / "script" / "1" / "model.gguf", SCRIPTS)
     write_model(repository / "m" / "1" / "model.gguf")
+    write_model(repository / "free" / "1" / "model.gguf")
+    (repository / "free" / "1" / "chat_template.jinja").write_text("{{ messages[-1].content }}")
     (repository / "m" / "1" / "chat_template.jinja").write_text("{{ raise_exception('no chats here') }}")
     return repository
 
@@ -275,6 +277,61 @@ def test_a_completion_tells_of_its_tokens(chatting: Server) -> None:
     assert streamed == told["tokens"]
 
 
+def of_schema(schema: object) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "sure": {"type": "boolean"},
+        "kind": {"enum": ["one", "two"]},
+        "more": {"anyOf": [{"$ref": "#/$defs/More"}, {"type": "null"}]},
+    },
+    "required": ["sure", "kind", "more"],
+    "additionalProperties": False,
+    "$defs": {
+        "More": {
+            "type": "object",
+            "properties": {"day": {"type": "string", "format": "date"}},
+            "required": ["day"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+def test_an_answer_has_the_form_that_is_asked_for(chatting: Server) -> None:
+    # one that knows nothing of it, and draws
+    (repeats, body) = (20, {"model": "free", "messages": messages("hello"), "temperature": 1.5, "max_tokens": 400})
+    for seed in range(repeats):
+        asked = {**body, "seed": seed, "response_format": of_schema(SCHEMA)}
+        (choice,) = ask(chatting, "/v1/chat/completions", **asked)["choices"]
+        text = choice["message"]["content"]
+        streamed = events(chatting, "/v1/chat/completions", **asked)
+        assert "".join(delta.get("content", "") for delta in deltas(streamed)) == text
+        if choice["finish_reason"] == "length":
+            # blanks may stand anywhere
+            continue
+        answer = json.loads(text)
+        assert list(answer) == ["sure", "kind", "more"]
+        assert isinstance(answer["sure"], bool)
+        assert answer["kind"] in {"one", "two"}
+        assert answer["more"] is None or list(answer["more"]) == ["day"]
+    (choice,) = ask(chatting, "/v1/chat/completions", **body, response_format={"type": "json_object"})["choices"]
+    assert choice["message"]["content"].lstrip().startswith("{")
+
+
+@pytest.mark.parametrize("name", ["structured_outputs", "guided_decoding"])
+def test_the_form_may_be_a_sampling_parameter(chatting: Server, name: str) -> None:
+    schema = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}
+    for given in (schema, json.dumps(schema)):
+        sampling = json.dumps({name: {"json": given}, "max_tokens": 300, "seed": 1})
+        body = {"text_input": "the cat", "sampling_parameters": sampling, "exclude_input_in_output": True}
+        answer = ask(chatting, "/v2/models/free/generate", **body)["text_output"]
+        assert all(one in {1, 2} for one in json.loads(answer))
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -282,8 +339,13 @@ def test_a_completion_tells_of_its_tokens(chatting: Server) -> None:
         ({"messages": messages("hello"), "temperature": 3000}, "temperature must be non-negative"),
         ({"messages": messages("hello"), "logprobs": True, "top_logprobs": 5}, "logprobs must be at most"),
         (
-            {"messages": messages("hello"), "response_format": {"type": "json_object"}},
-            "'response_format' is 'json_object'",
+            {"messages": messages("hello"), "response_format": {"type": "grammar"}},
+            "'response_format' is 'grammar', expected text, json_object or json_schema",
+        ),
+        ({"messages": messages("hello"), "response_format": of_schema({"oneOf": [{}]})}, "the schema # has 'oneOf'"),
+        (
+            {"messages": messages("hello"), "response_format": {"type": "json_object"}, "min_tokens": 2},
+            "ignore_eos and min_tokens do not go with it",
         ),
         ({"messages": messages("hello"), "tools": TOOLS, "tool_choice": "required"}, "'tool_choice' is required"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "the model takes texts alone"),
@@ -304,7 +366,7 @@ def test_what_cannot_be_is_refused(chatting: Server, body: dict[str, Any], text:
 def test_models_that_there_are_not_are_not_found(chatting: Server) -> None:
     assert refused(chatting, "/v1/completions", model="nobody", prompt="a")[0] == 404
     status, message = refused(chatting, "/v1/completions", prompt="a")
-    assert (status, message) == (400, "'model' is missing, expected one of: m, script")
+    assert (status, message) == (400, "'model' is missing, expected one of: free, m, script")
     assert chatting.get("/v1/models/script").json()["id"] == "script"
 
 

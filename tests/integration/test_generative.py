@@ -290,7 +290,10 @@ def test_of_several_texts_each_has_its_own_end(generating: Server) -> None:
     [
         ({"temprature": 1}, "Unexpected keyword argument 'temprature'"),
         ({"logit_bias": {"1": 2}}, "sampling parameter 'logit_bias' is none that this engine can do"),
-        ({"guided_decoding": {"json": {}}}, "'guided_decoding' is none that this engine can do"),
+        ({"guided_decoding": {"regex": "a"}}, "'guided_decoding.regex' is none that this engine can do"),
+        ({"structured_outputs": {"json": {"not": {}}}}, "the schema # has 'not'"),
+        ({"structured_outputs": {"json": "{"}}, "structured_outputs.json is no JSON"),
+        ({"structured_outputs": {"json": {}, "json_object": True}}, "structured_outputs has more than one form"),
         ({"temperature": -1}, "temperature must be non-negative, and 100 at most, got -1."),
         ({"temperature": "hot"}, 'temperature must be a number, got "hot"'),
         ({"top_p": 0}, "top_p must be in (0, 1], got 0."),

@@ -177,7 +177,10 @@ def _fail(sender: Any, text: str, code: int) -> None:  # noqa: ANN401 - of the w
 def _config(order: Mapping[str, Any]) -> genai.GenerationConfig:
     config = genai.GenerationConfig()
     for name, value in order.items():
-        setattr(config, name, set(value) if name == "stop_token_ids" else value)
+        if name == "json_schema":
+            config.structured_output_config = genai.StructuredOutputConfig(json_schema=value)
+        else:
+            setattr(config, name, set(value) if name == "stop_token_ids" else value)
     config.validate()
     return config
 

@@ -31,7 +31,7 @@ def main(http: str) -> None:
     assert [choice.text for choice in completion.choices] == ["Hello, world!"] * 2
     stream = client.completions.create(model="writer", prompt="<|hello|>", max_tokens=2, stream=True)
     assert "".join(chunk.choices[0].text for chunk in stream) == "Hello,"
-    for more in ({"response_format": {"type": "json_object"}}, {"logit_bias": {"1": 1}}, {"temperature": 1000}):
+    for more in ({"response_format": {"type": "json_schema"}}, {"logit_bias": {"1": 1}}, {"temperature": 1000}):
         assert refusal(client, **more) == "invalid_request_error"
 
 

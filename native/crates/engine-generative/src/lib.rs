@@ -18,6 +18,7 @@ mod places;
 mod prompt_kind;
 mod run;
 mod sampling;
+mod schema;
 mod threads;
 mod tokens;
 

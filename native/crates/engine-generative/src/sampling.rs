@@ -5,6 +5,7 @@ use kushi_text::{LONGEST_STOP, MOST_STOPS};
 use serde_json::{Map, Value, json};
 
 use crate::prompt_kind::{self, PromptKind};
+use crate::schema;
 
 /// Of all parameters, as JSON.
 const MOST_BYTES: usize = 256 << 10;
@@ -20,13 +21,12 @@ const NO_TEMPERATURE: f64 = 1e-5;
 const TEMPERATURES: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 
 /// What vLLM has and the engine cannot do.
-const REFUSED: [&str; 17] = [
+const REFUSED: [&str; 15] = [
     "allowed_token_ids",
     "bad_words",
     "beam_width",
     "best_of",
     "extra_args",
-    "guided_decoding",
     "length_penalty",
     "logit_bias",
     "logits_processors",
@@ -34,7 +34,6 @@ const REFUSED: [&str; 17] = [
     "output_kind",
     "prompt_logprobs",
     "spaces_between_special_tokens",
-    "structured_outputs",
     "truncate_prompt_tokens",
     "use_beam_search",
     "vllm_xargs",
@@ -62,6 +61,8 @@ pub(crate) struct Sampling {
     frequency_penalty: f64,
     repetition_penalty: f64,
     seed: Option<u64>,
+    /// That an answer fits.
+    schema: Option<String>,
 }
 
 impl Default for Sampling {
@@ -85,6 +86,7 @@ impl Default for Sampling {
             frequency_penalty: 0.0,
             repetition_penalty: 1.0,
             seed: None,
+            schema: None,
         }
     }
 }
@@ -176,6 +178,7 @@ impl Sampling {
             "stop" => self.stops = stops(value)?,
             "stop_token_ids" => self.stop_tokens = stop_tokens(value)?,
             "logprobs" => self.log_probabilities = Some(whole(name, value)?),
+            "guided_decoding" | "structured_outputs" => self.schema = schema_of(name, value)?,
             "detokenize" => return Err(unable(name)),
             _ if REFUSED.contains(&name) => return Err(unable(name)),
             _ => return Err(format!("Unexpected keyword argument '{name}' of the sampling parameters")),
@@ -191,6 +194,12 @@ impl Sampling {
         }
         if self.is_greedy() && self.sequences > 1 {
             return Err(format!("n must be 1 when using greedy sampling, got {}.", self.sequences));
+        }
+        if self.schema.is_some() && (self.ignore_end || self.min_tokens > 0) {
+            return Err(
+                "an answer that fits a schema ends by itself: ignore_eos and min_tokens do not go with it"
+                    .to_owned(),
+            );
         }
         // of the engine only the probability of the token is known that it took
         let known = u64::from(self.takes_the_likeliest());
@@ -240,6 +249,9 @@ impl Sampling {
             "repetition_penalty": self.repetition_penalty,
             "logprobs": u8::from(likely),
         });
+        if let Some(schema) = &self.schema {
+            order["json_schema"] = json!(schema);
+        }
         if let Some(end) = stop_tokens.first() {
             order["eos_token_id"] = json!(end);
         }
@@ -255,6 +267,34 @@ impl Sampling {
         }
         order.to_string()
     }
+}
+
+/// By the names of vLLM, old and new.
+fn schema_of(name: &str, value: &Value) -> Result<Option<String>, String> {
+    let members = match value {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        other => other.as_object().cloned(),
+    };
+    let members: Map<String, Value> =
+        members.ok_or_else(|| format!("{name} must be an object, got {value}"))?;
+    let mut found = None;
+    for (member, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+        let schema = match (&**member, value) {
+            ("json", Value::String(text)) => {
+                let read =
+                    serde_json::from_str(text).map_err(|error| format!("{name}.json is no JSON: {error}"))?;
+                schema::read(&read)?
+            }
+            ("json", value) => schema::read(value)?,
+            ("json_object", Value::Bool(true)) => schema::of_objects(),
+            ("json_object", Value::Bool(false)) => continue,
+            _ => return Err(unable(&format!("{name}.{member}"))),
+        };
+        if found.replace(schema).is_some() {
+            return Err(format!("{name} has more than one form"));
+        }
+    }
+    Ok(found)
 }
 
 fn unable(name: &str) -> String {

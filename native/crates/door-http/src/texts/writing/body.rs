@@ -78,8 +78,42 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ResponseFormat {
     r#type: String,
+    json_schema: Option<NamedSchema>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedSchema {
+    #[serde(rename = "name")]
+    _name: IgnoredAny,
+    #[serde(rename = "description")]
+    _description: Option<IgnoredAny>,
+    schema: Option<Box<RawValue>>,
+    /// An answer always fits.
+    #[serde(rename = "strict")]
+    _strict: Option<bool>,
+}
+
+impl ResponseFormat {
+    /// As the model is told of it; `None`: of any form.
+    fn told(self) -> Result<Option<String>, Error> {
+        match (&*self.r#type, self.json_schema) {
+            ("text", None) => Ok(None),
+            ("json_object", None) => Ok(Some(r#"{"json_object":true}"#.to_owned())),
+            ("json_schema", Some(NamedSchema { schema: Some(schema), .. })) => {
+                Ok(Some(format!(r#"{{"json":{}}}"#, schema.get())))
+            }
+            ("json_schema", _) => Err(Error::invalid("'response_format' is 'json_schema' without a schema")),
+            (kind, _) => {
+                let text =
+                    format!("'response_format' is '{kind}', expected text, json_object or json_schema");
+                Err(Error::invalid(text))
+            }
+        }
+    }
 }
 
 pub(super) fn read(style: Style, body: &[u8]) -> Result<Asked, Error> {
@@ -107,6 +141,8 @@ struct Reading<'a> {
     likeliest: Option<u64>,
     echoes: bool,
     best_of: Option<&'a RawValue>,
+    /// That an answer has to have.
+    form: Option<String>,
 }
 
 impl<'a> Reading<'a> {
@@ -130,12 +166,7 @@ impl<'a> Reading<'a> {
             "logprobs" => self.likeliest = Some(value(name, raw)?),
             "top_logprobs" if is_chat => self.likeliest = Some(value(name, raw)?),
             "response_format" if is_chat => {
-                let ResponseFormat { r#type: kind } = value(name, raw)?;
-                if kind != "text" {
-                    return Err(Error::invalid(format!(
-                        "'response_format' is '{kind}', expected 'text': the engine holds no answer to a form"
-                    )));
-                }
+                self.form = value::<ResponseFormat>(name, raw)?.told()?;
             }
             "modalities" if is_chat => {
                 if value::<Vec<String>>(name, raw)? != ["text"] {
@@ -199,7 +230,7 @@ impl<'a> Reading<'a> {
             model: self.model,
             prompts,
             kind,
-            sampling: sampling(&self.sampling, log_probabilities),
+            sampling: sampling(&self.sampling, log_probabilities, self.form.as_deref()),
             streams: self.streams,
             tells_usage: options.and_then(|options| options.include_usage).unwrap_or_default(),
             log_probabilities,
@@ -255,12 +286,14 @@ fn list(tokens: &[u32]) -> String {
     format!("[{}]", tokens.join(","))
 }
 
-fn sampling(members: &[(&str, &RawValue)], log_probabilities: Option<u64>) -> String {
+fn sampling(members: &[(&str, &RawValue)], log_probabilities: Option<u64>, form: Option<&str>) -> String {
     let mut written = object(members);
-    if let Some(count) = log_probabilities {
+    let likely = log_probabilities.map(|count| format!("\"logprobs\":{count}"));
+    let form = form.map(|form| format!("\"structured_outputs\":{form}"));
+    for more in likely.into_iter().chain(form) {
+        let separator = if written == "{}" { "" } else { "," };
         written.pop();
-        let separator = if members.is_empty() { "" } else { "," };
-        written.push_str(&format!("{separator}\"logprobs\":{count}}}"));
+        written.push_str(&format!("{separator}{more}}}"));
     }
     written
 }
@@ -338,11 +371,7 @@ mod tests {
             (Style::Chat, r#""logit_bias": {"1": 2}"#, "'logit_bias' asks"),
             (Style::Chat, r#""store": true"#, "'store' asks"),
             (Style::Chat, r#""modalities": ["text", "audio"]"#, "'modalities' is more"),
-            (
-                Style::Chat,
-                r#""response_format": {"type": "json_object"}"#,
-                "'response_format' is 'json_object'",
-            ),
+            (Style::Chat, r#""response_format": {"type": "json_schema"}"#, "'json_schema' without a schema"),
             (Style::Chat, r#""top_logprobs": 1"#, "'top_logprobs' is only allowed"),
             (Style::Chat, r#""stream_options": {}"#, "'stream_options' is only allowed"),
             (Style::Chat, r#""max_tokens": 1, "max_completion_tokens": 2"#, "are the same"),

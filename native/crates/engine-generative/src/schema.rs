@@ -1,0 +1,343 @@
+//! Which JSON schemas an answer can be held to. The engine ends with all that it has where it cannot read one, so here is
+//! what it is known to read, and to hold to.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+/// Of a schema as JSON.
+const MOST_BYTES: usize = 64 << 10;
+const MOST_SCHEMAS: usize = 1000;
+const MOST_DEPTH: usize = 24;
+const MOST_CHOICES: usize = 500;
+/// Larger whole numbers become others.
+const MOST_EXACT: u64 = 1 << 53;
+const UNREADABLE: &str = "a quote, a backslash or a control character";
+const MOST_ITEMS: u64 = 1000;
+/// They say nothing of what fits.
+const NOTES: [&str; 9] =
+    ["title", "description", "default", "examples", "deprecated", "$schema", "$id", "$comment", "readOnly"];
+const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+const FORMATS: [&str; 5] = ["date", "time", "date-time", "uuid", "email"];
+const PLACES_OF_DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// The schema as the engine reads it.
+pub(crate) fn read(schema: &Value) -> Result<String, String> {
+    let text = schema.to_string();
+    if text.len() > MOST_BYTES {
+        return Err(format!("the schema has {} bytes, expected at most {MOST_BYTES}", text.len()));
+    }
+    let mut check = Check { root: schema, schemas: 0 };
+    check.schema(schema, "#", 0)?;
+    let mut known = HashMap::new();
+    for (place, definition) in check.definitions()? {
+        check.schema(definition, &place, 1)?;
+        check.ends(&place, definition, &mut known)?;
+    }
+    check.ends("#", schema, &mut known)?;
+    Ok(text)
+}
+
+/// Any object.
+pub(crate) fn of_objects() -> String {
+    r#"{"type":"object"}"#.to_owned()
+}
+
+struct Check<'a> {
+    root: &'a Value,
+    schemas: usize,
+}
+
+impl<'a> Check<'a> {
+    fn definitions(&self) -> Result<Vec<(String, &'a Value)>, String> {
+        let mut found = Vec::new();
+        for place in PLACES_OF_DEFINITIONS {
+            for (name, schema) in self.root.get(place).and_then(Value::as_object).into_iter().flatten() {
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+                if name.is_empty() || !name.chars().all(is_plain) {
+                    return Err(format!(
+                        "the schema has the definition '{name}', whose name is more than letters, digits, _, - and ."
+                    ));
+                }
+                found.push((format!("#/{place}/{name}"), schema));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `place`: where it is, as its faults are told.
+    fn schema(&mut self, schema: &Value, place: &str, depth: usize) -> Result<(), String> {
+        let fault = |text: &str| Err(format!("the schema {place} {text}"));
+        self.schemas += 1;
+        let texts = self.texts(schema, &mut HashSet::new())?;
+        if let Some((short, long)) = prefixes(texts) {
+            return fault(&format!(
+                "may be '{short}' or '{long}', of which one begins with the other: the engine mixes them up"
+            ));
+        }
+        if self.schemas > MOST_SCHEMAS || depth > MOST_DEPTH {
+            return fault(&format!(
+                "is too much: there may be {MOST_SCHEMAS} schemas, {MOST_DEPTH} in one another"
+            ));
+        }
+        let Some(members) = schema.as_object() else { return fault("is no object") };
+        let says = |name: &str| members.contains_key(name);
+        if says("$ref") && members.keys().any(|name| !is_beside_ref(name, place)) {
+            return fault("has a '$ref' and more");
+        }
+        if says("anyOf") && ["type", "enum", "const", "properties", "items"].into_iter().any(says) {
+            return fault("has 'anyOf' beside what else has to fit");
+        }
+        for (name, value) in members {
+            match &**name {
+                name if NOTES.contains(&name) => {}
+                name if PLACES_OF_DEFINITIONS.contains(&name) && place == "#" && value.is_object() => {}
+                "type" => check_type(value).map_err(|text| format!("the schema {place} {text}"))?,
+                "properties" => self.properties(value, place, depth)?,
+                "required" if is_known(value, members.get("properties")) => {}
+                "required" => return fault("has 'required', which is no list of its properties"),
+                "additionalProperties" if value.is_boolean() => {}
+                "additionalProperties" | "items" => {
+                    self.schema(value, &format!("{place}/{name}"), depth + 1)?
+                }
+                "anyOf" => self.choices(value, place, depth)?,
+                "enum" if is_list_of_scalars(value) => {}
+                "enum" => {
+                    return fault(&format!(
+                        "has 'enum', which is no list of up to {MOST_CHOICES} texts without {UNREADABLE}, numbers, booleans and null"
+                    ));
+                }
+                "const" if is_scalar(value) => {}
+                "const" => {
+                    return fault("has 'const', which is no text without quotes, number, boolean or null");
+                }
+                "minItems" | "maxItems" => check_bounds(members, "minItems", "maxItems", MOST_ITEMS)
+                    .map_err(|text| format!("the schema {place} {text}"))?,
+                "format" if value.as_str().is_some_and(|format| FORMATS.contains(&format)) => {}
+                "$ref" => {
+                    self.referred(value, place)?;
+                }
+                _ => {
+                    return fault(&format!(
+                        "has '{name}': {value}, which the engine is not known to hold to"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn properties(&mut self, value: &Value, place: &str, depth: usize) -> Result<(), String> {
+        let properties = value
+            .as_object()
+            .ok_or_else(|| format!("the schema {place} has 'properties', which is no object"))?;
+        for (name, schema) in properties {
+            if !is_readable(name) {
+                return Err(format!("the schema {place} has a property with {UNREADABLE} in its name"));
+            }
+            self.schema(schema, &format!("{place}/properties/{name}"), depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn choices(&mut self, value: &Value, place: &str, depth: usize) -> Result<(), String> {
+        let choices = value.as_array().filter(|choices| !choices.is_empty());
+        let choices =
+            choices.ok_or_else(|| format!("the schema {place} has 'anyOf', which is no list of schemas"))?;
+        for (at, choice) in choices.iter().enumerate() {
+            self.schema(choice, &format!("{place}/anyOf/{at}"), depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn referred(&self, value: &Value, place: &str) -> Result<&'a Value, String> {
+        let named = value.as_str().unwrap_or_default();
+        if named == "#" {
+            return Ok(self.root);
+        }
+        let found = PLACES_OF_DEFINITIONS.iter().find_map(|of| {
+            let name = named.strip_prefix("#/")?.strip_prefix(of)?.strip_prefix('/')?;
+            self.root.get(of)?.get(name)
+        });
+        found.ok_or_else(|| {
+            format!("the schema {place} has '$ref': {value}, which is none of its definitions")
+        })
+    }
+
+    /// Those that it may be, as a whole.
+    fn texts(&self, schema: &Value, seen: &mut HashSet<*const Value>) -> Result<BTreeSet<String>, String> {
+        let own =
+            schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
+        let mut texts: BTreeSet<String> = own.filter_map(Value::as_str).map(str::to_owned).collect();
+        if let Some(name) = schema.get("$ref") {
+            let referred = self.referred(name, "of it")?;
+            if seen.insert(std::ptr::from_ref(referred)) {
+                texts.extend(self.texts(referred, seen)?);
+            }
+        }
+        for choice in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+            texts.extend(self.texts(choice, seen)?);
+        }
+        Ok(texts)
+    }
+
+    /// Fails where a schema is nothing but itself in the end.
+    fn ends(
+        &self,
+        place: &str,
+        schema: &Value,
+        known: &mut HashMap<*const Value, bool>,
+    ) -> Result<(), String> {
+        let own = std::ptr::from_ref(schema);
+        match known.insert(own, false) {
+            None => {}
+            Some(false) => return Err(format!("the schema {place} is itself")),
+            Some(true) => {
+                known.insert(own, true);
+                return Ok(());
+            }
+        }
+        if let Some(name) = schema.get("$ref") {
+            self.ends(name.as_str().unwrap_or(place), self.referred(name, place)?, known)?;
+        }
+        for choice in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+            self.ends(place, choice, known)?;
+        }
+        known.insert(own, true);
+        Ok(())
+    }
+}
+
+fn is_beside_ref(name: &str, place: &str) -> bool {
+    name == "$ref" || NOTES.contains(&name) || (place == "#" && PLACES_OF_DEFINITIONS.contains(&name))
+}
+
+fn check_type(value: &Value) -> Result<(), String> {
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    let fits = match value {
+        Value::Array(types) => !types.is_empty() && types.iter().all(is_type),
+        one => is_type(one),
+    };
+    if fits { Ok(()) } else { Err(format!("has 'type': {value}, expected {}", TYPES.join(", "))) }
+}
+
+fn is_known(required: &Value, properties: Option<&Value>) -> bool {
+    let properties = properties.and_then(Value::as_object);
+    let is_one = |name: &Value| {
+        name.as_str().is_some_and(|name| properties.is_some_and(|properties| properties.contains_key(name)))
+    };
+    required.as_array().is_some_and(|names| names.iter().all(is_one))
+}
+
+fn is_scalar(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => true,
+        Value::Number(number) => {
+            number.as_i64().map_or_else(|| number.is_f64(), |number| number.unsigned_abs() <= MOST_EXACT)
+        }
+        Value::String(text) => is_readable(text),
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+/// The engine escapes others in a way that it does not read.
+fn is_readable(text: &str) -> bool {
+    !text.chars().any(|character| character.is_control() || matches!(character, '"' | '\\'))
+}
+
+/// One that begins another.
+fn prefixes(texts: BTreeSet<String>) -> Option<(String, String)> {
+    // in their order it stands right before one of those
+    let texts: Vec<String> = texts.into_iter().collect();
+    texts.windows(2).find(|pair| pair[1].starts_with(&pair[0])).map(|pair| (pair[0].clone(), pair[1].clone()))
+}
+
+fn is_list_of_scalars(value: &Value) -> bool {
+    let is_short = |list: &&Vec<Value>| (1..=MOST_CHOICES).contains(&list.len());
+    value.as_array().filter(is_short).is_some_and(|list| list.iter().all(is_scalar))
+}
+
+fn check_bounds(members: &Map<String, Value>, least: &str, most: &str, limit: u64) -> Result<(), String> {
+    let bound = |name: &str, usual| members.get(name).map_or(Some(usual), Value::as_u64);
+    let bounds = bound(least, 0).zip(bound(most, limit));
+    match bounds.filter(|&(least, most)| least <= most && most <= limit) {
+        Some(_) => Ok(()),
+        None => Err(format!("has '{least}' or '{most}', which are no numbers up to {limit} in this order")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn properties_keep_their_order() {
+        let text = r#"{"type":"object","properties":{"b":{},"a":{}}}"#;
+        assert_eq!(read(&serde_json::from_str(text).expect("JSON")).as_deref(), Ok(text));
+    }
+
+    #[test]
+    fn what_people_write_is_known() {
+        for schema in [
+            json!({}),
+            json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"], "additionalProperties": false}),
+            json!({"type": "array", "items": {"enum": ["a", 1, null, true]}, "minItems": 1, "maxItems": 3, "title": "A"}),
+            json!({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}}}}}),
+            json!({"anyOf": [{"const": "one"}, {"enum": ["other", "third"]}, {"type": "integer"}]}),
+            json!({"type": "object", "additionalProperties": {"type": "number"}}),
+            json!({"type": "string", "format": "date"}),
+            json!({"const": "a"}),
+        ] {
+            assert_eq!(read(&schema), Ok(schema.to_string()));
+        }
+    }
+
+    #[test]
+    fn others_are_refused_by_what_is_not_known() {
+        let deep = (0..100).fold(json!({}), |schema, _| json!({"items": schema}));
+        for (schema, expected) in [
+            (json!(true), "# is no object"),
+            (json!({"properties": {"a": false}}), "#/properties/a is no object"),
+            (json!({"properties": {"a\n": {}}}), "a quote, a backslash"),
+            (json!({"type": "text"}), "has 'type': \"text\", expected object"),
+            (json!({"type": []}), "has 'type'"),
+            (json!({"required": ["a"]}), "has 'required'"),
+            (json!({"anyOf": []}), "has 'anyOf'"),
+            (json!({"anyOf": [{}], "type": "string"}), "has 'anyOf' beside"),
+            (json!({"enum": []}), "has 'enum'"),
+            (json!({"enum": [[]]}), "has 'enum'"),
+            (json!({"const": {}}), "has 'const'"),
+            (json!({"pattern": "a"}), "has 'pattern': \"a\", which the engine is not known"),
+            (json!({"oneOf": [{}]}), "has 'oneOf'"),
+            (json!({"not": {}}), "has 'not'"),
+            (json!({"type": "number", "minimum": 1}), "has 'minimum'"),
+            (json!({"type": "integer", "minimum": 2}), "has 'minimum'"),
+            (json!({"enum": ["low", "a", "lower"]}), "may be 'low' or 'lower'"),
+            (
+                json!({"anyOf": [{"const": "a"}, {"$ref": "#/$defs/A"}], "$defs": {"A": {"enum": ["ab"]}}}),
+                "may be 'a' or 'ab'",
+            ),
+            (json!({"$defs": {"a/b": {}}}), "the definition 'a/b'"),
+            (json!({"const": "\""}), "has 'const'"),
+            (json!({"enum": [1_u64 << 60]}), "has 'enum'"),
+            (json!({"minItems": 2, "maxItems": 1}), "has 'minItems' or 'maxItems'"),
+            (json!({"maxLength": 5}), "has 'maxLength'"),
+            (json!({"format": "iri"}), "has 'format'"),
+            (json!({"$ref": "#/$defs/A"}), "which is none of its definitions"),
+            (json!({"$ref": "#/$defs/A", "$defs": {"A": {}}, "type": "string"}), "has a '$ref' and more"),
+            (json!({"$ref": "#"}), "# is itself"),
+            (
+                json!({"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}]}, "B": {"$ref": "#/$defs/A"}}}),
+                "is itself",
+            ),
+            (json!({"properties": {"a": {"$defs": {}}}}), "has '$defs'"),
+            (deep, "is too much"),
+            (json!({"description": "x".repeat(MOST_BYTES)}), "expected at most"),
+        ] {
+            let text = read(&schema).expect_err(&schema.to_string());
+            assert!(text.contains(expected), "{schema}: {text}");
+        }
+    }
+}
