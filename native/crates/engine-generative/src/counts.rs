@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use kushi_core::{Times, Writing};
 
-use crate::face::Face;
-
 /// As vLLM has them.
 const TO_FIRST_TOKEN: [f64; 18] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0];
@@ -57,7 +55,7 @@ impl Counts {
 
 /// A text that is being written, until it is dropped.
 pub(crate) struct CountedText {
-    face: Arc<Face>,
+    counts: Arc<Counts>,
     /// Tokens that it may need.
     promised: u64,
     /// When its request came, and then its last token.
@@ -66,11 +64,11 @@ pub(crate) struct CountedText {
 }
 
 impl CountedText {
-    pub(crate) fn begin(face: &Arc<Face>, promised: usize, arrived: Instant) -> Self {
+    pub(crate) fn begin(counts: &Arc<Counts>, promised: usize, arrived: Instant) -> Self {
         let promised = promised as u64;
-        face.counts.texts.fetch_add(1, Relaxed);
-        face.counts.promised.fetch_add(promised, Relaxed);
-        Self { face: face.clone(), promised, since: arrived, has_begun: false }
+        counts.texts.fetch_add(1, Relaxed);
+        counts.promised.fetch_add(promised, Relaxed);
+        Self { counts: counts.clone(), promised, since: arrived, has_begun: false }
     }
 
     /// So many tokens have come together.
@@ -78,7 +76,7 @@ impl CountedText {
         if tokens == 0 {
             return;
         }
-        let counts = &self.face.counts;
+        let counts = &self.counts;
         counts.generated_tokens.fetch_add(tokens as u64, Relaxed);
         let took = now.saturating_duration_since(std::mem::replace(&mut self.since, now));
         if self.has_begun {
@@ -92,8 +90,8 @@ impl CountedText {
 
 impl Drop for CountedText {
     fn drop(&mut self) {
-        self.face.counts.texts.fetch_sub(1, Relaxed);
-        self.face.counts.promised.fetch_sub(self.promised, Relaxed);
+        self.counts.texts.fetch_sub(1, Relaxed);
+        self.counts.promised.fetch_sub(self.promised, Relaxed);
     }
 }
 

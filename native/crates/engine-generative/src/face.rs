@@ -1,5 +1,7 @@
 //! What a model tells of texts: how it reads them, and how it writes.
 
+use std::sync::Arc;
+
 use kushi_core::{Error, TextAnswer, TextFacts, TextPiece, Texts, Writing};
 use kushi_text::Tokenizer;
 
@@ -8,7 +10,7 @@ use crate::counts::Counts;
 /// Knows its tokenizer, and no engine.
 pub(crate) struct Face {
     pub tokenizer: Tokenizer,
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     facts: TextFacts,
 }
 
@@ -16,7 +18,7 @@ impl Face {
     pub(crate) fn new(tokenizer: Tokenizer, kept_tokens: usize) -> Self {
         let facts =
             TextFacts { longest: tokenizer.longest(), answer: TextAnswer::Texts, ..TextFacts::default() };
-        Self { tokenizer, counts: Counts::new(kept_tokens), facts }
+        Self { tokenizer, counts: Arc::new(Counts::new(kept_tokens)), facts }
     }
 }
 

@@ -78,7 +78,7 @@ impl Run {
             let mailbox = Arc::new(mail);
             let begin = |(number, order): (usize, &String)| {
                 let asked = exchange::request(&prompt, order);
-                let counted = CountedText::begin(face, needed, arrived);
+                let counted = CountedText::begin(&face.counts, needed, arrived);
                 Tokens::begin(engine, &mailbox, key_of(key, number), context.clone(), asked, counted)
             };
             // where one is refused, those before it are cancelled by being dropped

@@ -98,7 +98,7 @@ impl<'a> Check<'a> {
                 "required" => return fault("has 'required', which is no list of its properties"),
                 "additionalProperties" if value.is_boolean() => {}
                 "additionalProperties" | "items" => {
-                    self.schema(value, &format!("{place}/{name}"), depth + 1)?
+                    self.schema(value, &format!("{place}/{name}"), depth + 1)?;
                 }
                 "anyOf" => self.choices(value, place, depth)?,
                 "enum" if is_list_of_scalars(value) => {}

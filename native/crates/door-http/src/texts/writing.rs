@@ -70,7 +70,7 @@ impl Received<'_> {
         let mut held = Vec::new();
         for mut waiting in requests {
             let OnlyAnswer { response, reservation, .. } = waiting.only_answer(&name).await?;
-            pieces.push(Piece::read(kept.spec(), response)?);
+            pieces.push(Piece::read(kept.spec(), &response)?);
             held.extend(reservation);
         }
         if let Some(trace) = &self.trace {
@@ -81,7 +81,7 @@ impl Received<'_> {
         let budget = self.context.io.net.budget.clone();
         let write = move || {
             budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
-            shape.whole(&pieces).map(|text| (text, held))
+            Ok::<_, Error>((shape.whole(&pieces), held))
         };
         let (text, held) = self.aside(writing, write).await??;
         answering.owe_in_all(text.len());
@@ -99,7 +99,7 @@ impl Received<'_> {
         let forwarded = self.forwarded()?;
         let begin = |prompt: &String| {
             let bound = binding.bind(kept.spec(), asked, prompt)?;
-            let parameters = binding.parameters(asked).chain(forwarded.iter().cloned()).collect();
+            let parameters = [binding::parameters(asked), forwarded.clone()].concat();
             let waiting = kept.begin(&*self.context.io, |reply| Request {
                 parameters,
                 deadline: self.deadline,

@@ -1,12 +1,14 @@
 //! JSON as Python's `json.dumps` writes it: templates were made with it.
 
+use std::fmt::Write;
+
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 const MOST_DEPTH: usize = 128;
 
 /// The filter `tojson`, with the arguments that templates give it.
-pub(super) fn filter(value: &Value, options: Kwargs) -> Result<String, Error> {
+pub(super) fn filter(value: &Value, options: &Kwargs) -> Result<String, Error> {
     let indent: Option<Value> = options.get("indent")?;
     let indent = indent.filter(|indent| !indent.is_none()).map(usize::try_from).transpose()?;
     let sorted: Option<bool> = options.get("sort_keys")?;
@@ -117,7 +119,7 @@ impl Writer {
                 self.out.push(character);
             } else {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    self.out.push_str(&format!("\\u{unit:04x}"));
+                    let _ = write!(self.out, "\\u{unit:04x}");
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::Conversation;
@@ -29,7 +30,8 @@ impl ChatTemplate {
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(MOST_RECURSION);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("tojson", |value: Value, options| python_json::filter(&value, options));
+        environment
+            .add_filter("tojson", |value: Value, options: Kwargs| python_json::filter(&value, &options));
         environment.add_function("raise_exception", raise);
         environment.add_function("strftime_now", now);
         environment.add_template_owned(NAME, without_marks(source)).map_err(|error| said(&error))?;

@@ -69,15 +69,14 @@ impl Binding {
         }
         spec.bind("", drafts, &self.wanted)
     }
+}
 
-    /// What the request says beside its inputs.
-    pub(super) fn parameters<'a>(
-        &self,
-        asked: &'a Asked,
-    ) -> impl Iterator<Item = (String, Parameter)> + use<'a> {
-        let kind = (asked.kind != USUAL_KIND).then_some(asked.kind);
-        kind.map(|kind| (KIND.to_owned(), Parameter::String(kind.to_owned()))).into_iter()
+/// What the request says beside its inputs.
+pub(super) fn parameters(asked: &Asked) -> Vec<(String, Parameter)> {
+    if asked.kind == USUAL_KIND {
+        return Vec::new();
     }
+    vec![(KIND.to_owned(), Parameter::String(asked.kind.to_owned()))]
 }
 
 fn text<'a>(spec: &ModelSpec, name: &'a str, text: &str) -> InputDraft<'a> {

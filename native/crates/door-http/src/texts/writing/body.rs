@@ -293,7 +293,7 @@ fn sampling(members: &[(&str, &RawValue)], log_probabilities: Option<u64>, form:
     for more in likely.into_iter().chain(form) {
         let separator = if written == "{}" { "" } else { "," };
         written.pop();
-        written.push_str(&format!("{separator}{more}}}"));
+        written.extend([separator, &more, "}"]);
     }
     written
 }
@@ -304,7 +304,7 @@ fn object(members: &[(&str, &RawValue)]) -> String {
         if at > 0 {
             written.push(',');
         }
-        written.push_str(&format!("\"{name}\":{}", raw.get()));
+        written.extend(["\"", name, "\":", raw.get()]);
     }
     written.push('}');
     written

@@ -69,7 +69,7 @@ impl Flow {
 
     fn take(&mut self, at: usize, mail: Mail, events: &mut Events) -> Result<(), Error> {
         if let Some(response) = mail.response {
-            let piece = Piece::read(&self.spec, response)?;
+            let piece = Piece::read(&self.spec, &response)?;
             self.usage.add(at, &piece);
             self.shape.events(&mut events.text, at, &mut self.begun[at], &piece);
         }

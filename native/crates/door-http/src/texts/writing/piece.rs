@@ -52,7 +52,7 @@ struct Told {
 
 impl Piece {
     /// Fails where the model answers something else.
-    pub(super) fn read(spec: &ModelSpec, response: Response) -> Result<Self, Error> {
+    pub(super) fn read(spec: &ModelSpec, response: &Response) -> Result<Self, Error> {
         let fault =
             |text: String| Error::new(ErrorKind::EngineFailed, format!("model '{}' {text}", spec.name));
         let find = |name: &str| {

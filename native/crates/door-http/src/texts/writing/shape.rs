@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 
-use kushi_core::{Error, epoch_ms};
+use kushi_core::epoch_ms;
 use kushi_oip::json::write;
 use serde_json::Number;
 
@@ -103,7 +103,7 @@ impl Shape {
     }
 
     /// The answer to all prompts.
-    pub(super) fn whole(&self, pieces: &[Piece]) -> Result<Vec<u8>, Error> {
+    pub(super) fn whole(&self, pieces: &[Piece]) -> Vec<u8> {
         let mut out = self.whole.clone();
         let mut usage = Usage::default();
         let mut index = 0;
@@ -120,7 +120,7 @@ impl Shape {
         out.extend_from_slice(b"],\"usage\":");
         usage.write(&mut out);
         out.push(b'}');
-        Ok(out)
+        out
     }
 
     fn whole_choice(&self, out: &mut Vec<u8>, index: usize, part: &Part) {
@@ -163,7 +163,7 @@ impl Shape {
             let index = first + number;
             if !std::mem::replace(&mut text.has_begun, true) && self.style == Style::Chat {
                 self.delta(out, index, None, |out| {
-                    out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"")
+                    out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
                 });
             }
             text.has_ended = part.finish.is_some();
@@ -326,7 +326,7 @@ fn of_chat(out: &mut Vec<u8>, token: &LikelyToken) {
         // part of a character
         out.extend_from_slice(b"null");
     } else {
-        list(out, token.text.bytes(), |out, byte| write::integer(out, byte));
+        list(out, token.text.bytes(), write::integer);
     }
 }
 
