@@ -30,7 +30,9 @@ pub(super) fn write(body: &mut Vec<u8>, error: &Error) {
     };
     let code = if error.kind == ErrorKind::InvalidInput { None } else { Some(error.kind.name()) };
     body.extend_from_slice(b"{\"error\":{\"message\":");
-    write::string(body, error.message.as_bytes());
+    // no client of these routes gives its requests names
+    let text = error.message.strip_prefix("[request id: <id_unknown>] ").unwrap_or(&error.message);
+    write::string(body, text.as_bytes());
     body.extend_from_slice(b",\"type\":");
     write::string(body, kind.as_bytes());
     body.extend_from_slice(b",\"param\":null,\"code\":");
