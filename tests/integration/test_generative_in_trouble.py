@@ -102,7 +102,7 @@ def test_nobody_takes_the_cache_from_others(tmp_path: Path, start_server: StartS
         return str(ask(server, "the cat")["text_output"])
 
     with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(crowd, range(48))) == {expected}
+        assert set(pool.map(crowd, range(24))) == {expected}
 
 
 def test_a_process_that_dies_ends_its_streams_and_another_one_follows(
