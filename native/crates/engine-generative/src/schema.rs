@@ -6,18 +6,26 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde_json::{Map, Value};
 
 /// Of a schema as JSON.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 16 << 10;
 const MOST_SCHEMAS: usize = 1000;
 const MOST_DEPTH: usize = 24;
 const MOST_CHOICES: usize = 500;
 /// Larger whole numbers become others.
 const MOST_EXACT: u64 = 1 << 53;
 const UNREADABLE: &str = "a quote, a backslash or a control character";
-const MOST_ITEMS: u64 = 1000;
+const MOST_ITEMS: u64 = 100;
+/// The engine makes places for each of them.
+const MOST_WEIGHT: u64 = 1000;
 /// They say nothing of what fits.
 const NOTES: [&str; 9] =
     ["title", "description", "default", "examples", "deprecated", "$schema", "$id", "$comment", "readOnly"];
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+/// Members that say something of values of one type.
+const OF_TYPE: [(&str, &[&str]); 3] = [
+    ("object", &["properties", "required", "additionalProperties"]),
+    ("array", &["items", "minItems", "maxItems"]),
+    ("string", &["format"]),
+];
 const FORMATS: [&str; 5] = ["date", "time", "date-time", "uuid", "email"];
 const PLACES_OF_DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
@@ -27,7 +35,7 @@ pub(crate) fn read(schema: &Value) -> Result<String, String> {
     if text.len() > MOST_BYTES {
         return Err(format!("the schema has {} bytes, expected at most {MOST_BYTES}", text.len()));
     }
-    let mut check = Check { root: schema, schemas: 0 };
+    let mut check = Check { root: schema, schemas: 0, weight: 0 };
     check.schema(schema, "#", 0)?;
     let mut known = HashMap::new();
     for (place, definition) in check.definitions()? {
@@ -46,6 +54,8 @@ pub(crate) fn of_objects() -> String {
 struct Check<'a> {
     root: &'a Value,
     schemas: usize,
+    /// Items of all lists.
+    weight: u64,
 }
 
 impl<'a> Check<'a> {
@@ -81,12 +91,18 @@ impl<'a> Check<'a> {
             ));
         }
         let Some(members) = schema.as_object() else { return fault("is no object") };
-        let says = |name: &str| members.contains_key(name);
-        if says("$ref") && members.keys().any(|name| !is_beside_ref(name, place)) {
-            return fault("has a '$ref' and more");
+        if let Some((alone, other)) = beside(members, place) {
+            return fault(&format!(
+                "has '{alone}' beside '{other}', which the engine does not hold to together"
+            ));
         }
-        if says("anyOf") && ["type", "enum", "const", "properties", "items"].into_iter().any(says) {
-            return fault("has 'anyOf' beside what else has to fit");
+        if let Some(items) =
+            ["minItems", "maxItems"].iter().filter_map(|name| members.get(*name)?.as_u64()).max()
+        {
+            self.weight = self.weight.saturating_add(items);
+        }
+        if self.weight > MOST_WEIGHT {
+            return fault(&format!("is too much: the items of all lists may be {MOST_WEIGHT} together"));
         }
         for (name, value) in members {
             match &**name {
@@ -101,6 +117,9 @@ impl<'a> Check<'a> {
                     self.schema(value, &format!("{place}/{name}"), depth + 1)?;
                 }
                 "anyOf" => self.choices(value, place, depth)?,
+                "enum" | "const" if !is_of_types(value, members.get("type")) => {
+                    return fault(&format!("has '{name}': {value}, not all of the type that it says"));
+                }
                 "enum" if is_list_of_scalars(value) => {}
                 "enum" => {
                     return fault(&format!(
@@ -208,8 +227,49 @@ impl<'a> Check<'a> {
     }
 }
 
-fn is_beside_ref(name: &str, place: &str) -> bool {
-    name == "$ref" || NOTES.contains(&name) || (place == "#" && PLACES_OF_DEFINITIONS.contains(&name))
+/// A member, and one that does not go with it.
+fn beside<'m>(members: &'m Map<String, Value>, place: &str) -> Option<(&'m str, &'m str)> {
+    let says_more =
+        |name: &str| !(NOTES.contains(&name) || (place == "#" && PLACES_OF_DEFINITIONS.contains(&name)));
+    let names: Vec<&str> = members.keys().map(String::as_str).filter(|name| says_more(name)).collect();
+    let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
+    names.iter().find_map(|&name| {
+        let goes_with = |other: &str| match name {
+            "$ref" | "anyOf" => false,
+            "enum" | "const" => other == "type",
+            _ => true,
+        };
+        let wrong = names.iter().find(|&&other| other != name && !goes_with(other));
+        let needed = OF_TYPE.iter().find(|(_, own)| own.contains(&name)).map(|(kind, _)| *kind);
+        match (wrong, needed) {
+            (Some(other), _) => Some((name, *other)),
+            (None, Some(needed)) if needed != kind => Some((name, "type")),
+            _ => None,
+        }
+    })
+}
+
+/// Whether all values are, where a schema says one or more.
+fn is_of_types(value: &Value, types: Option<&Value>) -> bool {
+    let Some(types) = types else { return true };
+    let types: Vec<&str> = match types {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    let is_one = |value: &Value| {
+        types.iter().any(|&kind| match value {
+            Value::Null => kind == "null",
+            Value::Bool(_) => kind == "boolean",
+            Value::Number(number) => kind == "number" || (kind == "integer" && number.is_i64()),
+            Value::String(_) => kind == "string",
+            Value::Array(_) => kind == "array",
+            Value::Object(_) => kind == "object",
+        })
+    };
+    match value {
+        Value::Array(values) => values.iter().all(is_one),
+        one => is_one(one),
+    }
 }
 
 fn check_type(value: &Value) -> Result<(), String> {
@@ -296,16 +356,16 @@ mod tests {
 
     #[test]
     fn others_are_refused_by_what_is_not_known() {
-        let deep = (0..100).fold(json!({}), |schema, _| json!({"items": schema}));
+        let deep = (0..100).fold(json!({}), |schema, _| json!({"type": "array", "items": schema}));
         for (schema, expected) in [
             (json!(true), "# is no object"),
-            (json!({"properties": {"a": false}}), "#/properties/a is no object"),
-            (json!({"properties": {"a\n": {}}}), "a quote, a backslash"),
+            (json!({"type": "object", "properties": {"a": false}}), "#/properties/a is no object"),
+            (json!({"type": "object", "properties": {"a\n": {}}}), "a quote, a backslash"),
             (json!({"type": "text"}), "has 'type': \"text\", expected object"),
             (json!({"type": []}), "has 'type'"),
-            (json!({"required": ["a"]}), "has 'required'"),
+            (json!({"type": "object", "required": ["a"]}), "has 'required'"),
             (json!({"anyOf": []}), "has 'anyOf'"),
-            (json!({"anyOf": [{}], "type": "string"}), "has 'anyOf' beside"),
+            (json!({"anyOf": [{}], "type": "string"}), "has 'anyOf' beside 'type'"),
             (json!({"enum": []}), "has 'enum'"),
             (json!({"enum": [[]]}), "has 'enum'"),
             (json!({"const": {}}), "has 'const'"),
@@ -322,17 +382,26 @@ mod tests {
             (json!({"$defs": {"a/b": {}}}), "the definition 'a/b'"),
             (json!({"const": "\""}), "has 'const'"),
             (json!({"enum": [1_u64 << 60]}), "has 'enum'"),
-            (json!({"minItems": 2, "maxItems": 1}), "has 'minItems' or 'maxItems'"),
+            (json!({"type": "array", "minItems": 2, "maxItems": 1}), "has 'minItems' or 'maxItems'"),
             (json!({"maxLength": 5}), "has 'maxLength'"),
-            (json!({"format": "iri"}), "has 'format'"),
+            (json!({"type": "string", "format": "iri"}), "has 'format'"),
             (json!({"$ref": "#/$defs/A"}), "which is none of its definitions"),
-            (json!({"$ref": "#/$defs/A", "$defs": {"A": {}}, "type": "string"}), "has a '$ref' and more"),
+            (json!({"$ref": "#/$defs/A", "$defs": {"A": {}}, "type": "string"}), "has '$ref' beside 'type'"),
             (json!({"$ref": "#"}), "# is itself"),
             (
                 json!({"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}]}, "B": {"$ref": "#/$defs/A"}}}),
                 "is itself",
             ),
-            (json!({"properties": {"a": {"$defs": {}}}}), "has '$defs'"),
+            (json!({"type": "object", "properties": {"a": {"$defs": {}}}}), "has '$defs'"),
+            (json!({"items": {}}), "has 'items' beside 'type'"),
+            (json!({"type": ["array", "null"], "items": {}}), "has 'items' beside 'type'"),
+            (json!({"enum": ["a", 1], "type": "string"}), "not all of the type"),
+            (json!({"enum": ["a"], "const": "a"}), "beside"),
+            (json!({"const": 1.5, "type": "integer"}), "not all of the type"),
+            (
+                json!({"anyOf": (0..11).map(|least| json!({"type": "array", "minItems": least, "maxItems": 100})).collect::<Vec<_>>()}),
+                "is too much",
+            ),
             (deep, "is too much"),
             (json!({"description": "x".repeat(MOST_BYTES)}), "expected at most"),
         ] {
