@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 const MOST_BYTES: usize = 16 << 10;
 const MOST_SCHEMAS: usize = 1000;
 const MOST_DEPTH: usize = 24;
+/// Of those that `enum` and `const` name. What is below takes the engine half a second at most before it begins; more takes
+/// minutes, in which nothing else is written.
+const MOST_TEXT_BYTES: usize = 16 << 10;
 const MOST_CHOICES: usize = 500;
 /// Larger whole numbers become others.
 const MOST_EXACT: u64 = 1 << 53;
@@ -35,7 +38,7 @@ pub(crate) fn read(schema: &Value) -> Result<String, String> {
     if text.len() > MOST_BYTES {
         return Err(format!("the schema has {} bytes, expected at most {MOST_BYTES}", text.len()));
     }
-    let mut check = Check { root: schema, schemas: 0, weight: 0 };
+    let mut check = Check { root: schema, schemas: 0, weight: 0, text_bytes: 0 };
     check.schema(schema, "#", 0)?;
     let mut known = HashMap::new();
     for (place, definition) in check.definitions()? {
@@ -56,6 +59,7 @@ struct Check<'a> {
     schemas: usize,
     /// Items of all lists.
     weight: u64,
+    text_bytes: usize,
 }
 
 impl<'a> Check<'a> {
@@ -80,6 +84,13 @@ impl<'a> Check<'a> {
         let fault = |text: &str| Err(format!("the schema {place} {text}"));
         self.schemas += 1;
         let texts = self.texts(schema, &mut HashSet::new())?;
+        // wherever it stands or is referred to
+        self.text_bytes += texts.iter().map(String::len).sum::<usize>();
+        if self.text_bytes > MOST_TEXT_BYTES {
+            return fault(&format!(
+                "is too much: all texts that may be written have {MOST_TEXT_BYTES} bytes at most"
+            ));
+        }
         if let Some((short, long)) = prefixes(texts) {
             return fault(&format!(
                 "may be '{short}' or '{long}', of which one begins with the other: the engine mixes them up"
@@ -91,10 +102,8 @@ impl<'a> Check<'a> {
             ));
         }
         let Some(members) = schema.as_object() else { return fault("is no object") };
-        if let Some((alone, other)) = beside(members, place) {
-            return fault(&format!(
-                "has '{alone}' beside '{other}', which the engine does not hold to together"
-            ));
+        if let Some(text) = beside(members, place) {
+            return fault(&text);
         }
         if let Some(items) =
             ["minItems", "maxItems"].iter().filter_map(|name| members.get(*name)?.as_u64()).max()
@@ -227,8 +236,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// A member, and one that does not go with it.
-fn beside<'m>(members: &'m Map<String, Value>, place: &str) -> Option<(&'m str, &'m str)> {
+/// What is wrong with members that do not go together.
+fn beside(members: &Map<String, Value>, place: &str) -> Option<String> {
     let says_more =
         |name: &str| !(NOTES.contains(&name) || (place == "#" && PLACES_OF_DEFINITIONS.contains(&name)));
     let names: Vec<&str> = members.keys().map(String::as_str).filter(|name| says_more(name)).collect();
@@ -242,8 +251,16 @@ fn beside<'m>(members: &'m Map<String, Value>, place: &str) -> Option<(&'m str, 
         let wrong = names.iter().find(|&&other| other != name && !goes_with(other));
         let needed = OF_TYPE.iter().find(|(_, own)| own.contains(&name)).map(|(kind, _)| *kind);
         match (wrong, needed) {
-            (Some(other), _) => Some((name, *other)),
-            (None, Some(needed)) if needed != kind => Some((name, "type")),
+            (Some(other), _) => {
+                Some(format!("has '{name}' beside '{other}', which the engine does not hold to together"))
+            }
+            (None, Some(needed)) if needed != kind => {
+                Some(format!("has '{name}', and not the type '{needed}' alone"))
+            }
+            // the engine takes it for an empty one
+            _ if name == "type" && kind == "array" && !members.contains_key("items") => {
+                Some("is a list without 'items'".to_owned())
+            }
             _ => None,
         }
     })
@@ -382,7 +399,10 @@ mod tests {
             (json!({"$defs": {"a/b": {}}}), "the definition 'a/b'"),
             (json!({"const": "\""}), "has 'const'"),
             (json!({"enum": [1_u64 << 60]}), "has 'enum'"),
-            (json!({"type": "array", "minItems": 2, "maxItems": 1}), "has 'minItems' or 'maxItems'"),
+            (
+                json!({"type": "array", "items": {}, "minItems": 2, "maxItems": 1}),
+                "has 'minItems' or 'maxItems'",
+            ),
             (json!({"maxLength": 5}), "has 'maxLength'"),
             (json!({"type": "string", "format": "iri"}), "has 'format'"),
             (json!({"$ref": "#/$defs/A"}), "which is none of its definitions"),
@@ -393,13 +413,18 @@ mod tests {
                 "is itself",
             ),
             (json!({"type": "object", "properties": {"a": {"$defs": {}}}}), "has '$defs'"),
-            (json!({"items": {}}), "has 'items' beside 'type'"),
-            (json!({"type": ["array", "null"], "items": {}}), "has 'items' beside 'type'"),
+            (json!({"type": "array", "minItems": 1}), "is a list without 'items'"),
+            (
+                json!({"type": "object", "properties": (0..20).map(|at| (at.to_string(), json!({"$ref": "#/$defs/E"}))).collect::<Map<_, _>>(), "$defs": {"E": {"enum": (10..99).map(|at| format!("{at}{}", "x".repeat(60))).collect::<Vec<_>>()}}}),
+                "bytes at most",
+            ),
+            (json!({"items": {}}), "has 'items', and not the type 'array' alone"),
+            (json!({"type": ["array", "null"], "items": {}}), "has 'items', and not the type 'array' alone"),
             (json!({"enum": ["a", 1], "type": "string"}), "not all of the type"),
             (json!({"enum": ["a"], "const": "a"}), "beside"),
             (json!({"const": 1.5, "type": "integer"}), "not all of the type"),
             (
-                json!({"anyOf": (0..11).map(|least| json!({"type": "array", "minItems": least, "maxItems": 100})).collect::<Vec<_>>()}),
+                json!({"anyOf": (0..11).map(|least| json!({"type": "array", "items": {}, "minItems": least, "maxItems": 100})).collect::<Vec<_>>()}),
                 "is too much",
             ),
             (deep, "is too much"),
