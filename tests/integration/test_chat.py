@@ -343,6 +343,7 @@ def test_the_form_may_be_a_sampling_parameter(chatting: Server, name: str) -> No
             "'response_format' is 'grammar', expected text, json_object or json_schema",
         ),
         ({"messages": messages("hello"), "response_format": of_schema({"oneOf": [{}]})}, "the schema # has 'oneOf'"),
+        ({"messages": messages("hello"), "response_format": of_schema({"type": "array"})}, "a list without 'items'"),
         (
             {"messages": messages("hello"), "response_format": {"type": "json_object"}, "min_tokens": 2},
             "ignore_eos and min_tokens do not go with it",

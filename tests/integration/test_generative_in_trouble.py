@@ -196,6 +196,23 @@ def test_a_full_queue_refuses_what_comes(tmp_path: Path, start_server: StartServ
     assert ask(server, "the cat")["text_output"].startswith("the cat")
 
 
+def test_a_chat_that_waits_too_long_is_refused_as_its_queue_says(tmp_path: Path, start_server: StartServer) -> None:
+    policy = "default_timeout_microseconds: 200000 timeout_action: REJECT"
+    config = CONFIG.replace('"8"', '"1"') + f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}"
+    path = write(tmp_path, config=config, context=60_000)
+    path.with_name("chat_template.jinja").write_text("{{ messages[0].content }}")
+    server = start_server(tmp_path)
+    with begin(server, "the cat") as running:
+        eventually(running.has_answer, "it runs")
+        (process,) = children(server.pid)
+        os.kill(process, signal.SIGSTOP)
+        for stream in (False, True):
+            chat = {"messages": [{"role": "user", "content": "the dog"}], "stream": stream}
+            response = server.post("/v1/chat/completions", json.dumps(chat).encode())
+            assert "timeout expired" in response.json()["error"]["message"]
+    os.kill(process, signal.SIGCONT)
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [

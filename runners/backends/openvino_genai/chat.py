@@ -43,6 +43,9 @@ class Chats:
 
     def _form(self) -> str:
         text = self.tool_template or self.template or ""
+        if "<function=" in text:
+            # of Qwen 3 Coder, between the marks of Hermes
+            return "none"
         if "<tool_call>" in text:
             return "hermes"
         return "llama" if "<|python_tag|>" in text or "ipython" in text else "none"

@@ -9,7 +9,7 @@ from ...errors import ConfigInvalid, Unsupported
 from .chat import Chats, chats_of_directory, chats_of_gguf
 from .files import read_file, read_object
 from .gguf import read_metadata
-from .gguf_tokenizer import tokenizer_json
+from .gguf_tokenizer import ends_of, tokenizer_json
 
 __all__ = ["Facts", "read_facts"]
 
@@ -56,7 +56,7 @@ def _of_gguf(path: Path) -> Facts:
     return Facts(
         tokenizer=tokenizer,
         context=said.number("context_length"),
-        ends=_known([metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")], vocabulary),
+        ends=_known(ends_of(metadata), vocabulary),
         vocabulary=vocabulary,
         numbers_of_token=2 * said.number("block_count") * said.number("attention.head_count_kv", heads) * of_head,
         chats=chats_of_gguf(path, metadata),

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import Unsupported
 
-__all__ = ["tokenizer_json"]
+__all__ = ["ends_of", "tokenizer_json"]
 
 _CONTROL, _OWN = 3, 4
 """Kinds of tokens: that no text has, and that users have added"""
@@ -26,6 +26,7 @@ _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{{DIGITS}}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
     r"\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_ENDS = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<end_of_turn>"}
 _INSTEAD = "put the model's tokenizer.json beside it"
 
 
@@ -67,6 +68,17 @@ def tokenizer_json(metadata: Mapping[str, Any]) -> bytes:
         },
     }
     return json.dumps(file).encode()
+
+
+def ends_of(metadata: Mapping[str, Any]) -> list[object]:
+    """The tokens with which a model ends an answer: those that a file states, and those that have the name of one"""
+    tokens, kinds = (metadata.get(f"tokenizer.ggml.{name}") for name in ("tokens", "token_type"))
+    named = [
+        number
+        for number, (token, kind) in enumerate(zip(tokens or [], kinds or [], strict=False))
+        if kind == _CONTROL and token in _ENDS
+    ]
+    return [*(metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")), *named]
 
 
 def _is_list(value: object) -> bool:

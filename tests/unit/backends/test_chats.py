@@ -64,6 +64,7 @@ def test_there_need_be_none(tmp_path: Path) -> None:
         ("{{ '<tool_call>' }}", None, "hermes"),
         ("{{ '<|python_tag|>' }}", None, "llama"),
         ("ipython", None, "llama"),
+        ("{{ '<tool_call><function=' }}", None, None),
         ("{{ messages }}", None, None),
         ("{{ '<tool_call>' }}", "none", None),
         ("{{ messages }}", "llama", "llama"),

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from runners.backends.openvino_genai.facts import read_facts
 from runners.backends.openvino_genai.gguf import read_metadata
-from runners.backends.openvino_genai.gguf_tokenizer import tokenizer_json
+from runners.backends.openvino_genai.gguf_tokenizer import ends_of, tokenizer_json
 from runners.errors import ConfigInvalid, Unsupported
 from tests.generative import CONTEXT, END_ID, ids_of, write_model
 
@@ -32,6 +32,14 @@ def test_the_metadata_is_that_of_the_library(path: Path) -> None:
     found = read_metadata(path)
     assert set(found) == set(fields)
     assert {name: field.contents() for name, field in fields.items()} == found
+
+
+def test_an_answer_ends_with_what_is_stated_and_with_tokens_of_such_a_name() -> None:
+    tokens = ["a", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>"]
+    said = {"eos_token_id": 1, "tokens": tokens, "token_type": [1, 3, 3, 3, 1]}
+    found = ends_of({f"tokenizer.ggml.{name}": value for name, value in said.items()})
+    assert [end for end in found if end is not None] == [1, 2, 3]
+    assert [end for end in ends_of({}) if end is not None] == []
 
 
 def test_a_file_says_how_large_its_model_is(path: Path) -> None:

@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use kushi_core::{Alarm, End, Error, Mail, OnlyResponse, Response, Ticket};
 
@@ -195,6 +196,11 @@ impl Waiting {
         places.all[self.key as u32 as usize].mail.front().is_some_and(|(mail, reservation)| {
             fits(mail.response.as_ref().map_or(0, Response::byte_size), reservation.as_ref())
         })
+    }
+
+    /// When the time of its request has passed, and [`Self::next`] says so.
+    pub fn expires(&self) -> Option<Instant> {
+        self.alarm.when()
     }
 
     /// The response of a request that takes one.

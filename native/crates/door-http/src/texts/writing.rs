@@ -14,7 +14,7 @@ mod shape;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kushi_core::{Error, Request, TextAnswer};
+use kushi_core::{Error, Request, Response, TextAnswer};
 use kushi_dataplane::{Event, KeptVersion, Trace};
 use kushi_net::{Answering, OnlyAnswer, Owner, Reservation, Waiting};
 
@@ -22,7 +22,7 @@ use super::ask::called;
 use super::{Aside, LONG_BODY, Received, model};
 use crate::answer::{self, HttpAnswer};
 use crate::events;
-use crate::limits::LONG_ANSWER;
+use crate::limits::{LONG_ANSWER, LONG_JSON};
 
 use binding::Binding;
 use body::Asked;
@@ -61,26 +61,29 @@ impl Received<'_> {
         }
         let binding = Binding::of(kept.spec(), &asked)?;
         let shape = Shape::new(&asked, &name);
-        let requests = self.begin_each(&kept, &binding, &asked)?;
-        if asked.streams {
-            let flow = Flow::new(kept.spec().clone(), requests, shape, self.deadline);
+        let streams = asked.streams;
+        let requests = self.begin_each(&kept, binding, asked).await?;
+        if streams {
+            let flow = Flow::new(kept.spec().clone(), requests, shape);
             return Ok(events::stream(flow, self.context, self.activity).await);
         }
-        let mut pieces = Vec::with_capacity(requests.len());
+        let mut responses = Vec::with_capacity(requests.len());
         let mut held = Vec::new();
         for mut waiting in requests {
             let OnlyAnswer { response, reservation, .. } = waiting.only_answer(&name).await?;
-            pieces.push(Piece::read(kept.spec(), &response)?);
+            responses.push(response);
             held.extend(reservation);
         }
         if let Some(trace) = &self.trace {
             trace.mark(Event::ResponseComplete, Instant::now());
         }
-        let work_bytes = pieces.iter().map(Piece::bytes).sum();
+        let work_bytes = responses.iter().map(Response::byte_size).sum();
         let writing = Aside { owner: Owner::model(kept.spec()), work_bytes, inline_below: LONG_ANSWER };
-        let budget = self.context.io.net.budget.clone();
+        let (budget, spec) = (self.context.io.net.budget.clone(), kept.spec().clone());
         let write = move || {
             budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
+            let pieces = responses.iter().map(|response| Piece::read(&spec, response));
+            let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
             Ok::<_, Error>((shape.whole(&pieces), held))
         };
         let (text, held) = self.aside(writing, write).await??;
@@ -90,26 +93,31 @@ impl Received<'_> {
     }
 
     /// One request for each prompt: all of them, or none.
-    fn begin_each(
+    async fn begin_each(
         &self,
         kept: &KeptVersion,
-        binding: &Binding,
-        asked: &Asked,
+        binding: Binding,
+        asked: Asked,
     ) -> Result<Vec<Waiting>, Error> {
-        let forwarded = self.forwarded()?;
-        let begin = |prompt: &String| {
-            let bound = binding.bind(kept.spec(), asked, prompt)?;
-            let parameters = [binding::parameters(asked), forwarded.clone()].concat();
+        let parameters = [binding::parameters(&asked), self.forwarded()?].concat();
+        let (spec, count) = (kept.spec().clone(), asked.prompts.len());
+        let work_bytes = asked.bytes();
+        let copying = Aside { owner: Owner::model(&spec), work_bytes, inline_below: LONG_JSON };
+        let bind = move || {
+            let bound = asked.prompts.iter().map(|prompt| binding.bind(&spec, &asked, prompt));
+            bound.collect::<Result<Vec<_>, _>>()
+        };
+        let begin = |bound| {
             let waiting = kept.begin(&*self.context.io, |reply| Request {
-                parameters,
+                parameters: parameters.clone(),
                 deadline: self.deadline,
                 ..Request::new(bound, self.arrived, reply)
             })?;
-            if asked.prompts.len() > 1 {
+            if count > 1 {
                 waiting.count_all();
             }
             Ok(waiting)
         };
-        asked.prompts.iter().map(begin).collect()
+        self.aside(copying, bind).await??.into_iter().map(begin).collect()
     }
 }

@@ -6,6 +6,7 @@ use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 const MOST_DEPTH: usize = 128;
+const MOST_BYTES: usize = 4 << 20;
 
 /// The filter `tojson`, with the arguments that templates give it.
 pub(super) fn filter(value: &Value, options: &Kwargs) -> Result<String, Error> {
@@ -45,6 +46,9 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if self.out.len() > MOST_BYTES {
+            return Err(Error::new(ErrorKind::InvalidOperation, "a value is too long for JSON"));
+        }
         if depth > MOST_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, "a value is too deep for JSON"));
         }

@@ -11,6 +11,8 @@ use crate::texts::given::{Given, Texts};
 
 /// Of one body, each a request to the model.
 const MOST_PROMPTS: usize = 64;
+/// They go with each prompt.
+const MOST_SAMPLING_BYTES: usize = 64 << 10;
 /// How tokens follow, by the names that the model has for it.
 const SAMPLING: [&str; 15] = [
     "temperature",
@@ -207,6 +209,9 @@ impl<'a> Reading<'a> {
                 "'best_of' is another number than 'n': all that is written is answered",
             ));
         }
+        if self.echoes && log_probabilities.is_some() {
+            return Err(Error::invalid("'logprobs' are those of the answer, which 'echo' does not go with"));
+        }
         if self.echoes && self.streams {
             return Err(Error::invalid("'echo' asks for what a stream does not have: its prompt"));
         }
@@ -225,12 +230,19 @@ impl<'a> Reading<'a> {
             Style::Chat => (vec![chat(&self.chat)?], "chat"),
             Style::Completion => prompts(self.given)?,
         };
+        let sampling = sampling(&self.sampling, log_probabilities, self.form.as_deref());
+        if sampling.len() > MOST_SAMPLING_BYTES {
+            let bytes = sampling.len();
+            return Err(Error::invalid(format!(
+                "all that says how tokens follow has {bytes} bytes, expected at most {MOST_SAMPLING_BYTES}"
+            )));
+        }
         Ok(Asked {
             style,
             model: self.model,
             prompts,
             kind,
-            sampling: sampling(&self.sampling, log_probabilities, self.form.as_deref()),
+            sampling,
             streams: self.streams,
             tells_usage: options.and_then(|options| options.include_usage).unwrap_or_default(),
             log_probabilities,
@@ -366,6 +378,11 @@ mod tests {
             (Style::Completion, r#""prompt": "a", "suffix": "b""#, "'suffix' asks"),
             (Style::Completion, r#""prompt": "a", "best_of": 2"#, "'best_of' is another number"),
             (Style::Completion, r#""prompt": "a", "echo": true, "stream": true"#, "'echo' asks"),
+            (
+                Style::Completion,
+                r#""prompt": "a", "echo": true, "logprobs": 1"#,
+                "'logprobs' are those of the answer",
+            ),
             (Style::Completion, r#""prompt": "a", "stream": "x""#, "'stream' cannot be read"),
             (Style::Chat, r#""prompt": "a""#, "supplied: prompt"),
             (Style::Chat, r#""logit_bias": {"1": 2}"#, "'logit_bias' asks"),
@@ -386,6 +403,8 @@ mod tests {
             let text = fault(style, &format!("{{{more}}}"));
             assert!(text.contains(expected), "{members}: {text}");
         }
+        let stops = format!("{{{user}, \"stop\": \"{}\"}}", "x".repeat(MOST_SAMPLING_BYTES));
+        assert!(fault(Style::Chat, &stops).contains("expected at most"));
         assert!(fault(Style::Chat, "[]").contains("expected an object"));
         assert!(fault(Style::Chat, r#"{"model": "a", "model": "b"}"#).contains("duplicate field"));
     }

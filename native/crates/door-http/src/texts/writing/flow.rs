@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use kushi_core::{Error, Mail, ModelSpec};
-use kushi_net::{Net, Reservation, Waiting};
+use kushi_core::{Error, Mail, ModelSpec, Response};
+use kushi_net::{Net, Owner, Reservation, Waiting};
 
 use super::piece::Piece;
 use super::shape::{Begun, Shape, Usage};
@@ -27,27 +27,22 @@ pub(super) struct Flow {
     begun: Vec<Begun>,
     shape: Shape,
     usage: Usage,
-    deadline: Option<Instant>,
     has_told: bool,
 }
 
 type Arrived = Result<(Mail, Option<Reservation>), Error>;
 
 impl Flow {
-    pub(super) fn new(
-        spec: Arc<ModelSpec>,
-        requests: Vec<Waiting>,
-        shape: Shape,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(super) fn new(spec: Arc<ModelSpec>, requests: Vec<Waiting>, shape: Shape) -> Self {
         let begun = requests.iter().map(|_| Begun::default()).collect();
         let requests = requests.into_iter().map(Some).collect();
-        Self { spec, requests, begun, shape, usage: Usage::default(), deadline, has_told: false }
+        Self { spec, requests, begun, shape, usage: Usage::default(), has_told: false }
     }
 
     /// What comes next, and of which request.
     async fn arrival(&mut self) -> (usize, Arrived) {
         loop {
+            let expires = self.requests.iter().flatten().filter_map(Waiting::expires).min();
             let requests = &mut self.requests;
             let any = poll_fn(|context| {
                 for (at, request) in requests.iter_mut().enumerate() {
@@ -59,17 +54,18 @@ impl Flow {
                 }
                 Poll::Pending
             });
-            let Some(deadline) = self.deadline else { return any.await };
-            let late = deadline.max(Instant::now()) + LATE;
+            // nor what wakes it when the time of one has passed
+            let Some(expires) = expires else { return any.await };
+            let late = expires.max(Instant::now()) + LATE;
             if let Ok(arrived) = tokio::time::timeout_at(late.into(), any).await {
                 return arrived;
             }
         }
     }
 
-    fn take(&mut self, at: usize, mail: Mail, events: &mut Events) -> Result<(), Error> {
+    async fn take(&mut self, at: usize, mail: Mail, events: &mut Events, net: &Net) -> Result<(), Error> {
         if let Some(response) = mail.response {
-            let piece = Piece::read(&self.spec, &response)?;
+            let piece = self.read(response, net).await?;
             self.usage.add(at, &piece);
             self.shape.events(&mut events.text, at, &mut self.begun[at], &piece);
         }
@@ -85,16 +81,34 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// Aside, where a slow reader has let much come together.
+    async fn read(&self, response: Response, net: &Net) -> Result<Piece, Error> {
+        let bytes = response.byte_size();
+        if bytes < LONG_ANSWER {
+            return Piece::read(&self.spec, &response);
+        }
+        let (spec, owner) = (self.spec.clone(), Owner::model(&self.spec));
+        Box::pin(net.pool.run(owner, bytes, move |_: &_| Piece::read(&spec, &response))).await?
+    }
+}
+
 impl EventSource for Flow {
     async fn next(&mut self, net: &Net) -> Events {
         let (at, arrived) = self.arrival().await;
         let mut events = Events::default();
-        let taken = arrived.and_then(|(mail, reservation)| {
-            // others may have been written meanwhile
-            net.budget.check_owed(reservation.as_ref().map_or(0, Reservation::bytes))?;
-            events.reservation = reservation;
-            self.take(at, mail, &mut events)
-        });
+        let taken = match arrived {
+            Ok((mail, reservation)) => {
+                // others may have been written meanwhile
+                let checked = net.budget.check_owed(reservation.as_ref().map_or(0, Reservation::bytes));
+                events.reservation = reservation;
+                match checked {
+                    Ok(()) => self.take(at, mail, &mut events, net).await,
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        };
         if let Err(error) = taken {
             // nothing else of it is told
             self.requests.clear();

@@ -93,10 +93,6 @@ impl Piece {
         let number = |name| find(name).and_then(count);
         Ok(Self { parts, prompt_tokens: number(PROMPT_TOKENS), answer_tokens: number(ANSWER_TOKENS) })
     }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.text.len() + part.tokens.len() * size_of::<LikelyToken>()).sum()
-    }
 }
 
 fn json<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
