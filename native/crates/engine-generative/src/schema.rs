@@ -121,6 +121,10 @@ impl<'a> Check<'a> {
                 "properties" => self.properties(value, place, depth)?,
                 "required" if is_known(value, members.get("properties")) => {}
                 "required" => return fault("has 'required', which is no list of its properties"),
+                // others may have the names of its own there, and be of any form
+                "additionalProperties" if *value != Value::Bool(false) && has_properties(members) => {
+                    return fault("has 'properties', and 'additionalProperties' that are not false");
+                }
                 "additionalProperties" if value.is_boolean() => {}
                 "additionalProperties" | "items" => {
                     self.schema(value, &format!("{place}/{name}"), depth + 1)?;
@@ -264,6 +268,10 @@ fn beside(members: &Map<String, Value>, place: &str) -> Option<String> {
             _ => None,
         }
     })
+}
+
+fn has_properties(members: &Map<String, Value>) -> bool {
+    members.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty())
 }
 
 /// Whether all values are, where a schema says one or more.
@@ -413,6 +421,14 @@ mod tests {
                 "is itself",
             ),
             (json!({"type": "object", "properties": {"a": {"$defs": {}}}}), "has '$defs'"),
+            (
+                json!({"type": "object", "properties": {"a": {}}, "additionalProperties": true}),
+                "that are not false",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {}}, "additionalProperties": {}}),
+                "that are not false",
+            ),
             (json!({"type": "array", "minItems": 1}), "is a list without 'items'"),
             (
                 json!({"type": "object", "properties": (0..20).map(|at| (at.to_string(), json!({"$ref": "#/$defs/E"}))).collect::<Map<_, _>>(), "$defs": {"E": {"enum": (10..99).map(|at| format!("{at}{}", "x".repeat(60))).collect::<Vec<_>>()}}}),
