@@ -105,10 +105,16 @@ def test_nobody_takes_the_cache_from_others(tmp_path: Path, start_server: StartS
         assert set(pool.map(crowd, range(24))) == {expected}
 
 
-def test_a_process_that_dies_ends_its_streams_and_another_one_follows(
-    tmp_path: Path, start_server: StartServer
+@pytest.mark.parametrize(
+    ("dies", "text"),
+    # it hangs for longer than one that only waits for its turn
+    [(True, "killed by signal 9"), (False, "it has said nothing for more than 10 s")],
+    ids=["dies", "hangs"],
+)
+def test_a_process_that_is_lost_ends_its_streams_and_another_one_follows(
+    tmp_path: Path, start_server: StartServer, *, dies: bool, text: str
 ) -> None:
-    write(tmp_path, context=60_000)
+    write(tmp_path, parameter("step_timeout", 10), context=60_000)
     server = start_server(tmp_path)
     expected = ask(server, "the cat")["text_output"]
     with ThreadPoolExecutor(8) as pool, ExitStack() as opened:
@@ -118,33 +124,13 @@ def test_a_process_that_dies_ends_its_streams_and_another_one_follows(
         (process,) = children(server.pid)
         os.kill(process, signal.SIGSTOP)
         assert is_running(server, 8)
-        os.kill(process, signal.SIGKILL)
+        if dies:
+            os.kill(process, signal.SIGKILL)
         answers = list(pool.map(lambda stream: stream.receive(), streams))
     for answer in answers:
         _, errors = texts_of(answer)
         assert len(errors) == 1
-        assert "killed by signal 9" in errors[0]
-    assert ask(server, "the cat")["text_output"] == expected
-    eventually(lambda: not lives(process), "it has gone")
-
-
-def test_a_process_that_hangs_ends_its_streams_and_another_one_follows(
-    tmp_path: Path, start_server: StartServer
-) -> None:
-    # long enough for one that only waits for its turn
-    write(tmp_path, parameter("step_timeout", 10), context=60_000)
-    server = start_server(tmp_path)
-    expected = ask(server, "the cat")["text_output"]
-    with ThreadPoolExecutor(8) as pool, ExitStack() as opened:
-        streams = [opened.enter_context(begin(server, f"the cat {number}")) for number in range(8)]
-        eventually(lambda: all(stream.has_answer() for stream in streams), "all have begun")
-        (process,) = children(server.pid)
-        os.kill(process, signal.SIGSTOP)
-        answers = list(pool.map(lambda stream: stream.receive(), streams))
-    for answer in answers:
-        _, errors = texts_of(answer)
-        assert len(errors) == 1
-        assert "it has said nothing for more than 10 s" in errors[0]
+        assert text in errors[0]
     assert ask(server, "the cat")["text_output"] == expected
     eventually(lambda: not lives(process), "it has gone")
 

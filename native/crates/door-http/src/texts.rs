@@ -175,13 +175,24 @@ impl Received<'_> {
             trace.mark(Event::ResponseComplete, Instant::now());
         }
         let writing = Aside { owner, work_bytes: write::bytes(&asked, &numbers), inline_below: LONG_ANSWER };
+        self.written(writing, held, answering, move || write::answer(&name, &asked, &numbers)).await
+    }
+
+    /// What `write` writes. `held`: what counts the answers of models of which it is made.
+    async fn written(
+        &self,
+        how: Aside,
+        held: Vec<Reservation>,
+        answering: &mut Answering,
+        write: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static,
+    ) -> Result<HttpAnswer, Error> {
         let budget = self.context.io.net.budget.clone();
-        let write = move || {
+        let work = move || {
             // Others may have been written meanwhile.
             budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
-            write::answer(&name, &asked, &numbers).map(|text| (text, held))
+            write().map(|text| (text, held))
         };
-        let (text, held) = self.aside(writing, write).await??;
+        let (text, held) = self.aside(how, work).await??;
         answering.owe_in_all(text.len());
         drop(held);
         Ok(answer::long_json(text))

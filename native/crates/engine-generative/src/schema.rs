@@ -1,21 +1,21 @@
 //! Which JSON schemas an answer can be held to. The engine ends with all that it has where it cannot read one, so here is
 //! what it is known to read, and to hold to.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod values;
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
+
+use values::{MOST_CHOICES, UNREADABLE, is_list_of_scalars, is_of_types, is_readable, is_scalar, prefixes};
 
 /// Of a schema as JSON.
 const MOST_BYTES: usize = 16 << 10;
 const MOST_SCHEMAS: usize = 1000;
 const MOST_DEPTH: usize = 24;
-/// Of those that `enum` and `const` name. What is below takes the engine half a second at most before it begins; more takes
-/// minutes, in which nothing else is written.
-const MOST_TEXT_BYTES: usize = 16 << 10;
-const MOST_CHOICES: usize = 500;
-/// Larger whole numbers become others.
-const MOST_EXACT: u64 = 1 << 53;
-const UNREADABLE: &str = "a quote, a backslash or a control character";
+/// Of those that `enum` and `const` name, wherever they are referred to. What is below takes the engine about a second before
+/// it begins; more takes minutes, in which nothing else is written.
+const MOST_CHOICE_BYTES: usize = 16 << 10;
 const MOST_ITEMS: u64 = 100;
 /// The engine makes places for each of them.
 const MOST_WEIGHT: u64 = 1000;
@@ -38,7 +38,7 @@ pub(crate) fn read(schema: &Value) -> Result<String, String> {
     if text.len() > MOST_BYTES {
         return Err(format!("the schema has {} bytes, expected at most {MOST_BYTES}", text.len()));
     }
-    let mut check = Check { root: schema, schemas: 0, weight: 0, text_bytes: 0 };
+    let mut check = Check { root: schema, schemas: 0, weight: 0, choice_bytes: 0 };
     check.schema(schema, "#", 0)?;
     let mut known = HashMap::new();
     for (place, definition) in check.definitions()? {
@@ -59,7 +59,7 @@ struct Check<'a> {
     schemas: usize,
     /// Items of all lists.
     weight: u64,
-    text_bytes: usize,
+    choice_bytes: usize,
 }
 
 impl<'a> Check<'a> {
@@ -83,15 +83,14 @@ impl<'a> Check<'a> {
     fn schema(&mut self, schema: &Value, place: &str, depth: usize) -> Result<(), String> {
         let fault = |text: &str| Err(format!("the schema {place} {text}"));
         self.schemas += 1;
-        let texts = self.texts(schema, &mut HashSet::new())?;
-        // wherever it stands or is referred to
-        self.text_bytes += texts.iter().map(String::len).sum::<usize>();
-        if self.text_bytes > MOST_TEXT_BYTES {
+        let choices = self.named(schema, &mut HashSet::new())?;
+        self.choice_bytes += choices.iter().map(|choice| choice.to_string().len()).sum::<usize>();
+        if self.choice_bytes > MOST_CHOICE_BYTES {
             return fault(&format!(
-                "is too much: all texts that may be written have {MOST_TEXT_BYTES} bytes at most"
+                "is too much: all that 'enum' and 'const' name, wherever it is referred to, has {MOST_CHOICE_BYTES} bytes at most"
             ));
         }
-        if let Some((short, long)) = prefixes(texts) {
+        if let Some((short, long)) = prefixes(choices.into_iter().filter_map(Value::as_str)) {
             return fault(&format!(
                 "may be '{short}' or '{long}', of which one begins with the other: the engine mixes them up"
             ));
@@ -196,21 +195,23 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Those that it may be, as a whole.
-    fn texts(&self, schema: &Value, seen: &mut HashSet<*const Value>) -> Result<BTreeSet<String>, String> {
-        let own =
-            schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
-        let mut texts: BTreeSet<String> = own.filter_map(Value::as_str).map(str::to_owned).collect();
+    /// The values that it names, as a whole.
+    fn named<'s>(&self, schema: &'s Value, seen: &mut HashSet<*const Value>) -> Result<Vec<&'s Value>, String>
+    where
+        'a: 's,
+    {
+        let own = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+        let mut named: Vec<&Value> = own.chain(schema.get("const")).collect();
         if let Some(name) = schema.get("$ref") {
             let referred = self.referred(name, "of it")?;
             if seen.insert(std::ptr::from_ref(referred)) {
-                texts.extend(self.texts(referred, seen)?);
+                named.extend(self.named(referred, seen)?);
             }
         }
         for choice in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
-            texts.extend(self.texts(choice, seen)?);
+            named.extend(self.named(choice, seen)?);
         }
-        Ok(texts)
+        Ok(named)
     }
 
     /// Fails where a schema is nothing but itself in the end.
@@ -274,29 +275,6 @@ fn has_properties(members: &Map<String, Value>) -> bool {
     members.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty())
 }
 
-/// Whether all values are, where a schema says one or more.
-fn is_of_types(value: &Value, types: Option<&Value>) -> bool {
-    let Some(types) = types else { return true };
-    let types: Vec<&str> = match types {
-        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
-        one => one.as_str().into_iter().collect(),
-    };
-    let is_one = |value: &Value| {
-        types.iter().any(|&kind| match value {
-            Value::Null => kind == "null",
-            Value::Bool(_) => kind == "boolean",
-            Value::Number(number) => kind == "number" || (kind == "integer" && number.is_i64()),
-            Value::String(_) => kind == "string",
-            Value::Array(_) => kind == "array",
-            Value::Object(_) => kind == "object",
-        })
-    };
-    match value {
-        Value::Array(values) => values.iter().all(is_one),
-        one => is_one(one),
-    }
-}
-
 fn check_type(value: &Value) -> Result<(), String> {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     let fits = match value {
@@ -312,34 +290,6 @@ fn is_known(required: &Value, properties: Option<&Value>) -> bool {
         name.as_str().is_some_and(|name| properties.is_some_and(|properties| properties.contains_key(name)))
     };
     required.as_array().is_some_and(|names| names.iter().all(is_one))
-}
-
-fn is_scalar(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(_) => true,
-        Value::Number(number) => {
-            number.as_i64().map_or_else(|| number.is_f64(), |number| number.unsigned_abs() <= MOST_EXACT)
-        }
-        Value::String(text) => is_readable(text),
-        Value::Array(_) | Value::Object(_) => false,
-    }
-}
-
-/// The engine escapes others in a way that it does not read.
-fn is_readable(text: &str) -> bool {
-    !text.chars().any(|character| character.is_control() || matches!(character, '"' | '\\'))
-}
-
-/// One that begins another.
-fn prefixes(texts: BTreeSet<String>) -> Option<(String, String)> {
-    // in their order it stands right before one of those
-    let texts: Vec<String> = texts.into_iter().collect();
-    texts.windows(2).find(|pair| pair[1].starts_with(&pair[0])).map(|pair| (pair[0].clone(), pair[1].clone()))
-}
-
-fn is_list_of_scalars(value: &Value) -> bool {
-    let is_short = |list: &&Vec<Value>| (1..=MOST_CHOICES).contains(&list.len());
-    value.as_array().filter(is_short).is_some_and(|list| list.iter().all(is_scalar))
 }
 
 fn check_bounds(members: &Map<String, Value>, least: &str, most: &str, limit: u64) -> Result<(), String> {
@@ -432,6 +382,10 @@ mod tests {
             (json!({"type": "array", "minItems": 1}), "is a list without 'items'"),
             (
                 json!({"type": "object", "properties": (0..20).map(|at| (at.to_string(), json!({"$ref": "#/$defs/E"}))).collect::<Map<_, _>>(), "$defs": {"E": {"enum": (10..99).map(|at| format!("{at}{}", "x".repeat(60))).collect::<Vec<_>>()}}}),
+                "bytes at most",
+            ),
+            (
+                json!({"type": "object", "properties": (0..20).map(|at| (at.to_string(), json!({"$ref": "#/$defs/E"}))).collect::<Map<_, _>>(), "$defs": {"E": {"enum": (100_000..100_200).collect::<Vec<_>>()}}}),
                 "bytes at most",
             ),
             (json!({"items": {}}), "has 'items', and not the type 'array' alone"),

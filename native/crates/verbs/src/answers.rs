@@ -33,12 +33,12 @@ pub fn render(answer: &VerbAnswer) -> Vec<u8> {
         VerbAnswer::ModelConfig(config) => out.extend_from_slice(config.json.as_bytes()),
         VerbAnswer::ModelStatistics(models) => {
             out.extend_from_slice(b"{\"model_stats\":");
-            array(&mut out, models, model_statistics);
+            write::array(&mut out, models, model_statistics);
             out.push(b'}');
         }
-        VerbAnswer::Index(entries) => array(&mut out, entries, index_entry),
-        VerbAnswer::Regions(regions) => array(&mut out, regions, region),
-        VerbAnswer::CudaRegions(regions) => array(&mut out, regions, cuda_region),
+        VerbAnswer::Index(entries) => write::array(&mut out, entries, index_entry),
+        VerbAnswer::Regions(regions) => write::array(&mut out, regions, region),
+        VerbAnswer::CudaRegions(regions) => write::array(&mut out, regions, cuda_region),
         VerbAnswer::LogSettings { file, settings } => log_settings(&mut out, file, *settings),
         VerbAnswer::TraceSetting(setting) => trace_setting(&mut out, setting),
         VerbAnswer::Metrics(text) => out.extend_from_slice(text.as_bytes()),
@@ -50,19 +50,19 @@ fn server_metadata(out: &mut Vec<u8>, server: &ServerMetadata) {
     string_member(out, b"{\"name\":", &server.name);
     string_member(out, b",\"version\":", &server.version);
     out.extend_from_slice(b",\"extensions\":");
-    array(out, &server.extensions, |out, text| write::string(out, text.as_bytes()));
+    write::array(out, &server.extensions, |out, text| write::string(out, text.as_bytes()));
     out.push(b'}');
 }
 
 fn model_metadata(out: &mut Vec<u8>, model: &ModelMetadata) {
     string_member(out, b"{\"name\":", &model.name);
     out.extend_from_slice(b",\"versions\":");
-    array(out, &model.versions, |out, &version| quoted_integer(out, version));
+    write::array(out, &model.versions, |out, &version| quoted_integer(out, version));
     string_member(out, b",\"platform\":", &model.platform);
     out.extend_from_slice(b",\"inputs\":");
-    array(out, &model.inputs, tensor_metadata);
+    write::array(out, &model.inputs, tensor_metadata);
     out.extend_from_slice(b",\"outputs\":");
-    array(out, &model.outputs, tensor_metadata);
+    write::array(out, &model.outputs, tensor_metadata);
     out.push(b'}');
 }
 
@@ -70,7 +70,7 @@ fn tensor_metadata(out: &mut Vec<u8>, tensor: &TensorMetadata) {
     string_member(out, b"{\"name\":", &tensor.name);
     string_member(out, b",\"datatype\":", tensor.datatype.name());
     out.extend_from_slice(b",\"shape\":");
-    array(out, &tensor.shape, |out, &dim| write::integer(out, dim));
+    write::array(out, &tensor.shape, |out, &dim| write::integer(out, dim));
     out.push(b'}');
 }
 
@@ -94,11 +94,11 @@ fn model_statistics(out: &mut Vec<u8>, model: &ModelStatistics) {
         ("cache_hit", none),
         ("cache_miss", none),
     ];
-    list(out, sections, |out, (name, totals)| section(out, name, totals));
+    write::list(out, sections, |out, (name, totals)| section(out, name, totals));
     out.extend_from_slice(b"},\"response_stats\":{");
-    list(out, (0..).zip(&model.responses), |out, (number, row)| response_statistics(out, number, row));
+    write::list(out, (0..).zip(&model.responses), |out, (number, row)| response_statistics(out, number, row));
     out.extend_from_slice(b"},\"batch_stats\":");
-    array(out, &counts.batches, batch_statistics);
+    write::array(out, &counts.batches, batch_statistics);
     out.extend_from_slice(b",\"memory_usage\":[]}");
 }
 
@@ -126,7 +126,7 @@ fn response_statistics(out: &mut Vec<u8>, number: u64, row: &ResponseRow) {
         ("empty_response", row.empty_response),
         ("cancel", row.cancel),
     ];
-    list(out, sections, |out, (name, totals)| section(out, name, totals));
+    write::list(out, sections, |out, (name, totals)| section(out, name, totals));
     out.push(b'}');
 }
 
@@ -184,7 +184,9 @@ fn trace_setting(out: &mut Vec<u8>, setting: &TraceSetting) {
         write::string(out, name.as_bytes());
         out.push(b':');
         match (name.as_str(), values.as_slice()) {
-            ("trace_level", levels) => array(out, levels, |out, level| write::string(out, level.as_bytes())),
+            ("trace_level", levels) => {
+                write::array(out, levels, |out, level| write::string(out, level.as_bytes()));
+            }
             (_, values) => write::string(out, values.concat().as_bytes()),
         }
     }
@@ -206,21 +208,6 @@ fn quoted_integer(out: &mut Vec<u8>, value: u64) {
     out.push(b'"');
     write::integer(out, value);
     out.push(b'"');
-}
-
-fn array<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, item: impl FnMut(&mut Vec<u8>, T)) {
-    out.push(b'[');
-    list(out, items, item);
-    out.push(b']');
-}
-
-fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Vec<u8>, T)) {
-    for (i, each) in items.into_iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        item(out, each);
-    }
 }
 
 #[cfg(test)]

@@ -98,11 +98,11 @@ fn numbers(out: &mut Vec<u8>, pieces: &[TextPiece], longest: usize, with_strings
     out.extend_from_slice(b",\"max_model_len\":");
     write::integer(out, longest);
     out.extend_from_slice(b",\"tokens\":[");
-    listed(out, pieces, |out, piece| write::integer(out, piece.id));
+    write::list(out, pieces, |out, piece| write::integer(out, piece.id));
     out.extend_from_slice(b"],\"token_strs\":");
     if with_strings {
         out.push(b'[');
-        listed(out, pieces, |out, piece| write::string(out, piece.token.as_bytes()));
+        write::list(out, pieces, |out, piece| write::string(out, piece.token.as_bytes()));
         out.extend_from_slice(b"]}");
     } else {
         out.extend_from_slice(b"null}");
@@ -114,7 +114,7 @@ fn write_pieces(out: &mut Vec<u8>, text: &str, pieces: &[TextPiece]) {
     let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let slice = |(begin, end): (usize, usize)| text.get(*places.get(begin)?..*places.get(end)?);
     out.push(b'[');
-    listed(out, pieces, |out, piece| {
+    write::list(out, pieces, |out, piece| {
         out.extend_from_slice(b"{\"id\":");
         write::integer(out, piece.id);
         out.extend_from_slice(b",\"text\":");
@@ -134,13 +134,4 @@ fn write_pieces(out: &mut Vec<u8>, text: &str, pieces: &[TextPiece]) {
         out.push(b'}');
     });
     out.push(b']');
-}
-
-fn listed<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    for (at, item) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
 }

@@ -51,7 +51,7 @@ pub(super) fn answer(name: &str, asked: &Asked, numbers: &Numbers) -> Result<Vec
 
 fn vectors(out: &mut Vec<u8>, name: &str, numbers: &Numbers, base64: bool, wanted: Option<Cut>) {
     out.extend_from_slice(b"{\"object\":\"list\",\"data\":");
-    list(out, numbers.rows().enumerate(), |out, (index, row)| {
+    write::array(out, numbers.rows().enumerate(), |out, (index, row)| {
         out.extend_from_slice(b"{\"object\":\"embedding\",\"index\":");
         write::integer(out, index);
         out.extend_from_slice(b",\"embedding\":");
@@ -73,7 +73,7 @@ fn vectors(out: &mut Vec<u8>, name: &str, numbers: &Numbers, base64: bool, wante
 }
 
 fn plain_vectors(out: &mut Vec<u8>, numbers: &Numbers, wanted: Option<Cut>) {
-    list(out, numbers.rows(), |out, row| {
+    write::array(out, numbers.rows(), |out, row| {
         let made = wanted.map(|wanted| cut(row, wanted));
         vector(out, made.as_deref().unwrap_or(row));
     });
@@ -104,7 +104,7 @@ fn write_ranks<'a>(
     out.extend_from_slice(b"{\"model\":");
     write::string(out, name.as_bytes());
     out.extend_from_slice(b",\"results\":");
-    list(out, ranks.iter(), |out, &(index, value)| {
+    write::array(out, ranks.iter(), |out, &(index, value)| {
         out.extend_from_slice(b"{\"index\":");
         write::integer(out, index);
         out.extend_from_slice(b",\"relevance_score\":");
@@ -137,7 +137,7 @@ fn usage(out: &mut Vec<u8>, tokens: Option<i64>) {
 }
 
 fn plain_ranks<'a>(out: &mut Vec<u8>, ranks: &[(usize, f32)], text: impl Fn(usize) -> Option<&'a str>) {
-    list(out, ranks.iter(), |out, &(index, value)| {
+    write::array(out, ranks.iter(), |out, &(index, value)| {
         out.extend_from_slice(b"{\"index\":");
         write::integer(out, index);
         if let Some(text) = text(index) {
@@ -154,7 +154,7 @@ fn classes(out: &mut Vec<u8>, name: &str, numbers: &Numbers) {
     out.extend_from_slice(b"{\"object\":\"list\",\"model\":");
     write::string(out, name.as_bytes());
     out.extend_from_slice(b",\"data\":");
-    list(out, numbers.rows().enumerate(), |out, (index, row)| {
+    write::array(out, numbers.rows().enumerate(), |out, (index, row)| {
         let scores = floats(row);
         let best = scores.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1));
         out.extend_from_slice(b"{\"index\":");
@@ -178,7 +178,7 @@ fn plain_classes(out: &mut Vec<u8>, numbers: &Numbers, is_single: bool) {
     let of_text = |out: &mut Vec<u8>, row: &[u8]| {
         let mut scores: Vec<(usize, f32)> = floats(row).into_iter().enumerate().collect();
         scores.sort_by(|one, other| other.1.total_cmp(&one.1));
-        list(out, scores.into_iter(), |out, (place, value)| {
+        write::array(out, scores.into_iter(), |out, (place, value)| {
             out.extend_from_slice(b"{\"score\":");
             score(out, value);
             out.extend_from_slice(b",\"label\":");
@@ -188,7 +188,7 @@ fn plain_classes(out: &mut Vec<u8>, numbers: &Numbers, is_single: bool) {
     };
     match numbers.rows().next() {
         Some(row) if is_single => of_text(out, row),
-        _ => list(out, numbers.rows(), of_text),
+        _ => write::array(out, numbers.rows(), of_text),
     }
 }
 
@@ -202,15 +202,4 @@ fn label(out: &mut Vec<u8>, labels: &Labels, place: usize) {
 
 fn score(out: &mut Vec<u8>, value: f32) {
     tensor_json::write(out, DataType::Fp32, &value.to_le_bytes());
-}
-
-fn list<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
-    out.push(b'[');
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
 }

@@ -16,11 +16,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use kushi_core::{Error, Request, Response, TextAnswer};
 use kushi_dataplane::{Event, KeptVersion, Trace};
-use kushi_net::{Answering, OnlyAnswer, Owner, Reservation, Waiting};
+use kushi_net::{Answering, OnlyAnswer, Owner, Waiting};
 
 use super::ask::called;
 use super::{Aside, LONG_BODY, Received, model};
-use crate::answer::{self, HttpAnswer};
+use crate::answer::HttpAnswer;
 use crate::events;
 use crate::limits::{LONG_ANSWER, LONG_JSON};
 
@@ -79,17 +79,12 @@ impl Received<'_> {
         }
         let work_bytes = responses.iter().map(Response::byte_size).sum();
         let writing = Aside { owner: Owner::model(kept.spec()), work_bytes, inline_below: LONG_ANSWER };
-        let (budget, spec) = (self.context.io.net.budget.clone(), kept.spec().clone());
+        let spec = kept.spec().clone();
         let write = move || {
-            budget.check_owed(held.iter().map(Reservation::bytes).sum())?;
             let pieces = responses.iter().map(|response| Piece::read(&spec, response));
-            let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-            Ok::<_, Error>((shape.whole(&pieces), held))
+            Ok(shape.whole(&pieces.collect::<Result<Vec<_>, _>>()?))
         };
-        let (text, held) = self.aside(writing, write).await??;
-        answering.owe_in_all(text.len());
-        drop(held);
-        Ok(answer::long_json(text))
+        self.written(writing, held, answering, write).await
     }
 
     /// One request for each prompt: all of them, or none.

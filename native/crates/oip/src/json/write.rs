@@ -35,6 +35,23 @@ pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
+/// Of JSON, with its brackets.
+pub fn array<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, item: impl FnMut(&mut Vec<u8>, T)) {
+    out.push(b'[');
+    list(out, items, item);
+    out.push(b']');
+}
+
+/// What stands in one.
+pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Vec<u8>, T)) {
+    for (i, each) in items.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        item(out, each);
+    }
+}
+
 /// What JSON has no number for is nothing.
 pub fn parameter(out: &mut Vec<u8>, value: &Parameter) {
     match value {

@@ -79,9 +79,7 @@ impl Flow {
         }
         Ok(())
     }
-}
 
-impl Flow {
     /// Aside, where a slow reader has let much come together.
     async fn read(&self, response: Response, net: &Net) -> Result<Piece, Error> {
         let bytes = response.byte_size();

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use kushi_core::epoch_ms;
 use kushi_oip::json::write;
-use serde_json::Number;
 
 use super::body::{Asked, Style};
 use super::piece::{LikelyToken, Part, Piece, ToolCall};
 use crate::events::event;
 
 const CALLS_TOOLS: &str = "tool_calls";
+const LEAST_LIKELY: f64 = -9999.0;
 
 /// What is the same in all that is told of a request.
 pub(super) struct Shape {
@@ -141,7 +141,7 @@ impl Shape {
                 out.extend_from_slice(b",\"refusal\":null");
                 if !part.calls.is_empty() {
                     out.extend_from_slice(b",\"tool_calls\":");
-                    list(out, part.calls.iter().enumerate(), |out, (at, call)| {
+                    write::array(out, part.calls.iter().enumerate(), |out, (at, call)| {
                         self.call(out, None, (index + 1, at), call);
                     });
                 }
@@ -263,7 +263,7 @@ impl Shape {
         match self.style {
             Style::Chat => {
                 out.extend_from_slice(b"{\"content\":");
-                list(out, part.tokens.iter(), |out, token| {
+                write::array(out, part.tokens.iter(), |out, token| {
                     out.push(b'{');
                     of_chat(out, token);
                     out.extend_from_slice(b",\"top_logprobs\":[");
@@ -326,18 +326,18 @@ fn of_chat(out: &mut Vec<u8>, token: &LikelyToken) {
         // part of a character
         out.extend_from_slice(b"null");
     } else {
-        list(out, token.text.bytes(), write::integer);
+        write::array(out, token.text.bytes(), write::integer);
     }
 }
 
 fn of_completion(out: &mut Vec<u8>, tokens: &[LikelyToken], tells_likeliest: bool, characters: usize) {
     out.extend_from_slice(b"{\"tokens\":");
-    list(out, tokens.iter(), |out, token| write::string(out, token.text.as_bytes()));
+    write::array(out, tokens.iter(), |out, token| write::string(out, token.text.as_bytes()));
     out.extend_from_slice(b",\"token_logprobs\":");
-    list(out, tokens.iter(), |out, token| number(out, token.log_probability));
+    write::array(out, tokens.iter(), |out, token| number(out, token.log_probability));
     out.extend_from_slice(b",\"top_logprobs\":");
     if tells_likeliest {
-        list(out, tokens.iter(), |out, token| {
+        write::array(out, tokens.iter(), |out, token| {
             out.push(b'{');
             write::string(out, token.text.as_bytes());
             out.push(b':');
@@ -349,26 +349,14 @@ fn of_completion(out: &mut Vec<u8>, tokens: &[LikelyToken], tells_likeliest: boo
     }
     out.extend_from_slice(b",\"text_offset\":");
     let mut offset = characters;
-    list(out, tokens.iter(), |out, token| {
+    write::array(out, tokens.iter(), |out, token| {
         write::integer(out, offset);
         offset += token.text.chars().count();
     });
     out.push(b'}');
 }
 
-/// JSON has none that is not finite.
+/// JSON has none that is not finite: what cannot be is as unlikely as OpenAI says it.
 fn number(out: &mut Vec<u8>, value: f64) {
-    let written = Number::from_f64(value).map_or_else(|| "-9999.0".to_owned(), |number| number.to_string());
-    out.extend_from_slice(written.as_bytes());
-}
-
-fn list<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
-    out.push(b'[');
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
+    write::double(out, if value.is_finite() { value } else { LEAST_LIKELY });
 }
