@@ -178,7 +178,7 @@ fn plain_classes(out: &mut Vec<u8>, numbers: &Numbers, is_single: bool) {
     let of_text = |out: &mut Vec<u8>, row: &[u8]| {
         let mut scores: Vec<(usize, f32)> = floats(row).into_iter().enumerate().collect();
         scores.sort_by(|one, other| other.1.total_cmp(&one.1));
-        write::array(out, scores.into_iter(), |out, (place, value)| {
+        write::array(out, scores, |out, (place, value)| {
             out.extend_from_slice(b"{\"score\":");
             score(out, value);
             out.extend_from_slice(b",\"label\":");

@@ -7,6 +7,7 @@
 mod binding;
 mod body;
 mod flow;
+mod form;
 mod members;
 mod piece;
 mod shape;
